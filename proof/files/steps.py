@@ -2,7 +2,7 @@
 
 The production `core.line` decides and the production `plan.actions` says what is written, in which order, and who is
 told in between; what `steps.FileSteps` does around that is repeated here.  The compiled steps write what
-`plan.actions` writes; `tests/protocol/test_files_line.py` holds them to the line.
+`plan.actions` writes; `tests/contract/test_line.py` holds them to the line.
 
 Numbers are names.  Of fences only matters their order, and whether one is the highest ever issued.  `until` is LATER
 (counted from the owner's last request), EARLIER (from one before it) or OVER.  Which row of a file a slot stands in

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.client._sync.grants import Grant, Grants
 from interlock.client._sync.locks import Lock, Locks, RLock
+from interlock.client.cancel import Cancel
 from interlock.client.connect import aconnect, connect
 from interlock.client.events import Event, subscribe
 from interlock.core.claims import Check, ClaimView
@@ -30,6 +31,7 @@ __all__ = [
     "AsyncLock",
     "AsyncLocks",
     "AsyncRLock",
+    "Cancel",
     "Check",
     "ClaimView",
     "Event",

@@ -7,11 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-from click.shell_completion import ShellComplete
-
-import interlock
-from interlock.cli.group import group
 from tests.support.house import House
 from tests.support.terminal import Terminal
 
@@ -51,41 +46,3 @@ def test_bash_completes_commands_options_and_names_with_colons(house: House) -> 
             person.press(f"{typed}\t")
             person.see(completed.replace("+", r"\+"))
             person.press("\x15")
-
-
-class Asked:
-    """Asks click as the shells do."""
-
-    def __call__(self, *words: str) -> list[str]:
-        *before, incomplete = words
-        asked = ShellComplete(group, {}, "interlock", "_INTERLOCK_COMPLETE")
-        return [item.value for item in asked.get_completions(list(before), incomplete) if item.type == "plain"]
-
-
-@pytest.fixture
-def asked(house: House, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    monkeypatch.setenv("INTERLOCK_URL", house.url)
-    return Asked()
-
-
-def test_the_words_of_run_are_completed_where_they_may_stand(house: House, asked: Asked) -> None:
-    with house.locks.lock("book"):
-        assert asked("run", "--sh") == ["--shared"]
-        assert asked("run", "") == asked("run", "-nE", "42", "") == asked("run", "--", "") == ["book"]
-        assert asked("run", "-w", "") == asked("run", "--label", "b") == []
-        assert asked("run", "book", "--gr") == ["--grace"]
-        assert asked("run", "book", "--", "--gr") == asked("run", "book", "true", "--gr") == []
-        assert asked("run", "book", "true", "--namespace", "") == []
-        assert "env" in asked("run", "book", "--", "en")
-        assert asked("run", "--namespace", "shop", "") == []
-
-
-def test_claims_and_namespaces_are_completed(house: House, asked: Asked) -> None:
-    with interlock.connect(house.url, namespace="shop") as shop, shop.lock("pen") as grant:
-        assert asked("ls", "--namespace", "s") == asked("run", "--namespace", "") == ["shop"]
-        assert asked("show", "--namespace", "shop", "") == ["pen"]
-        assert asked("evict", "--namespace", "shop", "pen", "") == [grant.id]
-
-
-def test_a_store_that_does_not_answer_completes_nothing(asked: Asked) -> None:
-    assert asked("show", "--store", "nonsense://", "") == asked("run", "--store", "file://x/y", "") == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import COMMAND, House
+from tests.support.house import House
 
 HERE = {"LANG": "C.UTF-8", "PATH": os.environ["PATH"]}
 DEFAULT = f"file:///tmp/interlock-{os.geteuid()}"
@@ -58,12 +58,6 @@ with interlock.connect() as locks, locks.lock({name!r}):
     assert program.ended()[0] == 0
 
 
-def test_v_names_the_store_also_without_a_url(house: House) -> None:
-    name = f"nightly-{uuid.uuid4().hex}"
-    _, _, errors = house.run("run", "-v", name, "--", "true", env={})
-    assert errors.splitlines()[0] == f"interlock: waiting for '{name}' in {DEFAULT}"
-
-
 def test_INTERLOCK_URL_still_wins(house: House) -> None:
     _, _, errors = house.run("run", "-v", "book", "--", "true")
     assert errors.splitlines()[0] == f"interlock: waiting for 'book' in {house.url}"
@@ -83,9 +77,3 @@ def test_a_service_with_a_tmp_of_its_own_is_75_and_told_what_to_do(house: House)
     assert "INTERLOCK_URL" in errors
     assert "--store" in errors
     assert house.run("run", "--store", house.url, "book", "--", "true", env=private)[0] == 0
-
-
-def test_a_run_as_root_or_not_needs_no_environment_at_all(house: House) -> None:
-    bare = ["env", "-i", *COMMAND]
-    name = f"nightly-{uuid.uuid4().hex}"
-    assert house.run("run", name, "--", "/bin/echo", "in", command=bare) == (0, "in\n", "")

@@ -9,26 +9,6 @@ from interlock.cli.exits import UNAVAILABLE, say
 from tests.support.house import COMMAND, House
 
 
-class Written(io.StringIO):
-    """An error stream that keeps apart what it was given by each call."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[str] = []
-
-    def write(self, text: str) -> int:
-        """As `StringIO.write`."""
-        self.calls.append(text)
-        return super().write(text)
-
-
-def test_a_line_is_written_by_one_call_for_threads_speak_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Written()
-    monkeypatch.setattr(sys, "stderr", stream)
-    say("two\nlines")
-    assert stream.calls == ["interlock: two\\nlines\n"]
-
-
 @pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full"])
 def test_an_error_stream_that_takes_nothing_stops_no_command(house: House, closed: str) -> None:
     shell = ["env", "-u", "PYTHONUNBUFFERED", "sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND]

@@ -66,13 +66,6 @@ def rows(table: str) -> list[list[str]]:
 # Nothing to see
 
 
-def test_nothing_is_said_in_words(seen: Seen, space: str) -> None:
-    assert seen("ls") == (0, f"No lock is held in {space}.\n", "")
-    assert seen("ls", "--namespace", "shop") == (0, f"No lock is held in namespace 'shop' of {space}.\n", "")
-    assert seen("show", "book") == (0, f"Nobody holds 'book' or waits for it in {space}.\n", "")
-    assert seen("evict", "book") == (1, "", "interlock: nothing was removed from 'book'\n")
-
-
 def test_nothing_is_empty_in_json(seen: Seen, space: str) -> None:
     assert seen.json("ls") == []
     assert seen.json("show", "book") == {"name": "book", "holders": [], "waiters": [], "store": space}
@@ -114,14 +107,6 @@ def test_show_shows_the_line_in_its_order(house: House) -> None:
     told = json.loads(house.run("show", "book", "--json")[1])
     assert [view["label"] for view in told["holders"]] == ["first"]
     assert [view["label"] for view in told["waiters"]] == ["second", "third"]
-
-
-def test_show_fits_a_narrow_terminal(house: House) -> None:
-    house.hold("book", "--label", "nightly")
-    (view,) = house.locks.claims("book")
-    with terminal(house, "show", "book") as person:
-        person.see(rf"holder  exclusive  {view.pid}@{view.host}  nightly\n +since [^,]+, lease ends in \d+ s\n")
-        person.see(rf" +fence {view.fence}, thread MainThread, id\s+{view.id}\n")
 
 
 def test_json_has_the_documented_keys(seen: Seen, space: str, locks: interlock.Locks) -> None:
@@ -171,12 +156,6 @@ def test_claims_in_other_namespaces_are_told(seen: Seen, space: str, locks: inte
             assert "--namespace: '', 'x" in printed
 
 
-def test_watch_tells_of_other_namespaces(house: House) -> None:
-    with interlock.connect(house.url, namespace="shop") as shop, shop.lock("book"):
-        watch = house.start("watch", "--interval", "0.05")
-        eventually(lambda: watch.hear().endswith("--namespace: 'shop'"), "the other namespace")
-
-
 @pytest.mark.parametrize("width", [40, 60, 80])
 def test_tables_fit_the_terminal_and_keep_names_whole(
     seen: Seen, locks: interlock.Locks, width: int, monkeypatch: pytest.MonkeyPatch
@@ -216,14 +195,6 @@ def test_names_and_labels_of_others_are_neither_markup_nor_commands_to_the_termi
     assert "\x1b" not in seen("evict", "\x1b[2J")[2]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0, "0 s"), (0.9, "0 s"), (12.7, "12 s"), (60, "1 min"), (3599, "59 min"), (7200, "2 h"), (90000, "1 d")],
-)
-def test_times_are_said_in_their_largest_unit(seconds: float, words: str) -> None:
-    assert output.duration(seconds) == words
-
-
 # evict
 
 
@@ -253,16 +224,6 @@ def test_evict_asks_on_a_terminal(house: House, answer: str, ended: str, left: i
     assert house.count("using") == left
 
 
-def test_evict_does_not_ask_if_told_or_if_there_is_nothing(house: House) -> None:
-    house.hold()
-    with terminal(house, "evict", "book", "--yes") as person:
-        person.see("Removed 1 claim of 'book'")
-        person.see("ended 0")
-    with terminal(house, "evict", "book") as person:
-        person.see("nothing was removed")
-        person.see("ended 1")
-
-
 # watch
 
 
@@ -275,18 +236,6 @@ def test_watch_prints_a_line_of_json_for_each_look_and_ends_with_0(house: House)
     look = eventually(lambda: json.loads(watch.hear())["locks"], "a look with a lock")
     assert [lock["name"] for lock in look] == ["book"]
     assert list(look[0]["holders"][0]) == CLAIM_KEYS
-    watch.send_signal(signal.SIGINT)
-    status, _, errors = watch.ended()
-    assert (status, errors) == (0, "")
-
-
-def test_watch_without_a_terminal_prints_a_table_for_each_look(house: House) -> None:
-    watch = house.start("watch", "--interval", "0.05")
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", watch.hear())
-    assert watch.hear() == f"No lock is held in {house.url}."
-    house.hold("book", "--label", "nightly")
-    eventually(lambda: watch.hear().strip() == f"Store {house.url}", "the store")
-    eventually(lambda: re.match(r" book +holder +exclusive +\d+@\S+ +nightly ", watch.hear()), "a row")
     watch.send_signal(signal.SIGINT)
     status, _, errors = watch.ended()
     assert (status, errors) == (0, "")
@@ -309,11 +258,6 @@ def test_watch_leaves_the_terminal_as_it_was_when_it_is_terminated(house: House)
         person.see("No lock is held in")
         os.kill(job, signal.SIGTERM)
         assert "\x1b[?25h" in person.see(r"(?s).*ended 143")[0]
-
-
-@pytest.mark.parametrize("interval", ["0", "-1", "nan", "soon"])
-def test_watch_refuses_an_interval_that_is_none(seen: Seen, interval: str) -> None:
-    assert seen("watch", "--interval", interval)[0] == 64
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(house: House) -> None:

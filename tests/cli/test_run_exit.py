@@ -43,11 +43,6 @@ def test_a_lock_that_others_hold_is_1_or_what_E_says_and_the_command_does_not_ru
     assert not (house.folder / "ran").exists()
 
 
-@pytest.mark.parametrize("options", [["-n"], ["-w", "0"], ["-w", "20"], ["-E", "42", "-n"]])
-def test_a_free_lock_is_obtained_whatever_the_timeout(house: House, options: list[str]) -> None:
-    assert house.run("run", *options, "book", "--", "echo", "ran") == (0, "ran\n", "")
-
-
 def test_a_lock_that_becomes_free_in_time_is_obtained(house: House) -> None:
     holder = house.hold()
     waiter = house.start("run", "-w", "25", "book", "--", "echo", "ran")
@@ -111,12 +106,6 @@ def test_a_name_that_no_store_can_keep_is_64(house: House) -> None:
     assert "UTF-8" in errors
 
 
-def test_a_memory_store_in_the_environment_is_refused_too(house: House) -> None:
-    status, _, errors = house.run("run", "book", "--", "true", extra={"INTERLOCK_URL": "memory://"})
-    assert status == 64
-    assert "guards nothing" in errors
-
-
 def test_a_command_that_is_not_there_is_69_without_waiting_for_the_lock(house: House) -> None:
     with house.locks.lock("book"):
         for command in ("no-such-command", "./no-such-command", ""):
@@ -124,15 +113,6 @@ def test_a_command_that_is_not_there_is_69_without_waiting_for_the_lock(house: H
             assert (status, output) == (69, "")
             assert errors.startswith("interlock: can't run ")
             assert errors.count("\n") == 1
-
-
-def test_a_command_that_is_not_executable_is_69(house: House) -> None:
-    (house.folder / "plain").write_text("#!/bin/sh\n")
-    (house.folder / "folder").mkdir()
-    for command, advice in (("./plain", "chmod +x"), ("./folder", "is a folder")):
-        status, _, errors = house.run("run", "book", "--", command)
-        assert status == 69
-        assert advice in errors
 
 
 def test_a_command_is_found_in_path_and_not_beside_it(house: House) -> None:
@@ -160,26 +140,12 @@ def test_a_command_that_vanishes_while_interlock_waits_is_69_and_the_lock_goes_o
     assert house.locks.claims() == []
 
 
-def test_a_program_that_the_system_can_not_load_is_69(house: House) -> None:
-    house.script("broken", "#!/no/such/interpreter\n")
-    status, _, errors = house.run("run", "book", "--", "./broken")
-    assert status == 69
-    assert errors.count("\n") == 1
-
-
 def test_a_store_that_can_not_be_used_is_75(house: House) -> None:
     (house.folder / "file").write_text("")
     status, output, errors = house.run("run", "--store", f"{house.folder.as_uri()}/file/locks", "book", "--", "true")
     assert (status, output) == (75, "")
     assert errors.startswith("interlock: the store can't be used: ")
     assert errors.count("\n") == 1
-
-
-def test_an_error_of_ours_does_not_look_like_a_conflict(house: House) -> None:
-    broken = house.python_with("import interlock.cli.run as run\nrun.run.callback = lambda **given: 1 / 0\n")
-    status, _, errors = house.run("run", "book", "--", "true", extra=broken)
-    assert status == 70
-    assert "ZeroDivisionError" in errors
 
 
 def test_the_help_tells_every_option_and_status(house: House) -> None:

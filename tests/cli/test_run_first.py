@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,13 +18,6 @@ assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
 os.execv(sys.executable, [sys.executable, "-m", "interlock", *sys.argv[1:]])
 """
 # An orphan that ends when the named pipe does.
-AND_AN_ORPHAN = """
-if (between := os.fork()) == 0:
-    if os.fork() == 0:
-        open("fifo").read()
-    os._exit(0)
-os.waitpid(between, 0)
-"""
 ORPHANS = "for n in 1 2 3 4 5; do (sh -c : &); done; echo made; cat"
 
 
@@ -88,19 +80,6 @@ def test_the_status_is_the_commands_whatever_else_ends(house: House, first: str)
     assert house.locks.claims() == []
 
 
-def test_orphans_do_not_stay_while_it_waits_for_the_lock(house: House) -> None:
-    os.mkfifo(house.folder / "fifo")
-    holder = house.hold()
-    with_orphan = [sys.executable, "-c", SUBREAPER.format(first=AND_AN_ORPHAN)]
-    waiter = house.start("run", "book", "--", "sh", "-c", "exit 7", command=with_orphan)
-    house.wait_for(1, "pending")
-    assert len(children(waiter.pid)) == 2  # the orphan, and the command that may not start yet
-    (house.folder / "fifo").write_text("")
-    eventually(lambda: len(children(waiter.pid)) == 1, "the orphan is gone")
-    holder.ended()
-    assert waiter.ended() == (7, "", "")
-
-
 def test_orphans_do_not_stay_while_it_holds_the_lock_for_them(house: House) -> None:
     os.mkfifo(house.folder / "fifo")
     os.mkfifo(house.folder / "other")
@@ -112,25 +91,3 @@ def test_orphans_do_not_stay_while_it_holds_the_lock_for_them(house: House) -> N
     assert zombies(run.pid) == []
     (house.folder / "other").write_text("\n")
     assert run.ended()[0] == 5
-
-
-@pytest.mark.parametrize("first", FIRST)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
-def test_signals_reach_the_command(house: House, first: str, number: signal.Signals) -> None:
-    trap = f"trap 'echo got; exit 9' {number.name[3:]}; echo in; while :; do read _; done"
-    run = house.start("run", "book", "--", "sh", "-c", trap, command=FIRST[first])
-    assert run.hear() == "in"
-    os.kill(interlock_of(run), number)
-    assert run.hear() == "got"
-    assert run.ended() == (9, "", "")
-
-
-@pytest.mark.parametrize("first", FIRST)
-def test_a_signal_ends_the_wait(house: House, first: str) -> None:
-    holder = house.hold()
-    waiter = house.start("run", "book", "--", "touch", "ran", command=FIRST[first])
-    house.wait_for(1, "pending")
-    os.kill(interlock_of(waiter), signal.SIGTERM)
-    assert waiter.ended()[0] == 143
-    assert house.count("pending") == 0
-    holder.ended()

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -83,26 +82,6 @@ def test_what_Python_ignores_for_itself_is_at_its_default_for_the_command(
         assert number not in mask_of(status, "SigIgn")
 
 
-def test_a_pipeline_under_an_ignored_SIGPIPE_ends_at_once(house: House) -> None:
-    out, into = os.pipe()
-    run = house.start("run", "book", "--", "yes", stdout=into, command=ignoring(signal.SIGPIPE))
-    os.close(into)
-    os.read(out, 1)
-    os.close(out)
-    assert run.ended()[0::2] == (128 + signal.SIGPIPE, "")
-
-
-@pytest.mark.parametrize(
-    "words", [["ls", "--json"], ["ls"], ["show", "book"], ["watch", "--interval", "0.05"], ["doctor"]]
-)
-def test_a_reader_that_goes_away_ends_the_other_commands_quietly(house: House, words: list[str]) -> None:
-    out, into = os.pipe()
-    os.close(out)
-    looking = house.start(*words, stdout=into)
-    os.close(into)
-    assert looking.ended()[0::2] == (1, "")
-
-
 def test_a_run_in_the_background_of_a_script_is_not_interrupted_by_the_keyboard(house: House) -> None:
     os.mkfifo(house.folder / "fifo")
     words = " ".join(COMMAND)
@@ -118,41 +97,3 @@ def test_a_run_in_the_background_of_a_script_is_not_interrupted_by_the_keyboard(
 
 
 # The tests themselves
-
-PROBE = """
-import signal, subprocess, sys
-from tests.support.starter import take_signals_as_at_a_terminal
-take_signals_as_at_a_terminal()
-print(signal.getsignal(signal.SIGINT) == signal.default_int_handler, flush=True)
-signal.raise_signal(signal.SIGHUP)
-signal.raise_signal(signal.SIGQUIT)
-subprocess.run(["cat", "/proc/self/status"])
-"""
-
-
-@pytest.mark.parametrize("blocking", [False, True])
-def test_the_tests_find_signals_as_at_a_terminal_and_survive_what_was_ignored(house: House, blocking: bool) -> None:
-    numbers = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD, *([signal.SIGTERM] * blocking)]
-    if blocking:
-        numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGCHLD]
-    command = [*ignoring(*numbers, blocking=blocking)[:3], sys.executable, "-c", PROBE]
-    if blocking:
-        command[-1] = PROBE.replace("signal.raise_signal", "print")
-    status, printed, errors = house.run(command=command, extra={"PYTHONPATH": str(ROOT)})
-    assert (status, errors) == (0, "")
-    assert printed.startswith("True\n")
-    for key in ("SigIgn", "SigBlk"):
-        assert not mask_of(printed, key) & set(map(int, numbers))
-
-
-def test_nothing_here_depends_on_who_started_it() -> None:
-    """Some tests of each sort that failed under `nohup ./dev test &`."""
-    chosen = "test_a_signal_to_interlock_reaches_the_command_once or test_a_command_that_dies_by_a_forwarded_signal"
-    pytest_run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", chosen]
-    shell = ["sh", "-c", 'trap \'\' HUP INT QUIT; umask 077; exec env -i PATH="$PATH" "$@"', "sh"]
-    ended = subprocess.run(
-        [*shell, *pytest_run, "tests/cli/test_run_signals.py"],
-        cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stdout
-    assert re.search(r"[1-9]\d* passed", ended.stdout)

@@ -20,16 +20,6 @@ def test_runs_never_overlap(house: House) -> None:
     assert (house.folder / "counter").read_text() == "40\n"
 
 
-def test_a_run_waits_until_the_other_is_over(house: House) -> None:
-    holder = house.hold()
-    waiter = house.start("run", "book", "--", "sh", "-c", "echo in")
-    house.wait_for(1, "pending")
-    assert house.count("using") == 1
-    assert holder.ended() == (0, "out\n", "")
-    assert waiter.hear() == "in"
-    assert waiter.ended() == (0, "", "")
-
-
 def test_a_short_command_keeps_others_out_as_long_as_it_is_told(house: House) -> None:
     for seconds in (1.5, 6.0, 24.0, 96.0):  # until another command can begin and end on this machine in that time
         started = time.monotonic()
@@ -58,16 +48,6 @@ def test_a_signal_ends_what_at_least_asks_for(house: House) -> None:
         run.send_signal(signal.SIGTERM)
         assert run.wait(timeout=30) == 128 + signal.SIGTERM
         assert house.run("run", "-n", "book", "--", "true")[0] == 0
-
-
-def test_a_lock_that_is_lost_while_it_is_held_at_least_so_long_is_70(house: House) -> None:
-    run = house.start("run", "-v", "--ttl", "0.6", "--at-least", "60", "book", "--", "true")
-    while "--at-least" not in run.hear_error():
-        pass
-    house.locks.evict("book")
-    status, _, errors = run.ended()
-    assert status == 70
-    assert "sooner than --at-least says" in errors
 
 
 def test_it_excludes_programs_that_use_the_library(house: House) -> None:
@@ -132,12 +112,6 @@ def test_the_command_sees_a_fence_that_increases(house: House) -> None:
         assert grant.fence > fences[-1]
 
 
-def test_the_command_sees_the_fence_that_others_see(house: House) -> None:
-    holder = house.start("run", "book", "--", "sh", "-c", "echo $INTERLOCK_FENCE; cat")
-    (view,) = house.locks.claims("book") if (fence := holder.hear()) else ()
-    assert (str(view.fence), view.pid) == (fence, holder.pid)
-
-
 def test_others_see_the_label(house: House) -> None:
     house.hold("one", "--label", "nightly backup")
     house.hold("two")
@@ -173,13 +147,6 @@ def test_c_is_a_command_of_the_shell(house: House, words: list[str]) -> None:
     assert (status, output, errors) == (0, "/BIN/SH BOOK\n", "")
 
 
-def test_c_uses_the_users_shell_as_flock_does(house: House) -> None:
-    shell = house.script("shell", '#!/bin/sh\necho "mine: $1 $2"\n')
-    assert house.run("run", "book", "-c", "a b", extra={"SHELL": shell})[1] == "mine: -c a b\n"
-    assert house.run("run", "book", "-c", "echo $0", extra={"SHELL": ""})[1] == "/bin/sh\n"
-    assert house.run("run", "-xcecho abc", "--", "-book", extra={"SHELL": ""})[1] == "abc\n"
-
-
 # What it says
 
 
@@ -190,15 +157,6 @@ def test_v_tells_what_happens_with_times(house: House) -> None:
     assert waiting == f"interlock: waiting for 'book' in {house.url}"
     assert re.fullmatch(r"interlock: obtained 'book' after \d+\.\d{3} s, fence \d+", obtained)
     assert re.fullmatch(r"interlock: released 'book' after \d+\.\d{3} s, exit status 3", released)
-
-
-def test_v_tells_of_a_conflict(house: House) -> None:
-    with house.locks.lock("book"):
-        status, _, errors = house.run("run", "-nv", "book", "--", "true")
-    assert status == 1
-    assert re.fullmatch(
-        r"interlock: did not obtain 'book' within \d\.\d{3} s: others hold it", errors.splitlines()[1]
-    )
 
 
 def test_names_of_others_do_not_reach_the_terminal_raw(house: House) -> None:
@@ -216,15 +174,6 @@ def test_input_and_output_and_errors_are_the_commands(house: House) -> None:
     assert run.hear() == "one"
     run.say("two")
     assert run.ended() == (0, "two\n", "problem\n")
-
-
-def test_other_open_files_are_the_commands(house: House) -> None:
-    out, into = os.pipe()
-    run = house.start("run", "book", "--", "sh", "-c", f"echo through > /dev/fd/{into}", pass_fds=[into])
-    os.close(into)
-    with open(out) as reader:
-        assert reader.read() == "through\n"
-    assert run.ended() == (0, "", "")
 
 
 def test_no_file_of_interlock_leaks_into_the_command(house: House) -> None:
@@ -253,15 +202,6 @@ def test_the_command_gets_the_signals_as_interlock_got_them(house: House) -> Non
     guarded = house.run("run", "book", "--", *show)[1]
     for key in ("SigBlk", "SigIgn", "SigCgt", "SigPnd"):
         assert signals_of(guarded)[key] == signals_of(bare)[key]
-
-
-def test_ignored_signals_stay_ignored(house: House) -> None:
-    numbers = [int(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]
-    ignore = f"[signal.signal(number, signal.SIG_IGN) for number in {numbers}]; os.execv(sys.argv[1], sys.argv[1:])"
-    ignoring = [sys.executable, "-c", f"import os, signal, sys; {ignore}", *COMMAND]
-    _, status, _ = house.run("run", "book", "--", "cat", "/proc/self/status", command=ignoring)
-    assert all(signals_of(status)["SigIgn"] >> (number - 1) & 1 for number in numbers)
-    assert house.run("run", "book", "--", "sh", "-c", "exit 3", command=ignoring) == (3, "", "")
 
 
 def test_a_command_that_writes_to_a_closed_pipe_dies_quietly(house: House) -> None:

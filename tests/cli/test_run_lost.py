@@ -1,10 +1,8 @@
 """`interlock run`: the lock is lost, its release fails, or an error of ours ends the command."""
 
 import os
-import shutil
 import signal
 import time
-from pathlib import Path
 
 from interlock.testing.waiting import RENEWED
 from tests.support.house import LEAVE, House, eventually, is_running, reporter
@@ -34,27 +32,12 @@ def test_a_command_that_ignores_TERM_is_killed_after_the_grace(house: House) -> 
     assert run.ended()[2].count("\n") == 1
 
 
-def test_without_grace_it_is_killed_at_once(house: House) -> None:
-    run, command = reporter(house, *SHORT, "--grace", "0")
-    house.locks.evict("book")
-    assert run.wait(timeout=30) == 70
-    assert not is_running(command)
-
-
 def test_a_command_that_is_stopped_gets_the_TERM_too(house: House) -> None:
     run, command = reporter(house, *SHORT, "--grace", "60", kind="leaves")
     os.kill(command, signal.SIGSTOP)
     house.locks.evict("book")
     assert run.ended()[0] == 70
     assert not is_running(command)
-
-
-def test_a_lock_that_was_lost_unnoticed_is_70_when_the_command_ends(house: House) -> None:
-    run, _ = reporter(house)  # a lease of 30 s: no renewal tells within this test
-    house.locks.evict("book")
-    status, _, errors = run.ended()
-    assert status == 70
-    assert "it may have run beside others" in errors
 
 
 def test_with_keep_a_lost_lock_is_70(house: House) -> None:
@@ -101,17 +84,6 @@ def test_a_release_that_fails_is_told_and_the_status_is_the_commands(house: Hous
     assert errors == "interlock: the lock 'book' could not be released, its lease will end: the disk is on fire\n"
 
 
-def test_what_the_library_logs_is_told_with_v_only(house: House, tmp_path: Path) -> None:
-    for options in ([], ["-v"]):
-        run, _ = reporter(house, *SHORT, *options, kind="leaves")
-        shutil.rmtree(tmp_path / "locks")
-        assert run.hear() == "SIGTERM"
-        status, _, errors = run.ended()
-        assert status == 70
-        assert ("cleans up there" in errors) == bool(options)
-        assert [line for line in errors.splitlines() if not line.startswith("interlock: ")] == []
-
-
 LOST_BEFORE = """
 import os, interlock
 from interlock.client._sync.locks import Lock
@@ -146,11 +118,3 @@ def tells(locks):
     close(locks)
 guard.GuardedRun._attend, Locks.close = fails, tells
 """
-
-
-def test_an_error_of_ours_ends_the_command_before_it_releases(house: House) -> None:
-    status, _, errors = house.run("run", "book", "--", "sleep", "60", extra=house.python_with(FAILS))
-    assert status == 70
-    assert errors.splitlines()[0] == "gone"
-    assert "of the test" in errors
-    assert house.locks.claims() == []

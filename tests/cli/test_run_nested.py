@@ -1,6 +1,5 @@
 """`interlock run` inside `interlock run`: other names nest, the same name does not wait for itself for ever."""
 
-import os
 import shlex
 
 import pytest
@@ -26,11 +25,6 @@ def test_the_same_name_is_told_at_once_and_is_64(house: House) -> None:
     assert "-n or -w" in errors
     assert since(begun) < 15
     assert house.locks.claims() == []
-
-
-def test_so_is_that_of_a_run_further_out_and_through_a_shell(house: House) -> None:
-    script = f"{RUN} y -- sh -c {shlex.quote(f'{RUN} x -- echo in; echo $?')}"
-    assert house.run("run", "x", "--", "sh", "-c", script)[:2] == (0, "64\n")
 
 
 @pytest.mark.parametrize(
@@ -86,45 +80,10 @@ def test_a_reader_behind_a_writer_that_waits_for_the_reader_around_it_is_told(ho
     assert writer.ended() == (0, "writer\n", "")
 
 
-def test_a_semaphore_that_others_fill_is_waited_for(house: House) -> None:
-    two = ["--permits", "2"]
-    other = house.hold("x", *two)
-    inner = f"echo in; {RUN} --permits 2 x -- echo inner"
-    run = house.start("run", *two, "x", "--", "sh", "-c", inner)
-    assert run.hear() == "in"
-    house.wait_for(1, "pending", "x")
-    other.ended()
-    assert run.hear() == "inner"
-    assert run.ended() == (0, "", "")
-
-
-def test_with_n_it_is_a_conflict_and_nothing_is_said(house: House) -> None:
-    assert nested(house, "x", "-n x -- echo in") == (1, "", "")
-
-
 def test_with_w_it_waits_so_long_and_says_why_at_once(house: House) -> None:
     run = house.start("run", "x", "--", *COMMAND, "run", "-w", "0.2", "-E", "42", "x", "--", "echo", "in")
     assert run.hear_error() == f"interlock: 'x' {HELD}, and is not free before that ends"
     assert run.ended()[0] == 42
-
-
-def test_with_w_in_the_background_it_comes_after_the_run_around_it(house: House) -> None:
-    script = f"{RUN} -w 60 x -- echo later & read _; echo now"
-    run = house.start("run", "x", "--", "sh", "-c", script)
-    assert HELD in run.hear_error()
-    run.say("")
-    assert run.hear() == "now"
-    assert run.hear() == "later"
-
-
-def test_a_run_that_outlives_the_one_around_it_is_not_told_of_it(house: House) -> None:
-    os.mkfifo(house.folder / "fifo")
-    script = f"(read _ < fifo; {RUN} x -- echo late) & echo made"
-    run = house.start("run", "x", "--", "sh", "-c", script)
-    assert run.hear() == "made"
-    assert run.wait(timeout=30) == 0
-    (house.folder / "fifo").write_text("go\n")
-    assert run.ended() == (0, "late\n", "")
 
 
 def test_the_command_is_told_which_claims_are_around_it(house: House) -> None:

@@ -24,16 +24,6 @@ def test_a_signal_to_interlock_reaches_the_command_once_and_the_lock_is_held_on(
     assert run.ended() == (0, "", "")
 
 
-@pytest.mark.parametrize("number", FORWARDED)
-def test_a_command_that_dies_by_a_forwarded_signal_releases(house: House, number: int) -> None:
-    run = house.start("run", "book", "--", "sh", "-c", "echo in; exec cat")
-    assert run.hear() == "in"
-    run.send_signal(number)
-    assert run.wait(timeout=30) == 128 + number
-    assert house.locks.claims() == []
-    assert run.ended()[1:] == ("", "")
-
-
 def test_the_lock_is_held_until_a_terminated_command_is_gone(house: House) -> None:
     cleaning = 'trap "echo cleaning; read _; echo clean; exit 9" TERM; echo in; while :; do read _; done'
     run = house.start("run", "book", "--", "sh", "-c", cleaning)
@@ -64,14 +54,6 @@ def test_a_signal_ends_the_wait_and_leaves_nothing_behind(house: House, number: 
     assert house.count("pending") == 0
     assert holder.ended() == (0, "out\n", "")
     assert not (house.folder / "ran").exists()
-
-
-def test_v_tells_which_signal_ended_the_wait(house: House) -> None:
-    house.hold()
-    waiter = house.start("run", "-v", "book", "--", "true")
-    house.wait_for(1, "pending")
-    waiter.terminate()
-    assert waiter.ended()[2].splitlines()[1:] == ["interlock: no longer waiting for 'book': got SIGTERM"]
 
 
 def test_an_ignored_signal_neither_ends_the_wait_nor_reaches_the_command(house: House) -> None:
@@ -139,15 +121,6 @@ def test_a_command_that_was_killed_before_it_could_start_releases(house: House) 
     assert not (house.folder / "ran").exists()
 
 
-def test_a_death_is_noticed_although_another_thread_takes_its_signal(house: House) -> None:
-    threaded = house.python_with(
-        "import sys, threading, time\n"
-        "if 'book' in sys.argv:\n"
-        "    threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()\n"
-    )
-    assert house.run("run", "book", "--", "sh", "-c", "exit 3", extra=threaded) == (3, "", "")
-
-
 # What the command leaves running
 
 
@@ -176,10 +149,6 @@ def test_with_keep_it_does(house: House) -> None:
     assert house.locks.claims() == []
 
 
-def test_with_keep_and_nothing_left_it_ends_with_the_command(house: House) -> None:
-    assert house.run("run", "--keep", "book", "--", "sh", "-c", "exit 5") == (5, "", "")
-
-
 def test_with_keep_a_signal_ends_the_holding(house: House) -> None:
     os.mkfifo(house.folder / "fifo")
     run = house.start("run", "-v", "--keep", "book", "--", "sh", "-c", LEAVE)
@@ -195,120 +164,3 @@ def test_with_keep_a_signal_ends_the_holding(house: House) -> None:
 
 
 # The signals themselves, where no process can be timed so well
-
-UNIT = """
-import os, signal, sys, time
-from interlock.cli import signals as module
-from interlock.cli.signals import Signals, WaitBroken
-signals = Signals()
-signals.listen()
-def me(number):
-    os.kill(os.getpid(), number)
-def broken(seconds=0):
-    try:
-        with signals.breaking():
-            time.sleep(seconds)
-        return 0
-    except WaitBroken as error:
-        return error.number
-"""
-
-
-def unit(house: House, script: str) -> tuple[int, str, str]:
-    return house.run(command=[sys.executable, "-c", UNIT + script])
-
-
-def test_a_signal_between_the_wait_and_the_start_of_the_command_still_ends_the_wait(house: House) -> None:
-    script = """
-me(signal.SIGTERM)
-print(broken(60), broken())
-try:
-    signals.wait_is_over()
-except WaitBroken as error:
-    print("not started:", error.number)
-signals.close()
-"""
-    assert unit(house, script) == (0, "15 15\nnot started: 15\n", "")
-
-
-def test_a_wait_that_does_not_heed_a_poke_is_poked_again(house: House) -> None:
-    script = """
-import threading
-poke, pokes = signal.pthread_kill, []
-def fails_at_first(thread, number):  # as one that comes just before a system call does
-    pokes.append(number)
-    if len(pokes) > 2:
-        poke(thread, number)
-def strike():
-    while not signals._breakable:
-        time.sleep(0.001)
-    me(signal.SIGTERM)
-signal.pthread_kill = fails_at_first
-threading.Thread(target=strike).start()
-print(broken(20), len(pokes))
-signals.close()
-"""
-    assert unit(house, script) == (0, "15 3\n", "")
-
-
-def test_signals_that_are_no_end_do_not_break_the_wait_and_later_ones_are_events(house: House) -> None:
-    script = """
-me(signal.SIGCHLD), me(signal.SIGURG), me(signal.SIGWINCH)
-print(broken(0.01))
-signals.wait_is_over()
-me(signal.SIGTERM)
-event = signals.next(60)
-print(event.kind, event.number, event.by_terminal, event.sender == os.getpid(), signals.next(0.01), flush=True)
-signals.close()
-me(signal.SIGURG)
-me(signal.SIGTERM)
-"""
-    assert unit(house, script) == (-15, "0\nsignal 15 False True None\n", "")
-
-
-def test_a_close_that_comes_before_the_listener_is_ready_does_not_wait_for_ever(house: House) -> None:
-    script = """
-import threading
-signals.close()
-block, kill, poked = signal.pthread_sigmask, signal.pthread_kill, threading.Event()
-def block_late(how, numbers):
-    if threading.current_thread() is not threading.main_thread():
-        poked.wait()
-    return block(how, numbers)
-def poke(thread, number):
-    kill(thread, number)
-    time.sleep(0.1)  # it is taken by then
-    poked.set()
-signal.pthread_sigmask, signal.pthread_kill = block_late, poke
-hasty = Signals()
-hasty.listen()
-hasty.close()
-print("closed")
-"""
-    assert unit(house, script) == (0, "closed\n", "")
-
-
-@LINUX
-def test_the_default_for_a_child_s_end_stays_so_that_no_thread_takes_one_that_is_then_ignored(house: House) -> None:
-    script = """
-print(signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL)
-signals.close()
-for before in signal.SIG_IGN, print:
-    signal.signal(signal.SIGCHLD, before)
-    others = Signals()
-    print(signal.getsignal(signal.SIGCHLD) == module._nothing, others.ignores_children)
-    others.close()
-    print(signal.getsignal(signal.SIGCHLD) == before)
-"""
-    assert unit(house, script) == (0, "True\nTrue True\nTrue\nTrue False\nTrue\n", "")
-
-
-def test_another_signal_ends_a_wait_that_a_dead_store_keeps(house: House) -> None:
-    script = """
-module.INSIST_AFTER = 0.0
-me(signal.SIGTERM)
-broken(60)
-me(signal.SIGINT)
-time.sleep(60)  # as long as a store that does not answer
-"""
-    assert unit(house, script) == (130, "", "")

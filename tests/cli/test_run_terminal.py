@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.house import WAIT_LIMIT, House, eventually
+from tests.support.house import House, eventually
 from tests.support.terminal import Terminal, terminal
 
 CTRL_C, CTRL_Z, CTRL_BACKSLASH, CTRL_D = "\x03", "\x1a", "\x1c", "\x04"
@@ -63,23 +63,6 @@ def test_a_key_reaches_the_command_once(house: House, key: str, name: str, shell
             person.see("ended 0")
 
 
-def test_a_key_reaches_the_command_once_where_the_system_does_not_tell_who_sent_a_signal(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in house.python_with("import signal\ndel signal.sigwaitinfo\n").items():
-        monkeypatch.setenv(name, value)
-    with reporter(house) as (person, job, _):
-        for key, name in ((CTRL_C, "SIGINT"), (CTRL_BACKSLASH, "SIGQUIT"), (CTRL_C, "SIGINT")):
-            person.press(key)
-            person.see(f"got {name}\n")
-            os.kill(job, signal.SIGUSR1)
-            assert person.see(r"got (\w+)")[1] == "SIGUSR1"
-    run = house.start("run", "book", "--", "sh", "-c", "echo in; exec cat", start_new_session=True)
-    assert run.hear() == "in"
-    run.send_signal(signal.SIGINT)  # no terminal: it can't be a key's
-    assert run.wait(timeout=WAIT_LIMIT) == 130
-
-
 def test_a_signal_to_interlock_alone_reaches_a_command_in_the_foreground(house: House) -> None:
     with reporter(house) as (person, job, _):
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
@@ -87,14 +70,6 @@ def test_a_signal_to_interlock_alone_reaches_a_command_in_the_foreground(house: 
             person.see(f"got {number.name}\n")
             os.kill(job, signal.SIGUSR1)
             assert person.see(r"got (\w+)")[1] == "SIGUSR1"
-
-
-def test_a_command_that_dies_by_a_key_is_128_and_the_signal(house: House) -> None:
-    with terminal(house, "run", "book", "--", "sh", "-c", "echo in; exec cat") as person:
-        person.see("in\n")
-        person.press(CTRL_C)
-        person.see("ended 130")
-        assert house.locks.claims() == []
 
 
 def test_a_key_ends_the_wait_and_leaves_nothing_behind(house: House) -> None:
@@ -131,18 +106,6 @@ def test_ctrl_z_stops_both_and_fg_continues_both(house: House) -> None:
         person.see("ended 0")
 
 
-def test_ctrl_z_stops_a_waiter_and_fg_lets_it_wait_on(house: House) -> None:
-    holder = house.hold()
-    with terminal(house, "run", "book", "--", "echo", "ran") as person:
-        house.wait_for(1, "pending")
-        person.press(CTRL_Z)
-        person.see("stopped SIGTSTP")
-        person.press("fg\n")
-        holder.ended()
-        person.see("ran\n")
-        person.see("ended 0")
-
-
 def test_a_stop_of_interlock_alone_stops_the_command_too(house: House) -> None:
     with reporter(house) as (person, job, command):
         os.kill(job, signal.SIGTSTP)
@@ -150,29 +113,6 @@ def test_a_stop_of_interlock_alone_stops_the_command_too(house: House) -> None:
         is_stopped(command)
         person.press("fg\n")
         person.see("got SIGCONT")
-
-
-def test_a_stop_and_a_continuation_of_interlock_alone_reach_the_command(house: House) -> None:
-    with reporter(house) as (person, job, command):
-        os.kill(job, signal.SIGTSTP)
-        person.see("stopped SIGTSTP")
-        is_stopped(command)
-        os.kill(job, signal.SIGCONT)
-        person.see("got SIGCONT")
-
-
-def test_a_command_in_the_background_that_reads_stops_as_a_job(house: House) -> None:
-    with terminal(house, "run", "book", "--", "sh", "-c", "echo command $$; read line; echo read $line") as person:
-        command = int(person.see(r"command (\d+)\n")[1])
-        person.press(CTRL_Z)
-        person.see("stopped SIGTSTP")
-        is_stopped(command)
-        person.press("bg\n")
-        person.see("stopped SIGTTIN")
-        is_stopped(command)
-        person.press("fg\n")
-        person.press("hello\n")
-        person.see("read hello\n")
 
 
 def test_a_terminal_that_goes_away_hangs_up_the_command_of_a_session_leader(house: House) -> None:

@@ -84,28 +84,6 @@ def test_without_a_token_nobody_evicts(url: str, locks: interlock.Locks, tmp_pat
     assert [view.id for view in locks.claims()] == [grant.id]
 
 
-@pytest.mark.parametrize(
-    ("status", "headers"),
-    [
-        (401, {"Authorization": "Bearer another-token-of-them"}),
-        (401, {"Authorization": f"Basic {TOKEN}"}),
-        (401, {"Authorization": ""}),
-        (403, {"Origin": "http://evil.example"}),
-        (403, {"Origin": "null"}),
-        (403, {"Origin": "http://127.0.0.1:1"}),
-        (415, {"Content_Type": "text/plain"}),  # what a form of another site can send
-        (415, {"Content_Type": "application/x-www-form-urlencoded"}),
-    ],
-    ids=str,
-)
-def test_who_may_not_evict_evicts_nothing(
-    page: Served, locks: interlock.Locks, status: int, headers: dict[str, str]
-) -> None:
-    grant = held(locks)
-    assert page.evict("book", grant.id, **headers)[0] == status
-    assert [view.id for view in locks.claims()] == [grant.id]
-
-
 def test_a_request_that_makes_no_sense_is_refused_and_the_page_goes_on(page: Served) -> None:
     ours = {"Content_Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
     for body in ("", "[]", "{", '{"name": "a"}', '{"name": 1, "id": 2}', "[" * 9000, b"\xff"):
@@ -175,51 +153,9 @@ def test_a_token_from_a_file_is_not_in_the_command(url: str, locks: interlock.Lo
         assert page.evict("book", grant.id, Authorization="Bearer a-token-from-a-file") == (200, {"evicted": 1})
 
 
-@pytest.mark.parametrize(
-    ("token", "words", "advice"),
-    [
-        ("", [], "16 or more"),
-        ("short", [], "16 or more"),
-        ("a token with spaces in it", [], "16 or more"),
-        (None, ["--token-file", "/nowhere"], "/nowhere"),
-    ],
-)
-def test_a_bad_token_is_64_and_is_not_said(
-    url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    token: str | None,
-    words: list[str],
-    advice: str,
-) -> None:
-    if token is not None:
-        monkeypatch.setenv("INTERLOCK_SERVE_TOKEN", token)
-    assert main(["serve", "--store", url, "--port", "0", *words]) == 64
-    output, errors = capsys.readouterr()
-    assert output == ""
-    assert advice in errors
-    assert len(errors.splitlines()) == 1
-    assert not token or token not in errors
-
-
 def test_a_port_that_is_taken_is_69_and_a_store_that_is_away_75(
     url: str, page: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--store", url, "--port", str(page.port)]) == 69
     assert "--port 0" in capsys.readouterr().err
     assert main(["serve", "--store", "redis://127.0.0.1:1", "--port", "0"]) == 75
-
-
-@pytest.mark.parametrize("module", ["starlette", "uvicorn"])
-def test_without_the_extra_it_is_69_and_says_what_to_install(
-    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], module: str
-) -> None:
-    import sys
-
-    for name in [name for name in sys.modules if name.startswith(("interlock.cli.serve.", module))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, module, None)  # type: ignore[arg-type]
-    assert main(["serve", "--store", url, "--port", "0"]) == 69
-    assert capsys.readouterr().err == (
-        "interlock: interlock serve needs Starlette and uvicorn: pip install 'interlock[serve]'\n"
-    )

@@ -3,7 +3,6 @@
 import os
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,21 +106,3 @@ def test_names_and_labels_of_others_are_text(house: House, browser: webdriver.Re
             browser.switch_to.alert.accept()  # the name goes there and back unchanged
             eventually(lambda: grant.lost)
             until(browser, lambda: not seen(browser, 0))
-
-
-def test_scripts_that_the_page_did_not_bring_do_not_run(
-    house: House, browser: webdriver.Remote, tmp_path: Path
-) -> None:
-    with served(house.url, house.folder, token=None) as page:
-        with interlock.connect(house.url) as locks, locks.lock("book"):
-            browser.get(f"http://{page.host}/")
-            until(browser, lambda: seen(browser, 0) == [("book",)])
-            assert not browser.find_element(By.ID, "key").is_displayed()
-            assert not browser.find_element(By.CSS_SELECTOR, "#claims button").is_displayed()
-            browser.execute_script(
-                "const div = document.createElement('div'); div.innerHTML = arguments[0]; document.body.append(div)",
-                EVIL,
-            )
-            until(browser, lambda: browser.find_elements(By.TAG_NAME, "img"))
-            browser.execute_async_script("setTimeout(arguments[0], 200)")
-            assert browser.title == "interlock"

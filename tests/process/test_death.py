@@ -7,7 +7,7 @@ import pytest
 
 import interlock
 from interlock.testing.remote import Remote, RemoteError, log_next, logged
-from interlock.testing.waiting import eventually, moment, since, throughout
+from interlock.testing.waiting import moment, since, throughout
 from interlock.testing.world import KINDS, Kind, Place, World
 from tests.support.stores import ROWS
 
@@ -109,46 +109,6 @@ def test_a_killed_waiter_does_not_block_the_line(world: World, remote: Start, po
     assert len(set(fences)) == 3
 
 
-@FREES_AT_DEATH
-def test_all_waiters_but_the_last_are_killed(world: World, remote: Start) -> None:
-    holder = world.connect().lock("book").acquire()
-    waiters = [remote() for _ in range(4)]
-    for number, waiter in enumerate(waiters):
-        waiter.start(acquire())
-        world.until_waiting(number + 1, "book")
-    for waiter in waiters[:3]:
-        waiter.kill()
-    started = moment()
-    holder.release()
-    assert waiters[3].answer() > holder.fence
-    assert since(started) < SOON
-
-
-@FREES_AT_DEATH
-def test_a_holder_and_the_head_of_the_line_are_killed_together(place: Place, world: World, remote: Start) -> None:
-    holder, head = remote(), remote()
-    holder.do(acquire())
-    head.start(acquire())
-    world.until_waiting(1, "book")
-    job = world.actor().start(world.connect().lock("book").acquire)
-    world.until_waiting(2, "book")
-    head.kill()
-    holder.kill()
-    assert job.result(wait_limit(place, TTL)) is not None
-
-
-@FREES_AT_DEATH
-def test_fences_increase_over_killed_holders(locks: interlock.Locks, remote: Start) -> None:
-    fences = []
-    for _ in range(3):
-        holder = remote()
-        fences.append(holder.do(acquire()))
-        holder.kill()
-        with locks.lock("book", timeout=TTL + SOON) as grant:
-            fences.append(grant.fence)
-    assert fences == sorted(set(fences))
-
-
 def test_a_holder_stopped_past_its_lease_learns_that_it_lost(locks: interlock.Locks, remote: Start, log: str) -> None:
     holder = remote()
     fence = holder.do(acquire(ttl=0.8))
@@ -165,18 +125,6 @@ def test_a_holder_stopped_past_its_lease_learns_that_it_lost(locks: interlock.Lo
     assert holder.do("result = grant.release()") is False
     assert grant.held is True
     assert max(logged(log)[1]) > fence  # the resource can refuse what comes with the old fence
-
-
-def test_a_body_stopped_past_its_lease_ends_in_lock_lost(locks: interlock.Locks, remote: Start) -> None:
-    holder = remote()
-    holder.start("import os, signal\nwith locks.lock('book', ttl=0.8): os.kill(os.getpid(), signal.SIGSTOP)")
-    eventually(lambda: locks.claims("book"))
-    grant = locks.lock("book").acquire(timeout=20)
-    assert grant is not None
-    holder.signal(signal.SIGCONT)
-    with pytest.raises(RemoteError) as caught:
-        holder.answer()
-    assert caught.value.kind == "LockLost"
 
 
 def test_a_stopped_waiter_costs_the_others_at_most_its_lease(world: World, remote: Start) -> None:

@@ -44,8 +44,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Threads]:
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store whose threads no other test has started."""
     row: Row = request.param
-    url = row.place(tmp_path).url or "memory://no-threads"
-    return f"{url}?max_sessions=96" if row in PARTIAL_ROWS else url
+    return row.place(tmp_path).url or "memory://no-threads"
 
 
 def outcome(acquire: Callable[[], Any]) -> Any:

@@ -98,16 +98,6 @@ def test_who_waits_for_a_guard_does_not_spin(line: interlock.Locks, folder: Path
         assert time.process_time() - spent < 0.3
 
 
-@pytest.mark.parametrize("timeout", [0.2, 1.0])
-def test_a_time_out_is_kept(line: interlock.Locks, folder: Path, caller: Colours, timeout: float) -> None:
-    grant = line.lock("book").acquire()
-    assert grant is not None
-    with stuck(folder), within(timeout):
-        assert caller.acquire(timeout=timeout) is None
-    assert grant.release() is True
-    assert line.claims("book") == []
-
-
 def test_who_stands_in_line_gives_up_within_one_more_second(line: interlock.Locks, folder: Path) -> None:
     with line.lock("book"):
         started = moment()
@@ -151,34 +141,6 @@ def test_a_stuck_line_does_not_hold_up_the_renewals_of_others(folder: Path) -> N
     assert isinstance(answers[1], StoreError)
     assert queue.renew(claims) == [KEPT] * 3
     queue.close()
-
-
-def test_one_line_that_can_not_be_read_concerns_its_own_claim_only(folder: Path) -> None:
-    queue, claims = held(folder, "shelf", "book")
-    (folder / "lines" / "book").rename(folder / "book")
-    (folder / "lines" / "book").mkdir()
-    answers = queue.renew(claims)
-    assert answers[0] == KEPT
-    assert isinstance(answers[1], StoreError)
-    (folder / "lines" / "book").rmdir()
-    (folder / "book").rename(folder / "lines" / "book")
-    assert queue.renew(claims) == [KEPT] * 2
-    queue.close()
-
-
-def test_many_renewals_leave_an_event_loop_its_turns(folder: Path) -> None:
-    async def main() -> None:
-        _, claims = held(folder, *(f"name {number}" for number in range(200)))
-        queue = FileStore(str(folder)).aqueue()
-        rounds = 0
-        renewing = asyncio.create_task(queue.renew(claims))
-        while not renewing.done():
-            await asyncio.sleep(0)
-            rounds += 1
-        assert renewing.result() == [KEPT] * 200
-        assert rounds > 5
-
-    asyncio.run(main())
 
 
 def test_a_process_that_is_stopped_inside_its_step_costs_the_others_one_deadline(

@@ -55,18 +55,6 @@ def test_a_holder_whose_liveness_pipe_was_removed_learns_it_by_its_renewals(fold
         assert remote.do("result = grant.held") is True
 
 
-@pytest.mark.parametrize("taken", [False, True], ids=["nobody took it", "somebody took it"])
-def test_a_renewal_says_that_the_lock_is_lost(folder: Path, remote: Remote, taken: bool) -> None:
-    with connect(folder) as locks:
-        grants = [locks.lock(name).acquire() for name in ("book", "shelf")]
-        remove_from(folder, HERE)
-        if taken:
-            assert remote.do(TRY) is True
-        assert [grant.renew() for grant in grants if grant] == [False, False]
-        assert [grant.lost for grant in grants if grant] == [True, True]
-        assert locks.lock("shelf").acquire(timeout=0) is not None  # nothing of it is left in the line
-
-
 def test_a_task_that_holds_is_cancelled_when_its_liveness_pipe_was_removed(folder: Path) -> None:
     async def main() -> None:
         async with interlock.aconnect(f"file://{folder}") as locks:
@@ -92,16 +80,6 @@ def test_a_process_goes_on_under_a_liveness_pipe_that_is_lit_anew(folder: Path, 
             assert remote.do(TRY) is False
             assert grant.renew() is True
         assert remote.do(TRY) is True
-
-
-def test_all_connections_of_a_process_lose_what_they_claimed_under_the_old_liveness_pipe(folder: Path) -> None:
-    with connect(folder) as one, connect(folder) as other:
-        grants = [one.lock("one").acquire(), other.lock("other").acquire()]
-        remove_from(folder, HERE)
-        until_not_trusted()
-        later = one.lock("later").acquire()
-        assert later is not None
-        assert [grant.renew() for grant in [*grants, later] if grant] == [False, False, True]
 
 
 def test_a_folder_that_was_removed_is_made_again_with_another_liveness_pipe(folder: Path) -> None:
@@ -148,43 +126,6 @@ def test_a_waiter_whose_files_were_removed_still_gets_its_turn(folder: Path, rem
         assert got[0].renew() is True
 
 
-def test_a_task_whose_files_were_removed_still_gets_its_turn(folder: Path, remote: Remote) -> None:
-    remote.do("grant = locks.lock('book').acquire()")
-
-    def disturb() -> None:
-        until_waiting(folder, 1)
-        remove_from(folder, HERE)
-        eventually(lambda: pipes_of(folder, HERE))
-        until_waiting(folder, 1)
-        remote.do("grant.release()")
-
-    async def main() -> None:
-        async with interlock.aconnect(f"file://{folder}") as locks:
-            disturbing = asyncio.create_task(asyncio.to_thread(disturb))
-            grant = await locks.lock("book").acquire(timeout=20)
-            await disturbing
-            assert grant is not None
-            assert await grant.renew() is True
-
-    asyncio.run(main())
-
-
-def test_nothing_is_written_through_a_link_that_lies_in_the_place_of_a_pipe(folder: Path, remote: Remote) -> None:
-    secret = folder.with_name("secret")
-    secret.write_text("keep me as I am")
-    with connect(folder) as locks:
-        grant = locks.lock("book").acquire()
-        remote.start("grant = locks.lock('book').acquire(timeout=20)\nresult = grant is not None")
-        until_waiting(folder, 1)
-        (pipe,) = pipes_of(folder, remote.process.pid)
-        pipe.unlink()
-        pipe.symlink_to(secret)
-        assert grant is not None
-        grant.release()
-        assert remote.answer() is True
-    assert secret.read_text() == "keep me as I am"
-
-
 @pytest.mark.parametrize("kind", ["link", "file"])
 def test_what_is_no_pipe_proves_no_life(folder: Path, kind: str) -> None:
     with connect(folder) as locks, locks.lock("book"):
@@ -213,12 +154,3 @@ def test_the_doctor_sees_that_a_running_process_has_lost_its_liveness_pipe(folde
         told = complaints(locks)["liveness pipes"]
         assert str(remote.process.pid) in told
         assert "exclude the folder" in told
-
-
-def test_the_doctor_sees_that_its_own_process_has_lost_its_liveness_pipe(folder: Path) -> None:
-    with connect(folder) as locks:
-        with locks.lock("book"):
-            pass
-        remove_from(folder, HERE)
-        assert "removed" in complaints(locks)["liveness pipe"]
-        assert "liveness pipe" not in complaints(locks)

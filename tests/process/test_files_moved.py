@@ -17,14 +17,9 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock import StoreError
-from interlock.core.claims import SEPARATOR, Claim, LockSpec
-from interlock.core.line import KEPT
-from interlock.stores.files import FileStore
-from interlock.stores.files import folder as folder_module
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
-from tests.support.files_folder import SLACK, connect, descriptors, liveness_pipes_of, until_waiting, within
+from tests.support.files_folder import SLACK, connect, until_waiting, within
 
 HERE = os.getpid()
 TRY = "result = locks.lock('book').acquire(timeout=0) is not None"
@@ -103,20 +98,6 @@ def test_who_connects_to_where_a_link_led_before_is_there(tmp_path: Path, notice
             assert excludes_others(followed, tmp_path / "v2" / "locks")
 
 
-def test_connections_share_a_liveness_pipe_after_the_marker_was_made_again(
-    line: interlock.Locks, folder: Path
-) -> None:
-    (folder / "interlock").unlink()
-    until_not_trusted()
-    held(line).release()
-    before = descriptors()
-    for _ in range(3):
-        with connect(folder) as locks:
-            assert held(locks).release()
-            assert len(liveness_pipes_of(folder, HERE)) == 1
-    assert descriptors() <= before
-
-
 # -- a marker that is locked --------------------------------------------------------------------------------
 
 
@@ -175,29 +156,6 @@ def test_a_waiter_gets_the_lock_when_the_marker_is_free_again(line: interlock.Lo
         assert not got
     thread.join()
     assert got[0] is not None
-
-
-def test_a_renewal_with_a_marker_that_is_locked_is_tried_again(folder: Path) -> None:
-    queue = FileStore(str(folder)).queue()
-    claims = [Claim(name, LockSpec(SEPARATOR + name, ttl=2.0)) for name in ("shelf", "desk")]
-    assert [queue.enter(claim, None, False, False).state for claim in claims] == ["using"] * 2
-    with taken(folder), within(0.2):
-        answers = queue.renew(claims)
-    assert [type(answer) for answer in answers] == [StoreError, StoreError]
-    assert "lslocks" in str(answers[0])
-    assert queue.renew(claims) == [KEPT, KEPT]
-    queue.close()
-
-
-def test_a_release_with_a_marker_that_is_locked_says_so_within_a_second(line: interlock.Locks, folder: Path) -> None:
-    grant = held(line)
-    with taken(folder):
-        (folder / "lines" / "book").unlink()
-        with within(1.0), pytest.raises(StoreError, match=r"marker.*lslocks"):
-            grant.release()
-    grant.release()
-    assert line.claims("book") == []
-    assert held(line).renew()
 
 
 # -- subfolders that were removed ---------------------------------------------------------------------------
@@ -275,66 +233,4 @@ def test_the_doctor_says_what_is_missing(line: interlock.Locks, folder: Path, ro
     assert handed_over(line, folder)
 
 
-def test_a_liveness_pipe_is_made_though_alive_is_removed_whenever_a_marker_was_joined(
-    line: interlock.Locks, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Joining takes longest on a loaded machine: who removes alive/ every few milliseconds came in between."""
-    join = folder_module.join_marker
-
-    def join_slowly(*args: Any, **how: Any) -> int:
-        marker = join(*args, **how)
-        shutil.rmtree(folder / "alive", ignore_errors=True)
-        return marker
-
-    monkeypatch.setattr(folder_module, "join_marker", join_slowly)
-    shutil.rmtree(folder / "alive")
-    until_not_trusted()
-    assert held(line).renew() is True
-
-
-def test_who_looks_at_a_folder_without_lines_sees_none(line: interlock.Locks, folder: Path) -> None:
-    shutil.rmtree(folder / "lines")
-    assert line.claims() == []
-
-
 # -- many threads -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("what", ["interlock", "alive"])
-def test_threads_that_notice_a_removal_together_all_go_on(folder: Path, what: str) -> None:
-    """Each removal is noticed by several threads of several connections at the same moment."""
-    before = descriptors()
-    connections = [connect(folder) for _ in range(4)]
-    failures: list[BaseException] = []
-    over = threading.Event()
-
-    def work(number: int) -> None:
-        locks = connections[number % len(connections)]
-        while not over.is_set():
-            try:
-                with locks.lock(f"book {number}", timeout=5):
-                    pass
-            except interlock.LockLost:
-                pass
-            except BaseException as error:
-                failures.append(error)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(200):
-            time.sleep(0.003)
-            if what == "interlock":
-                (folder / what).unlink(missing_ok=True)
-            else:
-                shutil.rmtree(folder / what, ignore_errors=True)
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
-    assert failures == []
-    assert excludes_others(connections[0], folder)
-    for locks in connections:
-        locks.close()
-    eventually(lambda: descriptors() == before)

@@ -134,14 +134,6 @@ def test_foreign_files_do_not_disturb_a_listing(folder: Path) -> None:
             assert [view.name for view in locks.claims()] == [NAME]
 
 
-def test_a_record_of_fences_that_was_just_begun_stops_nobody(folder: Path) -> None:
-    with connect(folder) as locks:
-        fence = use(locks)
-    (folder / "fences").write_bytes(b"")  # its maker was killed before it wrote
-    with connect(folder) as locks:
-        assert use(locks) > fence
-
-
 @pytest.mark.parametrize(
     "damage", [b"many\n", b"\xff" * 100, b"9" * 20 + b"\n", b"%020d\n" % (9 * 10**15 + 1), b"7\n", b"-" + b"1" * 19]
 )
@@ -183,33 +175,6 @@ def test_names_of_a_killed_process_are_swept_by_later_ones(folder: Path, remote:
         connect(folder).close()
     assert list((folder / "lines").iterdir()) == []
     assert list((folder / "alive").iterdir()) == []
-
-
-def test_a_line_in_use_is_not_swept(folder: Path, remote: Remote) -> None:
-    remote.do(f"grant = locks.lock({NAME!r}).acquire()")
-    os.utime(folder / "lines" / NAME, (0, 0))
-    for _ in range(5):
-        connect(folder).close()
-    with connect(folder) as locks:
-        assert locks.lock(NAME).acquire(timeout=0) is None
-    assert remote.do("result = grant.release()") is True
-
-
-def test_a_crowd_that_came_and_went_leaves_a_small_line(folder: Path, remote: Remote) -> None:
-    remote.do(
-        "import threading\n"
-        "def visit():\n"
-        f"    with locks.semaphore({NAME!r}, 100): barrier.wait(20)\n"
-        "barrier = threading.Barrier(100)\n"
-        "crowd = [threading.Thread(target=visit) for _ in range(100)]\n"
-        "for one in crowd: one.start()\n"
-        "for one in crowd: one.join()\n"
-        f"with locks.lock({NAME!r}): pass"
-    )
-    with connect(folder) as locks:
-        use(locks)
-        use(locks)
-        assert (folder / "lines" / NAME).stat().st_size < 8192
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -265,31 +230,6 @@ def test_fences_increase_after_the_folder_was_removed(folder: Path) -> None:
     assert fences == sorted(set(fences))
 
 
-def test_reading_all_files_of_the_folder_gives_no_lock_away(folder: Path, remote: Remote) -> None:
-    remote.do(
-        f"from pathlib import Path\ngrant = locks.lock({NAME!r}).acquire()\n"
-        f"for path in Path({str(folder)!r}).rglob('*'):\n"
-        "    if path.is_file(): path.read_bytes()\n"
-        "other = interlock.connect(url); other.claims(); other.doctor(); other.close()"
-    )
-    with connect(folder) as locks:
-        assert locks.lock(NAME).acquire(timeout=0) is None
-    assert remote.do("result = grant.release()") is True
-
-
-def test_a_second_connection_of_the_process_may_close_and_die(folder: Path, remote: Remote) -> None:
-    remote.do(
-        f"grant = locks.lock({NAME!r}).acquire()\n"
-        f"other = interlock.connect(url); result = other.lock({NAME!r}).acquire(timeout=0)\n"
-        "assert result is None\n"
-        "more = other.lock('more').acquire()\n"
-        "other.close(); del other"
-    )
-    with connect(folder) as locks:
-        assert locks.lock(NAME).acquire(timeout=0) is None
-        assert locks.lock("more").acquire(timeout=0) is not None
-
-
 def test_holders_and_waiters_can_be_seen_with_ls_and_cat(folder: Path, remote: Remote) -> None:
     remote.do(f"grant = locks.lock({NAME!r}, label='shelf 3').acquire()")
     with connect(folder) as locks:
@@ -305,23 +245,6 @@ def test_holders_and_waiters_can_be_seen_with_ls_and_cat(folder: Path, remote: R
             assert str(waiter.process.pid) in (folder / "lines" / NAME).read_text()
         finally:
             waiter.close()
-
-
-@pytest.mark.parametrize(
-    ("name", "readable"),
-    [
-        ("图书:一号", "图书-一号"),
-        ("Ünï/Kód", "ünï-kód"),
-        ("книга №1", "книга-1"),
-        ("../..", ""),
-        ("本" * 200, "本" * 30),
-    ],
-)
-def test_a_name_in_any_script_keeps_a_readable_part_in_its_file(folder: Path, name: str, readable: str) -> None:
-    with interlock.connect(folder.as_uri()) as locks, locks.lock(name):
-        (file,) = [each.name for each in (folder / "lines").iterdir()]
-        assert file.rpartition("~")[0] == readable
-        assert [view.name for view in locks.claims()] == [name]
 
 
 def test_processes_of_all_locales_lock_the_same_file(folder: Path) -> None:

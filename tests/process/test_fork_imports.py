@@ -19,23 +19,9 @@ locks.close()
 others.close()
 """
 
-TASKS = """
-import asyncio, sys, interlock
-async def main():
-    locks, others = interlock.aconnect(sys.argv[1]), interlock.aconnect(sys.argv[1])
-    connected = set(sys.modules)
-    async with locks.lock("a book of Ann's"):
-        assert await others.lock("a book of Ann's").acquire(timeout=0.1) is None
-    print(sorted(name for name in {*sys.modules} - connected if name.partition(".")[0] != "coverage"))
-    await locks.close()
-    await others.close()
-asyncio.run(main())
-"""
 
-
-@pytest.mark.parametrize("program", [THREADS, TASKS], ids=["threads", "tasks"])
 @pytest.mark.parametrize("row", [row for row in [*ROWS, *PARTIAL_ROWS] if row.schemes], ids=lambda row: row.name)
-def test_the_first_acquire_imports_nothing(row: Row, program: str, tmp_path: Path) -> None:
+def test_the_first_acquire_imports_nothing(row: Row, tmp_path: Path) -> None:
     url = row.place(tmp_path).url or "memory://"
-    ended = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", THREADS, url], capture_output=True, text=True, timeout=60)
     assert (ended.stdout, ended.stderr) == ("[]\n", "")

@@ -1,6 +1,5 @@
 """What the processes that share a folder of file:// must have in common, and what the machine may run out of."""
 
-import errno
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import pytest
 
 import interlock
 from interlock import InvalidArgument, StoreError
-from interlock.stores.files import folder, machine
+from interlock.stores.files import folder
 from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually
 
@@ -110,59 +109,6 @@ def test_a_time_namespace_with_the_same_clock_gets_in(tmp_path: Path, shifted: C
     same.do(f"grant = locks.lock({NAME!r}).acquire()")
     with interlock.connect(f"file://{path}") as locks:
         assert locks.lock(NAME).acquire(timeout=0) is None
-
-
-def test_the_doctor_finds_another_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with interlock.connect(f"file://{tmp_path}/locks") as locks:
-        with locks.lock("book"):  # it is open, and stays so
-            monkeypatch.setattr(machine, "clock", lambda: "1000 s 0 ns")
-            (found,) = [check for check in locks.doctor() if check.name == "machine"]
-    assert found.status == "fail"
-    assert "time namespace" in found.detail
-
-
-def test_only_a_machine_that_has_no_boot_id_goes_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def refuse(number: int) -> Callable[..., str]:
-        def read(*args: object, **more: object) -> str:
-            raise OSError(number, os.strerror(number))
-
-        return read
-
-    url = f"file://{tmp_path}/locks"
-    monkeypatch.setattr(Path, "read_text", refuse(errno.EMFILE))
-    with pytest.raises(StoreError, match="ulimit -n"):
-        interlock.connect(url)
-    monkeypatch.setattr(Path, "read_text", refuse(errno.ENOENT))
-    assert machine.boot_id() == f"host {os.uname().nodename}"
-    assert machine.clock() in ("0", machine.clock())
-
-
-def test_a_process_at_its_limit_of_files_spoils_nothing(tmp_path: Path) -> None:
-    url = f"file://{tmp_path}/locks"
-    other = Remote(None)
-    try:
-        other.do(
-            "import os, resource, interlock.client._sync.doctor, interlock.stores.files\n"
-            "limit = len(os.listdir('/proc/self/fd'))\n"
-            "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
-            "errors = set()\n"
-            "for more in range(-1, 8):\n"
-            "    resource.setrlimit(resource.RLIMIT_NOFILE, (limit + more, hard))\n"
-            "    try:\n"
-            f"        locks = interlock.connect({url!r})\n"
-            "        grant = locks.lock('nightly').acquire(timeout=0)\n"
-            "        locks.close()\n"
-            "    except interlock.StoreError as error:\n"
-            "        errors.add('ulimit -n' in str(error) or str(error))\n"
-            "    finally:\n"
-            "        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))\n"
-        )
-        assert other.do("result = list(errors)") == [True]
-        with interlock.connect(url) as locks:
-            assert locks.lock(NAME).acquire(timeout=0) is not None
-            assert {check.name for check in locks.doctor() if check.status == "fail"} == set()
-    finally:
-        other.close()
 
 
 def test_every_call_at_the_limit_of_files_says_what_to_do(tmp_path: Path) -> None:
@@ -271,22 +217,6 @@ def test_a_limit_of_file_sizes_is_said(tmp_path: Path) -> None:
 
 
 # -- the marker of an earlier version -----------------------------------------------------------------------
-
-
-def old_marker(boot: str) -> bytes:
-    """The marker as version 1.0 wrote it."""
-    return f"interlock files 1\nboot={boot}\n".encode()
-
-
-@pytest.mark.parametrize("boot", [None, "another"])
-def test_the_marker_of_an_earlier_version_is_written_anew_when_nobody_uses_the_folder(
-    tmp_path: Path, boot: str | None
-) -> None:
-    path = tmp_path / "locks"
-    path.mkdir(mode=0o700)
-    (path / "interlock").write_bytes(old_marker(boot or machine.boot_id()))
-    with interlock.connect(f"file://{path}"):
-        assert (path / "interlock").read_bytes() == machine.text_here(path)
 
 
 # -- file systems -------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ import pytest
 import interlock
 from interlock import LockLost, StoreError
 from interlock.core.claims import SEPARATOR
-from interlock.stores.files.slots import TEXT_AT, head_of
+from interlock.stores.files.slots import head_of
 from interlock.testing.remote import Remote
-from interlock.testing.waiting import RENEWED, eventually, moment, since
+from interlock.testing.waiting import RENEWED, eventually
 
 NAME = "nightly"
 KEY = f"{SEPARATOR}{NAME}"
@@ -158,16 +158,6 @@ def test_what_lies_in_the_place_of_the_fences_is_named_and_not_touched(
     assert not secret.with_name("nowhere").exists()
 
 
-def test_files_that_were_in_use_stay_when_the_fences_can_not_be_kept(folder: Path) -> None:
-    with connect(folder) as locks:
-        fence = held(locks).fence
-        (folder / "fences").symlink_to(folder / "nowhere")
-    assert (folder / "lines" / NAME).exists()
-    (folder / "fences").unlink()
-    with connect(folder) as locks:
-        assert held(locks).fence > fence
-
-
 @pytest.mark.parametrize("room", ["lines", "alive"])
 def test_a_folder_of_ours_that_is_a_link_is_refused(folder: Path, tmp_path: Path, room: str) -> None:
     elsewhere = tmp_path / "elsewhere"
@@ -197,58 +187,6 @@ def test_the_folder_itself_may_be_reached_through_a_link(folder: Path, tmp_path:
         grant = held(locks)
         assert others.lock(NAME).acquire(timeout=0) is None
         assert grant.renew()
-
-
-def test_a_claim_can_not_lead_out_of_the_folder(folder: Path, secret: Path) -> None:
-    token = f"../../{secret.name}"
-    with connect(folder) as locks:
-        grant = held(locks)
-        text = (folder / "lines" / NAME).read_bytes()
-        at = text.index(b" alive=") + len(b" alive=")
-        size = text.index(b" ", at) - at
-        forged = text[:at] + token.encode().ljust(size)[:size].replace(b" ", b"x") + text[at + size :]
-        assert len(forged) == len(text)
-        (folder / "lines" / NAME).write_bytes(forged)
-        assert locks.claims(NAME) == []
-        assert not grant.renew()
-
-
-def test_a_damaged_line_is_kept_aside_for_its_owner_only(folder: Path) -> None:
-    before = os.umask(0)
-    try:
-        with connect(folder) as locks:
-            held(locks)
-            with open(folder / "lines" / NAME, "ab") as line:
-                line.write(b"half a slot")
-            with locks.lock("free"):
-                eventually(lambda: locks.lock(NAME).acquire(timeout=0) is None)
-                eventually(lambda: (folder / "broken").exists())
-    finally:
-        os.umask(before)
-    (kept,) = (folder / "broken").iterdir()
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert kept.read_bytes().endswith(b"half a slot")
-
-
-def test_the_line_of_another_name_is_not_overwritten(folder: Path) -> None:
-    with connect(folder) as locks:
-        grant = held(locks, "other")
-        os.link(folder / "lines" / "other", folder / "lines" / NAME)
-        with pytest.raises(StoreError, match="another name"):
-            locks.lock(NAME).acquire(timeout=0)
-        assert grant.renew()
-
-
-def test_only_pipes_are_swept_from_among_the_liveness_pipe(folder: Path, secret: Path) -> None:
-    (folder / "alive" / "notes.txt").write_text("who put this here?")
-    (folder / "alive" / "1-link").symlink_to(secret)
-    os.mkfifo(folder / "alive" / "1-000000000000")
-    with connect(folder) as locks:
-        assert sorted(path.name for path in (folder / "alive").iterdir())[0] == "1-link"
-        told = complaints(locks)
-        assert "alive/notes.txt" in told
-        assert "alive/1-link (a symbolic link)" in told
-    assert sorted(path.name for path in (folder / "alive").iterdir()) == ["1-link", "notes.txt"]
 
 
 def test_a_folder_of_liveness_pipes_that_becomes_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
@@ -311,17 +249,6 @@ def test_who_holds_in_a_folder_that_was_moved_away_loses_at_the_next_renewal(fol
             assert again.renew()
         finally:
             other.close()
-
-
-def test_the_watchdog_tells_who_holds_in_a_folder_that_was_moved_away(folder: Path) -> None:
-    lost: list[object] = []
-    with connect(folder) as locks:
-        grant = locks.lock(NAME, ttl=0.9, on_lost=lost.append).acquire()
-        assert grant is not None
-        folder.rename(folder.with_name("old"))
-        folder.mkdir(mode=0o700)
-        eventually(lambda: lost, within=5)
-        assert grant.lost
 
 
 def test_a_folder_that_was_removed_is_made_again(folder: Path) -> None:
@@ -421,80 +348,7 @@ def test_a_copy_of_hard_links_is_refused_and_the_original_goes_on(
         assert held(locks).renew()
 
 
-def test_a_copy_without_links_is_a_folder_of_its_own(folder: Path, tmp_path: Path, remote: Remote) -> None:
-    remote.do(f"grant = locks.lock({NAME!r}).acquire()")
-    shutil.copytree(folder, tmp_path / "copy", ignore=lambda path, names: names if path.endswith("alive") else [])
-    with connect(tmp_path / "copy") as locks:
-        assert held(locks).renew()
-    assert remote.do("result = grant.renew()") is True
-
-
-def test_only_the_file_that_is_cleaned_up_is_unlinked(folder: Path, tmp_path: Path, remote: Remote) -> None:
-    path = folder / "lines" / NAME
-    with connect(folder) as locks:
-        held(locks).release()  # the file is open here from now on
-        os.link(path, tmp_path / "link")
-        path.unlink()
-        remote.do(f"grant = locks.lock({NAME!r}).acquire()")  # in a new file
-        with open(tmp_path / "link", "r+b") as cleaned:
-            os.pwrite(cleaned.fileno(), b"interlock removed", 0)  # somebody has cleaned up the copy
-        assert locks.lock(NAME).acquire(timeout=0) is None
-    with connect(folder) as locks:
-        assert locks.lock(NAME).acquire(timeout=0) is None
-    assert remote.do("result = grant.renew()") is True
-
-
 # -- nothing blocks -----------------------------------------------------------------------------------------
 
 
-def test_a_locked_record_of_fences_keeps_nobody_from_leaving(folder: Path) -> None:
-    with connect(folder) as locks:
-        held(locks, "first").release()
-    other = Remote(f"file://{folder}")
-    try:
-        with open(folder / "fences", "rb") as fences:
-            fcntl.flock(fences, fcntl.LOCK_SH)  # who may only read can do that
-            fence = other.do(f"grant = locks.lock({NAME!r}).acquire()\ngrant.release()\nresult = grant.fence")
-            started = moment()
-            assert other.end() == 0
-            assert since(started) < 5
-        assert (folder / "lines" / NAME).exists()  # it shows the fence that could not be written down
-    finally:
-        other.close()
-    with connect(folder) as locks:
-        assert held(locks).fence > fence
-
-
 # -- numbers ------------------------------------------------------------------------------------------------
-
-
-def test_a_slot_that_does_not_fit_is_never_written(folder: Path) -> None:
-    with connect(folder) as locks:
-        (folder / "fences").write_bytes(b"%020d\n" % (9 * 10**15))
-        for _ in range(3):
-            with pytest.raises(StoreError, match="fences"):
-                locks.lock(NAME).acquire(timeout=0)
-        assert (folder / "lines" / NAME).stat().st_size == len(head_of(KEY))
-
-
-def test_damage_that_only_people_read_does_not_stop_a_listing(folder: Path) -> None:
-    with connect(folder) as locks:
-        held(locks)
-        path = folder / "lines" / NAME
-        text = path.read_bytes()
-        for word in (b" pid=", b" since=", b" host=", b" thread="):
-            at = text.index(word) + len(word)
-            path.write_bytes(text[:at] + b"\xff" * 4 + text[at + 4 :])
-            assert [view.name for view in locks.claims()] == [NAME], word
-        path.write_bytes(text)
-
-
-def test_a_head_that_is_too_deep_or_no_text_is_no_line(folder: Path) -> None:
-    start = head_of(KEY)[:TEXT_AT]
-    for name, text in (("deep", b"[" * 8000), ("odd", rb'{"name": "\ud800", "namespace": ""}')):
-        (folder / "lines" / name).write_bytes(start + text + b"\n")
-        os.utime(folder / "lines" / name, (0, 0))
-    with connect(folder) as locks:
-        held(locks)
-        assert [view.name for view in locks.claims()] == [NAME]
-        assert "lines/deep" in complaints(locks)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from proof import Automaton, Final, HiddenState
-from proof.renaming import permutation, renamed
 from proof.runtime import effect
 
 
@@ -75,41 +74,6 @@ def test_a_variable_that_is_still_read_keeps_states_apart() -> None:
     assert automaton.where(len(automaton) - 1) == "its end"
 
 
-def test_yields_inside_loops_and_expressions_are_states_of_their_own() -> None:
-    def protocol() -> Generator[Any, int, int]:
-        for place in range(3):
-            yield place
-        for _ in [1, 2, 3, 4]:
-            yield "loop"
-        total = 0
-        for place, factor in enumerate((10, 20)):
-            total = max(total, factor * (yield "factor") + place)
-        return total
-
-    automaton = Automaton(protocol)
-    walk(automaton, [1])
-    assert len(automaton) == 3 + 4 + 2 + 1
-    assert automaton.requests[-1] == Final("done", 21)
-
-
-def test_the_chain_of_yield_from_is_part_of_the_state() -> None:
-    def inner(times: int) -> Generator[str, None, str]:
-        for _ in range(times):
-            yield "inner"
-        return "inner is done"
-
-    def protocol() -> Generator[str, None, tuple[str, str]]:
-        first = yield from inner(1)
-        helper = inner(2)
-        second = yield from helper
-        yield from ["a list", "delegates too"]
-        return first, second
-
-    automaton = Automaton(protocol)
-    walk(automaton, [None])
-    assert automaton.requests == ["inner"] * 3 + ["a list", "delegates too", Final("done", ("inner is done",) * 2)]
-
-
 def test_exceptions_are_thrown_and_equal_ones_lead_to_one_state() -> None:
     def protocol() -> Generator[Any, Any, str]:
         try:
@@ -136,118 +100,6 @@ def test_exceptions_are_thrown_and_equal_ones_lead_to_one_state() -> None:
     other = automaton.step(automaton.start, OSError(5, "input/output error"))
     assert automaton.requests[automaton.step(other, None)].value.errno == 5
     assert len({cleaning, other}) == 2  # the exception that is being handled is part of the state
-
-
-def test_an_interrupt_of_the_checker_itself_is_not_a_result() -> None:
-    def protocol() -> Generator[str, None, None]:
-        yield "once"
-        raise KeyboardInterrupt
-
-    automaton = Automaton(protocol)
-    with pytest.raises(KeyboardInterrupt):
-        automaton.step(automaton.start, None)
-
-
-def test_results_that_cannot_be_hashed_are_taken_by_content() -> None:
-    def protocol() -> Generator[str, Any, Any]:
-        rows = yield "list"
-        chosen = {key: set(value) for key, value in rows}
-        yield "check"
-        return sorted(chosen["a"])
-
-    automaton = Automaton(protocol)
-    first = automaton.step(automaton.start, [("a", [2, 1])])
-    assert automaton.step(automaton.start, [("a", [2, 1])]) == first
-    assert automaton.step(automaton.start, [("a", [1, 2, 2])]) == first  # after other results, the same variables
-    assert automaton.step(automaton.start, [("a", [3])]) != first
-    assert automaton.requests[automaton.step(first, None)] == Final("done", [1, 2])
-
-
-def test_functions_and_closures_are_taken_with_what_they_close_over() -> None:
-    def protocol() -> Generator[str, int, int]:
-        limit = yield "limit"
-
-        def below(number: int) -> bool:
-            return number < limit
-
-        methods = [limit.bit_length, str.upper, Colour]
-        number = yield "number"
-        return below(number) + len(methods)
-
-    automaton = Automaton(protocol)
-    walk(automaton, [1, 2])
-    assert automaton.step(automaton.start, 1) != automaton.step(automaton.start, 2)
-    assert {request.value for request in automaton.requests if isinstance(request, Final)} == {3, 4}
-
-
-def test_self_is_a_constant() -> None:
-    class Store:
-        def __init__(self) -> None:
-            self.url = object()
-
-        def enter(self) -> Generator[str, bool, Store]:
-            while True:
-                entered = yield "enter"
-                if entered:
-                    return self
-
-    automaton = Automaton(lambda: Store().enter())
-    walk(automaton, [True, False])
-    assert len(automaton) == 2
-
-
-def test_a_small_mutable_object_with_slots_is_taken_by_content() -> None:
-    class Attempt:
-        __slots__ = ("claim", "tries")
-
-        def __init__(self) -> None:
-            self.tries = 0
-
-    def protocol() -> Generator[str, str, str]:
-        attempt = Attempt()
-        while attempt.tries < 4:
-            attempt.claim = yield "enter"
-            attempt.tries += 1
-        return attempt.claim
-
-    automaton = Automaton(protocol, witnesses=0)
-    walk(automaton, ["a"])
-    assert len(automaton) == 5
-    assert automaton.requests[-1] == Final("done", "a")
-
-
-def test_whatever_a_variable_may_hold_is_told_apart_by_content() -> None:
-    class Name(str):
-        """A string with a class of its own."""
-
-    class Store:
-        def leave(self) -> None:
-            """Do nothing."""
-
-    def helper(first: int) -> Generator[int, None, None]:
-        yield first
-        yield first + 1
-
-    def protocol() -> Generator[str, int, list[Any]]:
-        number = yield "number"
-        running = helper(number)
-        next(running)
-        pairs = zip([number], {number: 1}, strict=True)
-        label = Name(number)
-        leave = Store().leave
-
-        def later() -> int:
-            return unset
-
-        yield "hold"
-        unset = number
-        leave()
-        return [*running, *pairs, label, later()]
-
-    automaton = Automaton(protocol)
-    walk(automaton, [1, 2])
-    assert len(automaton) == 1 + 2 + 2
-    assert automaton.requests[-1].value == [3, (2, 2), "2", 2]
 
 
 @pytest.mark.parametrize("hidden_after", [1, 2, 3])
@@ -283,18 +135,6 @@ def test_a_protocol_that_is_different_at_each_run_is_noticed() -> None:
             walk(automaton, [None, 1, 2])
 
 
-def test_a_generator_that_yields_while_it_is_closed_does_no_harm() -> None:
-    def protocol() -> Generator[str, None, None]:
-        try:
-            yield "hold"
-        finally:
-            yield "release"
-
-    automaton = Automaton(protocol)
-    walk(automaton, [None])
-    assert automaton.requests == ["hold", "release", Final("done", None)]
-
-
 # ---- renaming
 
 
@@ -324,27 +164,6 @@ def test_renaming_leads_to_the_state_that_the_other_names_lead_to() -> None:
     assert automaton.mentions(automaton.step(automaton.step(renamed_reaping, None), None)) >= {"id0"}
 
 
-def test_two_names_never_become_one() -> None:
-    automaton = Automaton(names_and_reaps)
-    reaping = automaton.step(automaton.step(automaton.start, "id7"), ("id5",))
-    with pytest.raises(ValueError, match="held by the local state already"):
-        automaton.rename(reaping, {"id7": "id5"})
-    with pytest.raises(ValueError, match="become one"):
-        automaton.rename(reaping, {"id7": "id1", "id5": "id1"})
-    assert permutation({"a": "b", "b": "c"}) == {"a": "b", "b": "c", "c": "a"}
-
-
-def test_a_name_given_up_long_ago_may_come_back_by_renaming() -> None:
-    """The history holds the name already; exchanging the two keeps the past as it was."""
-    automaton = Automaton(names_and_reaps)
-    local = automaton.start
-    for result in ("id0", ("id0", "id1"), None, None, "id1", ("id1", "id0")):
-        local = automaton.step(local, result)
-    assert automaton.requests[local] == ("reap", "id0")
-    end = automaton.step(local, None)
-    assert automaton.requests[automaton.rename(end, {"id1": "id0"})] == ("delete", "id0")
-
-
 def test_a_protocol_that_compares_the_order_of_names_is_noticed() -> None:
     def protocol() -> Generator[Any, Any, None]:
         mine = yield "create"
@@ -355,15 +174,6 @@ def test_a_protocol_that_compares_the_order_of_names_is_noticed() -> None:
     local = automaton.step(automaton.step(automaton.start, "a"), "b")
     with pytest.raises(HiddenState, match="more than the equality"):
         automaton.rename(local, {"a": "b", "b": "a"})
-
-
-def test_values_are_renamed_at_any_depth_and_left_alone_where_nothing_changes() -> None:
-    value = [Ask("x"), {"x": (1, frozenset({"x", "y"}))}, Reply(True, ("x",)), OSError("x", 1), {"y"}]
-    result = renamed(value, {"x": "z"})
-    assert result[:3] == [Ask("z"), {"z": (1, frozenset({"z", "y"}))}, Reply(True, ("z",))]
-    assert result[3].args == ("z", 1)
-    untouched = (Ask("y"), Reply(True), ValueError("y"))
-    assert renamed(untouched, {"x": "z", 1: 2}) is untouched
 
 
 def test_a_coroutine_is_a_protocol_too() -> None:

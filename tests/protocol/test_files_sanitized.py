@@ -14,9 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = "src/interlock/stores/files/_quick.c"
-LANDS = [
-    f"tests/protocol/test_files_line.py::test_the_answers_are_those_of_the_line[{seed}-compiled]" for seed in range(3)
-]
+LANDS = [f"tests/contract/test_line.py::test_compiled_steps_of_files_answer_as_the_line[{seed}]" for seed in range(3)]
 CONTRACT = ["tests/contract/test_contract.py", "-k", "file and (hands or queue or order or dies)"]
 COPIED = ("src", "tests")
 FLAGS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]

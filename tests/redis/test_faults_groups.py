@@ -14,7 +14,6 @@ from tests.support.redis_worlds import SERVERS, key_of, one_after_another, place
 
 FAIL_OVER = 30.0  # seconds
 TTL = 3.0  # seconds
-LITTERS = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 """Of a loop that is closed while connections are open, of which nobody can close any then; Python says so of each."""
 
 

@@ -139,17 +139,6 @@ def test_what_a_client_says_about_its_server_is_read() -> None:
         assert settings_of_client(make(), tasks).most == MOST
 
 
-def test_a_client_with_connections_of_its_own_is_refused() -> None:
-    import redis
-
-    class Own(redis.Connection):
-        pass
-
-    client = redis.Redis(connection_pool=redis.ConnectionPool(connection_class=Own, host="h"))
-    with pytest.raises(InvalidArgument, match=r"give connect\(\) a URL"):
-        interlock.connect(client)
-
-
 @pytest.fixture(params=SERVERS)
 def watched(request: pytest.FixtureRequest) -> Iterator[RedisSentinel]:
     """A master with a replica and three Sentinels, the first of which asks for a password."""

@@ -41,19 +41,19 @@ def src(*names: str) -> tuple[str, ...]:
 
 
 PARTS = (
-    Part("core", 930, 951, src("core")),
-    Part("runtime", 380, 712, src("runtime")),
-    Part("remote", 640, 839, src("remote")),
-    Part("client", 1300, 1532, src("client", "locks")),
+    Part("core", 930, 955, src("core")),
+    Part("runtime", 380, 736, src("runtime")),
+    Part("remote", 640, 841, src("remote")),
+    Part("client", 1300, 1735, src("client", "locks")),
     Part("memory", 110, 69, src("stores/memory.py", "stores/memory")),
-    Part("files", 1150, 1706, src("stores/files")),
+    Part("files", 1150, 1714, src("stores/files")),
     Part("files, lines of C", 450, 537, src("stores/files"), ".c"),
-    Part("sqlite", 330, 408, src("stores/sqlite", "stores/sqlite.py")),
-    Part("mysql", 400, 309, src("stores/mysql", "stores/mysql.py")),
-    Part("postgresql", 490, 502, src("stores/postgresql")),
-    Part("redis", 1350, 1416, src("stores/redis", "_redis")),
-    Part("advisory", 650, 866, src("stores/advisory", "stores/advisory.py")),
-    Part("django", 2500, 2498, src("django")),
+    Part("sqlite", 330, 418, src("stores/sqlite", "stores/sqlite.py")),
+    Part("mysql", 400, 317, src("stores/mysql", "stores/mysql.py")),
+    Part("postgresql", 490, 516, src("stores/postgresql")),
+    Part("redis", 1350, 1556, src("stores/redis", "_redis")),
+    Part("advisory", 650, 881, src("stores/advisory", "stores/advisory.py")),
+    Part("django", 2500, 2369, src("django")),
     Part("cli", 1000, 1120, src("cli")),
     Part("keylock", 470, 526, src("keylock")),
     Part("optimistic", 690, 755, src("optimistic")),
@@ -72,17 +72,17 @@ PARTS = (
     ),
     Part("compat", None, 95, src("compat.py")),
     Part("the rest", 200, 200, ()),
-    Part("src without testing", 12500, 14971, src("")),
-    Part("src/testing", 3000, 4744, src("testing")),
+    Part("src without testing", 12500, 15270, src("")),
+    Part("src/testing", 3000, 3856, src("testing")),
     Part("proof", 2500, 3391, ("proof",)),
-    Part("tests", 22000, 27425, ("tests",)),
+    Part("tests", 22000, 25075, ("tests",)),
     Part("bench", 1600, 2043, ("bench",)),
 )
 
-MODULES = Part("written modules", 170, 213, src(""))
+MODULES = Part("written modules", 170, 216, src(""))
 """Of `src` without testing."""
 
-ANY_GOAL, ANY_LIMIT = 6.0, 13.2
+ANY_GOAL, ANY_LIMIT = 6.0, 13.0
 """Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
 
 SAME_NAMES = {
@@ -112,7 +112,7 @@ FOREIGN = {
     "_free": ("optimistic/redis/libraries.py",),
     "_from_testcase": ("django/transactions.py",),
     "_get_pk_val": ("django/guarded/saving.py",),
-    "_get_running_loop": ("runtime/_aio.py", "stores/redis/_aio.py"),
+    "_get_running_loop": ("runtime/_aio.py", "runtime/_threads.py", "stores/redis/_aio.py"),
     "_is_owned": ("runtime/sync.py",),
     "_read_timeout": ("stores/advisory/mariadb.py", "stores/mysql/lines.py"),
 }

@@ -1,10 +1,11 @@
-"""Random steps on two queues, of which one is the reference: the same answers, the same promotions, the same line."""
+"""Random steps on two stores, of which one is the reference: the same answers, the same promotions, the same line."""
 
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from interlock.core.claims import SEPARATOR, WRITER_UNITS, Claim, LockSpec
+from interlock.core.queue import Granted
 from interlock.testing.waiting import eventually
 
 KINDS = [(1, 1), (1, 1), (1, 1), (1, 3), (2, 3), (3, 3), (1, WRITER_UNITS), (WRITER_UNITS, WRITER_UNITS)]
@@ -16,21 +17,6 @@ LONG, BRIEF, PASS = 600.0, 5.0, 6.0  # seconds
 RECORD = 20.0  # seconds
 
 
-class Told:
-    """Keeps what a claim is told."""
-
-    def __init__(self) -> None:
-        self.grant: Any = None
-        self.looks = 0
-
-    def tell(self, message: Any = None) -> None:
-        """As `Tells.tell`."""
-        if message is None:
-            self.looks += 1
-        else:
-            self.grant = message
-
-
 class Side:
     """Two processes on one store.
 
@@ -40,7 +26,8 @@ class Side:
 
     def __init__(self, queues: Sequence[Any]) -> None:
         self.queues = queues
-        self.told: dict[str, Told] = {}
+        self.waiters: dict[str, Any] = {}
+        self.grants: dict[str, Granted] = {}
         self.fences: dict[str, int] = {}
         self.doubted: set[str] = set()
         for queue in queues:
@@ -48,18 +35,20 @@ class Side:
 
     def enter(self, process: int, claim: Claim, wait: bool, again: bool) -> tuple[Any, ...]:
         """Enter; return the answer without its fence, which only has to be in order."""
-        told = self.told.setdefault(claim.id, Told())
-        answer = self.queues[process].enter(claim, told if wait else None, wait, again)
+        queue = self.queues[process]
+        if wait and claim.id not in self.waiters:
+            self.waiters[claim.id] = queue.subscribe()
+        answer = queue.enter(claim, self.waiters[claim.id] if wait else None, wait, again)
         if answer.state == "using":
             self.saw(claim.id, answer.fence)
         return answer.state, answer.slot if answer.state == "using" else 0
 
     def saw(self, id: str, fence: int) -> None:
-        """A claim has one fence for good, and later ones have higher ones."""
+        """A claim has one fence for good."""
         assert self.fences.setdefault(id, fence) == fence
 
     def line(self, key: str) -> list[tuple[Any, ...]]:
-        """Return the line as people see it."""
+        """Return the line as people see it; fences rise along it."""
         views = self.queues[0].look(key)
         for view in views:
             if view.fence is not None:
@@ -70,26 +59,35 @@ class Side:
 
     def granted(self) -> dict[str, int]:
         """Return who was told that it holds the lock, and its slot; but for those by a promise that was void."""
-        granted = {}
-        for id, told in self.told.items():
-            if told.grant is not None and id not in self.doubted:
-                assert told.grant.id == id
-                self.saw(id, told.grant.fence)
-                granted[id] = told.grant.slot
-        return granted
+        for id, waiter in self.waiters.items():
+            message = waiter.wait(0.0)
+            if isinstance(message, Granted):
+                assert message.id == id
+                self.saw(id, message.fence)
+                self.grants[id] = message
+        return {id: grant.slot for id, grant in self.grants.items() if id not in self.doubted}
+
+    def close(self) -> None:
+        """Close all."""
+        for waiter in self.waiters.values():
+            waiter.close()
+        for queue in self.queues:
+            queue.close()
 
 
-def play(seed: int, reference: Side, other: Side, pass_time: Callable[[float], object], steps: int = 40) -> None:
+def play(
+    seed: int, reference: Side, other: Side, pass_time: Callable[[float], object] | None, steps: int = 40
+) -> None:
     """Play random steps on both.
 
     Args:
         seed: of the game.
         reference, other: the sides.
-        pass_time: moves the clocks of both forward.
+        pass_time: moves the clocks of both forward; None if they can't be moved: then no lease ends.
         steps: so many.
     """
     chance = random.Random(seed)
-    key = f"game{SEPARATOR}of {seed}"
+    key = f"game{SEPARATOR}of {seed} é\n'\\"
     known: dict[str, tuple[int, Claim]] = {}
     some_kinds = chance.choice([KINDS, KINDS[:3], [(1, 3)], [(1, 1), (1, WRITER_UNITS)]])
     for number in range(steps):
@@ -99,11 +97,10 @@ def play(seed: int, reference: Side, other: Side, pass_time: Callable[[float], o
             process, claim = known[chance.choice(list(known))]
         else:
             units, capacity = chance.choice(some_kinds)
-            spec = LockSpec(
-                key, units, capacity, chance.choice((LONG, LONG, BRIEF)), "a label", chance.random() < 0.2
-            )
-            claim = Claim(f"{seed}x{number}", spec, "a thread")
-        adopted = Claim(f"{seed}y{number}", claim.spec, "another")
+            ttl = chance.choice((LONG, LONG, BRIEF if pass_time else LONG))
+            spec = LockSpec(key, units, capacity, ttl, "a läbel", chance.random() < 0.2)
+            claim = Claim(f"{seed:06}x{number:025}", spec, "a thread")
+        adopted = Claim(f"{seed:06}y{number:025}", claim.spec, "another")
         answers = []
         for side in (reference, other):
             queue = side.queues[process]
@@ -122,10 +119,10 @@ def play(seed: int, reference: Side, other: Side, pass_time: Callable[[float], o
                     side.saw(adopted.id, held.fence)
             elif what == "pass":
                 answer = None
-            elif number % 3 == 0:
-                answer = queue.evict(key, None if what == "evict all" else claim.id)
+            else:
+                answer = queue.evict(key, None if what == "evict all" else claim.id) if number % 3 == 0 else 0
             answers.append(answer)
-        if what == "pass":
+        if what == "pass" and pass_time is not None:
             pass_time(PASS)
         told = f"seed {seed}, step {number}: {what} {claim.id} {claim.spec[1:3]}"
         assert answers[0] == answers[1], (told, answers)
@@ -141,3 +138,6 @@ def play(seed: int, reference: Side, other: Side, pass_time: Callable[[float], o
         wanted = reference.granted()
         eventually(lambda wanted=wanted: set(other.granted()) >= set(wanted))  # type: ignore[misc]
         assert other.granted() == wanted, (told, other.granted(), wanted)
+    assert sorted(other.fences, key=other.fences.__getitem__) == sorted(
+        reference.fences, key=reference.fences.__getitem__
+    )

@@ -1,8 +1,7 @@
 """What the tests on real Redis and Valkey servers share."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from interlock.client.connect import open_store
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from interlock.testing.world import THREADS, Place, World
-from tests.servers import RedisServer, Wire
+from tests.servers import Wire
 
 SERVERS = ["valkey", "redis"]
 
@@ -70,15 +69,6 @@ def one_after_another(actors: Sequence[Actor], waiting: Sequence[Any]) -> list[A
 def until_lost(world: World, grant: Any) -> Any:
     """In the body of a lock: wait until the grant is lost; a task awaits what is returned, and is cancelled."""
     return in_colour(world, lambda: eventually(lambda: grant.lost), lambda: asyncio.sleep(WAIT_LIMIT))()
-
-
-@contextmanager
-def nothing_published(server: RedisServer) -> Iterator[None]:
-    """Be sure that the server tells nobody anything meanwhile."""
-    with server.wire() as wire:
-        wire.ask("CONFIG", "RESETSTAT")
-        yield
-        assert "cmdstat_publish" not in wire.ask("INFO", "commandstats")
 
 
 class Queued:

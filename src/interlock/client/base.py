@@ -5,7 +5,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, ParamSpec, TypeAlias, TypeVar, cast, overload
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
 from interlock.client import events
 from interlock.client.events import Event, Kind, Listeners
@@ -26,6 +26,7 @@ from interlock.core.claims import (
     checked_text,
     checked_timeout,
     checked_ttl,
+    fits,
     said,
 )
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld, StoreError, Unsupported
@@ -133,14 +134,14 @@ def in_global_order(client: object, parts: Sequence[Any]) -> list[Any]:
 
 
 def time_is_over(
-    name: str, seconds: float | None, holders: Sequence[ClaimView] = (), mine: bool = False
+    name: str, seconds: float | None, holders: Sequence[ClaimView] | None = None, mine: bool = False
 ) -> LockTimeout:
     """Return the error for a lock that was not obtained in time.
 
     Args:
         name: of the lock.
         seconds: that were allowed.
-        holders: who holds it, as far as it is known.
+        holders: who holds it; None if that could not be found out.
         mine: True if the caller is one of them.
     """
     who = "somebody holds it"
@@ -151,16 +152,22 @@ def time_is_over(
         who = " and ".join(_who(each) for each in holders[:2])
         who += (f" and {len(holders) - 2} more" if len(holders) > 2 else "") + " holds it"
         advice = "wait longer (timeout=)" if seconds else "wait for it (timeout=), or come back later"
+    elif holders is not None:
+        who = "nobody holds it at this moment"
+        advice = (
+            "it is between two holders, others stand before the caller, or the server was started just now and keeps "
+            "its locks for a grace: `interlock doctor` tells, `interlock ls` shows who waits"
+        )
     if mine:
         who = "the caller itself holds it"
         advice = "release it first"
-        if all(each.capacity == 1 for each in holders):
+        if all(each.capacity == 1 for each in holders or ()):
             advice += ", or use rlock(), which its holder may acquire again"
     return LockTimeout(
         f"the lock {name!r} was not obtained within {seconds or 0:g} s: {who}; {advice}",
         name=name,
         timeout=seconds,
-        holders=holders,
+        holders=holders or (),
     )
 
 
@@ -248,6 +255,29 @@ class BaseClient:
             max(self.ttl, kept) if lease is None else lease,
             "" if label is None else checked_text(label, "label", MAX_LABEL),
         )
+
+    def refuse_own_wait(self, spec: LockSpec, owner: Any, seconds: float | None, grants: Sequence[Any]) -> None:
+        """Refuse that an event loop waits for its own thread, which can't release meanwhile.
+
+        Args:
+            spec: of the lock that is waited for.
+            owner: the calling thread, in which a loop runs.
+            seconds: for which it waits; None for no limit.
+            grants: what this process holds.
+
+        Raises:
+            InvalidArgument: it would wait for ever.
+        """
+        own = [each._claim.spec for each in grants if each._owner is owner and each.held]
+        if fits(spec.units, spec.capacity, [(each.units, each.capacity) for each in own if each.key == spec.key]):
+            return
+        text = (
+            f"the thread of this event loop holds {name_of(spec.key)!r} and waits for it, so that no task can "
+            f"release it: a lock around an `await` is one of aconnect(), with `async with`"
+        )
+        if seconds is None:
+            raise InvalidArgument(text)
+        log.warn("%s", text)
 
     def need(self, feature: Any) -> None:
         """Raise Unsupported if the store lacks a feature."""
@@ -353,7 +383,19 @@ def _client_of(connect: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseC
     return client
 
 
-class BaseLocks(Generic[L]):
+class Same:
+    """What it is copied to is the same thing: a lock is what its name says."""
+
+    __slots__ = ()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+
+class BaseLocks(Same, Generic[L]):
     """The part of `Locks` and `AsyncLocks` that makes locks.
 
     Args:
@@ -653,6 +695,7 @@ def warn_of_dropped(key: str, where: str, source: object) -> None:
         f"the lock {name_of(key)!r} was never released: its grant and its lock object were collected while it was "
         f"held, so its lease is renewed no more and ends; use `with`, or keep the grant and call release(){where}"
     )
+    log.warn("%s", message)  # most programs show no ResourceWarning, and a second copy may run when the lease is over
     warnings.warn(message, ResourceWarning, stacklevel=3, source=source)
 
 

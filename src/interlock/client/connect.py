@@ -5,7 +5,7 @@ import re
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
 
 from interlock.client._sync.locks import Locks
 from interlock.core.claims import DEFAULT_TTL, MAX_NAME, checked_text, checked_ttl
@@ -60,6 +60,20 @@ CLIENTS = {
 """The top-level module of a client's class, and what makes a store of it."""
 
 
+def given_url(url: Any) -> Any:
+    """Return the URL of what was given: of a folder, a `pathlib.Path`, or of nothing; anything else as it is.
+
+    Raises:
+        InvalidArgument: a relative path.
+    """
+    if not isinstance(url, os.PathLike):
+        return default_url() if url is None else url
+    path = os.fsencode(url)
+    if not os.path.isabs(path):
+        raise InvalidArgument(f"{url!r} would be another folder in each working directory: give its `.absolute()`")
+    return "file://" + quote(path)
+
+
 def default_url() -> str:
     """Return $INTERLOCK_URL, or the file store in the folder that each user has, /tmp/interlock-UID."""
     url = os.environ.get("INTERLOCK_URL")
@@ -87,8 +101,7 @@ def open_store(
         InvalidArgument: not a URL, or a scheme or client that no installed store knows.
         StoreError: the store can't be used.
     """
-    if url is None:
-        url = default_url()
+    url = given_url(url)
     if not isinstance(url, str):
         return _store_of_client(url, tasks)
     if "://" not in url:
@@ -211,9 +224,9 @@ def connect(
     """Return the locks of a store, for threads.
 
     Args:
-        url: file:///folder, memory://, redis://host, or the scheme of an installed store; or a client that the
-            program has already, like redis.Redis(); None for $INTERLOCK_URL, else files in /tmp/interlock-UID, one
-            folder for each user whatever else the environment says.
+        url: file:///folder, memory://, redis://host, or the scheme of an installed store; a folder as an absolute
+            `pathlib.Path`; or a client that the program has already, like redis.Redis(); None for $INTERLOCK_URL,
+            else files in /tmp/interlock-UID, one folder for each user whatever else the environment says.
         namespace: separates applications that share a store.
         ttl: seconds of lease of the locks made here, unless they say otherwise.
         password: returns the password, asked for each connection: for tokens of a cloud (PostgreSQL, MySQL, MariaDB).
@@ -224,7 +237,7 @@ def connect(
         StoreError: the store can't be used; the message says what to do.
     """
     check_arguments(namespace, ttl)
-    url = default_url() if url is None else url
+    url = given_url(url)
     locks = Locks(open_store(url, False, password, dial), namespace=namespace, ttl=ttl)
     locks._client.source = (_reconnect, url) if isinstance(url, str) and password is dial is None else None
     return locks
@@ -251,7 +264,7 @@ def aconnect(
     from interlock.client._async.locks import AsyncLocks
 
     check_arguments(namespace, ttl)
-    url = default_url() if url is None else url
+    url = given_url(url)
     locks = AsyncLocks(open_store(url, True, password, dial), namespace=namespace, ttl=ttl)
     locks._client.source = (_areconnect, url) if isinstance(url, str) and password is dial is None else None
     return locks

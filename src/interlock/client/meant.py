@@ -1,6 +1,5 @@
 """What was probably meant by a URL that names no store; imported when one does not."""
 
-import os
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -36,8 +35,10 @@ def advice_on(url: str, known: Iterable[str]) -> str:
 
 
 def _meant(url: str, known: set[str]) -> str:
+    from interlock.stores.files.store import folder_meant  # which imports more than a wrong URL needs
+
     if url.startswith(("/", "./", "../", "~")):
-        return "file://" + os.path.abspath(os.path.expanduser(url))
+        return folder_meant(url)
     if _WINDOWS.match(url):
         return ""
     scheme, colon, rest = url.partition(":")
@@ -47,6 +48,8 @@ def _meant(url: str, known: set[str]) -> str:
         return f"{found}://{url}" if found else ""
     found = scheme_meant(scheme.lower(), known)
     if not found:
-        return ""
+        return "" if colon or "@" in url else folder_meant(url)
+    if found == "file" and rest.strip("/") and not rest.startswith("/"):
+        return folder_meant(rest)
     slashes = ":///" if found in ("file", "unix") else "://"
     return found + slashes + rest.lstrip("/") if rest.strip("/") or found == "memory" else ""

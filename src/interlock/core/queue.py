@@ -131,6 +131,12 @@ class AcquireCall:
         self.on_queued: Callable[[AcquireCall], object] | None = None
         self.queued: Claim | None = None
 
+    def give_up(self) -> None:
+        """Let the call end soon as if its time was over; from any thread."""
+        self.deadline = self.started
+        if self.waiter is not None:
+            self.waiter.tell()
+
     def call_off(self) -> None:
         """Let the call end with StoreError soon, because its connection is closed; from any thread."""
         self.closed = True  # in this order: who subscribes looks at it afterwards

@@ -5,6 +5,7 @@ Each grant has a fence, a number that is higher with each holder. A row that kee
 written it can refuse the late one, in the very statement that writes.
 """
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
@@ -56,12 +57,7 @@ class FenceField(Base):
     def deconstruct(self) -> Any:
         """Return what a migration needs to make the field again."""
         name, path, args, kwargs = super().deconstruct()
-        if kwargs.get("default") == 0:
-            del kwargs["default"]
-        kwargs.pop("editable", None)
-        if self.editable:
-            kwargs["editable"] = True
-        return name, path, args, kwargs
+        return name, path, args, {**kwargs, "editable": self.editable}
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         """Return the value to be saved: the column's own, if that is higher."""
@@ -105,15 +101,11 @@ class Fenced:
             # Conditions on other tables would take the fence's with them into a subquery, which a database may have
             # answered before it waits for a row.
             rows = rows.model._base_manager.using(rows.db).filter(pk__in=list(rows.values_list("pk", flat=True)))
-        if _is_one_row(rows):
-            count, later = self._write(rows, values)
-        else:
-            with transaction.atomic(using=rows.db):
-                count, later = self._write(rows, values, may_be_several=True)
-                if later is not None:
-                    raise self._refusal(later)
-        if later is not None:
-            raise self._refusal(later)
+        one = _is_one_row(rows)
+        with nullcontext() if one else transaction.atomic(using=rows.db):
+            count, later = self._write(rows, values, may_be_several=not one)
+            if later is not None:
+                raise self._refusal(later)
         return count
 
     async def aupdate(self, **values: Any) -> int:
@@ -142,7 +134,7 @@ class Fenced:
         """`save`, for asyncio."""
         await sync_to_async(self.save)(**options)
 
-    def _write(self, rows: Any, values: dict[str, Any], may_be_several: bool = False) -> tuple[int, int | None]:
+    def _write(self, rows: Any, values: dict[str, Any], may_be_several: bool) -> tuple[int, int | None]:
         """Return how many rows were written, and the fence of a later holder, if one was not."""
         name, fence = self._field.name, self._grant.fence
         count: int = rows.filter(**{f"{name}__lte": fence}).update(**values, **{name: fence})
@@ -155,10 +147,9 @@ class Fenced:
         if self._rows.model._meta.concrete_model is not own.concrete_model:
             raise InvalidArgument(f"the fence is in the table of {own.label}: give fenced() rows of that model")
         for name in values:
-            field = own.get_field(name)
-            if field is self._field:
+            if own.get_field(name) is self._field:
                 raise InvalidArgument(f"{name} is written by fenced() itself; don't give it")
-            if field not in own.local_concrete_fields:
+            if own.get_field(name) not in own.local_concrete_fields:
                 raise InvalidArgument(
                     f"{name} is not in the table of the fence ({own.label}), and can't be written in the same "
                     f"statement; give its table a FenceField, and write it by itself"

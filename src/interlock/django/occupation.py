@@ -1,12 +1,14 @@
 """`occupy`: the lock of a row, for a sequence of steps that must not be mixed with another's."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import models
+from django.http import Http404
 
 from interlock.client.base import time_is_over
 from interlock.core.claims import shown_text
@@ -69,35 +71,22 @@ class Occupation(Generic[R]):
             answer = self._read()
             rely_on(relied)
             return answer
-        except BaseException:
-            self._end()
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            lost = self._end()
-        except StoreError as problem:
-            if error is None:
-                raise
-            error.add_note(f"And its lock could not be released, its lease will end: {problem}")
+        problem = None
+        if self.grant is None:
             return
-        if lost is not None:
-            if error is None:
-                raise lost
-            error.add_note(str(lost))
-
-    def _end(self) -> LockLost | None:
-        """Release, now or at the end of the transaction; return what to raise before the commit if it was lost."""
-        grant = self.grant
-        if grant is None:
-            return None
-        lost = _loss_of(grant)
-        if self._relied is not None:
-            no_longer(self._relied)
-        release_at_the_end(grant, self._using, self._locks)
-        return lost or _loss_of(grant)
+        lost = self._rely_no_longer()
+        try:
+            release_at_the_end(self.grant, self._using, self._locks)
+        except StoreError as failure:
+            problem = failure
+        _tell(error, lost or _loss_of(self.grant), problem)
 
     async def __aenter__(self) -> R:
         await sync_to_async(self._begin_in_loop)()
@@ -116,17 +105,20 @@ class Occupation(Generic[R]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        grant = self.grant
+        problem = None
+        struck = self.grant._leave_body(kind)
+        lost = self._rely_no_longer()
+        try:
+            await self.grant.release()
+        except StoreError as failure:
+            problem = failure
+        _tell(error, lost or _loss_of(self.grant), problem, struck)
+
+    def _rely_no_longer(self) -> LockLost | None:
+        """End the block; return the loss that was noticed in it."""
         if self._relied is not None:
             no_longer(self._relied)
-        struck = grant._leave_body(kind)
-        lost = _loss_of(grant)
-        await grant.release()
-        lost = lost or _loss_of(grant)
-        if lost is not None:
-            if error is None or struck:
-                raise lost from error
-            error.add_note(str(lost))
+        return _loss_of(self.grant)
 
     def _begin_in_loop(self) -> None:
         """What comes first for tasks, in the thread whose transactions they would be in."""
@@ -238,11 +230,43 @@ class OccupiesObject:
     occupy_timeout: ClassVar[float | None] = 3.0
     occupy_ttl: ClassVar[float | None] = None
     request: Any
+    get_object: Any
 
     def occupy(self, instance: Any) -> AbstractContextManager[Any]:
         """Return what occupies an object while it is entered; override it to occupy something else, or more."""
         label = shown_text(f"{self.request.method} {self.request.path}")
         return occupy(instance, timeout=self.occupy_timeout, ttl=self.occupy_ttl, label=label)
+
+    @contextmanager
+    def occupied(self) -> Iterator[None]:
+        """Occupy the object of the request; for actions of your own, too. `get_object` reads it afresh in there."""
+        # A user who may not change it, or has come to the wrong place, is told so without waiting for the lock.
+        occupation = self.occupy(self.get_object())
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(occupation)
+            except ObjectDoesNotExist:
+                raise Http404 from None
+            yield
+
+
+def _tell(
+    error: BaseException | None, lost: LockLost | None, problem: StoreError | None, struck: bool = False
+) -> None:
+    """Tell at the end of a block what became of its lock; the exception of the block goes first.
+
+    Args:
+        error: that ends the block.
+        lost: the lock was lost.
+        problem: it could not be released.
+        struck: `error` is but the cancellation by which the loss was told.
+    """
+    failure = lost or problem
+    if failure is None:
+        return
+    if error is None or struck:
+        raise failure from error
+    error.add_note(str(lost or f"And its lock could not be released, its lease will end: {problem}"))
 
 
 def _loss_of(grant: Any) -> LockLost | None:

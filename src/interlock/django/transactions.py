@@ -17,6 +17,10 @@ from interlock.django.commit_checks import check_before_commit
 from interlock.django.relied import Relied, relied_on
 from interlock.runtime import log
 
+METHODS = (
+    "savepoint", "savepoint_rollback", "savepoint_commit", "commit", "rollback", "close",
+    "run_and_clear_commit_hooks",
+)  # fmt: skip
 _MARK = "_interlock_watch"
 
 
@@ -39,8 +43,6 @@ class Scope:
         found = self
         while found._joined is not None:
             found = found._joined
-        if found is not self:
-            self._joined = found
         return found
 
 
@@ -51,24 +53,12 @@ class Watch:
         connection: of Django; its methods of these names are replaced.
     """
 
-    _NAMES = ("savepoint", "savepoint_rollback", "savepoint_commit", "commit", "rollback", "close")
-
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._scopes = [Scope()]
         self._marks: dict[str, int] = {}
-        for name in (*self._NAMES, "run_and_clear_commit_hooks"):
-            setattr(self, f"_{name}", getattr(connection, name))
-            setattr(connection, name, getattr(self, name))
-        setattr(connection, _MARK, self)
-
-    _savepoint: Callable[[], Any]
-    _savepoint_rollback: Callable[[str], None]
-    _savepoint_commit: Callable[[str], None]
-    _commit: Callable[[], None]
-    _rollback: Callable[[], None]
-    _close: Callable[[], None]
-    _run_and_clear_commit_hooks: Callable[[], None]
+        self._django: dict[str, Callable[..., Any]] = {name: getattr(connection, name) for name in METHODS}
+        vars(connection).update({_MARK: self}, **{name: getattr(self, name) for name in METHODS})
 
     def scope(self) -> Scope:
         """Return the scope of what is done now."""
@@ -76,7 +66,7 @@ class Watch:
 
     def savepoint(self) -> Any:
         """Set a savepoint; what is done from now on is after it."""
-        sid = self._savepoint()
+        sid = self._django["savepoint"]()
         if sid:
             self._marks[sid] = len(self._scopes)
             self._scopes.append(Scope())
@@ -84,7 +74,7 @@ class Watch:
 
     def savepoint_commit(self, sid: str) -> None:
         """Release a savepoint: what is after it stands or falls with what is before it."""
-        self._savepoint_commit(sid)
+        self._django["savepoint_commit"](sid)
         first = self._marks.pop(sid, len(self._scopes))
         for scope in self._scopes[first:]:
             scope._joined = self._scopes[first - 1]
@@ -92,18 +82,18 @@ class Watch:
 
     def savepoint_rollback(self, sid: str) -> None:
         """Undo all after a savepoint."""
-        self._drop(self._savepoint_rollback, sid)
+        self._drop("savepoint_rollback", sid)
         # One that was set before the connection was watched has all that is known after it.
         self._end(self._marks.get(sid, 0), undone=True)
 
     def rollback(self) -> None:
         """Undo the transaction."""
-        self._drop(self._rollback)
+        self._drop("rollback")
         self._end(0, undone=True)
 
     def close(self) -> None:
         """End the session."""
-        self._drop(self._close)
+        self._drop("close")
         self._end(0, undone=True)
 
     def commit(self) -> None:
@@ -123,14 +113,14 @@ class Watch:
                 except (DatabaseError, InterfaceError):
                     self.close()
                 raise
-        self._commit()
+        self._django["commit"]()
         self._end(0, undone=False)
 
     def run_and_clear_commit_hooks(self) -> None:
         """Call what was to be called after the commit: what releases locks, whatever others raise."""
         kept = self._kept()
         try:
-            self._run_and_clear_commit_hooks()
+            self._django["run_and_clear_commit_hooks"]()
         finally:
             _call_all(kept)
 
@@ -141,12 +131,12 @@ class Watch:
         if first == 0:
             self._marks.clear()
 
-    def _drop(self, end: Callable[..., None], *args: Any) -> None:
-        """End something, and then call what Django has dropped of what was to be called after the commit."""
+    def _drop(self, name: str, *args: Any) -> None:
+        """End something as Django does, and then call what that has dropped of what was to follow the commit."""
         # Django's close() drops them first; to release then would wait for the row that this session has locked.
         kept = self._kept()
         try:
-            end(*args)
+            self._django[name](*args)
         finally:
             still = self._kept()
             _call_all([hook for hook in kept if hook not in still])
@@ -196,11 +186,20 @@ class Release:
         if grant is None:
             return
         self._left.remove(self._using)
-        if not self._left:
-            try:
-                grant.release()
-            except LockError as error:
-                log.warn("could not release after a transaction, the lease will end: %s", error)
+        if self._left:
+            return
+        try:
+            _release(grant)
+        except BaseException:  # an interrupt: nothing may stay behind
+            _release(grant)
+            raise
+
+
+def _release(grant: Any) -> None:
+    try:
+        grant.release()
+    except LockError as error:
+        log.warn("could not release after a transaction, the lease will end: %s", error)
 
 
 def _call_all(hooks: list[Release]) -> None:

@@ -4,16 +4,13 @@ class BookUpdate(OccupiedUpdateView, GuardedUpdateView, UpdateView): ...
 """
 
 from collections.abc import Callable
-from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
-from django.forms import modelform_factory
-from django.http import Http404, HttpRequest, HttpResponse
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest, HttpResponse
 
 from interlock.django.guarded import Guarded, StaleObject
-from interlock.django.guarded.forms import GuardedModelForm
+from interlock.django.guarded.forms import guarded_form
 from interlock.django.occupation import OccupiesObject
 
 if TYPE_CHECKING:
@@ -35,20 +32,12 @@ class GuardedUpdateView(Base):
 
     def get_form_class(self) -> Any:
         """Return the class of the form, made a guarded one."""
-        if self.form_class is not None:
-            made: Any = self.form_class
-        elif self.fields is None:
-            raise ImproperlyConfigured(f"{type(self).__name__} needs `fields` or a `form_class`")
-        else:
-            model: Any = self.model or (self.get_queryset().model if self.object is None else type(self.object))
-            made = modelform_factory(model, form=GuardedModelForm, fields=self.fields)
+        made: Any = super().get_form_class()
         if not issubclass(made._meta.model, Guarded):
             raise ImproperlyConfigured(
                 f"{type(self).__name__}: {made._meta.model.__name__} is not Guarded, so its form can't be"
             )
-        if issubclass(made, GuardedModelForm):
-            return made
-        return type(made)(made.__name__, (GuardedModelForm, made), {"__module__": made.__module__})
+        return guarded_form(made)
 
     def form_valid(self, form: Any) -> HttpResponse:
         """Save; if the object changes just while it is saved, clean the form anew, and show it if it asks."""
@@ -72,17 +61,16 @@ class OccupiedUpdateView(OccupiesObject, Base):
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Occupy the object, and do what the view does; the view reads it afresh."""
-        return self._while_occupied(super().post, request, *args, **kwargs)
+        with self.occupied():
+            return super().post(request, *args, **kwargs)
 
     @property
     def delete(self) -> Callable[..., Any]:
         """Occupy the object, and delete it; there is none where the view has none."""
-        return partial(self._while_occupied, super().delete)  # type: ignore[misc] # of a DeleteView
+        delete = super().delete  # type: ignore[misc] # of a DeleteView
 
-    def _while_occupied(self, answer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(self.occupy(self.get_object()))
-            except ObjectDoesNotExist as error:
-                raise Http404 from error
-            return answer(*args, **kwargs)
+        def occupy_and_delete(*args: Any, **kwargs: Any) -> Any:
+            with self.occupied():
+                return delete(*args, **kwargs)
+
+        return occupy_and_delete

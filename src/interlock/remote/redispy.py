@@ -23,7 +23,10 @@ ADVICE = {
     "MISCONF": "the server can't save its data to disk and so refuses to write: look at its log",
     "NOREPLICAS": "the server has fewer replicas than min-replicas-to-write asks for",
     "CROSSSLOT": "the keys of one name must be in one slot: this is a defect of interlock, please report it",
-    "UNKNOWN": "the server does not know a command that locks need: it must be Redis 6 or Valkey 7.2, or newer",
+    "UNKNOWN": "the server, or a proxy before it, does not know a command that locks need: it must be Redis 6 or "
+    "Valkey 7.2, or newer",
+    "SCRIPTS": "scripts are switched off there, and each step of a lock is one: allow EVAL and EVALSHA "
+    "(rename-command; fakeredis has them with its extra [lua]), or take KeyLock of interlock.redis, or another store",
     "MOVED": _TO_A_NODE,
     "ASK": _TO_A_NODE,
 }
@@ -84,7 +87,7 @@ def code_of(error: BaseException) -> str:
     if code in ADVICE or code == "NOSCRIPT":
         return code
     lower = text.lower()
-    if "unknown command" in lower or "unknown redis command" in lower:
+    if any(each in lower for each in ("unknown command", "unknown redis command", "unsupported", "not supported")):
         return "UNKNOWN"  # first: its text has the words of the command, so the name of a lock
     if "permission" in lower or "acl failure" in lower or "the user executing the script can't" in lower:
         return "NOPERM"
@@ -95,6 +98,8 @@ def code_of(error: BaseException) -> str:
     return next((each for each in ADVICE if each in text and each not in ("MOVED", "ASK")), code)
 
 
-def advice_on(code: str) -> str:
-    """Return what to do about a refusal."""
+def advice_on(code: str, text: str = "") -> str:
+    """Return what to do about a refusal with a text."""
+    if code == "UNKNOWN" and "command 'eval" in text.lower().replace("`", "'"):
+        return ADVICE["SCRIPTS"]
     return ADVICE.get(code, "look at the server's log")

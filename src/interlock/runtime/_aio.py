@@ -2,8 +2,10 @@
 
 import asyncio
 import math
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import ExitStack
 from threading import RLock, Thread, local
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
@@ -25,6 +27,7 @@ Turn = asyncio.Lock
 """For what only one task may do at a time, with awaits in between."""
 
 CANCELLED = asyncio.CancelledError
+Task = asyncio.Task
 TASKS = True
 OWNER = "task"
 FUNCTION = "coroutine function"
@@ -99,16 +102,20 @@ async def finish_within(seconds: float, function: Callable[..., Coroutine[Any, A
 async def _finished(task: "asyncio.Future[T]", patience: float = math.inf) -> T:
     cancelled: asyncio.CancelledError | None = None
     end = math.inf
-    while not task.done():
-        try:
-            await asyncio.wait((task,), timeout=None if end == math.inf else max(0.0, end - clock.now()))
-        except asyncio.CancelledError as error:
-            if cancelled is None:
-                end = clock.now() + patience
-            cancelled = error
-        if clock.now() >= end:
-            task.cancel()
-            end = math.inf
+    with ExitStack() as shield:
+        while not task.done():
+            try:
+                await asyncio.wait((task,), timeout=None if end == math.inf else max(0.0, end - clock.now()))
+            except asyncio.CancelledError as error:
+                if cancelled is None:
+                    end = clock.now() + patience
+                    anyio: Any = sys.modules.get("anyio")  # which else cancels again in each turn of the loop
+                    if anyio is not None:
+                        shield.enter_context(anyio.CancelScope(shield=True))
+                cancelled = error
+            if clock.now() >= end:
+                task.cancel()
+                end = math.inf
     if cancelled is not None:
         raise cancelled from (None if task.cancelled() else task.exception())
     return task.result()
@@ -125,7 +132,7 @@ async def within(seconds: float | None, function: Callable[..., Coroutine[Any, A
     return result
 
 
-_executor: ThreadPoolExecutor | None = None
+_executor: Any = None
 
 
 def _forget_executor() -> None:
@@ -139,9 +146,11 @@ in_forked_child(_forget_executor)
 async def offload(function: Callable[..., T], *args: Any) -> T:
     """Call a function that may block in a thread; it comes to its end though the task is cancelled."""
     global _executor
-    if _executor is None:
-        _executor = ThreadPoolExecutor(64, "interlock-blocking")
     try:
+        if _executor is None:
+            from concurrent.futures import ThreadPoolExecutor  # it can't be imported after the main thread has ended
+
+            _executor = ThreadPoolExecutor(64, "interlock-blocking")
         future = asyncio.get_running_loop().run_in_executor(_executor, function, *args)
     except RuntimeError:
         return function(*args)  # the interpreter ends: pools of threads take nothing any more
@@ -231,6 +240,11 @@ def caller() -> asyncio.Task[Any]:
     if task is None:
         raise NotHeld("a lock of aconnect() is used outside of an asyncio task: await it in a coroutine")
     return task
+
+
+def blocks_loop() -> bool:
+    """Tell whether the loop gets no turn while a task waits: it does."""
+    return False
 
 
 def name_of(owner: asyncio.Task[Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
 from interlock.core.effects import Op
-from interlock.core.errors import InvalidArgument
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.functions import shown
 from interlock.runtime import clock, log, process
 from interlock.runtime.polling import READABLE, WRITABLE, poller
@@ -99,11 +99,20 @@ def plain(function: Callable[..., T]) -> Callable[..., T]:
 
 
 def spawn(name: str, function: Callable[..., object], *args: Any) -> "threading.Thread | None":
-    """Call a function in a thread of its own; None, with a warning, if the interpreter is shutting down."""
-    thread = threading.Thread(target=function, args=args, name=name, daemon=True)
+    """Call a function in a thread of its own; None, with a warning, if the interpreter is shutting down.
+
+    Raises:
+        StoreError: this is a subinterpreter, which may have no such threads.
+    """
     try:
+        thread = threading.Thread(target=function, args=args, name=name, daemon=True)
         thread.start()
     except RuntimeError as error:
+        if "interpreter" in str(error) and "shutdown" not in str(error):
+            raise StoreError(
+                f"leases are renewed in threads, which this interpreter may not have ({error}): lock in the main "
+                f"interpreter, or in a process"
+            ) from error
         log.warn("no thread could be started for %s: %s", name, error)
         return None
     return thread
@@ -143,6 +152,12 @@ def caller() -> Caller:
     except AttributeError:
         me: Caller = _callers.__dict__.setdefault("me", Caller())  # a signal handler may have been quicker
         return me
+
+
+def blocks_loop() -> bool:
+    """Tell whether an event loop runs in the calling thread, and gets no turn while that waits."""
+    asyncio: Any = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None
 
 
 def name_of(owner: Caller) -> str:

@@ -61,6 +61,35 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
+class Descriptor:
+    """Which file the number of a descriptor stands for.
+
+    A program that becomes a daemon closes descriptors that are not its own, and their numbers become other files:
+    what is no longer ours is neither written to nor closed.
+
+    Args:
+        fd: the number.
+    """
+
+    __slots__ = ("_fd", "_file")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._file = _file_of(fd)
+
+    def is_ours(self) -> bool:
+        """Tell whether it is still open, and stands for the same file."""
+        try:
+            return _file_of(self._fd) == self._file
+        except OSError:
+            return False
+
+
+def _file_of(fd: int) -> tuple[int, int]:
+    found = os.fstat(fd)
+    return found.st_ino, found.st_dev
+
+
 class WeakRegistry(Generic[T]):
     """Objects that are found as long as they live.
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-WAIT_LIMIT = 20.0
+WAIT_LIMIT = 60.0
 """Seconds that a test waits for what must happen; only a failing test waits so long."""
 
 PAUSE = 0.005

@@ -303,6 +303,6 @@ class TestField:
 
     def test_a_migration_makes_it_again(self) -> None:
         text, _ = MigrationWriter.serialize(FenceField())
-        assert text == "interlock.django.fenced.FenceField()"
+        assert text == "interlock.django.fenced.FenceField(default=0, editable=False)"
         text, _ = MigrationWriter.serialize(FenceField(default=1, editable=True, db_index=True))
         assert text == "interlock.django.fenced.FenceField(db_index=True, default=1, editable=True)"

@@ -340,10 +340,10 @@ class TestHiddenField:
         page = shown(form_class, Everything)
         form = sent({READ: page[READ]}, form_class, Everything)
         form.full_clean()
-        read = form._sent["read"]
-        assert len(read) == 14
+        taken = form._sent["shown"]
+        assert len(taken) == 14
         saved = Everything.objects.get()
-        for name, text in read.items():
+        for name, (text,) in taken.items():
             assert from_text(Everything._meta.get_field(name), text) == getattr(saved, name), name
 
     def test_a_computed_field_is_no_question(self) -> None:

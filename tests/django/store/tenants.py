@@ -61,10 +61,11 @@ settings.configure(
     TENANT_DOMAIN_MODEL="site_of_all.Domain",
     DATABASE_ROUTERS=["django_tenants.routers.TenantSyncRouter"],
     DATABASES={"default": {"ENGINE": "django_tenants.postgresql_backend", "NAME": "postgres", **where}},
-    INTERLOCK={"default": {"LOCATION": "memory://tenants"}},
+    INTERLOCK={},
 )
 django.setup()
 
+from django.core.management import call_command  # noqa: E402
 from django.db import connection, connections  # noqa: E402
 from django_tenants.utils import schema_context  # type: ignore[import-untyped]  # noqa: E402
 from own.models import Page  # type: ignore[import-not-found]  # noqa: E402
@@ -106,6 +107,7 @@ def is_taken(model: Any) -> bool:
         return True
 
 
+call_command("migrate_schemas", schema_name="public", verbosity=0)
 make("public", Book)
 Book.objects.create(name="shared")
 for tenant in ("anna", "ben"):

@@ -13,9 +13,9 @@ from django.db import DatabaseError, connection, connections, transaction
 from django.test import TestCase
 from store.shelf.models import Empty, Item, OldItem, Ticket, Volume
 
-from interlock import InvalidArgument, LockLost, LockTimeout
+from interlock import InvalidArgument, LockLost, LockTimeout, StoreError
 from interlock.django import alocks, locks, occupy
-from interlock.django.testing import assert_free, assert_held
+from interlock.django.testing import assert_free, assert_held, override_locks
 from interlock.django.transactions import BrokenTransaction
 
 
@@ -317,14 +317,57 @@ def test_a_database_that_fails_inside_leaves_no_claim(item: Item) -> None:
     assert is_free(item)
 
 
+async def refuse_later(*_: Any, **__: Any) -> Any:
+    raise StoreError("it is away")
+
+
+def refuse(*_: Any, **__: Any) -> Any:
+    raise StoreError("it is away")
+
+
+class TestAReleaseThatFails:
+    def test_goes_behind_the_exception_of_the_block(self, item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
+        with override_locks() as held:
+            monkeypatch.setattr(held._client.state().queue, "leave", refuse)
+            with pytest.raises(KeyboardInterrupt) as caught, occupy(item):
+                raise KeyboardInterrupt
+            assert "could not be released, its lease will end: it is away" in caught.value.__notes__[0]
+            with pytest.raises(Item.DoesNotExist) as missing, occupy(Item, pk=0):
+                raise AssertionError
+            assert "its lease will end" in missing.value.__notes__[0]
+            monkeypatch.undo()
+
+    def test_is_raised_by_a_block_that_ended_well(self, item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
+        with override_locks() as held:
+            monkeypatch.setattr(held._client.state().queue, "leave", refuse)
+            with pytest.raises(StoreError, match="it is away"), occupy(item):
+                pass
+            monkeypatch.undo()
+
+    @pytest.mark.parametrize("body", [asyncio.CancelledError(), None])
+    def test_in_a_task(self, item: Item, monkeypatch: pytest.MonkeyPatch, body: BaseException | None) -> None:
+        async def story() -> None:
+            monkeypatch.setattr(alocks["default"]._client.state().queue, "leave", refuse_later)
+            try:
+                async with occupy(item):
+                    if body is not None:
+                        raise body
+            finally:
+                monkeypatch.undo()
+                await alocks.close()
+
+        with override_locks(), pytest.raises((StoreError, asyncio.CancelledError)) as caught:
+            asyncio.run(story())
+        assert isinstance(caught.value, StoreError if body is None else asyncio.CancelledError)
+        assert body is None or "its lease will end" in body.__notes__[0]
+
+
 class InTestCase(TestCase):
     """The transaction around a `TestCase` is none."""
 
     databases = {"default", "other"}
 
     def test_a_lock_is_released_at_the_end_of_its_block(self) -> None:
-        from interlock.django.testing import override_locks
-
         item = Item.objects.create(name="Emma")
         with override_locks():
             with occupy(item):

@@ -8,7 +8,7 @@ import redis
 
 from interlock import StoreError
 from interlock.redis import KeyLock
-from tests.servers import RedisServer, need
+from tests.servers import RedisServer
 
 
 def unknown(command: str) -> redis.ResponseError:
@@ -94,33 +94,6 @@ def test_a_lock_works_on_each_generation_of_servers(server: RedisServer, kind: t
         session(KeyLock(client, "lock:1"))
 
 
-def test_on_redis_6_a_lost_reply_to_acquire_is_still_an_acquire(house: Any) -> None:
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-
-    proxy = house.proxy()
-    with Redis6(host=proxy.host, port=proxy.port, retry=Retry(NoBackoff(), 1)) as client:
-        lock = KeyLock(client, house.key)
-        assert not lock.locked()
-        proxy.cut_after_request(b"SET")
-        assert lock.acquire() is True
-        assert lock.release() is True
-
-
-@pytest.mark.parametrize("kinds", [("valkey", "redis"), ("redis", "valkey")], ids=" then ".join)
-def test_a_change_of_the_server_is_survived(kinds: tuple[Any, Any]) -> None:
-    for kind in kinds:
-        need(kind)
-    with RedisServer(kinds[0]) as old:
-        client = redis.Redis(host=old.host, port=old.port)
-        lock = KeyLock(client, "lock:1")
-        session(lock)
-        port = old.port
-    with RedisServer(kinds[1], port=port), client:
-        session(lock)
-        session(KeyLock(client, "lock:2"))
-
-
 @contextlib.contextmanager
 def user(house: Any, *rules: str) -> Any:
     """Give a client whose user may do only so much."""
@@ -130,13 +103,6 @@ def user(house: Any, *rules: str) -> Any:
             yield client
     finally:
         house.eye.execute_command("ACL", "DELUSER", "app")
-
-
-@pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_a_user_who_may_run_scripts_only_is_served_by_scripts(house: Any) -> None:
-    with user(house, "+set", "+get", "+del", "+eval", "+pexpire") as client:
-        session(KeyLock(client, house.key))
-    assert house.calls("eval") > 0
 
 
 @pytest.mark.parametrize("colour", ["threads"], indirect=True)
@@ -152,23 +118,6 @@ def test_a_user_who_may_not_run_scripts_is_served_by_the_server_s_own_commands(h
             lock.release()
         house.eye.execute_command("ACL", "SETUSER", "app", "+eval", "+del")
         assert lock.release() is True
-
-
-@pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_commands_that_a_script_may_not_run_are_named(house: Any) -> None:
-    with user(house, "+set", "+get", "+eval") as client:
-        lock = KeyLock(client, house.key)
-        assert lock.acquire()
-        with pytest.raises(StoreError, match=r"ACL SETUSER\), and get, del and pexpire to scripts"):
-            lock.release()
-
-
-@pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_a_user_who_may_not_set_is_told_so(house: Any) -> None:
-    with user(house, "+get") as client:
-        with pytest.raises(StoreError, match=r"'set' command.*ACL SETUSER") as caught:
-            KeyLock(client, house.key).acquire()
-        assert isinstance(caught.value.__cause__, redis.exceptions.NoPermissionError)
 
 
 @pytest.mark.parametrize("colour", ["threads"], indirect=True)

@@ -11,7 +11,7 @@ import valkey
 
 from interlock import InvalidArgument
 from interlock.redis import AsyncClientLock, ClientLock
-from interlock.testing.waiting import eventually, moment, since
+from interlock.testing.waiting import eventually
 
 
 @pytest.fixture(params=["the library's own", "ClientLock"])
@@ -87,12 +87,6 @@ def test_with_releases_and_raises_when_it_was_lost(house: Any, make: Any) -> Non
         house.actor.within(lock, lambda _: house.eye.delete(house.key))
 
 
-def test_with_does_not_run_its_body_without_the_lock(house: Any, make: Any) -> None:
-    house.eye.set(house.key, "somebody")
-    with pytest.raises(redis.exceptions.LockError, match="Unable to acquire lock within the time specified"):
-        house.actor.within(make(timeout=10, blocking_timeout=0.05), lambda _: pytest.fail("it ran"))
-
-
 def test_a_token_may_be_chosen(house: Any, make: Any) -> None:
     lock = make(timeout=10)
     assert house.do(lock.acquire, token="mine")
@@ -122,14 +116,6 @@ def test_a_lock_that_is_not_thread_local_may_be_released_by_another(house: Any, 
     assert not house.eye.exists(house.key)
 
 
-@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
-def test_a_task_may_release_what_another_acquired(house: Any, make: Any) -> None:
-    lock, other = make(timeout=10), house.new_actor()
-    house.do(lock.acquire)
-    other.do(lock.release)
-    assert not house.eye.exists(house.key)
-
-
 def test_blocking_waits(house: Any, make: Any) -> None:
     house.eye.set(house.key, "somebody")
     lock = make(timeout=10, sleep=0.01)
@@ -148,13 +134,6 @@ def ours(house: Any, **how: Any) -> Any:
     return house.lock("ClientLock", **how)
 
 
-def test_a_blocking_timeout_shorter_than_sleep_is_still_waited_for(house: Any) -> None:
-    house.eye.set(house.key, "somebody", px=300)
-    started = moment()
-    assert house.do(ours(house, timeout=10, sleep=5).acquire, blocking_timeout=1) is True
-    assert since(started) < 4
-
-
 @pytest.mark.parametrize("timeout", [0, -1, "5", True])
 def test_a_timeout_that_would_mean_no_timeout_is_refused(house: Any, timeout: Any) -> None:
     with pytest.raises(InvalidArgument, match="timeout"):
@@ -171,11 +150,6 @@ def test_other_arguments_out_of_range_are_refused(house: Any) -> None:
             house.do(lock.acquire, **how)
     assert house.do(lock.acquire) is True
     assert house.do(lock.acquire, blocking=True) is False
-
-
-def test_a_short_timeout_is_not_rounded_to_nothing(house: Any) -> None:
-    house.do(ours(house, timeout=0.0001).acquire, blocking=False)
-    eventually(lambda: not house.eye.exists(house.key))
 
 
 def test_a_lost_reply_leaves_no_orphan(house: Any) -> None:
@@ -199,27 +173,6 @@ def test_a_failed_release_raises_what_the_client_raises_and_can_be_tried_again(h
     proxy.restore()
     house.do(lock.release)
     assert not house.eye.exists(house.key)
-
-
-def test_who_lost_the_lock_to_another_user_of_the_object_does_not_release_that_ones(house: Any) -> None:
-    lock, other = ours(house, timeout=30), house.new_actor()
-    house.do(lock.acquire)
-    house.eye.delete(house.key)
-    other.do(lock.acquire)
-    with pytest.raises(redis.exceptions.LockNotOwnedError):
-        house.do(lock.release)
-    assert other.do(lock.owned)
-    other.do(lock.release)
-
-
-@pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_a_thread_that_holds_nothing_is_told_so(house: Any) -> None:
-    lock, other = ours(house, timeout=30), house.new_actor()
-    house.do(lock.acquire)
-    for method in (lock.release, lock.reacquire):
-        with pytest.raises(redis.exceptions.LockError, match="Cannot"):
-            other.do(method)
-    assert other.do(lambda: lock.local.token) is None
 
 
 @pytest.mark.parametrize("colour", ["tasks"], indirect=True)
@@ -247,66 +200,12 @@ def test_a_loss_may_be_logged_instead_of_raised(house: Any, caplog: pytest.LogCa
     assert "no longer owned" in caplog.text
 
 
-def test_a_lock_without_a_token_any_more_holds_nothing(house: Any) -> None:
-    lock = ours(house, timeout=30)
-    house.do(lock.acquire)
-
-    def forget() -> None:
-        lock.local.token = None
-        lock.local.token = None
-
-    house.do(forget)
-    assert house.do(lock.owned) is False
-    assert house.eye.exists(house.key)
-
-
-@pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_what_the_user_may_not_do_is_the_client_s_error(house: Any) -> None:
-    house.eye.execute_command("ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "+@connection", "+set", "+get")
-    lock = house.lock("ClientLock", client=house.client(username="app", password="secret"), timeout=10)
-    lock.acquire()
-    with pytest.raises(redis.exceptions.NoPermissionError):
-        lock.release()
-    house.eye.execute_command("ACL", "SETUSER", "app", "+@all")
-    lock.release()
-    house.eye.execute_command("ACL", "DELUSER", "app")
-
-
 @pytest.mark.parametrize("colour", ["threads"], indirect=True)
 def test_valkey_s_exceptions_are_raised_for_its_clients(house: Any) -> None:
     lock = house.lock("ClientLock", client=house.client("valkey"), timeout=10)
     with pytest.raises(valkey.exceptions.LockError) as caught:
         house.do(lock.release)
     assert caught.value.lock_name == house.key
-
-
-@pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_a_client_of_no_known_library_gets_the_errors_of_this_one(house: Any) -> None:
-    from interlock import LockLost, NotHeld
-
-    inner = house.client()
-
-    class Client:
-        """Asks another client."""
-
-        def execute_command(self, *words: Any, **options: Any) -> Any:
-            return inner.execute_command(*words, **options)
-
-        def pipeline(self) -> None:
-            """Only to look like a client."""
-
-    lock = ClientLock(Client(), house.key, timeout=10)
-    with pytest.raises(NotHeld):
-        lock.release()
-    with pytest.raises(LockLost):
-        with lock:
-            house.eye.delete(house.key)
-
-
-def test_a_name_may_be_a_memoryview(server: Any) -> None:
-    with redis.Redis(host=server.host, port=server.port) as client:
-        with client.lock(memoryview(b"lock:view"), timeout=10, lock_class=ClientLock) as lock:
-            assert lock.name == b"lock:view"
 
 
 @pytest.mark.parametrize(

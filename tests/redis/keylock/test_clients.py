@@ -12,7 +12,6 @@ import valkey.asyncio
 from interlock import InvalidArgument, StoreError
 from interlock.redis import (
     AsyncClientLock,
-    AsyncIdentityLock,
     AsyncKeyLock,
     AsyncReentrantKeyLock,
     ClientLock,
@@ -52,49 +51,10 @@ def test_a_lock_works_with_each_client(house: Any, library: str, protocol: int, 
     assert not house.eye.exists(house.key)
 
 
-@pytest.mark.parametrize("decode_responses", [False, True], ids=["bytes", "str"])
-def test_a_value_that_is_no_text_is_somebody_else_s(house: Any, decode_responses: bool) -> None:
-    house.eye.set(house.key, b"\xff\xfe\x00")
-    client = house.client(decode_responses=decode_responses)
-    lock, identity = house.lock(client=client), house.lock("IdentityLock", client=client)
-    assert house.do(lock.acquire) is False
-    assert house.do(lock.locked) is True
-    assert house.do(identity.owned, "me") is False
-    assert house.do(identity.release, "me") is False
-
-
-def test_a_key_of_bytes_is_the_same_as_its_text(house: Any) -> None:
-    one, other = house.lock(key="schlüssel"), house.lock(key="schlüssel".encode())
-    assert house.do(one.acquire)
-    assert house.do(other.acquire) is False
-    assert house.eye.exists("schlüssel")
-
-
 def test_a_client_of_a_unix_socket_serves(server: RedisServer) -> None:
     with valkey.Valkey(unix_socket_path=server.socket) as client:
         client.flushall()
         with KeyLock(client, "lock:1") as lock:
-            assert lock.owned()
-
-
-def test_a_client_that_can_not_be_referred_to_weakly_serves(server: RedisServer) -> None:
-    class Client:
-        """Asks another one."""
-
-        __slots__ = ("inner",)
-
-        def __init__(self, inner: redis.Redis) -> None:
-            self.inner = inner
-
-        def execute_command(self, *words: Any, **options: Any) -> Any:
-            return self.inner.execute_command(*words, **options)
-
-        def pipeline(self) -> None:
-            """Only to look like a client."""
-
-    with redis.Redis(host=server.host, port=server.port) as inner:
-        inner.flushall()
-        with KeyLock(Client(inner), "lock:1") as lock:
             assert lock.owned()
 
 
@@ -153,38 +113,6 @@ def test_a_cluster_serves_tasks(cluster: RedisCluster, kind: Any) -> None:
     asyncio.run(session())
 
 
-def test_an_identity_lock_works_on_a_cluster(cluster: RedisCluster) -> None:
-    client = redis.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
-    lock = IdentityLock(client, "lock:identity")
-    assert [lock.acquire("a"), lock.acquire("b"), lock.release("b"), lock.release("a")] == [1, 0, 0, 1]
-    assert lock.release("a") is True
-    client.close()
-
-
-def test_a_cluster_s_client_without_transactions_is_a_clear_error(cluster: RedisCluster) -> None:
-    client = valkey.ValkeyCluster(host="127.0.0.1", port=cluster.nodes[0].port)
-    lock = IdentityLock(client, "lock:identity:valkey")
-    try:
-        assert lock.acquire("a")
-        with pytest.raises(StoreError, match="use a KeyLock"):
-            lock.release("a")
-    finally:
-        client.close()
-
-
-def test_an_identity_lock_works_on_a_cluster_for_tasks(cluster: RedisCluster) -> None:
-    async def session() -> None:
-        client = redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
-        lock = AsyncIdentityLock(client, "lock:identity:tasks")
-        assert await lock.acquire("a")
-        assert not await lock.release("b")
-        assert await lock.release("a")
-        assert await lock.release("a")
-        await client.aclose()
-
-    asyncio.run(session())
-
-
 def test_a_plain_client_of_a_cluster_is_told_to_take_another(cluster: RedisCluster) -> None:
     wrong = next(node for node in cluster.nodes if node is not cluster.node_of("lock:1"))
     with redis.Redis(host="127.0.0.1", port=wrong.port) as client:
@@ -198,13 +126,6 @@ def test_a_client_of_the_wrong_colour_is_refused(library: Any, kind: Any) -> Non
     client = library.asyncio.client.StrictRedis() if library is redis else valkey.asyncio.Valkey()
     with pytest.raises(InvalidArgument, match="this lock needs a blocking client"):
         kind(client, "lock:1")
-
-
-@pytest.mark.parametrize("kind", [AsyncKeyLock, AsyncReentrantKeyLock, AsyncIdentityLock, AsyncClientLock])
-def test_a_blocking_client_is_refused_for_tasks(kind: Any) -> None:
-    with redis.Redis() as client:
-        with pytest.raises(InvalidArgument, match=r"redis\.asyncio"):
-            kind(client, "lock:1")
 
 
 def test_a_pipeline_and_other_things_are_refused() -> None:

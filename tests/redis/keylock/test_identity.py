@@ -8,7 +8,7 @@ import redis
 import redis.asyncio
 
 from interlock import StoreError
-from interlock.redis import AsyncIdentityLock, IdentityLock
+from interlock.redis import AsyncIdentityLock
 
 
 class Meddling:
@@ -35,24 +35,6 @@ class Meddled(Meddling, redis.Redis):
 
 class AsyncMeddled(Meddling, redis.asyncio.Redis):
     """For tasks."""
-
-
-class SeedsLock:
-    """The lock of document 002, letter by letter."""
-
-    def __init__(self, client: Any, key: str, between: Any) -> None:
-        self.client, self.key, self.between = client, key, between
-
-    def release(self, input_identity: str) -> bool:
-        """Read, compare, delete."""
-        lock_identity = self.client.get(self.key)
-        if lock_identity is None:
-            return True
-        if input_identity == lock_identity:
-            self.between()
-            self.client.delete(self.key)
-            return True
-        return False
 
 
 @pytest.fixture
@@ -93,13 +75,6 @@ def test_a_program_that_starts_again_gives_back_what_it_held(house: Any) -> None
     assert not house.eye.exists(house.key)
 
 
-def test_get_then_del_deletes_the_lock_of_another_when_the_key_changes_between(house: Any) -> None:
-    house.eye.set(house.key, "client-1")
-    seeds = SeedsLock(house.eye, house.key, between=lambda: house.eye.set(house.key, "client-2"))
-    assert seeds.release("client-1") is True
-    assert not house.eye.exists(house.key)  # client-2 holds it no more, and does not know
-
-
 @pytest.mark.parametrize("then", ["client-2", None])
 def test_a_key_that_changes_between_get_and_del_is_not_deleted(house: Any, meddled: Any, then: str | None) -> None:
     lock = house.lock("IdentityLock", client=meddled)
@@ -111,16 +86,6 @@ def test_a_key_that_changes_between_get_and_del_is_not_deleted(house: Any, meddl
     assert house.calls("exec") == 1
 
 
-def test_a_key_that_was_written_again_by_its_owner_is_released_at_the_second_look(house: Any, meddled: Any) -> None:
-    lock = house.lock("IdentityLock", client=meddled)
-    house.do(lock.acquire, "client-1")
-    renewals = iter([lambda: house.eye.set(house.key, "client-1", ex=60)])
-    meddled.meddle = lambda: next(renewals, lambda: None)()
-    assert house.do(lock.release, "client-1") is True
-    assert house.calls("exec") == 2
-    assert not house.eye.exists(house.key)
-
-
 def test_a_key_that_never_comes_to_rest_is_an_error(house: Any, meddled: Any) -> None:
     lock = house.lock("IdentityLock", client=meddled)
     house.do(lock.acquire, "client-1")
@@ -128,29 +93,6 @@ def test_a_key_that_never_comes_to_rest_is_an_error(house: Any, meddled: Any) ->
     with pytest.raises(StoreError, match="call release"):
         house.do(lock.release, "client-1")
     assert house.eye.get(house.key) == "client-1"
-
-
-def test_unwatch_is_sent_on_the_way_out(house: Any) -> None:
-    lock = house.lock("IdentityLock")
-    house.do(lock.release, "client-1")
-    assert house.calls("watch") == house.calls("unwatch") == 1
-    house.eye.set(house.key, "client-2")
-    house.do(lock.release, "client-1")
-    assert house.calls("watch") == house.calls("unwatch") == 2
-    assert house.calls("multi") == 0
-
-
-def test_a_transaction_is_refused_when_the_key_it_watches_changes(house: Any) -> None:
-    """The session of document 002: GET, WATCH, MULTI, SET, another's SET, EXEC answers nil."""
-    house.eye.set("title", "name")
-    with house.server.wire() as a, house.server.wire() as b:
-        assert a.ask("GET", "title") == "name"
-        assert a.ask("WATCH", "title") == "OK"
-        assert a.ask("MULTI") == "OK"
-        assert a.ask("SET", "title", "val") == "QUEUED"
-        assert b.ask("SET", "title", "111") == "OK"
-        assert a.ask("EXEC") is None
-        assert a.ask("GET", "title") == "111"
 
 
 def test_a_connection_that_breaks_while_it_watches_is_no_harm(house: Any, meddled: Any) -> None:
@@ -185,34 +127,3 @@ def test_a_cancelled_release_leaves_no_watch_and_can_be_called_again(house: Any)
             assert not await lock.locked()
 
     house.call(session)
-
-
-@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
-def test_a_cancelled_acquire_leaves_nothing_and_takes_nothing_away(house: Any) -> None:
-    proxy = house.proxy()
-    lock = house.lock("IdentityLock", client=house.client_through(proxy))
-    proxy.delay(0.05)
-
-    async def session() -> None:
-        await lock.locked()
-        sent = len(proxy.sent)
-        task = asyncio.create_task(lock.acquire("me"))
-        await house.until(lambda: b"SET" in proxy.sent[sent:])
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    house.call(session)
-    assert not house.eye.exists(house.key)
-    house.eye.set(house.key, "me")
-    house.call(session)
-    assert house.eye.get(house.key) == "me"
-
-
-@pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_decoded_answers_are_compared_as_well(house: Any) -> None:
-    with redis.Redis(host=house.server.host, port=house.server.port, decode_responses=True) as client:
-        lock = IdentityLock(client, house.key)
-        assert lock.acquire("schlüssel")
-        assert lock.release("schloss") is False
-        assert lock.release("schlüssel") is True

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from interlock.redis import KeyLock
 
@@ -31,26 +29,6 @@ def test_a_cancelled_acquire_leaves_nothing(house: Any) -> None:
     house.call(session)
     assert not house.eye.exists(house.key)
     assert house.calls("set") == 1
-
-
-@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
-def test_an_acquire_that_is_cancelled_again_and_again_leaves_nothing(house: Any) -> None:
-    proxy = house.proxy()
-    lock = house.lock(client=house.client_through(proxy))
-    proxy.delay(0.05)
-
-    async def session() -> None:
-        await lock.locked()
-        task = asyncio.create_task(lock.acquire())
-        while not task.done():
-            await asyncio.sleep(0.01)
-            task.cancel()
-        assert task.cancelled()
-        proxy.delay(0)
-        assert await lock.acquire()  # settles what is unsettled first
-        assert await lock.release()
-
-    house.call(session)
 
 
 @pytest.mark.parametrize("colour", ["tasks"], indirect=True)
@@ -169,41 +147,3 @@ def test_an_acquire_interrupted_after_the_server_did_it_leaves_nothing(house: An
     with pytest.raises(KeyboardInterrupt):
         lock.acquire()
     assert not house.eye.exists(house.key)
-
-
-@pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_a_body_interrupted_while_it_releases_leaves_nothing(house: Any, interrupted: Interrupted) -> None:
-    lock = KeyLock(interrupted, house.key)
-    lock.acquire()
-    lock.release()
-    with pytest.raises(KeyboardInterrupt):
-        with lock:
-            interrupted.when = "DELIFEQ" if house.server.kind == "valkey" else "EVAL"
-    assert not house.eye.exists(house.key)
-    assert lock.token is None
-    assert lock.acquire()
-    assert lock.release()
-
-
-@pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_an_interrupt_while_the_server_is_away_is_settled_later(house: Any) -> None:
-    proxy = house.proxy()
-
-    class Away(Interrupted):
-        def execute_command(self, *args: Any, **options: Any) -> Any:
-            try:
-                return super().execute_command(*args, **options)
-            except KeyboardInterrupt:
-                proxy.refuse()
-                raise
-
-    client = Away(host=proxy.host, port=proxy.port, retry=Retry(NoBackoff(), 0))
-    lock = KeyLock(client, house.key)
-    client.when = "SET"
-    with pytest.raises(KeyboardInterrupt):
-        lock.acquire()
-    assert house.eye.exists(house.key)
-    proxy.restore()
-    assert lock.acquire()
-    assert lock.release()
-    client.close()

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from interlock import InvalidArgument, LockLost, LockTimeout
-from interlock.testing.waiting import RENEWED, eventually
+from interlock import LockLost, LockTimeout
 
 
 class Stop(Exception):
@@ -19,12 +18,6 @@ def test_the_lease_is_counted_from_before_the_request(house: Any) -> None:
     proxy.delay(0.2)
     assert house.do(lock.acquire)
     assert house.do(lambda: lock.expires_in) <= 30 - 0.2
-
-
-def test_the_server_s_limit_is_never_shorter_than_the_holder_s(house: Any) -> None:
-    lock = house.lock(ttl=12.3456)
-    assert house.do(lock.acquire)
-    assert house.eye.pttl(house.key) / 1000 >= house.do(lambda: lock.expires_in) - 0.001
 
 
 def test_a_reply_that_comes_after_the_lease_is_no_grant_and_leaves_nothing(house: Any) -> None:
@@ -60,17 +53,6 @@ def test_renew_of_a_lost_lock_says_false_and_does_not_take_it_from_the_next(hous
     assert house.do(other.owned)
 
 
-def test_renew_without_holding_says_false(house: Any) -> None:
-    assert house.do(house.lock().renew) is False
-
-
-def test_a_lock_without_a_limit_has_nothing_to_renew(house: Any) -> None:
-    lock = house.lock(ttl=None)
-    house.do(lock.acquire)
-    with pytest.raises(InvalidArgument, match="ttl=None"):
-        house.do(lock.renew)
-
-
 def test_with_runs_its_body_while_the_key_is_there(house: Any) -> None:
     lock = house.lock()
     assert house.actor.within(lock, lambda inside: inside is lock and house.eye.exists(house.key)) == 1
@@ -96,31 +78,9 @@ def test_with_does_not_run_its_body_without_the_lock(house: Any) -> None:
     assert not ran
 
 
-def test_with_waits_without_a_limit_unless_told_otherwise(house: Any) -> None:
-    house.eye.set(house.key, "somebody")
-    lock = house.lock()
-    waiting = house.actor.start_within(lock, lambda _: house.eye.get(house.key))
-    eventually(lambda: house.calls("set") >= 4)
-    assert not waiting.done()
-    house.eye.delete(house.key)
-    assert len(waiting.result(20)) == 32
-
-
 def test_with_says_that_the_lock_was_lost(house: Any) -> None:
     with pytest.raises(LockLost, match="ended before its body did"):
         house.actor.within(house.lock(), lambda _: house.eye.delete(house.key))
-
-
-def test_with_says_so_when_its_lease_ended_and_another_has_it(house: Any) -> None:
-    other = house.lock()
-
-    def body(_: Any) -> Any:
-        eventually(lambda: not house.eye.exists(house.key))
-        return other.acquire()
-
-    with pytest.raises(LockLost):
-        house.actor.within(house.lock(ttl=1), body)
-    assert house.do(other.owned)
 
 
 def test_an_error_of_the_body_goes_first_with_a_note_of_the_loss(house: Any) -> None:
@@ -131,17 +91,3 @@ def test_an_error_of_the_body_goes_first_with_a_note_of_the_loss(house: Any) -> 
     with pytest.raises(Stop) as caught:
         house.actor.within(house.lock(), body)
     assert "ended before its body did" in caught.value.__notes__[0]
-
-
-def test_a_body_may_release_by_itself(house: Any) -> None:
-    assert house.actor.within(house.lock(), lambda lock: lock.release()) is True
-    assert not house.eye.exists(house.key)
-
-
-def test_a_lease_that_the_server_still_keeps_can_be_renewed_after_the_holder_s_deadline(house: Any) -> None:
-    lock = house.lock(ttl=RENEWED)
-    assert house.do(lock.acquire)
-    house.eye.persist(house.key)  # as if the clock of the server were slow
-    eventually(lambda: house.do(lambda: lock.expires_in) == 0)
-    assert house.do(lock.renew) is True
-    assert house.do(lock.release) is True

@@ -1,17 +1,13 @@
 """Whose lock it is: of one thread or task, unless the program says otherwise."""
 
-import _thread
-import asyncio
 import ctypes
 import os
 import threading
 from typing import Any
 
 import pytest
-import redis.asyncio
 
-from interlock.redis import AsyncKeyLock, KeyLock, ReentrantKeyLock
-from interlock.testing.waiting import eventually
+from interlock.redis import KeyLock, ReentrantKeyLock
 
 
 def test_another_thread_or_task_can_not_release_by_the_same_object(house: Any) -> None:
@@ -63,52 +59,6 @@ def test_a_body_may_end_in_another_thread_or_task_than_it_began(house: Any) -> N
     assert not house.eye.exists(house.key)
 
 
-@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
-@pytest.mark.parametrize("name", ["KeyLock", "ReentrantKeyLock"])
-def test_it_counts_which_task_calls_not_which_one_awaits(house: Any, name: str) -> None:
-    lock = house.lock(name)
-
-    async def session() -> None:
-        assert await asyncio.create_task(lock.acquire())
-        assert await asyncio.create_task(lock.owned())
-        assert await asyncio.create_task(lock.renew())
-        assert await asyncio.shield(lock.release())
-        assert await asyncio.wait_for(lock.acquire(), 10)
-        assert await asyncio.wait_for(lock.release(), 10)
-
-    house.call(session)
-    assert not house.eye.exists(house.key)
-
-
-@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
-def test_what_a_task_that_has_ended_still_holds_any_other_may_release(house: Any) -> None:
-    lock, other = house.lock(), house.new_actor()
-    assert house.do(lock.acquire)
-    house.actor.end()
-    assert other.do(lock.acquire) is False
-    assert other.do(lock.release) is True
-
-
-@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
-def test_what_is_acquired_outside_of_tasks_any_may_release(server: Any, house: Any) -> None:
-    async def session() -> None:
-        assert await release
-        await client.aclose()
-
-    client = redis.asyncio.Redis(host=server.host, port=server.port)
-    lock = AsyncKeyLock(client, house.key)
-    acquire = lock.acquire()
-
-    async def begin() -> None:
-        assert await acquire
-
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(begin())
-    release = lock.release()
-    loop.run_until_complete(session())
-    loop.close()
-
-
 @pytest.mark.parametrize("colour", ["threads"], indirect=True)
 def test_threads_exclude_each_other_by_one_object(house: Any) -> None:
     lock = KeyLock(house.client(), house.key, poll=0.01)
@@ -129,28 +79,6 @@ def test_threads_exclude_each_other_by_one_object(house: Any) -> None:
     assert most == [1]
 
 
-@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
-def test_tasks_exclude_each_other_by_one_object(house: Any) -> None:
-    client = house.client()
-    inside, most = [0], [0]
-
-    async def session() -> None:
-        lock = AsyncKeyLock(client, house.key, poll=0.01)
-
-        async def work() -> None:
-            for _ in range(5):
-                async with lock:
-                    inside[0] += 1
-                    most[0] = max(most[0], inside[0])
-                    await asyncio.sleep(0)
-                    inside[0] -= 1
-
-        await asyncio.gather(*(work() for _ in range(4)))
-
-    house.call(session)
-    assert most == [1]
-
-
 @pytest.mark.parametrize("colour", ["threads"], indirect=True)
 @pytest.mark.parametrize("fork", [os.fork, ctypes.PyDLL(None).fork], ids=["os.fork", "without Python's hooks"])
 def test_a_forked_child_owns_nothing_of_its_parents(house: Any, fork: Any) -> None:
@@ -166,28 +94,6 @@ def test_a_forked_child_owns_nothing_of_its_parents(house: Any, fork: Any) -> No
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert lock.owned()
         assert again.owned()
-
-
-@pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_a_foreign_thread_with_the_identity_of_one_that_ended_is_another(house: Any) -> None:
-    """The threads of C libraries; until Python 3.12 their identities and Thread objects are used again."""
-    lock, again = house.lock(), house.lock("ReentrantKeyLock", "lock:again")
-    seen: list[Any] = []
-
-    def in_a_foreign_thread(function: Any) -> Any:
-        seen.clear()
-        _thread.start_new_thread(lambda: seen.append((_thread.get_ident(), function())), ())
-        eventually(lambda: seen)
-        return seen[0]
-
-    for _ in range(50):
-        house.eye.flushall()
-        first, taken = in_a_foreign_thread(lambda: (lock.acquire(), again.acquire()))
-        assert taken == (True, True)
-        second, mine = in_a_foreign_thread(lambda: (lock.owned(), again.acquire(), lock.release(), again.release()))
-        if first == second:
-            break
-    assert mine == (False, False, False, False)
 
 
 @pytest.mark.parametrize("colour", ["threads"], indirect=True)

@@ -58,12 +58,6 @@ def seeds() -> dict[str, Any]:
     return names
 
 
-def test_the_seeds_lock_excludes(client: redis.Redis, seeds: dict[str, Any]) -> None:
-    assert seeds["acquire"](client, "book:1", "A", pauses()) is True
-    assert seeds["acquire"](client, "book:1", "B", pauses()) is None
-    assert client.get("using:book:1") == "A"
-
-
 def test_who_finds_it_used_leaves_its_id_and_nobody_ever_gets_in(client: redis.Redis, seeds: dict[str, Any]) -> None:
     seeds["acquire"](client, "book:1", "A", pauses())
     assert seeds["acquire"](client, "book:1", "B", pauses()) is None
@@ -77,18 +71,6 @@ def test_who_finds_it_used_leaves_its_id_and_nobody_ever_gets_in(client: redis.R
     assert seeds["acquire"](client, "book:1", "B", pauses()) is True  # only B itself could mend it
 
 
-def test_who_dies_pending_blocks_all_others(client: redis.Redis, seeds: dict[str, Any]) -> None:
-    client.sadd("pending:book:1", "A")  # and here A dies
-    with pytest.raises(Stuck):
-        seeds["acquire"](client, "book:1", "B", pauses())
-
-
-def test_who_dies_using_blocks_all_others(client: redis.Redis, seeds: dict[str, Any]) -> None:
-    seeds["acquire"](client, "book:1", "A", pauses())  # and here A dies
-    assert seeds["acquire"](client, "book:1", "B", pauses()) is None
-    assert client.ttl("using:book:1") == -1
-
-
 def test_two_that_come_in_step_go_in_step(client: redis.Redis) -> None:
     for _ in range(25):
         client.sadd("pending:book:1", "A")
@@ -97,25 +79,6 @@ def test_two_that_come_in_step_go_in_step(client: redis.Redis) -> None:
         client.srem("pending:book:1", "A")
         client.srem("pending:book:1", "B")
     assert not client.exists("using:book:1")
-
-
-def test_to_remove_the_id_on_the_way_out_mends_the_stuck_id_and_nothing_else(
-    client: redis.Redis, seeds: dict[str, Any]
-) -> None:
-    text = blocks(PAGE)[0].replace("return None", "return client.srem(f'pending:{book}', me) and None")
-    exec(text, seeds)
-    seeds["acquire"](client, "book:1", "A", pauses())
-    assert seeds["acquire"](client, "book:1", "B", pauses()) is None
-    seeds["release"](client, "book:1")
-    assert seeds["acquire"](client, "book:1", "C", pauses()) is True
-    client.sadd("pending:book:1", "D")  # and here D dies
-    seeds["release"](client, "book:1")
-    with pytest.raises(Stuck):
-        seeds["acquire"](client, "book:1", "E", pauses())
-
-
-def test_the_repaired_one_leaves_no_id_behind(client: redis.Redis, server: RedisServer) -> None:
-    exec(blocks(PAGE)[1], {"url": server.url})
 
 
 CLAIM = """

@@ -3,9 +3,6 @@
 from typing import Any
 
 import pytest
-import redis
-
-from interlock.testing.waiting import eventually
 
 
 @pytest.fixture(params=["redis", "valkey"])
@@ -51,22 +48,6 @@ def test_a_waiter_of_either_kind_gets_the_lock_of_the_other(house: Any, library:
     house.do(theirs.release)
 
 
-def test_the_library_s_lock_with_our_token_speaks_for_ours(house: Any, library: str) -> None:
-    client = house.client(library)
-    theirs, ours = house.call(client.lock, house.key, timeout=10), house.lock(client=client)
-    house.do(ours.acquire)
-
-    def adopt() -> None:
-        theirs.local.token = ours.token.encode()
-
-    house.do(adopt)
-    assert house.do(theirs.owned)
-    assert house.do(theirs.extend, 100)
-    assert house.eye.pttl(house.key) > 100_000
-    house.do(theirs.release)
-    assert house.do(ours.release) is False
-
-
 def test_ours_with_the_library_s_token_speaks_for_its_lock(house: Any, library: str) -> None:
     client = house.client(library)
     theirs = house.call(client.lock, house.key, timeout=10)
@@ -78,13 +59,3 @@ def test_ours_with_the_library_s_token_speaks_for_its_lock(house: Any, library: 
     assert house.do(ours.release) is True
     with pytest.raises(Exception, match="no longer owned"):
         house.do(theirs.release)
-
-
-def test_when_a_lock_of_the_library_lapses_ours_takes_over_and_is_not_deleted(house: Any) -> None:
-    client = house.client()
-    theirs, ours = house.call(client.lock, house.key, timeout=1), house.lock(client=client)
-    house.do(theirs.acquire)
-    eventually(lambda: house.do(ours.acquire))
-    with pytest.raises(redis.exceptions.LockNotOwnedError):
-        house.do(theirs.release)
-    assert house.do(ours.owned)

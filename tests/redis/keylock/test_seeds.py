@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from interlock.testing.waiting import eventually
-
 
 @pytest.mark.parametrize("ttl", [30.0, None])
 def test_the_plain_session_answers_true_false_true_true(house: Any, ttl: float | None) -> None:
@@ -14,23 +12,6 @@ def test_the_plain_session_answers_true_false_true_true(house: Any, ttl: float |
     assert house.do(lock.acquire) is False
     assert house.do(lock.release) is True
     assert house.do(lock.acquire) is True
-
-
-def test_without_a_time_limit_the_key_stays_for_ever(house: Any) -> None:
-    lock = house.lock(ttl=None)
-    assert house.do(lock.acquire)
-    assert house.eye.pttl(house.key) == -1
-    assert house.do(lambda: lock.expires_in) is None
-
-
-def test_to_release_a_lock_that_was_never_acquired_says_false(house: Any) -> None:
-    assert house.do(house.lock().release) is False
-
-
-def test_setnx_and_del_leave_a_lock_for_ever_when_the_program_dies_between(house: Any) -> None:
-    house.eye.execute_command("SETNX", house.key, "true")  # and here it dies, before EXPIRE
-    assert house.eye.pttl(house.key) == -1
-    assert house.do(house.lock().acquire) is False
 
 
 def test_set_nx_ex_is_one_atomic_step_and_so_is_acquire(house: Any) -> None:
@@ -44,21 +25,6 @@ def test_set_nx_ex_is_one_atomic_step_and_so_is_acquire(house: Any) -> None:
     assert 0 < house.eye.pttl("lock:codehole") <= 5000
 
 
-def test_a_lock_taken_by_set_nx_ex_excludes_a_keylock_until_it_is_deleted(house: Any) -> None:
-    lock = house.lock(key="lock:codehole")
-    house.eye.execute_command("SET", "lock:codehole", "true", "EX", 5, "NX")
-    assert house.do(lock.acquire) is False
-    house.eye.delete("lock:codehole")
-    assert house.do(lock.acquire) is True
-
-
-def test_work_that_outlives_its_lease_deletes_the_next_ones_lock_when_it_releases_by_del(house: Any) -> None:
-    house.eye.set(house.key, "true", nx=True, px=100)  # the first
-    eventually(lambda: house.eye.set(house.key, "true", nx=True, ex=5))  # its time is over, the second has it
-    house.eye.delete(house.key)  # the first is done at last
-    assert house.eye.set(house.key, "true", nx=True, ex=5)  # the third holds it beside the second
-
-
 def test_work_that_outlives_its_lease_does_not_delete_the_next_ones_lock(house: Any) -> None:
     first, second, third = house.lock(ttl=2), house.lock(), house.lock()
     assert house.do(first.acquire)
@@ -67,18 +33,6 @@ def test_work_that_outlives_its_lease_does_not_delete_the_next_ones_lock(house: 
     assert house.do(second.owned)
     assert house.do(third.acquire) is False
     assert house.do(second.release) is True
-
-
-def test_the_token_is_random_and_new_for_each_acquisition(house: Any) -> None:
-    lock, tokens = house.lock(), set()
-    for _ in range(20):
-        assert house.do(lock.acquire)
-        assert house.eye.get(house.key) == house.do(lambda: lock.token)
-        tokens.add(house.eye.get(house.key))
-        assert house.do(lock.release)
-    assert len(tokens) == 20
-    assert all(len(token) == 32 for token in tokens)
-    assert house.do(lambda: lock.token) is None
 
 
 def test_who_did_not_get_the_lock_can_not_release_it(house: Any) -> None:

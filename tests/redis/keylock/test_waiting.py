@@ -39,16 +39,6 @@ def test_a_time_out_is_kept_also_when_the_pauses_are_longer(house: Any, poll: fl
     assert since(started) < 5
 
 
-def test_the_last_try_is_at_the_end_of_the_time(house: Any) -> None:
-    house.eye.set(house.key, "somebody", px=200)
-    assert house.do(house.lock(poll=100).acquire, timeout=0.6) is True
-
-
-def test_the_lock_s_own_time_out_counts_when_acquire_says_nothing(house: Any) -> None:
-    house.eye.set(house.key, "somebody", px=100)
-    assert house.do(house.lock(timeout=20).acquire) is True
-
-
 def test_acquire_overrides_the_lock_s_own_time_out(house: Any) -> None:
     house.eye.set(house.key, "somebody")
     lock = house.lock(timeout=None)

@@ -15,6 +15,7 @@ from interlock.client.base import (
     BaseClient,
     closed_meanwhile,
 )
+from interlock.client.cancel import Cancel
 from interlock.core._async.acquire import acquire
 from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
@@ -29,6 +30,7 @@ WITHDRAW_LIMIT = 2.0  # seconds until what does not leave the line by itself is 
 AT_EXIT_LIMIT = 1.0  # seconds
 GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
 PAUSE = 0.002  # seconds between two looks
+CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
 Entering: TypeAlias = tuple[Claim | AcquireCall, Any]
 """A call of acquire that has not come to its end: its claim, and whose it is (a thread or a task)."""
 
@@ -122,7 +124,7 @@ class AsyncClient(BaseClient):
         return list(self._states.values())
 
     async def acquire(
-        self, spec: LockSpec, options: AcquireOptions, seconds: float | None, owner: Any
+        self, spec: LockSpec, options: AcquireOptions, seconds: float | None, owner: Any, cancel: Any = None
     ) -> AsyncGrant | None:
         """Acquire a lock.
 
@@ -131,6 +133,7 @@ class AsyncClient(BaseClient):
             options: how to acquire it.
             seconds: to wait at most; 0 for one try, None for no limit.
             owner: the caller.
+            cancel: calls it off; None if nothing does.
 
         Returns:
             The grant; None if the lock was not obtained.
@@ -158,12 +161,17 @@ class AsyncClient(BaseClient):
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
                 held: Held = new(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
+                if seconds != 0 and rt.blocks_loop():
+                    self.refuse_own_wait(spec, owner, seconds, state.watchdog.live())
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first, owner)
                 call.entered = call.entered or first is None
                 entering[id] = call, owner
                 call.on_queued = self.queued if self.listeners else None
-                waited = await acquire(rt, state.queue, call)
+                if cancel is None:
+                    waited = await acquire(rt, state.queue, call)
+                else:
+                    waited = await self._acquire_or_cancel(state, call, id, cancel)
                 self.left_line(call)
                 if waited is None:
                     entering.pop(id, None)
@@ -198,6 +206,24 @@ class AsyncClient(BaseClient):
                 self.broken_off(call, grant, error)
             raise
 
+    async def _acquire_or_cancel(self, state: AsyncState, call: AcquireCall, id: str, cancel: Any) -> Held | None:
+        """Acquire, unless that is called off."""
+        ours = cancel if isinstance(cancel, Cancel) else Cancel()
+        ours.join(call)
+        if ours is not cancel:
+            rt.spawn("interlock-cancel", self._watch, state, id, cancel, ours)
+        try:
+            return await acquire(rt, state.queue, call)
+        finally:
+            ours.leave(call)
+
+    async def _watch(self, state: AsyncState, id: str, cancel: Any, ours: Cancel) -> None:
+        """Look, while a call of acquire goes on, whether it is called off."""
+        while id in state.entering and not ours.is_set():
+            if cancel.is_set():
+                ours.set()
+            await rt.sleep(CANCEL_LOOK)
+
     async def look(self, key: str) -> list[ClaimView]:
         """List the claims of a key, or of all keys of a namespace."""
         # async only
@@ -219,6 +245,17 @@ class AsyncClient(BaseClient):
         self.tell_evicted(key, id, seen, removed)
         return removed
 
+    async def holders_of(self, keys: Sequence[str]) -> list[ClaimView] | None:
+        """Return who holds some locks; None if that can't be found out."""
+        found: list[ClaimView] = []
+        try:
+            for key in keys:
+                seen = self.seen(key)
+                found += self.note_seen(key, await self.state().queue.look(key)) if seen is None else seen
+        except LockError:
+            return None
+        return found
+
     async def kept(self, key: str) -> str | None:
         """Return what a completed run has left; None if no record of one is kept."""
         self.check_open()
@@ -229,16 +266,6 @@ class AsyncClient(BaseClient):
         """Forget the record of a completed run; True if there was one."""
         self.check_open()
         return bool(await self.state().queue.forget(key))
-
-    async def holders_of(self, key: str) -> list[ClaimView]:
-        """Return who holds the lock `key`, as far as it can be found out."""
-        holders = self.seen(key)
-        if holders is None:
-            try:
-                holders = self.note_seen(key, await self.state().queue.look(key))
-            except LockError:
-                holders = []
-        return holders
 
     # -- the end -----------------------------------------------------------------------------------------
 

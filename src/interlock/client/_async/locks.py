@@ -16,6 +16,7 @@ from interlock.client.base import (
     OnBusy,
     Owned,
     P,
+    Same,
     in_global_order,
     name_of,
     not_held,
@@ -24,6 +25,7 @@ from interlock.client.base import (
     time_is_over,
     wait_limit,
 )
+from interlock.client.cancel import checked_cancel
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.core.functions import checked_kind_of, see_it_finished
@@ -32,13 +34,14 @@ from interlock.core.store import Store
 from interlock.runtime import _aio as rt
 
 if TYPE_CHECKING:
+    from interlock.client._async.election import AsyncElection
     from interlock.client._async.once import AsyncOnce
 
 R = TypeVar("R")
 G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
 
 
-class AsyncLockable(rt.AsyncWrongWith, Owned[G], Generic[G]):
+class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
     """`async with`, decorator and ownership by task, for whatever can be acquired."""
 
     __slots__ = ("_client", "_options")
@@ -56,7 +59,7 @@ class AsyncLockable(rt.AsyncWrongWith, Owned[G], Generic[G]):
     def _keys(self) -> list[str]:
         raise TypeError  # pragma: no cover
 
-    def _take(self, seconds: float | None, owner: Any) -> rt.Result[G | None]:
+    def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> rt.Result[G | None]:
         """Acquire it for the caller."""
         raise TypeError  # pragma: no cover
 
@@ -64,12 +67,16 @@ class AsyncLockable(rt.AsyncWrongWith, Owned[G], Generic[G]):
         """Let a fresh grant stay as long as this lock is kept at least."""
         raise TypeError  # pragma: no cover
 
-    async def acquire(self, blocking: bool = True, timeout: float | None | Unset = UNSET) -> G | None:
+    async def acquire(
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
+    ) -> G | None:
         """Wait in line for the lock.
 
         Args:
             blocking: False for one try.
             timeout: seconds to wait at most; None or -1 for no limit, 0 for one try; left out: the lock's own.
+            cancel: an `interlock.Cancel`, whose `set()` ends the wait at once, or what has `is_set()` as an event has
+                it, which is looked at every 0.1 s; the answer is then None.
 
         Returns:
             The grant, also for `async with`; or None if the lock was not obtained.  It is held for as long as the
@@ -80,10 +87,12 @@ class AsyncLockable(rt.AsyncWrongWith, Owned[G], Generic[G]):
             InvalidArgument: the arguments contradict each other or are out of range.
             StoreError: the store failed.
         """
-        return await self._obtain(wait_limit(self._options, blocking, timeout), rt.caller())
+        if cancel is not None and checked_cancel(cancel).is_set():
+            return None
+        return await self._obtain(wait_limit(self._options, blocking, timeout), rt.caller(), cancel)
 
-    async def _obtain(self, seconds: float | None, owner: Any) -> G | None:
-        grant = await self._take(seconds, owner)
+    async def _obtain(self, seconds: float | None, owner: Any, cancel: Any = None) -> G | None:
+        grant = await self._take(seconds, owner, cancel)
         if grant is not None:
             self._keep(owner, grant)
             if self._options.at_least:
@@ -130,10 +139,10 @@ class AsyncLockable(rt.AsyncWrongWith, Owned[G], Generic[G]):
 
     async def _too_late(self, owner: Any) -> LockTimeout:
         """Return the error for a lock that was not obtained in time: with who holds it."""
-        holders = [view for key in self._keys() for view in await self._client.holders_of(key)]
+        holders = await self._client.holders_of(self._keys())
         watched = self._client.state().watchdog.live()
         mine = {grant.id for grant in watched if grant._owner is owner}
-        return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders))
+        return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders or ()))
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
         """Decorate a function: it runs while the lock is held.
@@ -175,8 +184,8 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
         """The name that is locked."""
         return name_of(self._spec.key)
 
-    def _take(self, seconds: float | None, owner: Any) -> rt.Result[AsyncGrant | None]:
-        return self._client.acquire(self._spec, self._options, seconds, owner)
+    def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> rt.Result[AsyncGrant | None]:
+        return self._client.acquire(self._spec, self._options, seconds, owner, cancel)
 
     async def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
@@ -191,9 +200,6 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._client, self._spec, self._options)
 
-    def __deepcopy__(self, memo: Any) -> "AsyncLock":
-        return self  # the lock is what its name says, wherever it is copied to
-
     def __repr__(self) -> str:
         kind = kind_of(self._spec.units, self._spec.capacity)
         return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._client.where}>"
@@ -204,7 +210,7 @@ class AsyncRLock(AsyncLock):
 
     __slots__ = ()
 
-    async def _take(self, seconds: float | None, owner: Any) -> AsyncGrant | None:
+    async def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> AsyncGrant | None:
         # async only
         await rt.give_way()  # a re-entry waits for nothing else
         holds, place = self._client.state().holds, (self._spec.key, owner)
@@ -212,7 +218,7 @@ class AsyncRLock(AsyncLock):
         held = None if reference is None else reference()
         if held is not None and held.held and hold is not None and hold.add():
             return AsyncReentry(held, hold)
-        grant = await self._client.acquire(self._spec, self._options, seconds, owner)
+        grant = await self._client.acquire(self._spec, self._options, seconds, owner, cancel)
         if grant is None:
             return None
         if len(holds) >= FEW:
@@ -239,13 +245,13 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
         """The names that are locked."""
         return ", ".join(part.name for part in self._parts)
 
-    async def _take(self, seconds: float | None, owner: Any) -> AsyncGrants | None:
+    async def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> AsyncGrants | None:
         deadline = None if seconds is None else self._client.now() + seconds
         taken: list[AsyncGrant] = []
         try:
             for part in self._parts:
                 left = None if deadline is None else max(0.0, deadline - self._client.now())
-                grant = await part._take(left, owner)
+                grant = await part._take(left, owner, cancel)
                 if grant is None:
                     break
                 taken.append(grant)
@@ -426,6 +432,31 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         spec = self._client.spec(name, 1, 1, ttl, label)._replace(once=True)
         options = options_of(seconds_of(on_busy, timeout), renew, on_lost, 0.0)
         return AsyncOnce(self._client, name, checked_keep(keep), spec, options, on_busy == "skip")
+
+    def election(
+        self,
+        name: str,
+        *,
+        on_elected: "Callable[[AsyncElection], object] | None" = None,
+        on_deposed: "Callable[[AsyncElection], object] | None" = None,
+        ttl: float | None = None,
+        label: str | None = None,
+    ) -> "AsyncElection":
+        """Return a candidate for an election: one leads at a time, the others wait.
+
+        Args:
+            name: of the election.
+            on_elected, on_deposed: plain functions, called with the candidate when it leads, and leads no more.
+            ttl: seconds until another one leads after the leader has died.
+            label: free text, shown to people who look at the line.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+        """
+        from interlock.client._async.election import AsyncElection  # programs that lock start faster without it
+
+        spec = self._client.spec(name, 1, 1, ttl, label)
+        return AsyncElection(self._client, spec, options_of(None, True, None, 0.0), on_elected, on_deposed)
 
     async def forget(self, name: str) -> bool:
         """Forget that a run of `once` was completed, so that it runs again; True if there was a record.

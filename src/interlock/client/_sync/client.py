@@ -16,6 +16,7 @@ from interlock.client.base import (
     BaseClient,
     closed_meanwhile,
 )
+from interlock.client.cancel import Cancel
 from interlock.core._sync.acquire import acquire
 from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
@@ -30,6 +31,7 @@ WITHDRAW_LIMIT = 2.0  # seconds until what does not leave the line by itself is 
 AT_EXIT_LIMIT = 1.0  # seconds
 GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
 PAUSE = 0.002  # seconds between two looks
+CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
 Entering: TypeAlias = tuple[Claim | AcquireCall, Any]
 """A call of acquire that has not come to its end: its claim, and whose it is (a thread or a task)."""
 
@@ -123,7 +125,7 @@ class Client(BaseClient):
         return list(self._states.values())
 
     def acquire(
-        self, spec: LockSpec, options: AcquireOptions, seconds: float | None, owner: Any
+        self, spec: LockSpec, options: AcquireOptions, seconds: float | None, owner: Any, cancel: Any = None
     ) -> Grant | None:
         """Acquire a lock.
 
@@ -132,6 +134,7 @@ class Client(BaseClient):
             options: how to acquire it.
             seconds: to wait at most; 0 for one try, None for no limit.
             owner: the caller.
+            cancel: calls it off; None if nothing does.
 
         Returns:
             The grant; None if the lock was not obtained.
@@ -159,12 +162,17 @@ class Client(BaseClient):
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
                 held: Held = new(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
+                if seconds != 0 and rt.blocks_loop():
+                    self.refuse_own_wait(spec, owner, seconds, state.watchdog.live())
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first, owner)
                 call.entered = call.entered or first is None
                 entering[id] = call, owner
                 call.on_queued = self.queued if self.listeners else None
-                waited = acquire(rt, state.queue, call)
+                if cancel is None:
+                    waited = acquire(rt, state.queue, call)
+                else:
+                    waited = self._acquire_or_cancel(state, call, id, cancel)
                 self.left_line(call)
                 if waited is None:
                     entering.pop(id, None)
@@ -199,6 +207,24 @@ class Client(BaseClient):
                 self.broken_off(call, grant, error)
             raise
 
+    def _acquire_or_cancel(self, state: State, call: AcquireCall, id: str, cancel: Any) -> Held | None:
+        """Acquire, unless that is called off."""
+        ours = cancel if isinstance(cancel, Cancel) else Cancel()
+        ours.join(call)
+        if ours is not cancel:
+            rt.spawn("interlock-cancel", self._watch, state, id, cancel, ours)
+        try:
+            return acquire(rt, state.queue, call)
+        finally:
+            ours.leave(call)
+
+    def _watch(self, state: State, id: str, cancel: Any, ours: Cancel) -> None:
+        """Look, while a call of acquire goes on, whether it is called off."""
+        while id in state.entering and not ours.is_set():
+            if cancel.is_set():
+                ours.set()
+            rt.sleep(CANCEL_LOOK)
+
     def look(self, key: str) -> list[ClaimView]:
         """List the claims of a key, or of all keys of a namespace."""
         self.check_open()
@@ -218,6 +244,17 @@ class Client(BaseClient):
         self.tell_evicted(key, id, seen, removed)
         return removed
 
+    def holders_of(self, keys: Sequence[str]) -> list[ClaimView] | None:
+        """Return who holds some locks; None if that can't be found out."""
+        found: list[ClaimView] = []
+        try:
+            for key in keys:
+                seen = self.seen(key)
+                found += self.note_seen(key, self.state().queue.look(key)) if seen is None else seen
+        except LockError:
+            return None
+        return found
+
     def kept(self, key: str) -> str | None:
         """Return what a completed run has left; None if no record of one is kept."""
         self.check_open()
@@ -228,16 +265,6 @@ class Client(BaseClient):
         """Forget the record of a completed run; True if there was one."""
         self.check_open()
         return bool(self.state().queue.forget(key))
-
-    def holders_of(self, key: str) -> list[ClaimView]:
-        """Return who holds the lock `key`, as far as it can be found out."""
-        holders = self.seen(key)
-        if holders is None:
-            try:
-                holders = self.note_seen(key, self.state().queue.look(key))
-            except LockError:
-                holders = []
-        return holders
 
     # -- the end -----------------------------------------------------------------------------------------
 

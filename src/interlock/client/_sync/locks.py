@@ -17,6 +17,7 @@ from interlock.client.base import (
     OnBusy,
     Owned,
     P,
+    Same,
     in_global_order,
     name_of,
     not_held,
@@ -25,6 +26,7 @@ from interlock.client.base import (
     time_is_over,
     wait_limit,
 )
+from interlock.client.cancel import checked_cancel
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.core.functions import checked_kind_of, see_it_finished
@@ -33,13 +35,14 @@ from interlock.core.store import Store
 from interlock.runtime import _threads as rt
 
 if TYPE_CHECKING:
+    from interlock.client._sync.election import Election
     from interlock.client._sync.once import Once
 
 R = TypeVar("R")
 G = TypeVar("G", bound=Grant | Grants)
 
 
-class Lockable(rt.WrongWith, Owned[G], Generic[G]):
+class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
     """`with`, decorator and ownership by task, for whatever can be acquired."""
 
     __slots__ = ("_client", "_options")
@@ -57,7 +60,7 @@ class Lockable(rt.WrongWith, Owned[G], Generic[G]):
     def _keys(self) -> list[str]:
         raise TypeError  # pragma: no cover
 
-    def _take(self, seconds: float | None, owner: Any) -> rt.Result[G | None]:
+    def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> rt.Result[G | None]:
         """Acquire it for the caller."""
         raise TypeError  # pragma: no cover
 
@@ -65,12 +68,16 @@ class Lockable(rt.WrongWith, Owned[G], Generic[G]):
         """Let a fresh grant stay as long as this lock is kept at least."""
         raise TypeError  # pragma: no cover
 
-    def acquire(self, blocking: bool = True, timeout: float | None | Unset = UNSET) -> G | None:
+    def acquire(
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
+    ) -> G | None:
         """Wait in line for the lock.
 
         Args:
             blocking: False for one try.
             timeout: seconds to wait at most; None or -1 for no limit, 0 for one try; left out: the lock's own.
+            cancel: an `interlock.Cancel`, whose `set()` ends the wait at once, or what has `is_set()` as an event has
+                it, which is looked at every 0.1 s; the answer is then None.
 
         Returns:
             The grant, also for `with`; or None if the lock was not obtained.  It is held for as long as the
@@ -81,10 +88,12 @@ class Lockable(rt.WrongWith, Owned[G], Generic[G]):
             InvalidArgument: the arguments contradict each other or are out of range.
             StoreError: the store failed.
         """
-        return self._obtain(wait_limit(self._options, blocking, timeout), rt.caller())
+        if cancel is not None and checked_cancel(cancel).is_set():
+            return None
+        return self._obtain(wait_limit(self._options, blocking, timeout), rt.caller(), cancel)
 
-    def _obtain(self, seconds: float | None, owner: Any) -> G | None:
-        grant = self._take(seconds, owner)
+    def _obtain(self, seconds: float | None, owner: Any, cancel: Any = None) -> G | None:
+        grant = self._take(seconds, owner, cancel)
         if grant is not None:
             self._keep(owner, grant)
             if self._options.at_least:
@@ -131,10 +140,10 @@ class Lockable(rt.WrongWith, Owned[G], Generic[G]):
 
     def _too_late(self, owner: Any) -> LockTimeout:
         """Return the error for a lock that was not obtained in time: with who holds it."""
-        holders = [view for key in self._keys() for view in self._client.holders_of(key)]
+        holders = self._client.holders_of(self._keys())
         watched = self._client.state().watchdog.live()
         mine = {grant.id for grant in watched if grant._owner is owner}
-        return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders))
+        return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders or ()))
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
         """Decorate a function: it runs while the lock is held.
@@ -176,8 +185,8 @@ class Lock(Lockable[Grant]):
         """The name that is locked."""
         return name_of(self._spec.key)
 
-    def _take(self, seconds: float | None, owner: Any) -> rt.Result[Grant | None]:
-        return self._client.acquire(self._spec, self._options, seconds, owner)
+    def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> rt.Result[Grant | None]:
+        return self._client.acquire(self._spec, self._options, seconds, owner, cancel)
 
     def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
@@ -192,9 +201,6 @@ class Lock(Lockable[Grant]):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._client, self._spec, self._options)
 
-    def __deepcopy__(self, memo: Any) -> "Lock":
-        return self  # the lock is what its name says, wherever it is copied to
-
     def __repr__(self) -> str:
         kind = kind_of(self._spec.units, self._spec.capacity)
         return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._client.where}>"
@@ -205,13 +211,13 @@ class RLock(Lock):
 
     __slots__ = ()
 
-    def _take(self, seconds: float | None, owner: Any) -> Grant | None:
+    def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> Grant | None:
         holds, place = self._client.state().holds, (self._spec.key, owner)
         reference, hold = holds.get(place, (None, None))
         held = None if reference is None else reference()
         if held is not None and held.held and hold is not None and hold.add():
             return Reentry(held, hold)
-        grant = self._client.acquire(self._spec, self._options, seconds, owner)
+        grant = self._client.acquire(self._spec, self._options, seconds, owner, cancel)
         if grant is None:
             return None
         if len(holds) >= FEW:
@@ -238,13 +244,13 @@ class AllLock(Lockable[Grants]):
         """The names that are locked."""
         return ", ".join(part.name for part in self._parts)
 
-    def _take(self, seconds: float | None, owner: Any) -> Grants | None:
+    def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> Grants | None:
         deadline = None if seconds is None else self._client.now() + seconds
         taken: list[Grant] = []
         try:
             for part in self._parts:
                 left = None if deadline is None else max(0.0, deadline - self._client.now())
-                grant = part._take(left, owner)
+                grant = part._take(left, owner, cancel)
                 if grant is None:
                     break
                 taken.append(grant)
@@ -425,6 +431,31 @@ class Locks(BaseLocks[Lock]):
         spec = self._client.spec(name, 1, 1, ttl, label)._replace(once=True)
         options = options_of(seconds_of(on_busy, timeout), renew, on_lost, 0.0)
         return Once(self._client, name, checked_keep(keep), spec, options, on_busy == "skip")
+
+    def election(
+        self,
+        name: str,
+        *,
+        on_elected: "Callable[[Election], object] | None" = None,
+        on_deposed: "Callable[[Election], object] | None" = None,
+        ttl: float | None = None,
+        label: str | None = None,
+    ) -> "Election":
+        """Return a candidate for an election: one leads at a time, the others wait.
+
+        Args:
+            name: of the election.
+            on_elected, on_deposed: plain functions, called with the candidate when it leads, and leads no more.
+            ttl: seconds until another one leads after the leader has died.
+            label: free text, shown to people who look at the line.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+        """
+        from interlock.client._sync.election import Election  # programs that lock start faster without it
+
+        spec = self._client.spec(name, 1, 1, ttl, label)
+        return Election(self._client, spec, options_of(None, True, None, 0.0), on_elected, on_deposed)
 
     def forget(self, name: str) -> bool:
         """Forget that a run of `once` was completed, so that it runs again; True if there was a record.

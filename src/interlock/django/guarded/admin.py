@@ -1,7 +1,7 @@
 """The admin of guarded models: a second editor loses nothing, and overwrites nothing unseen."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.apps import apps
@@ -17,28 +17,10 @@ from interlock.core.claims import MAX_LABEL, WRITER_UNITS, Claim, ClaimView, Loc
 from interlock.core.errors import LockError
 from interlock.django.configured import locks
 from interlock.django.guarded.errors import StaleObject
-from interlock.django.guarded.forms import READ, GuardedModelForm
+from interlock.django.guarded.forms import READ, GuardedModelForm, guarded_form
 from interlock.django.rows import Row
 from interlock.runtime import log
 from interlock.runtime.sync import fresh_id
-
-
-class Editor(NamedTuple):
-    """Somebody who has opened the page of an object, and has not saved it yet.
-
-    Attributes:
-        name: the user's name.
-        since: when they opened it.
-    """
-
-    name: str
-    since: datetime
-
-    def __str__(self) -> str:
-        return _("Opened by %(name)s %(time)s ago, who may be editing it.") % {
-            "name": self.name,
-            "time": timesince(self.since),
-        }
 
 
 class EditedPage:
@@ -59,8 +41,8 @@ class EditedPage:
         self._user = user
         self._who = f"user {user.pk}"
 
-    def open(self) -> list[Editor]:
-        """Note that the user has opened the page; return who else has."""
+    def open(self) -> list[ClaimView]:
+        """Note that the user has opened the page; return who else has: their names are the labels."""
         try:
             mine, others = self._claims()
             spec = LockSpec(locks._client.key(self.name), 1, WRITER_UNITS, self._lease, str(self._user)[:MAX_LABEL])
@@ -71,7 +53,7 @@ class EditedPage:
         except LockError as error:
             log.warn("could not note who edits %s: %s", self.name, error)
             return []
-        return [Editor(claim.label, datetime.fromtimestamp(claim.since, UTC)) for claim in others]
+        return others
 
     def leave(self) -> None:
         """Note that the user has saved the object."""
@@ -105,13 +87,6 @@ else:
 
 TRIES = 3
 """How often a page that was sent is looked at anew when the object changes just while it is saved."""
-
-
-def guarded_form(form: Any) -> Any:
-    """Return a form class that is also a `GuardedModelForm`."""
-    if issubclass(form, GuardedModelForm):
-        return form
-    return type(form)(form.__name__, (GuardedModelForm, form), {"__module__": form.__module__})
 
 
 def _with_read_field(fieldsets: Any, shows_form: bool) -> Any:
@@ -175,8 +150,12 @@ class GuardedAdmin(AdminBase):
                 shown.leave()
             return
         for editor in shown.open():
+            who = _("Opened by %(name)s %(time)s ago, who may be editing it.") % {
+                "name": editor.label,
+                "time": timesince(datetime.fromtimestamp(editor.since, UTC)),
+            }
             advice = _("Nothing gets lost: whoever saves second is shown both values.")
-            self.message_user(request, f"{editor} {advice}", messages.WARNING)
+            self.message_user(request, f"{who} {advice}", messages.WARNING)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show or save the list; if a row changes just while it is saved, nothing is, and the list is shown anew."""

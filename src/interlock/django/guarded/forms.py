@@ -8,6 +8,7 @@ did not touch is left as it is now; what both have changed is shown to the reade
 import copy
 import json
 from collections.abc import Callable, Mapping
+from datetime import datetime, time
 from typing import TYPE_CHECKING, Any, Final
 
 from django import forms
@@ -44,10 +45,10 @@ class ReadField(forms.CharField):
     """The hidden field that takes along what a form has shown: always anew, whatever was sent."""
 
     widget = forms.HiddenInput
+    token: Callable[[], str] = str
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(required=False, strip=False, **{"label": "", **kwargs})
-        self.token: Callable[[], str] = str
 
     def prepare_value(self, value: Any) -> str:
         """Return what is to be sent back."""
@@ -78,7 +79,7 @@ class GuardedModelForm(Base):
     def _note_fresh(self) -> None:
         """Note what the object has now, before what was sent is put into it."""
         self._now: Model = copy.copy(self.instance)
-        self._sent: Mapping[str, Any] | None = None
+        self._sent: Mapping[str, Any] = {"shown": {}, "asked": []}
         self._asked: set[str] = set()
         self._kept: set[str] = set()
         self._broken = ""
@@ -103,33 +104,21 @@ class GuardedModelForm(Base):
             self.errors  # noqa: B018 - cleans the form, which says what is to be asked
         if self._broken or not self._guarded_fields:
             return self._broken
-        read: dict[str, Any] = {}
-        digests: dict[str, str] = {}
-        for name, field in self._guarded_fields.items():
-            text = to_text(field, self._now)
-            if shows_value(self[name], field.value_from_object(self._now)):
-                read[name] = text
-            else:
-                digests[name] = self._digest(name, text)
-        if self._sent is not None:
-            # A form that is shown again shows what was sent; that was made of what was shown first, but for the
-            # fields of which the reader now sees both values.
-            for kind, taken in (("read", read), ("digests", digests)):
-                for name, value in self._sent[kind].items():
-                    if name not in self._asked:
-                        read.pop(name, None)
-                        digests.pop(name, None)
-                        taken[name] = value
-        token = {"read": read, "digests": digests, "asked": sorted(self._asked)}
+        now = {name: self._taken(name, field) for name, field in self._guarded_fields.items()}
+        # A form that is shown again shows what was sent; that was made of what was shown first, but for the fields of
+        # which the reader now sees both values.
+        first = {name: taken for name, taken in self._sent["shown"].items() if name not in self._asked}
+        token = {"shown": now | first, "asked": sorted(self._asked)}
         return signing.dumps(token, salt=self._salt(), compress=True)
+
+    def _taken(self, name: str, field: Any) -> "list[Any] | str":
+        """Return what is taken along of a field: its value in a list, or the digest of one that is not shown."""
+        text = to_text(field, self._now)
+        return [text] if shows_value(self[name], field.value_from_object(self._now)) else self._digest(name, text)
 
     def _digest(self, name: str, text: Any) -> str:
         """Return what tells whether a value is the same, and nothing of the value."""
         return salted_hmac(f"{self._salt()}:{name}", json.dumps(text), algorithm="sha256").hexdigest()[:32]
-
-    def _knows(self, name: str) -> bool:
-        """True if the page that was sent says what it has shown of a field."""
-        return self._sent is not None and (name in self._sent["read"] or name in self._sent["digests"])
 
     def _salt(self) -> str:
         return f"interlock.form:{self.instance._meta.label_lower}:{self.instance.pk}"
@@ -140,7 +129,7 @@ class GuardedModelForm(Base):
         if not text or not self._guarded_fields:
             return
         try:
-            self._sent = {"digests": {}, **signing.loads(text, salt=self._salt())}
+            self._sent = signing.loads(text, salt=self._salt())
         except signing.BadSignature:
             self._broken = text
             message = _("This form is not the one that was shown for this object. Please open the page anew.")
@@ -150,7 +139,7 @@ class GuardedModelForm(Base):
         self._read_sent()
         chosen: list[_Choice] = []
         for name, field in self._guarded_fields.items():
-            if self._sent is not None and self._knows(name) and name in self.cleaned_data:
+            if name in self._sent["shown"] and name in self.cleaned_data:
                 choice = _Choice(self, field, self._sent)
                 self._settle(choice)
                 if choice.answer == _THEIRS:
@@ -215,11 +204,11 @@ class _Choice:
         self._cleaned = form.cleaned_data[self.name]
         self.policy = plan_of(type(form.instance)).policies[field.attname]
         self.theirs = getattr(form._now, field.attname)
-        self._digest: str | None = token["digests"].get(self.name)
-        if self._digest is None:
-            self.original = from_text(field, token["read"][self.name])
+        self._taken: list[Any] | str = token["shown"][self.name]
+        if isinstance(self._taken, list):
+            self.original = from_text(field, self._taken[0])
         else:
-            unchanged = self._digest == form._digest(self.name, to_text(field, form._now))
+            unchanged = self._taken == form._digest(self.name, to_text(field, form._now))
             self.original = self.theirs if unchanged else UNKNOWN
         self._must_answer = self.name in token["asked"]
         answer = form.data.get(form.add_prefix(_KEEP + self.name)) if self._must_answer else None
@@ -231,13 +220,12 @@ class _Choice:
         if self.original is UNKNOWN:
             if isinstance(self._field, FileField):
                 return bool(self._bound.field.has_changed(None, self._bound.data))
-            return self._digest != self._form._digest(self.name, to_text(self._field, self._with_mine))
+            return self._taken != self._form._digest(self.name, to_text(self._field, self._with_mine))
         shown_object = copy.copy(self._form._now)
         setattr(shown_object, self._field.attname, self.original)
         initial = self._field.value_from_object(shown_object)
-        if hasattr(initial, "replace") and hasattr(initial, "microsecond"):
-            # As a bound field does: a widget that has no microseconds doesn't send any.
-            initial = initial if self._bound.field.widget.supports_microseconds else initial.replace(microsecond=0)
+        if isinstance(initial, datetime | time) and not self._bound.field.widget.supports_microseconds:
+            initial = initial.replace(microsecond=0)  # as a bound field does
         return bool(self._bound.field.has_changed(initial, self._bound.data))
 
     @property
@@ -259,8 +247,7 @@ class _Choice:
         """True if somebody else has changed the field too, to another value; or if an answer is lacking."""
         if same(self._field, self.mine, self.theirs, ordered=False):
             return False
-        unanswered = self._must_answer and self.answer is None
-        return unanswered or not self._stands
+        return not self._stands or (self._must_answer and self.answer is None)
 
     @property
     def _stands(self) -> bool:
@@ -287,3 +274,10 @@ class _Choice:
             context["original"] = ""
         context |= {"name": self._form.add_prefix(_KEEP + self.name), "chosen": self.answer}
         return mark_safe(self._form.renderer.render("interlock/stale_field.html", context).strip())
+
+
+def guarded_form(form: Any) -> Any:
+    """Return a form class that is also a `GuardedModelForm`."""
+    if issubclass(form, GuardedModelForm):
+        return form
+    return type(form)(form.__name__, (GuardedModelForm, form), {"__module__": form.__module__})

@@ -50,10 +50,10 @@ class ModelPlan:
         self.shown = self._those(
             lambda field: not isinstance(inspect.getattr_static(model, field.attname, None), DeferredAttribute)
         )
-        self._named = policies_of(model)
-        others = self._named.get(OTHERS, REFUSE)
+        named = policies_of(model)
+        others = named.get(OTHERS, REFUSE)
         self.policies: dict[str, Policy] = {
-            field.attname: self._named.get(field.name, LAST_WINS if _is_clock(field) else others)
+            field.attname: named.get(field.name, LAST_WINS if field.attname in self.computing else others)
             for field in self.fields
         }
         self._some: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[int, ...]]] = {}
@@ -89,18 +89,13 @@ class ModelPlan:
             )
         return self._columns[using, attname]
 
-    def is_named(self, attname: str) -> bool:
-        """True if `on_stale` says something of this very field."""
-        return self.by_attname[attname].name in self._named
-
     def checked(self) -> list[Any]:
-        """Return the fields that are an object's state: not keys, computed ones, fences and where the last wins."""
-        others = self.keys | self.fences | {each for each in self.computing if not self.is_named(each)}
+        """Return the fields that are an object's state: not keys, fences, generated ones and where the last wins."""
         return [
             field
             for attname, field in self.by_attname.items()
             if self.policies[attname] is not LAST_WINS
-            and attname not in others
+            and attname not in self.keys | self.fences
             and not getattr(field, "generated", False)
         ]
 
@@ -125,12 +120,8 @@ def _is_closed(field: Any) -> bool:
     return field.get_internal_type() in _CLOSED_TYPES and not hasattr(field, "from_db_value")
 
 
-def _is_clock(field: Any) -> bool:
-    return bool(getattr(field, "auto_now", False))
-
-
 def _computes(field: Any) -> bool:
     pre_save = type(field).pre_save
     if pre_save in _CLOCK_PRE_SAVES:
-        return _is_clock(field)
+        return bool(field.auto_now)
     return pre_save not in _PLAIN_PRE_SAVES and not getattr(field, "is_fence", False)

@@ -112,14 +112,13 @@ class TableSave:
         raw: True if it is a fixture's, which is written as it is.
     """
 
-    __slots__ = ("before", "instance", "model", "plan", "snapshot", "using", "wrote")
+    __slots__ = ("instance", "model", "plan", "snapshot", "using", "wrote")
 
     def __init__(self, instance: Any, plan: ModelPlan, model: Any, using: str, raw: bool) -> None:
         self.instance, self.plan, self.model, self.using = instance, plan, model, using
         snapshot = snapshot_of(instance)
         known = snapshot is not None and not raw and snapshot.is_of(instance, model._meta, using)
         self.snapshot = snapshot if known else None
-        self.before = {attname: vars(instance)[attname] for attname in plan.computing if attname in vars(instance)}
         self.wrote: dict[str, Any] = {}
 
     def values(self) -> dict[str, Any]:
@@ -211,14 +210,7 @@ class TableSave:
         # nothing.
         if kept is MISSING or is_expression(mine) or is_expression(kept):
             return False
-        if attname in self.plan.fences:
-            return True
-        if self.plan.policies[attname] is LAST_WINS:
-            return False
-        if attname in self.before and not self.plan.is_named(attname):
-            # Else nobody has set it: the field has computed it while it was saved.
-            return same(self.plan.by_attname[attname], self.before[attname], mine)
-        return True
+        return attname in self.plan.fences or self.plan.policies[attname] is not LAST_WINS
 
     def _update_locked(self, base: Any, writes: list[FieldWrite], update: Update, tried: bool) -> Any:
         """Lock the row, compare it in Python, and update it if the policies allow.
@@ -276,9 +268,9 @@ class TableSave:
         return policy(thaw(write.kept), mine, theirs)
 
     def _refusal(self, refused: dict[str, Conflict]) -> StaleObject:
-        for attname in self.plan.fences:
-            field = self.plan.by_attname[attname]
-            if field.name in refused:
-                error: StaleObject = field.refusal(self.instance, refused[field.name])
-                return error
-        return StaleObject(self.instance, refused, deleted=not refused)
+        fences = [self.plan.by_attname[attname] for attname in self.plan.fences]
+        late = next((field for field in fences if field.name in refused), None)
+        if late is None:
+            return StaleObject(self.instance, refused, deleted=not refused)
+        error: StaleObject = late.refusal(self.instance, refused[late.name])
+        return error

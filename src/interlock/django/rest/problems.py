@@ -8,6 +8,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError
 from django.http import Http404
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from rest_framework import serializers, status, views
 from rest_framework.exceptions import APIException
 from rest_framework.generics import GenericAPIView
@@ -24,7 +25,9 @@ class PreconditionFailed(APIException):
     """The object is not in the state that the client's If-Match names."""
 
     status_code = status.HTTP_412_PRECONDITION_FAILED
-    default_detail = "The object has changed since you have read it. Read it again, and do your change again."
+    default_detail = gettext_lazy(
+        "The object has changed since you have read it. Read it again, and do your change again."
+    )
     default_code = "precondition-failed"
 
 
@@ -32,16 +35,16 @@ class PreconditionRequired(APIException):
     """The client has to say, by If-Match, which state of the object it wants to change."""
 
     status_code = status.HTTP_428_PRECONDITION_REQUIRED
-    default_detail = "Send the ETag of the object that you have read as If-Match."
+    default_detail = gettext_lazy("Send the ETag of the object that you have read as If-Match.")
     default_code = "precondition-required"
 
 
 class ConflictSerializer(serializers.Serializer[Any]):
     """One field that two have changed."""
 
-    original = serializers.JSONField(help_text="The value that was read.")
-    yours = serializers.JSONField(help_text="The value that was to be saved.")
-    theirs = serializers.JSONField(help_text="The value that somebody else has saved meanwhile.")
+    original = serializers.JSONField(help_text=gettext_lazy("The value that was read."))
+    yours = serializers.JSONField(help_text=gettext_lazy("The value that was to be saved."))
+    theirs = serializers.JSONField(help_text=gettext_lazy("The value that somebody else has saved meanwhile."))
 
 
 class ProblemSerializer(serializers.Serializer[Any]):
@@ -51,7 +54,7 @@ class ProblemSerializer(serializers.Serializer[Any]):
     title = serializers.CharField()
     status = serializers.IntegerField()
     detail = serializers.CharField()
-    deleted = serializers.BooleanField(required=False, help_text="True if the object is gone.")
+    deleted = serializers.BooleanField(required=False, help_text=gettext_lazy("True if the object is gone."))
     fields_ = serializers.DictField(child=ConflictSerializer(), required=False)
 
     def get_fields(self) -> dict[str, Any]:
@@ -132,14 +135,13 @@ def _may_see(instance: Any, view: Any) -> bool:
 
 
 def _values(field: Any, instance: Any, conflict: Conflict) -> dict[str, Any]:
-    model_field = instance._meta.get_field(field.source)
+    other, attname = copy.copy(instance), instance._meta.get_field(field.source).attname
+
+    def represented(value: Any) -> Any:
+        setattr(other, attname, value)
+        attribute = field.get_attribute(other)
+        # As serializers do: a related object of which only the key is known is nothing if it has none.
+        return None if getattr(attribute, "pk", attribute) is None else field.to_representation(attribute)
+
     values = {"original": conflict.original, "yours": conflict.mine, "theirs": conflict.theirs}
-    return {name: _represented(field, instance, model_field, value) for name, value in values.items()}
-
-
-def _represented(field: Any, instance: Any, model_field: Any, value: Any) -> Any:
-    other = copy.copy(instance)
-    setattr(other, model_field.attname, value)
-    attribute = field.get_attribute(other)
-    # As serializers do: a related object of which only the key is known is nothing if it has none.
-    return None if getattr(attribute, "pk", attribute) is None else field.to_representation(attribute)
+    return {name: represented(value) for name, value in values.items()}

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.utils.translation import gettext as _
 from drf_spectacular.extensions import OpenApiViewExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.types import OpenApiTypes
@@ -9,11 +10,6 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 
 from interlock.django.rest.problems import MEDIA_TYPE, ProblemSerializer
 from interlock.django.rest.views import GuardedViewSetMixin, OccupiedViewSetMixin
-
-_CONFLICT = "Somebody else has changed or deleted the object since it was read."
-_FAILED = "The object is not in the state that If-Match names."
-_REQUIRED = "If-Match is lacking."
-_LOCKED = "Somebody else is working on the object."
 
 
 class ProblemSchema(AutoSchema):
@@ -27,12 +23,16 @@ class ProblemSchema(AutoSchema):
         found: dict[int, str] = {}
         if not self._changes():
             return found
-        if isinstance(self.view, GuardedViewSetMixin):
-            found |= {409: _CONFLICT} if self.method != "DELETE" else {}
-            found |= {412: _FAILED} if self.view.etags else {}
-            found |= {428: _REQUIRED} if self.view.etags and self.view.if_match_required else {}
-        if isinstance(self.view, OccupiedViewSetMixin):
-            found[423] = _LOCKED
+        view: Any = self.view
+        if isinstance(view, GuardedViewSetMixin):
+            if self.method != "DELETE":
+                found[409] = _("Somebody else has changed or deleted the object since it was read.")
+            if view.etags:
+                found[412] = _("The object is not in the state that If-Match names.")
+            if view.etags and view.if_match_required:
+                found[428] = _("If-Match is lacking.")
+        if isinstance(view, OccupiedViewSetMixin):
+            found[423] = _("Somebody else is working on this object.")
         return found
 
     def get_response_serializers(self) -> Any:
@@ -52,13 +52,13 @@ class ProblemSchema(AutoSchema):
         """Return the parameters and headers of the view, and those of the mixins."""
         found = [*super().get_override_parameters()]
         if isinstance(self.view, GuardedViewSetMixin) and self.view.etags and self.view.detail is not False:
-            tag = "The state of the object."
+            tag = _("The state of the object.")
             if self._changes():
                 found.append(_header("If-Match", tag, required=self.view.if_match_required))
             if self.method != "DELETE":
                 found.append(_header("ETag", tag, response=[200]))
         if isinstance(self.view, OccupiedViewSetMixin) and self._changes():
-            found.append(_header("Retry-After", "Seconds.", OpenApiTypes.INT, response=[423]))
+            found.append(_header("Retry-After", _("Seconds."), OpenApiTypes.INT, response=[423]))
         return found
 
 

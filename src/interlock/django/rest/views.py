@@ -2,17 +2,14 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from django.core.exceptions import ObjectDoesNotExist
 from django.db import router, transaction
-from django.http import Http404
 from django.utils.crypto import salted_hmac
 from rest_framework.request import override_method
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
-from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.viewsets import ModelViewSet
 
 from interlock.django.answers import RETRY_AFTER
@@ -114,7 +111,7 @@ class GuardedViewSetMixin(_ProblemMixin):
         if self.request.method != "GET":
             with _as_get(self):
                 data = self.get_serializer(instance).data
-        text = json.dumps(data, cls=_AnyEncoder)
+        text = json.dumps(data, default=str)
         return salted_hmac("interlock.shown", text, algorithm="sha256").hexdigest()[:32]
 
 
@@ -131,49 +128,16 @@ class OccupiedViewSetMixin(OccupiesObject, _ProblemMixin):
     """
 
     retry_after: ClassVar[float] = RETRY_AFTER
-    _occupies = False
-
-    @contextmanager
-    def occupied(self) -> Iterator[None]:
-        """Occupy the object of the request; for actions of your own, too. `get_object` reads it afresh in there."""
-        if self._occupies:
-            yield
-            return
-        # A user who may not change it, or has come to the wrong place, is told so without waiting for the lock.
-        occupation = self.occupy(self.get_object())
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(occupation)
-            except ObjectDoesNotExist:
-                raise Http404 from None
-            self._occupies = True
-            try:
-                yield
-            finally:
-                self._occupies = False
 
     def update(self, request: Any, *args: Any, **kwargs: Any) -> Response:
-        """Occupy the object and update it."""
+        """Occupy the object and update it, or some of its fields."""
         with self.occupied():
             return super().update(request, *args, **kwargs)
-
-    def partial_update(self, request: Any, *args: Any, **kwargs: Any) -> Response:
-        """Occupy the object and update some of its fields."""
-        with self.occupied():
-            return super().partial_update(request, *args, **kwargs)
 
     def destroy(self, request: Any, *args: Any, **kwargs: Any) -> Response:
         """Occupy the object and delete it."""
         with self.occupied():
             return super().destroy(request, *args, **kwargs)
-
-
-class _AnyEncoder(JSONEncoder):
-    def default(self, obj: Any) -> Any:
-        try:
-            return super().default(obj)
-        except TypeError:
-            return str(obj)
 
 
 @contextmanager

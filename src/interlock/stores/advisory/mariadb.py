@@ -56,7 +56,8 @@ class MariaSession(BaseSession):
     _cursor: Any
 
     def connect(self) -> None:
-        self.client, self.fd = dialled(urlsplit(self.options.conninfo), self.options.torn)
+        self.client, fd = dialled(urlsplit(self.options.conninfo), self.options.torn)
+        self.connected(fd)
         self._cursor = self.client.cursor()
         self.reported_pid = self.client.thread_id()
 
@@ -85,7 +86,8 @@ class MariaSession(BaseSession):
             self.over()
 
     def has_ended(self) -> bool:
-        return ready(self.fd, 0)  # the server says nothing unless it ends it
+        self.see_that_it_is_ours()
+        return not self.alive or ready(self.fd, 0)  # the server says nothing unless it ends it
 
     def close(self) -> None:
         if self.fd >= 0:

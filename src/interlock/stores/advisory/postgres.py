@@ -30,13 +30,16 @@ class PostgresSession(BaseSession):
                 raise StoreError(f"PostgreSQL can't be reached: {error}") from error
         else:
             self.plain = self._connection.pgconn
-            self.fd, self.pid = self.plain.socket, self.plain.backend_pid
-            self.reported_pid = self.pid
+            self.connected(self.plain.socket)
+            self.pid = self.reported_pid = self.plain.backend_pid
             return
         # Not while the error is handled: its own text may show a part of the password.
         raise StoreError(f"PostgreSQL can't be reached; {UNTOLD}")
 
     def has_ended(self) -> bool:
+        self.see_that_it_is_ours()
+        if not self.alive:
+            return True
         try:
             self.plain.consume_input()
         except psycopg.Error:

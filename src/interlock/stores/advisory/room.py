@@ -15,7 +15,7 @@ from interlock.core.errors import StoreError, Unsupported
 from interlock.runtime import _threads as threads
 from interlock.runtime import clock, log
 from interlock.runtime.process import HOST, checked_pid, in_forked_child, pid
-from interlock.stores.advisory.session import BaseSession, Options, Refusal
+from interlock.stores.advisory.session import BaseSession, Options, Refusal, never_collected
 
 now = clock.awake_or_not
 LOOK_AFTER = 1.0  # seconds between two looks at the leases and the sessions of those who hold locks
@@ -259,14 +259,13 @@ class AdvisoryRoom:
 
 rooms: dict[Options, AdvisoryRoom] = {}
 """Those of this process."""
-_inherited: list[BaseSession] = []  # never collected, which might end them
 
 
 def _after_fork() -> None:
     for room in rooms.values():
         for session in list(room.sessions):
             session.abandon()
-            _inherited.append(session)
+            never_collected.append(session)
         room.start_afresh()
 
 

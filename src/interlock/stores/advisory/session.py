@@ -11,7 +11,7 @@ from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.core.options import number_in
 from interlock.core.redaction import is_torn, place_of, read, whole
 from interlock.remote.urls import check, conninfo_of, options_in, port_of
-from interlock.runtime.process import HOST, checked_pid, pid
+from interlock.runtime.process import HOST, Descriptor, checked_pid, pid
 
 MAX_SESSIONS = 32
 SEQUENCE = "interlock_fence"
@@ -85,6 +85,8 @@ def _options_of(url: SplitResult) -> Options:
 IO_TIMEOUT = 5.0  # seconds that the server may take for an answer
 KEPT_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}  # ms the last
 
+never_collected: list[Any] = []
+"""Sessions that are another process's, or whose descriptors are other files: the library would end those."""
 Rows: TypeAlias = list[tuple[str | None, ...]]
 
 
@@ -128,6 +130,7 @@ class BaseSession:
     def __init__(self, options: Options, mutex: Any) -> None:
         self.options = options
         self.fd = -1
+        self.file: Descriptor | None = None
         self.pid = self.reported_pid = 0
         self.key = 0
         self.alive = True
@@ -146,10 +149,22 @@ class BaseSession:
             UnknownOutcome: it has ended, or somebody else talks.
         """
         checked_pid()  # in a child that was forked behind Python's back this ends it
+        self.see_that_it_is_ours()
         with self._mutex:
             if not self.alive or self.busy:
                 raise UnknownOutcome("the session with the database has ended, or somebody else talks on it")
             self.busy = True
+
+    def connected(self, fd: int) -> None:
+        """Note the descriptor of its socket."""
+        self.fd, self.file = fd, Descriptor(fd)
+
+    def see_that_it_is_ours(self) -> None:
+        """End it if the program has closed its descriptor, which may be another file by now: nobody touches that."""
+        with self._mutex:
+            if self.fd >= 0 and self.file is not None and not self.file.is_ours():
+                self.alive, self.fd = False, -1
+                never_collected.append(self)
 
     def over(self) -> None:
         """Talk no more."""
@@ -160,6 +175,7 @@ class BaseSession:
 
     def end(self) -> None:
         """End it, from any thread; who talks on it finds that out, and closes it."""
+        self.see_that_it_is_ours()
         with self._mutex:
             self.alive = False
             if not self.busy:

@@ -157,8 +157,13 @@ class FileSteps:
             try:
                 return self._guarded(line, decide, args)
             finally:
-                line.unguard()
-                line.inside = False
+                try:
+                    line.unguard()
+                except BaseException:
+                    line.unguard()  # an interrupt came in it, perhaps before it did anything
+                    raise
+                finally:
+                    line.inside = False
 
     def _guarded(self, line: LineFile, decide: Decide, args: tuple[Any, ...]) -> Step | None:
         """Do a step of a line; the guard is given back by the caller."""

@@ -18,6 +18,14 @@ from interlock.stores.files.opening import failing
 from interlock.stores.files.steps import FileSteps, close_if_unused, open_steps, use
 
 
+def folder_meant(path: str) -> str:
+    """Return the URL of a folder that was written without a scheme, from here, or without its first slash."""
+    top = path.partition("/")[0]
+    if top not in ("", ".", "..", "~") and os.path.isdir(f"/{top}"):
+        return f"file:///{path}"
+    return "file://" + os.path.abspath(os.path.expanduser(path))
+
+
 def options(query: str) -> dict[str, Any]:
     """Return what a URL's query says, as arguments of `Folder`.
 
@@ -87,7 +95,7 @@ class FileStore:
         if url.netloc not in ("", "localhost") or url.fragment:
             shown = masked(url.geturl())
             hides = "***" in shown or not url.netloc
-            meant = "file:///var/lib/locks" if hides else f"file:///{url.netloc}{url.path}"
+            meant = "file:///var/lib/locks" if hides else folder_meant(url.netloc + url.path)
             raise InvalidArgument(f"{shown!r}: write three slashes and a folder; did you mean {meant}?")
         path = unquote_to_bytes(url.path.encode("utf-8", "surrogateescape"))  # names need not be UTF-8
         return cls(os.fsdecode(path), **options(url.query))

@@ -19,9 +19,9 @@ from interlock.core.claims import MICROS, SEPARATOR, Check
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.line import Clock, Place, decode, is_nothing
 from interlock.remote._sync.pool import Pool
-from interlock.remote.failures import NoRoom, Passing, Refused, no_answer
+from interlock.remote.failures import NoRoom, Passing, Refused, ended, no_answer
 from interlock.runtime import clock, log
-from interlock.runtime.process import checked_pid
+from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores._sync.swap import SLACK
 from interlock.stores.mysql.dialling import AT_ONCE, NO_TABLE, READ_ONLY, meaning, refusal
 from interlock.stores.mysql.options import MysqlOptions
@@ -82,6 +82,7 @@ class MysqlConnection:
                 raise StoreError(
                     f"a new connection to {self._where} is in a transaction already: give locks their own"
                 )
+            self._file = Descriptor(self._driver._sock.fileno())
             self._cursor = self._driver.cursor(pymysql.cursors.Cursor)
             self._examine(options, deadline)
         except BaseException:
@@ -111,6 +112,7 @@ class MysqlConnection:
         left = deadline - clock.now()
         if left <= 0:
             raise Refused(f"{self._where}: the time was over before the step was sent; nothing was done")
+        self._see_that_it_is_ours()
         self._driver._read_timeout = max(SHORTEST, min(left, self._timeout))
         try:
             affected = self._cursor.execute(statement)
@@ -121,6 +123,13 @@ class MysqlConnection:
             raise meaning(error, self._where) from error
         return Done(rows, affected, self)
 
+    def _see_that_it_is_ours(self) -> None:
+        """Raise ConnectionEnded if the program has closed its descriptor, which may be another file by now."""
+        if not self._file.is_ours():
+            if self._driver._sock is not None:
+                self._driver._sock.detach()
+            raise ended(self._where, OSError("the program has closed its descriptor"))
+
     def abandon(self, undo: object) -> None:
         """Close it; what is on its way is made void by the next swap."""
         self.close()
@@ -129,6 +138,7 @@ class MysqlConnection:
         """Close it; in a forked child, leave the parent's alone."""
         if self._pid == checked_pid() and math.isfinite(self._timeout):
             try:
+                self._see_that_it_is_ours()
                 self._driver.close()
             except Exception:
                 pass  # it is gone, which is what was wanted

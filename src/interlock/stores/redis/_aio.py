@@ -4,7 +4,9 @@ import asyncio
 import socket
 from typing import Any
 
+from interlock.runtime import _aio as rt
 from interlock.runtime import clock
+from interlock.stores.redis.library import answered, as_bytes, as_of_socket
 from interlock.stores.redis.settings import Address
 from interlock.stores.redis.sockets import keep_alive
 
@@ -80,7 +82,9 @@ class AsyncStream(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close; from any thread, and also where the loop has ended."""
         if self._loop.is_closed():
-            self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)  # closed when it is collected
+            sock = self._transport.get_extra_info("socket")
+            if sock is not None:
+                sock.shutdown(socket.SHUT_RDWR)  # closed when it is collected
         elif asyncio._get_running_loop() is self._loop:
             self._close()
         else:
@@ -112,4 +116,75 @@ async def open_stream(
     except BaseException:
         stream.close()
         raise
+    return stream
+
+
+class LibraryTransport(asyncio.Transport):
+    """What `AsyncStream` writes to, where the program's own class has made the connection.
+
+    Args:
+        connection: of redis-py or valkey-py.
+        stream: takes what comes.
+    """
+
+    def __init__(self, connection: Any, stream: asyncio.BufferedProtocol) -> None:
+        super().__init__()
+        self._connection = connection
+        self._stream = stream
+        self._unsent: asyncio.Queue[bytes] = asyncio.Queue()
+        self._tasks = [asyncio.ensure_future(each()) for each in (self._send, self._receive)]
+
+    def write(self, data: Any) -> None:
+        """As `Transport.write`."""
+        self._unsent.put_nowait(data)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """As `Transport.set_protocol`."""
+        assert isinstance(protocol, asyncio.BufferedProtocol)
+        self._stream = protocol
+
+    async def _send(self) -> None:
+        while True:
+            data = await self._unsent.get()
+            try:
+                await self._connection.send_packed_command(data, check_health=False)
+            except Exception:
+                self.abort()
+
+    async def _receive(self) -> None:
+        try:
+            while True:
+                try:
+                    data = as_bytes(await self._connection.read_response(disable_decoding=True))
+                except Exception as error:
+                    data = answered(error)
+                while data:
+                    buffer = memoryview(self._stream.get_buffer(len(data)))
+                    some = data[: len(buffer)]
+                    buffer[: len(some)] = some
+                    self._stream.buffer_updated(len(some))
+                    data = data[len(some) :]
+        except OSError:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close; what was not sent is lost."""
+        tasks, self._tasks = self._tasks, []
+        if not tasks:
+            return
+        for task in tasks:
+            task.cancel()
+        rt.spawn("interlock-disconnects", self._connection.disconnect, True)
+        self._stream.connection_lost(None)
+
+
+async def open_library(connection: Any, deadline: float) -> Any:
+    """As the `open_library` of threads."""
+    try:
+        async with asyncio.timeout(max(0.0, deadline - clock.now())):
+            await connection.connect()
+    except Exception as error:
+        raise as_of_socket(error) from error
+    stream = AsyncStream()
+    stream.connection_made(LibraryTransport(connection, stream))
     return stream

@@ -7,6 +7,8 @@ from typing import Any
 
 from interlock.runtime import clock
 from interlock.runtime.polling import is_own_poll
+from interlock.runtime.process import Descriptor
+from interlock.stores.redis.library import answered, as_bytes, as_of_socket
 from interlock.stores.redis.settings import Address
 from interlock.stores.redis.sockets import keep_alive
 
@@ -18,10 +20,11 @@ SEVERAL = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") e
 class Stream:
     """A socket; each call has an absolute deadline."""
 
-    __slots__ = ("_sock",)
+    __slots__ = ("_file", "_sock")
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
+        self._file = Descriptor(sock.fileno())
 
     def send(self, data: bytes, deadline: float) -> None:
         """Send all.
@@ -30,6 +33,7 @@ class Stream:
             TimeoutError: not until the deadline.
             OSError: the connection ended.
         """
+        self._see_that_it_is_ours()
         self._sock.settimeout(_left(deadline))
         self._sock.sendall(data)
 
@@ -47,6 +51,7 @@ class Stream:
     def send_and_close(self, data: bytes) -> None:
         """Send behind what had no answer, if that is possible at once, and close."""
         try:
+            self._see_that_it_is_ours()
             self._sock.settimeout(0)
             self._sock.send(data)
         except (OSError, ValueError):
@@ -56,13 +61,22 @@ class Stream:
     def close(self) -> None:
         """Close, and wake a thread that receives."""
         try:
+            self._see_that_it_is_ours()
             self._sock.shutdown(socket.SHUT_RDWR)
         except (OSError, ValueError):
             pass
         self._sock.close()
 
+    def _see_that_it_is_ours(self) -> None:
+        """Raise ConnectionResetError if the program has closed its descriptor, which may be another file by now."""
+        if not self._file.is_ours():
+            self._sock.detach()
+            raise ConnectionResetError("the program has closed its descriptor")
+
     def __del__(self) -> None:
         """Close the socket of a connection that was dropped; in a forked child, its copy only."""
+        if not self._file.is_ours():
+            self._sock.detach()
         self._sock.close()
 
 
@@ -81,6 +95,7 @@ class PolledStream(Stream):
 
     def send(self, data: bytes, deadline: float) -> None:
         """As `Stream.send`."""
+        self._see_that_it_is_ours()
         try:
             sent = self._send(data)
         except BlockingIOError:
@@ -112,6 +127,60 @@ class PolledStream(Stream):
                 return self._receive(MOST)  # type: ignore[no-any-return]
             except BlockingIOError:
                 pass  # woken for nothing
+
+
+class LibraryStream:
+    """As `Stream`, over a connection that the program's own class has made.
+
+    Args:
+        connection: of redis-py or valkey-py.
+    """
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def send(self, data: bytes, deadline: float) -> None:
+        """As `Stream.send`."""
+        try:
+            self._connection.send_packed_command([data], check_health=False)
+        except Exception as error:
+            raise as_of_socket(error) from error
+
+    def receive(self, deadline: float) -> bytes:
+        """As `Stream.receive`: the next reply."""
+        try:
+            if not self._connection.can_read(timeout=_left(deadline)):
+                raise TimeoutError
+            return as_bytes(self._connection.read_response(disable_decoding=True))
+        except Exception as error:
+            return answered(error)
+
+    def send_and_close(self, data: bytes) -> None:
+        """As `Stream.send_and_close`."""
+        try:
+            self.send(data, 0.0)
+        except OSError:
+            pass
+        self.close()
+
+    def close(self) -> None:
+        """As `Stream.close`."""
+        self._connection.disconnect()
+
+
+def open_library(connection: Any, deadline: float) -> Any:
+    """Let a connection of the program's own class connect.
+
+    Raises:
+        OSError: it could not be done.
+    """
+    try:
+        connection.connect()
+    except Exception as error:
+        raise as_of_socket(error) from error
+    return LibraryStream(connection)
 
 
 def open_stream(address: Address | str, tls: Any, deadline: float, io_timeout: float, looks: bool) -> Stream:

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from inspect import iscoroutinefunction
 from typing import Any
 
 from interlock.core.errors import InvalidArgument
 from interlock.core.redaction import described
 from interlock.remote._sync.pool import MOST
 from interlock.remote.redispy import LIBRARIES, is_async, is_cluster
+from interlock.stores.redis.library import maker
 from interlock.stores.redis.options import TLS
 from interlock.stores.redis.settings import IO_TIMEOUT, PORT, Address, Credentials, Settings
 
@@ -24,7 +26,7 @@ def settings_of_client(client: Any, tasks: bool) -> Settings:
         tasks: True if asyncio tasks will use the store.
 
     Raises:
-        InvalidArgument: it is none, or of the other colour, or makes connections of a class of the program's own.
+        InvalidArgument: it is none, or of the other colour.
     """
     cluster = is_cluster(client)
     pool = getattr(client, "connection_pool", None)
@@ -40,9 +42,8 @@ def settings_of_client(client: Any, tasks: bool) -> Settings:
         )
     if cluster:
         return _of_cluster(client)
-    if hasattr(pool, "sentinel_manager"):
-        return _of_sentinel(pool)
-    return _of_pool(pool)
+    settings = _of_pool(pool)
+    return _of_sentinel(pool) if hasattr(pool, "sentinel_manager") and settings.make is None else settings
 
 
 def _of_pool(pool: Any) -> Settings:
@@ -54,19 +55,14 @@ def _of_pool(pool: Any) -> Settings:
     return replace(settings, most=MOST if most in UNSAID else int(most))
 
 
-def _of_connection(kind: type, given: Mapping[str, Any]) -> Settings:
-    """Return what the arguments of a library's connection say.
-
-    Raises:
-        InvalidArgument: the class is the program's own.
-    """
-    if kind.__module__.partition(".")[0] not in LIBRARIES or kind.__name__ not in PLAIN + SECURE:
-        raise InvalidArgument(
-            f"the client makes connections of {kind.__module__}.{kind.__qualname__}; interlock opens its own and "
-            f"can't use them: give connect() a URL, or a client with a credential_provider"
-        )
-    secure = kind.__name__ in SECURE
+def _of_connection(kind: Any, given: Mapping[str, Any]) -> Settings:
+    """Return what the arguments of a library's connection say; a class of the program's own makes its own."""
     limit = given.get("socket_timeout") or IO_TIMEOUT
+    if kind.__module__.partition(".")[0] not in LIBRARIES or kind.__name__ not in PLAIN + SECURE:
+        address = (given.get("host") or "localhost", int(given.get("port") or PORT))
+        make = maker(kind, given, None if iscoroutinefunction(kind.read_response) else limit)
+        return Settings(address=address, io_timeout=limit, connect_timeout=limit, make=make)
+    secure = kind.__name__ in SECURE
     return Settings(
         address=(given.get("host") or "localhost", int(given.get("port") or PORT)),
         username=given.get("username"),

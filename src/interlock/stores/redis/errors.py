@@ -59,7 +59,7 @@ def refusal(error: ReplyError, where: str, line: str = "") -> Refused:
     elif "max number of clients" in text.lower():
         refused = full(where, text)
     else:
-        advice = advice_on(code)
+        advice = advice_on(code, text)
         if code == "NOPERM":
             advice = f"{advice} {_RIGHTS}"
         elif code == "WRONGTYPE" and line:

@@ -33,6 +33,7 @@ class Settings:
         tls: the options of TLS; None without TLS.
         io_timeout, connect_timeout: seconds.
         most: connections at once to one server.
+        make: makes connections of the program's own class to an address, in the place of ours.
         remap: from an address that a cluster announces to one that can be reached from here.
     """
 
@@ -50,6 +51,7 @@ class Settings:
     io_timeout: float = IO_TIMEOUT
     connect_timeout: float = IO_TIMEOUT
     most: int = MOST
+    make: Callable[[Address | str], Any] | None = None
     remap: Callable[[Address], Address] | None = None
     _context: list[Any] = field(default_factory=list)
 

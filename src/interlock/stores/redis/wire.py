@@ -14,6 +14,7 @@ from interlock.stores.redis.resp import RedisCommand, ReplyError, begun, ended, 
 from interlock.stores.redis.scripts import ADOPT, ENTER, EVICT, KEPT, LEAVE, LOOK, RENEW, Script
 
 GONE_THERE, DONE_THERE, PENDING_THERE = -1, -2, -10
+DEAF_LOOK = 0.1  # seconds
 REMOVED_BIT, MORE_BIT, UNHEARD_BIT = 1, 2, 4
 
 
@@ -24,12 +25,16 @@ class RedisWire:
         where: the server, for messages.
         io_timeout: seconds to wait for an answer.
         together: True if lines of different names may be in one command: on a cluster they may not.
+
+    Attributes:
+        deaf: True where nobody can listen, since a proxy knows no SUBSCRIBE: then waiters look often.
     """
 
     def __init__(self, where: str, io_timeout: float, together: bool) -> None:
         self.where = where
         self.io_timeout = io_timeout
         self._together = together
+        self.deaf = False
         self._entering = lru_cache(4096)(_entering)
         self._leaving = lru_cache(4096)(_leaving)
 
@@ -45,12 +50,16 @@ class RedisWire:
             first, *rest = reply
             if first > 0:
                 return EnterResult("using", first, slot=rest[0])
-            return Promised(rest[0].decode(), rest[1], (PENDING_THERE - first) / 1000)
+            return Promised(rest[0].decode(), rest[1], self._pause(first))
         if reply > 0:
             return EnterResult("using", reply)
         if reply <= PENDING_THERE:
-            return EnterResult("pending", look_again=(PENDING_THERE - reply) / 1000)
+            return EnterResult("pending", look_again=self._pause(reply))
         return DONE_BEFORE if reply == DONE_THERE else None
+
+    def _pause(self, answer: int) -> float:
+        pause = (PENDING_THERE - answer) / 1000
+        return min(pause, DEAF_LOOK) if self.deaf else pause
 
     def leave(self, claim: Claim, channel: str, let_in: str, done: float = 0.0, value: str = "") -> RedisCommand:
         """As `Wire.leave`."""

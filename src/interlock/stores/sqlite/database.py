@@ -29,7 +29,7 @@ from interlock.remote.neighbours import neighbours, sooner
 from interlock.runtime import clock
 from interlock.runtime.process import around_forks, checked_pid, in_forked_child
 from interlock.stores.files.machine import LOCAL, file_system
-from interlock.stores.sqlite.opening import Opened, SqliteOptions, close_alive, keep, open_claims, value_kept
+from interlock.stores.sqlite.opening import Opened, SqliteOptions, keep, open_claims, value_kept
 
 WITHIN_A_STEP = (
     "a signal handler or a finalizer came in the middle of a step of its own thread, and can't lock or release "
@@ -157,6 +157,8 @@ class Database:
             raise StoreError("this connection was closed: connect again")
         if self.options.path in _unusable:
             raise StoreError(FORKED_INSIDE)
+        if self._opened is not None and not self._opened.is_ours():
+            self._drop()
         if self._opened is None:
             self._opened = open_claims(self.options)
         return self._opened
@@ -251,12 +253,9 @@ class Database:
         self.mutex = threading.RLock()
         self._inside = False
         if opened is not None:
-            import ctypes
-
             if opened.connection.in_transaction:
                 _unusable.add(self.options.path)
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened.connection))
-            close_alive(opened)
+            opened.let_go()
 
 
 def _touch(line: Line, now: Clock) -> Step:

@@ -187,8 +187,26 @@ class Opened(NamedTuple):
             return False
         return (found.st_ino, found.st_dev) == self.inode
 
+    def is_ours(self) -> bool:
+        """Tell whether its descriptors are open still, and no other files: SQLite's were opened beside this one."""
+        try:
+            found = os.fstat(self.alive)
+        except OSError:
+            return self.alive < 0
+        return (found.st_ino, found.st_dev) == self.inode
+
+    def let_go(self) -> None:
+        """Never close the connection: what it would close or say is another process's, or another file's."""
+        import ctypes
+
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
+        close_alive(self)
+
     def close(self) -> None:
         """Close it: first SQLite, which else would lose its locks."""
+        if not self.is_ours():
+            self.let_go()
+            return
         with suppress(sqlite3.ProgrammingError):
             self.connection.close()
         close_alive(self)
@@ -196,10 +214,8 @@ class Opened(NamedTuple):
 
 def close_alive(opened: Opened) -> None:
     """Close the descriptor, unless a program that became a daemon has done so, and the number is another file."""
-    with suppress(OSError):
-        found = os.fstat(opened.alive)
-        if (found.st_ino, found.st_dev) == opened.inode:
-            os.close(opened.alive)
+    if opened.is_ours() and opened.alive >= 0:
+        os.close(opened.alive)
 
 
 def open_claims(options: SqliteOptions) -> Opened:

@@ -56,6 +56,8 @@ CHAPTERS = (
     "turns",
     "slots",
     "once",
+    "elections",
+    "called_off",
 )
 
 pytest.register_assert_rewrite(*(f"{__name__}.{chapter}" for chapter in CHAPTERS))

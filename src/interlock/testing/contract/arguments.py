@@ -60,21 +60,6 @@ def test_a_bad_ttl_is_refused_when_the_lock_is_made(world: World, kind: Kind) ->
         refuses(partial(kind.make, locks, world.name, ttl=ttl), "ttl")
 
 
-def test_a_connection_refuses_a_bad_ttl(world: World) -> None:
-    for ttl in [*BAD_TTL, None]:
-        refuses(partial(world.connect, ttl=ttl), "ttl")
-
-
-def test_a_good_ttl_is_taken(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
-    for ttl in [0.5, 1, 30, 86400.0, 31536000]:
-        grant = ann.do(locks.lock(world.name, ttl=ttl).acquire)
-        assert 0 < grant.expires_in <= ttl
-        assert ann.do(grant.release) is True
-    locks.lock(world.name, ttl=0.1)
-
-
 def test_the_ttl_of_the_connection_is_the_default(world: World) -> None:
     ann = world.actor()
     for ttl, locks in ((30, world.connect()), (7, world.connect(ttl=7))):
@@ -88,13 +73,6 @@ def test_a_bad_timeout_is_refused_by_acquire(world: World, kind: Kind) -> None:
     for timeout in BAD_TIMEOUT:
         refuses(partial(ann.do, lock.acquire, timeout=timeout), "timeout")
     assert world.nothing_left()
-
-
-def test_a_bad_timeout_is_refused_when_the_lock_is_made(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    for timeout in BAD_TIMEOUT:
-        refuses(partial(kind.make, locks, world.name, timeout=timeout), "timeout")
-        refuses(partial(locks.all, world.name, timeout=timeout), "timeout")
 
 
 def test_a_try_with_a_timeout_is_refused_as_in_threading(world: World, kind: Kind) -> None:
@@ -114,13 +92,6 @@ def test_blocking_and_timeout_combine_as_in_threading(world: World, kind: Kind) 
         assert ann.do(grant.release) is True
 
 
-def test_a_time_given_as_blocking_is_refused(world: World) -> None:
-    lock = world.connect().lock(world.name)
-    ann = world.actor()
-    for blocking in [5, 5.0, "no", None, 0.5]:
-        refuses(partial(ann.do, lock.acquire, blocking), "timeout=")
-
-
 def test_the_with_of_the_other_colour_says_which_one_to_use(world: World, kind: Kind) -> None:
     lock = kind.make(world.connect(), world.name)
 
@@ -137,12 +108,6 @@ def test_the_with_of_the_other_colour_says_which_one_to_use(world: World, kind: 
     else:
         refuses(work, "use `async with`")
     assert world.nothing_left()
-
-
-def test_a_bad_name_is_refused(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    for name in BAD_NAME:
-        refuses(partial(kind.make, locks, name), "name")
 
 
 def test_a_bad_name_is_refused_by_whatever_takes_a_name(world: World) -> None:
@@ -171,11 +136,6 @@ def test_bad_permits_and_units_are_refused(world: World) -> None:
     for count in BAD_COUNT:
         refuses(partial(locks.semaphore, world.name, count), "permits")
         refuses(partial(locks.semaphore, world.name, 3, units=count), "units")
-
-
-def test_more_units_than_permits_are_refused(world: World) -> None:
-    locks = world.connect()
-    refuses(lambda: locks.semaphore(world.name, 3, units=4), "permits", "units")
 
 
 def test_a_bad_on_lost_or_renew_is_refused(world: World, kind: Kind) -> None:
@@ -213,11 +173,3 @@ def test_all_refuses_nothing_a_name_twice_and_foreign_locks(world: World) -> Non
     refuses(lambda: locks.all("a", "b", "a"), "twice")
     refuses(lambda: locks.all("a", locks.lock("a")), "twice")
     refuses(lambda: locks.all("a", others.lock("b")), "connection")
-
-
-def test_arguments_of_locks_go_by_keyword_only(world: World) -> None:
-    locks = world.connect()
-    with pytest.raises(TypeError):
-        locks.lock(world.name, 30)
-    with pytest.raises(TypeError):
-        locks.semaphore(world.name, 3, 2)

@@ -48,17 +48,6 @@ def test_the_end_of_a_with_block_does_not_wait_and_its_owner_waits_for_the_next(
     world.until_free()
 
 
-def test_a_release_after_that_time_is_one_at_once(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
-    held = ann.do(locks.lock(world.name, at_least=0.1).acquire)
-    until = time.monotonic() + 0.1
-    eventually(lambda: time.monotonic() > until)
-    assert ann.do(held.release) is True
-    assert world.nothing_left()
-    assert bob.do(locks.lock(world.name).acquire, blocking=False) is not None
-
-
 def test_the_time_begins_when_the_lock_is_obtained_not_when_it_is_asked_for(world: World) -> None:
     locks = world.connect()
     ann, bob, eve = world.actors(3)
@@ -87,17 +76,6 @@ def test_a_closed_connection_leaves_the_lock_to_its_lease(world: World) -> None:
     # Where a claim ends with its process, it may end with its connection too.
     assert time.monotonic() - began >= KEPT or world.place.frees_at_death
     assert successor.fence > grant.fence
-
-
-def test_what_is_kept_so_long_can_be_evicted(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
-    grant = ann.do(locks.lock(world.name, at_least=60).acquire)
-    waiting = bob.start(locks.lock(world.name).acquire)
-    world.until_waiting(1)
-    assert ann.do(grant.release) is True
-    assert world.eye.evict(world.name, grant.id) == 1
-    assert waiting.result(20).fence > grant.fence
 
 
 def test_the_parts_of_several_locks_are_kept_each_for_its_own_time_and_only_if_all_were_had(world: World) -> None:

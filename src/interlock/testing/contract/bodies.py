@@ -31,13 +31,6 @@ def test_with_releases_when_the_body_fails(world: World, kind: Kind) -> None:
     assert world.nothing_left()
 
 
-def test_a_body_may_release_its_grant_itself(world: World, kind: Kind) -> None:
-    lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
-    assert ann.within(lock, lambda grant: grant.release()) is True
-    assert world.nothing_left()
-
-
 def test_with_acquire_gives_the_grant_and_releases_at_the_end(world: World, kind: Kind) -> None:
     lock = kind.make(world.connect(), world.name)
     ann = world.actor()
@@ -48,24 +41,6 @@ def test_with_acquire_gives_the_grant_and_releases_at_the_end(world: World, kind
     assert (grant.held, grant.lost, ann.do(lock.owned)) == (False, False, False)
     assert ann.within(ann.do(lock.acquire), lambda entered: entered.release()) is True
     assert world.nothing_left()
-
-
-def test_with_acquire_releases_when_the_body_fails(world: World, kind: Kind) -> None:
-    lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
-    with pytest.raises(ZeroDivisionError):
-        ann.within(ann.do(lock.acquire), lambda grant: 1 // 0)
-    assert world.nothing_left()
-
-
-def test_with_acquire_raises_on_leaving_when_the_lock_was_lost(world: World, kind: Kind) -> None:
-    lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
-    with pytest.raises(LockLost, match=world.name):
-        ann.within(ann.do(lock.acquire), lambda grant: world.eye.evict(world.name) and None)
-    with pytest.raises(ZeroDivisionError) as caught:
-        ann.within(ann.do(lock.acquire), lambda grant: world.eye.evict(world.name) // 0)
-    assert "was lost" in caught.value.__notes__[0]
 
 
 def test_with_acquire_cancels_the_body_of_a_task_that_lost_the_lock(world_of_tasks: World, kind: Kind) -> None:

@@ -3,9 +3,7 @@
 import asyncio
 from typing import Any
 
-import pytest
-
-from interlock.testing.faults import Slow, Stepwise
+from interlock.testing.faults import Stepwise
 from interlock.testing.waiting import RENEWED, until_renewed
 from interlock.testing.world import Kind, World
 
@@ -48,15 +46,6 @@ def test_an_acquire_cancelled_at_any_moment_leaves_nothing(world_of_tasks: World
         assert not world.run(_owned(lock))
     assert answers[0] is False
     assert world.run(lock.acquire()) is not None
-
-
-def test_a_wait_cancelled_at_any_moment_leaves_nothing(world_of_tasks: World, kind: Kind) -> None:
-    world = world_of_tasks
-    lock = kind.make(world.connect(Stepwise), world.name)
-    holder = world.run(kind.rival(world.connect(), world.name).acquire())
-    for moment in range(MOMENTS):
-        assert world.run(cancelled_at(moment, lock.acquire())) is None
-        assert [view.id for view in world.eye.claims(world.name)] == [holder.id], moment
 
 
 def test_a_wait_cancelled_at_any_moment_of_the_hand_over_leaves_nothing(world_of_tasks: World) -> None:
@@ -107,44 +96,6 @@ def test_a_cancelled_waiter_hands_on_to_those_behind_it(world_of_tasks: World) -
         assert world.nothing_left()
 
 
-def test_wait_for_around_acquire_leaves_nothing(world_of_tasks: World) -> None:
-    world = world_of_tasks
-    locks, slow = world.connect_with(lambda store: Slow(store, 0.05, steps=("enter",)))
-    lock = locks.lock(world.name)
-
-    async def story(seconds: float) -> None:
-        try:
-            grant = await asyncio.wait_for(lock.acquire(), seconds)
-        except TimeoutError:
-            return
-        await grant.release()
-
-    for seconds in (0, 0.001, 0.02, 0.049, 0.05, 0.051, 0.2):
-        world.run(story(seconds))
-        assert world.nothing_left(), seconds
-    slow.delay = 0
-
-
-def test_a_failing_neighbour_in_a_task_group_takes_the_waiter_out_of_the_line(world_of_tasks: World) -> None:
-    world = world_of_tasks
-    locks = world.connect()
-
-    async def fails() -> None:
-        await until_waiting(world, 1)
-        raise KeyError("of the neighbour")
-
-    async def story() -> Any:
-        holder = await locks.lock(world.name).acquire()
-        with pytest.raises(ExceptionGroup):
-            async with asyncio.TaskGroup() as group:
-                group.create_task(locks.lock(world.name).acquire())
-                group.create_task(fails())
-        return holder.id
-
-    holder = world.run(story())
-    assert [view.id for view in world.eye.claims(world.name)] == [holder]
-
-
 def test_a_release_cancelled_at_any_moment_is_done_or_can_be_done_again(world_of_tasks: World, kind: Kind) -> None:
     world = world_of_tasks
     lost: list[Any] = []
@@ -181,22 +132,6 @@ def test_a_body_cancelled_while_it_leaves_gives_the_lock_back(world_of_tasks: Wo
         assert world.nothing_left(), moment
         assert not world.run(_owned(lock))
     assert lost == []
-
-
-def test_several_locks_cancelled_at_any_moment_leave_nothing(world_of_tasks: World) -> None:
-    world = world_of_tasks
-    names = [world.fresh_name() for _ in range(3)]
-    lock = world.connect(Stepwise).all(*names)
-
-    async def story(moment: int) -> bool:
-        grants = await cancelled_at(moment, lock.acquire())
-        return grants is not None and await grants.release()
-
-    answers = []
-    for moment in range(0, 3 * MOMENTS, 3):
-        answers.append(world.run(story(moment)))
-        assert all(world.nothing_left(name) for name in names), moment
-    assert answers[-1] is True
 
 
 def test_a_crowd_of_tasks_half_of_them_cancelled_loses_no_update(world_of_tasks: World) -> None:

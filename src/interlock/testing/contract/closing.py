@@ -49,14 +49,6 @@ def test_close_hands_over_to_those_who_wait(world: World) -> None:
     assert waiting.result(20) is not None
 
 
-def test_a_connection_is_a_context(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
-    lock = locks.lock(world.name)
-    ann.within(locks, lambda same: same is locks and lock.acquire())
-    assert world.nothing_left()
-
-
 def test_closing_one_connection_does_not_disturb_another(world: World) -> None:
     one, other = world.connect(), world.connect()
     ann, bob = world.actors(2)

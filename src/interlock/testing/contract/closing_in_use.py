@@ -10,7 +10,6 @@ import pytest
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Gate
 from interlock.testing.contract.fixtures import main_thread, needs_signals
-from interlock.testing.contract.interrupts import called_at
 from interlock.testing.faults import Slow
 from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import World
@@ -64,20 +63,6 @@ def test_none_of_the_closing_connection_gets_the_lock_that_it_gives_up(world: Wo
     assert held.held is False
     assert all(_closed_while_it_waited(job) for job in jobs)
     assert [view.id for view in world.eye.claims(world.name)] == [other.result().id]
-
-
-def test_who_waits_for_several_locks_gives_up_all_of_them(world: World) -> None:
-    locks = world.connect()
-    first, second = sorted(world.fresh_name() for _ in range(2))
-    ann, bob = world.actors(2)
-    held = ann.do(world.connect().lock(second).acquire)
-    both = bob.start(locks.all(first, second).acquire)
-    world.until_waiting(1, second)
-    ann.do(locks.close)
-    # Giving back the first of them may be cut short by the end of the store, which says so too.
-    assert _closed_while_it_waited(both, says="closed")
-    assert world.nothing_left(first)
-    assert [view.id for view in world.eye.claims(second)] == [held.id]
 
 
 def test_closing_at_once_from_several_sides_and_by_a_waiter_that_gives_up(world: World) -> None:
@@ -187,33 +172,6 @@ def test_a_close_that_is_cancelled_comes_to_its_end(world_of_tasks: World) -> No
 
 
 @needs_signals
-def test_a_close_that_is_interrupted_comes_to_its_end(world_of_threads: World) -> None:
-    world = world_of_threads
-    main = main_thread()
-    locks, slow = world.connect_with(lambda store: Slow(store, 0.0, steps=("leave",)))
-    held = locks.lock(world.name).acquire()
-    waiting = world.actor().start(locks.lock(world.name).acquire)
-    world.until_waiting(1)
-    slow.delay = 0.4
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def strike() -> None:
-        eventually(lambda: slow.done)  # the waiter has left, and close() waits for it
-        signal.pthread_kill(main, signal.SIGINT)
-
-    striker = world.actor().start(strike)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            locks.close()
-    finally:
-        striker.result(20)
-        signal.signal(signal.SIGINT, before)
-    assert held.held is False
-    assert world.nothing_left()
-    assert _closed_while_it_waited(waiting)
-
-
-@needs_signals
 def test_close_in_a_signal_handler_while_the_main_thread_waits(world_of_threads: World) -> None:
     world = world_of_threads
     main = main_thread()
@@ -239,19 +197,3 @@ def test_close_in_a_signal_handler_while_the_main_thread_waits(world_of_threads:
     eventually(lambda: held.held is False)
     eventually(lambda: world.nothing_left(held.name))
     assert eventually(lambda: [view.id for view in world.eye.claims(world.name)] == [blocker.id])
-
-
-def test_close_by_an_interrupt_at_any_moment_of_an_acquire_ends(world_of_threads: World) -> None:
-    world = world_of_threads
-    for after in range(0, 30, 3):
-        locks = world.connect()
-
-        def work(locks: Any = locks) -> None:
-            try:
-                locks.lock(world.name).acquire(timeout=5).release()
-            except StoreError:
-                pass
-
-        called_at(after, work, locks.close)
-        locks.close()
-        eventually(world.nothing_left, within=SOON)

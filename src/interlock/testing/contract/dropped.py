@@ -39,21 +39,6 @@ def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, k
     world.until_free()
 
 
-def test_a_grant_that_is_dropped_after_a_renewal_is_renewed_no_more(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
-    lock = locks.lock(world.name, ttl=RENEWED)
-    gone = weakref.ref(ann.do(lock.acquire))
-    until = time.monotonic() + world.holders()[0].expires_in
-    eventually(lambda: time.monotonic() + world.holders()[0].expires_in > until + 0.1)  # renewed
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        ann.forget()
-        del lock
-        eventually(lambda: gc.collect() >= 0 and gone() is None)  # not all the time: it takes a processor's
-    eventually(lambda: not world.holders())
-
-
 def test_what_was_released_or_lost_is_collected_without_a_warning(world: World, kind: Kind) -> None:
     locks = world.connect()
     ann = world.actor()
@@ -90,17 +75,6 @@ def test_a_lock_object_keeps_what_was_acquired_by_it(world: World, kind: Kind) -
     eventually(lambda: time.monotonic() + world.holders()[0].expires_in > until + 0.1)
     ann.do(lock.release)
     assert world.nothing_left()
-
-
-def test_locks_and_grants_can_be_referenced_weakly(world: World, kind: Kind) -> None:
-    lock = kind.make(world.connect(), world.name)
-    several = world.connect().all(world.fresh_name())
-    ann = world.actor()
-    grant, grants = ann.do(lock.acquire), ann.do(several.acquire)
-    for each in (lock, several, grant, grants, grants[0]):
-        assert weakref.ref(each)() is each
-    ann.do(grant.release)
-    ann.do(grants.release)
 
 
 def test_lost_grants_do_not_pile_up(world: World, kind: Kind) -> None:

@@ -104,25 +104,6 @@ def test_an_eviction_is_told_by_who_evicts_and_the_loss_by_who_held(world: World
     assert len(evictor_heard.events) == 1
 
 
-def test_all_that_are_evicted_together_are_told(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
-    grants = [ann.do(locks.semaphore(world.name, 3).acquire) for _ in range(3)]
-    heard = EventLog(locks.subscribe)
-    assert bob.do(locks.evict, world.name) == 3
-    assert sorted(event.id for event in heard.events if event.kind == "evicted") == sorted(each.id for each in grants)
-
-
-def test_an_eviction_is_told_though_the_line_can_not_be_looked_at(world: World) -> None:
-    locks, failing = world.connect_with(Failing)
-    ann = world.actor()
-    grant = ann.do(world.connect().lock(world.name).acquire)
-    heard = EventLog(locks.subscribe)
-    failing.broken.add("look")
-    assert ann.do(locks.evict, world.name, grant.id) == 1
-    assert [event[:4] for event in heard.events] == [("evicted", world.name, grant.id, None)]
-
-
 def test_a_loss_that_a_release_finds_is_told_once_and_is_in_the_log(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -167,32 +148,6 @@ def test_a_renewal_that_fails_is_told_and_tried_again(world: World) -> None:
     assert ann.do(grant.release) is True
 
 
-def test_a_release_that_failed_is_told_when_its_lease_ends(world: World) -> None:
-    locks, failing = world.connect_with(Failing)
-    heard = EventLog(locks.subscribe)
-    ann = world.actor()
-    grant = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
-    failing.broken.add("leave")
-    with pytest.raises(StoreError):
-        ann.do(grant.release)
-    assert "released" not in heard.kinds()
-    assert heard.first("released").reason
-    assert "lost" not in heard.kinds()
-
-
-def test_reentry_is_one_hold_and_one_release(world: World) -> None:
-    locks = world.connect()
-    heard = EventLog(locks.subscribe)
-    ann = world.actor()
-    lock = locks.rlock(world.name)
-    grants = [ann.do(lock.acquire), ann.do(lock.acquire)]
-    assert heard.kinds() == ["acquired"]
-    ann.do(grants[0].release)
-    assert heard.kinds() == ["acquired"]
-    ann.do(grants[1].release)
-    assert heard.kinds() == ["acquired", "released"]
-
-
 def test_a_waiter_whose_connection_is_closed_is_told_as_withdrawn(world: World) -> None:
     ann, bob, eve = world.actors(3)
     holder = world.connect().lock(world.name)
@@ -208,24 +163,6 @@ def test_a_waiter_whose_connection_is_closed_is_told_as_withdrawn(world: World) 
     assert heard.events[1].id == queued.id
     assert "closed" in heard.events[1].reason
     ann.do(holder.release)
-
-
-def test_each_claim_that_waited_has_one_end_also_if_it_was_evicted(world: World) -> None:
-    ann, bob = world.actors(2)
-    holder = ann.do(world.connect().lock(world.name).acquire)
-    locks = world.connect()
-    heard = EventLog(locks.subscribe)
-    waiting = bob.start(locks.lock(world.name, ttl=RENEWED).acquire)
-    world.until_waiting(1)
-    evicted = heard.first("queued").id
-    world.eye.evict(world.name, evicted)
-    eventually(lambda: heard.kinds().count("queued") == 2)
-    ann.do(holder.release)
-    grant = waiting.result(20)
-    assert heard.kinds() == ["queued", "withdrawn", "queued", "acquired"]
-    assert [event.id for event in heard.events] == [evicted, evicted, grant.id, grant.id]
-    assert "evicted" in heard.events[1].reason
-    bob.do(grant.release)
 
 
 def test_a_waiting_task_that_is_cancelled_is_told_as_withdrawn(world_of_tasks: World) -> None:

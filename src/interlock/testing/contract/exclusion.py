@@ -22,27 +22,6 @@ def test_no_update_is_lost_between_connections(world: World) -> None:
     assert count_with(world, lambda: world.connect().lock(world.name)) == ACTORS * SECTIONS
 
 
-def test_no_update_is_lost_when_all_switch_at_every_request(world: World) -> None:
-    assert count_with(world, lambda: world.connect(Stepwise).lock(world.name)) == ACTORS * SECTIONS
-
-
-def test_no_update_is_lost_among_those_who_take_turns_in_trying(world: World) -> None:
-    lock = world.connect().lock(world.name)
-    box, done = [0], []
-
-    def attempt(actor: Any) -> None:
-        grant = actor.do(lock.acquire, timeout=0)
-        if grant is not None:
-            actor.do(world.careless_increment, box)
-            actor.do(grant.release)
-            done.append(1)
-
-    for _ in range(SECTIONS):
-        for actor in world.actors(2):
-            attempt(actor)
-    assert box[0] == len(done) == SECTIONS * 2
-
-
 def test_threads_and_tasks_exclude_each_other(world_of_threads: World, world_of_tasks: World) -> None:
     box = [0]
     name = world_of_threads.name

@@ -1,15 +1,9 @@
 """Fences: strictly increasing per name, whatever happens between two holders; fixed in the handle."""
 
-import asyncio
 import itertools
 from typing import Any
 
-import pytest
-
 from interlock.core.claims import LockSpec
-from interlock.core.errors import LockTimeout
-from interlock.testing.faults import Slow
-from interlock.testing.waiting import eventually
 from interlock.testing.world import KINDS, Kind, World
 
 
@@ -42,22 +36,6 @@ def test_fences_of_those_who_share_differ_and_increase(world: World) -> None:
     assert increasing([ann.do(lock.acquire).fence for _ in range(10)])
 
 
-def test_a_fence_given_at_a_hand_over_is_the_one_that_others_see(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
-    grant = ann.do(locks.lock(world.name).acquire)
-    jobs = [actor.start(locks.lock(world.name).acquire) for actor in world.actors(4)]
-    fences = [grant.fence]
-    world.until_waiting(4)
-    for number in range(4):
-        ann.do(grant.release)
-        eventually(lambda number=number: sum(job.done() for job in jobs) == number + 1)  # type: ignore[misc]
-        grant = next(job.result() for job in jobs if job.done() and job.result().held)
-        assert [(view.id, view.fence) for view in world.holders()] == [(grant.id, grant.fence)]
-        fences.append(grant.fence)
-    assert increasing(fences)
-
-
 def test_fences_increase_when_leases_end(world: World) -> None:
     locks = world.connect()
     ann, bob = world.actors(2)
@@ -75,20 +53,6 @@ def test_fences_increase_when_holders_die_or_are_evicted(world: World) -> None:
         fences.append(grant.fence)
         world.eye.evict(world.name)
         world.ghost(LockSpec(world.key(), ttl=0.1))
-    assert increasing(fences)
-
-
-def test_fences_increase_when_waiters_come_and_go(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
-    fences = []
-    for _ in range(5):
-        grant = ann.do(locks.lock(world.name).acquire)
-        fences.append(grant.fence)
-        assert bob.do(locks.lock(world.name).acquire, timeout=0.02) is None
-        with pytest.raises(LockTimeout):
-            bob.within(locks.lock(world.name, timeout=0), print)
-        ann.do(grant.release)
     assert increasing(fences)
 
 
@@ -152,19 +116,6 @@ def test_a_fence_does_not_change_with_renewals(world: World) -> None:
         assert grant.fence == fence == world.holders()[0].fence
 
 
-def test_fences_increase_in_the_order_in_which_locks_were_held(world: World) -> None:
-    lock = world.connect(lambda store: Slow(store, 0.002)).lock(world.name)
-    fences: list[int] = []
-    jobs = [
-        actor.start_within(lock, lambda grant: fences.append(grant.fence))
-        for actor in world.actors(5)
-        for _ in range(8)
-    ]
-    for job in jobs:
-        job.result(60)
-    assert increasing(fences)
-
-
 def test_a_resource_that_compares_fences_refuses_who_lost_the_lock(world: World) -> None:
     locks = world.connect()
     ann, bob = world.actors(2)
@@ -181,29 +132,3 @@ def test_a_resource_that_compares_fences_refuses_who_lost_the_lock(world: World)
     new = bob.do(locks.lock(world.name).acquire)
     assert write(new.fence) is True
     assert write(old.fence) is False
-
-
-def test_fences_do_not_repeat_in_a_crowd_of_tasks_and_cancellations(world_of_tasks: World) -> None:
-    world = world_of_tasks
-    lock = world.connect().lock(world.name)
-
-    async def story() -> list[int]:
-        fences: list[int] = []
-
-        async def visit() -> None:
-            async with lock as grant:
-                fences.append(grant.fence)
-                await asyncio.sleep(0)
-
-        tasks = [asyncio.ensure_future(visit()) for _ in range(60)]
-        for number, task in enumerate(tasks):
-            await asyncio.sleep(0)
-            if number % 3 == 0:
-                task.cancel()
-        await asyncio.wait(tasks)
-        return fences
-
-    fences = world.run(story())
-    assert len(fences) >= 40
-    assert increasing(fences)
-    assert world.nothing_left()

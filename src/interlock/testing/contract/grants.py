@@ -101,25 +101,6 @@ def test_lock_release_by_one_who_does_not_hold_is_refused_as_in_threading(world:
         ann.do(lock.release)
 
 
-def test_lock_release_after_the_grant_was_released_is_refused(world: World) -> None:
-    lock = world.connect().lock(world.name)
-    ann = world.actor()
-    grant = ann.do(lock.acquire)
-    ann.do(grant.release)
-    with pytest.raises(NotHeld):
-        ann.do(lock.release)
-
-
-def test_lock_release_after_the_loss_is_refused(world: World) -> None:
-    lock = world.connect().lock(world.name)
-    ann = world.actor()
-    grant = ann.do(lock.acquire)
-    world.eye.evict(world.name)
-    with pytest.raises(NotHeld):
-        ann.do(lock.release)
-    assert grant.lost is True
-
-
 def test_a_release_that_failed_can_be_tried_again(world: World, kind: Kind) -> None:
     locks, faults = world.connect_with(Failing)
     ann = world.actor()
@@ -133,19 +114,6 @@ def test_a_release_that_failed_can_be_tried_again(world: World, kind: Kind) -> N
     assert ann.do(lock.owned) is False
     faults.broken.clear()
     assert ann.do(grant.release) is True
-    assert world.nothing_left()
-
-
-def test_a_lock_release_that_failed_can_be_tried_again(world: World, kind: Kind) -> None:
-    locks, faults = world.connect_with(Failing)
-    ann = world.actor()
-    lock = kind.make(locks, world.name)
-    ann.do(lock.acquire)
-    faults.broken.add("leave")
-    with pytest.raises(StoreError):
-        ann.do(lock.release)
-    faults.broken.clear()
-    ann.do(lock.release)
     assert world.nothing_left()
 
 
@@ -174,28 +142,6 @@ def test_renew_of_an_evicted_claim_tells_the_loss(world: World, kind: Kind) -> N
     assert ann.do(grant.release) is False
 
 
-def test_one_lock_object_keeps_the_grants_of_all_who_use_it_apart(world: World) -> None:
-    locks = world.connect()
-    actors = world.actors(4)
-    lock = locks.semaphore(world.name, 4)
-    grants = [actor.do(lock.acquire) for actor in actors]
-    assert len({grant.id for grant in grants}) == 4
-    actors[1].do(lock.release)
-    assert [grant.held for grant in grants] == [True, False, True, True]
-    assert [actor.do(lock.owned) for actor in actors] == [True, False, True, True]
-
-
-def test_acquiring_a_held_lock_object_again_waits_and_does_not_disturb_the_grant(world: World) -> None:
-    lock = world.connect().lock(world.name)
-    ann = world.actor()
-    grant = ann.do(lock.acquire)
-    assert ann.do(lock.acquire, timeout=0) is None
-    assert ann.do(lock.acquire, timeout=0.05) is None
-    assert grant.held is True
-    ann.do(lock.release)
-    assert world.nothing_left()
-
-
 def test_locked_and_owned(world: World, kind: Kind) -> None:
     locks = world.connect()
     ann, bob = world.actors(2)
@@ -208,19 +154,3 @@ def test_locked_and_owned(world: World, kind: Kind) -> None:
     ann.do(grant.release)
     assert bob.do(other.locked) is False
     assert ann.do(lock.owned) is False
-
-
-def test_a_lost_grant_above_a_held_one_is_not_mistaken_for_it(world: World) -> None:
-    lock = world.connect().semaphore(world.name, 3)
-    ann = world.actor()
-    first, second = ann.do(lock.acquire), ann.do(lock.acquire)
-    world.eye.evict(world.name, second.id)
-    assert ann.do(second.renew) is False
-    third = ann.do(lock.acquire)
-    ann.do(lock.release)
-    assert third.held is False
-    with pytest.raises(NotHeld):
-        ann.do(lock.release)
-    assert first.held is True
-    ann.do(lock.release)
-    assert first.held is False

@@ -6,7 +6,7 @@ import pytest
 
 from interlock.core.claims import LockSpec
 from interlock.testing.faults import Busy, Counting, Failing, Slow
-from interlock.testing.waiting import RENEWED, SET_BACK, Stalls, eventually, moment, since, throughout, until_renewed
+from interlock.testing.waiting import RENEWED, Stalls, eventually, moment, since, throughout, until_renewed
 from interlock.testing.world import KINDS, Kind, World
 
 SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant")]
@@ -22,16 +22,6 @@ def test_a_short_lease_is_renewed_for_as_long_as_it_is_held(world: World, kind: 
     throughout(RENEWED + 0.5, lambda: [view.id for view in world.holders()] == [grant.id] and not grant.lost)
     assert ann.do(grant.release) is True
     assert lost == []
-
-
-def test_a_short_lease_that_comes_beside_a_long_one_is_renewed_in_time(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
-    long = ann.do(locks.lock(world.fresh_name(), ttl=60).acquire)
-    time.sleep(0.05)  # what renews has gone to sleep until the long one is due
-    short = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
-    throughout(RENEWED + 0.5, lambda: not short.lost)
-    assert [ann.do(short.release), ann.do(long.release)] == [True, True]
 
 
 def test_each_renewal_is_asked_for_at_a_third_of_the_lease(world: World) -> None:
@@ -67,19 +57,6 @@ def test_a_lease_that_is_not_renewed_ends_after_its_ttl_and_not_before(world: Wo
     assert successor.fence > grant.fence
     assert ann.do(grant.release) is False
     assert successor.held is True
-
-
-def test_a_lease_can_be_renewed_by_hand(world: World) -> None:
-    lock = world.connect().lock(world.name, ttl=RENEWED, renew=False)
-    ann = world.actor()
-    grant = ann.do(lock.acquire)
-    for _ in range(3):
-        eventually(lambda: grant.expires_in < RENEWED - 0.2)
-        assert ann.do(grant.renew) is True
-    assert grant.lost is False
-    eventually(lambda: grant.lost)
-    assert ann.do(grant.renew) is False
-    world.until_free()
 
 
 @pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
@@ -208,19 +185,3 @@ def test_a_holder_that_died_costs_at_most_its_own_lease_and_nobody_spins(world: 
     assert time.monotonic() - started >= 0.8
     assert since(started) < 0.8 + LATE
     assert counting.steps["enter"] <= 60
-
-
-def test_a_lease_that_ended_is_not_revived_by_a_late_renewal(world: World) -> None:
-    locks, _ = world.connect_with(Counting)
-    ann, bob = world.actors(2)
-    grant = ann.do(locks.lock(world.name, ttl=0.3, renew=False).acquire)
-    successor = bob.do(locks.lock(world.name).acquire)
-    assert ann.do(grant.renew) is False
-    assert [view.id for view in world.holders()] == [successor.id]
-
-
-def test_the_lease_of_a_holder_is_shown_and_goes_on(world: World) -> None:
-    lock = world.connect().lock(world.name, ttl=RENEWED)
-    ann = world.actor()
-    ann.do(lock.acquire)
-    throughout(RENEWED + 0.5, lambda: 0 < world.holders()[0].expires_in <= RENEWED + SET_BACK)

@@ -24,20 +24,6 @@ def test_who_has_unsubscribed_hears_nothing_and_the_others_still_do(world: World
     assert second.kinds() == ["acquired", "released"] * 2
 
 
-def test_a_function_that_subscribes_twice_is_called_twice_until_one_ends(world: World) -> None:
-    locks = world.connect()
-    events: list[Event] = []
-    stop = locks.subscribe(events.append)
-    locks.subscribe(events.append)
-    ann = world.actor()
-    grant = ann.do(locks.lock(world.name).acquire)
-    assert len(events) == 2
-    stop()
-    stop()
-    ann.do(grant.release)
-    assert len(events) == 3
-
-
 def test_one_connection_is_heard_and_all_are_heard(world: World) -> None:
     mine, other = world.connect(), world.connect()
     here = EventLog(mine.subscribe)
@@ -126,17 +112,6 @@ def test_details_are_in_the_log_only_while_its_logger_wants_them(
     caplog.clear()
     ann.do(ann.do(lock.acquire).release)
     assert caplog.messages == []
-
-
-def test_a_logger_that_is_enabled_later_is_noticed(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    locks = world.connect()
-    ann = world.actor()
-    lock = locks.lock(world.name)
-    with caplog.at_level(logging.INFO, "interlock"):
-        ann.do(ann.do(lock.acquire).release)
-    assert caplog.messages == []
-    with caplog.at_level(logging.DEBUG, "interlock"):
-        eventually(lambda: ann.do(ann.do(lock.acquire).release) and caplog.messages)
 
 
 def test_what_can_not_be_called_is_refused_as_a_listener(world: World) -> None:

@@ -22,13 +22,6 @@ def test_with_raises_on_leaving_when_the_lock_was_lost(world: World, kind: Kind)
     assert ann.do(lock.owned) is False
 
 
-def test_with_raises_on_leaving_when_the_lease_ended(world: World) -> None:
-    lock = world.connect().lock(world.name, ttl=0.2, renew=False)
-    ann = world.actor()
-    with pytest.raises(LockLost):
-        ann.within(lock, lambda grant: _until_lost(world, grant))
-
-
 def test_the_exception_of_the_body_wins_over_the_loss(world: World, kind: Kind) -> None:
     lock = kind.make(world.connect(), world.name)
     ann = world.actor()
@@ -119,26 +112,6 @@ def test_a_release_that_failed_is_renewed_no_more_so_the_lock_gets_free(world: W
     eventually(lambda: ann.do(grant.release) is False)
     assert grant.lost is False
     assert lost == []
-
-
-def test_a_lost_lock_can_be_acquired_again_by_the_same_lock_object(world: World, kind: Kind) -> None:
-    lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
-    old = ann.do(lock.acquire)
-    world.eye.evict(world.name)
-    assert ann.do(old.renew) is False  # now it knows
-    new = ann.do(lock.acquire, timeout=5)
-    assert new.fence > old.fence
-    assert new.held is True
-    ann.do(lock.release)
-    assert world.nothing_left()
-
-
-def _until_lost(world: World, grant: Any) -> Any:
-    if world.colour == "threads":
-        eventually(lambda: grant.lost)
-        return None
-    return until_lost(grant)
 
 
 async def until_lost(grant: Any) -> None:

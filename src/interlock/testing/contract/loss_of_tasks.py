@@ -31,21 +31,6 @@ def test_the_body_of_a_task_is_cancelled_at_the_deadline_though_a_renewal_hangs(
     assert stuck.hangs >= 1
 
 
-def test_a_loss_that_the_body_finds_itself_ends_in_lock_lost_and_no_more(world_of_tasks: World, kind: Kind) -> None:
-    world = world_of_tasks
-    lock = kind.make(world.connect(), world.name)
-
-    async def story() -> str:
-        with pytest.raises(LockLost):
-            async with lock as grant:
-                world.eye.evict(world.name)
-                await grant.renew()
-        await asyncio.sleep(0.01)  # no cancellation comes after
-        return "went on"
-
-    assert world.run(story()) == "went on"
-
-
 def test_the_task_itself_goes_on_after_the_loss(world_of_tasks: World) -> None:
     world = world_of_tasks
     lock = world.connect().lock(world.name, ttl=RENEWED)
@@ -84,22 +69,6 @@ def test_a_body_that_swallows_its_cancellation_still_ends_in_lock_lost(world_of_
     assert world.run(story()) == 0
 
 
-def test_what_the_cancelled_body_raises_wins(world_of_tasks: World) -> None:
-    world = world_of_tasks
-    lock = world.connect().lock(world.name, ttl=RENEWED)
-
-    async def story() -> None:
-        async with lock:
-            world.eye.evict(world.name)
-            try:
-                await asyncio.sleep(20)
-            finally:
-                raise KeyError("of the body")
-
-    with pytest.raises(KeyError, match="of the body"):
-        world.run(story())
-
-
 def test_a_cancellation_from_outside_is_not_swallowed_by_the_loss(world_of_tasks: World) -> None:
     world = world_of_tasks
     lock = world.connect().lock(world.name, ttl=RENEWED)
@@ -124,28 +93,6 @@ def test_a_cancellation_from_outside_is_not_swallowed_by_the_loss(world_of_tasks
     assert world.run(story()) == "cancelled"
 
 
-def test_a_cancellation_without_a_loss_stays_one(world_of_tasks: World) -> None:
-    world = world_of_tasks
-    lock = world.connect().lock(world.name)
-
-    async def story() -> str:
-        inside = asyncio.Event()
-
-        async def body() -> None:
-            async with lock:
-                inside.set()
-                await asyncio.sleep(20)
-
-        task = asyncio.ensure_future(body())
-        await inside.wait()
-        task.cancel()
-        await asyncio.wait([task])
-        return "cancelled" if task.cancelled() else repr(task.exception())
-
-    assert world.run(story()) == "cancelled"
-    assert world.nothing_left()
-
-
 def test_a_time_limit_around_the_body_stays_one(world_of_tasks: World) -> None:
     world = world_of_tasks
     lock = world.connect().lock(world.name)
@@ -159,28 +106,6 @@ def test_a_time_limit_around_the_body_stays_one(world_of_tasks: World) -> None:
         world.run(story())
     assert not isinstance(caught.value, LockLost)
     assert world.nothing_left()
-
-
-def test_the_loss_of_an_outer_lock_ends_the_inner_body_too(world_of_tasks: World) -> None:
-    world = world_of_tasks
-    locks = world.connect()
-    outer, inner = locks.lock(world.name, ttl=RENEWED), locks.lock(world.fresh_name(), ttl=RENEWED)
-    came_to: list[str] = []
-
-    async def story() -> None:
-        async with outer:
-            try:
-                async with inner:
-                    world.eye.evict(world.name)
-                    await asyncio.sleep(20)
-            except asyncio.CancelledError:
-                came_to.append("inner was cancelled")
-                raise
-
-    with pytest.raises(LockLost, match=world.name):
-        world.run(story())
-    assert came_to == ["inner was cancelled"]
-    assert world.nothing_left(inner.name)
 
 
 def test_a_loss_in_a_task_group_is_its_failure(world_of_tasks: World) -> None:

@@ -31,16 +31,6 @@ def test_a_try_whose_reply_was_lost_gets_the_lock_and_not_an_orphan(world: World
         assert world.nothing_left()
 
 
-def test_a_refusal_whose_reply_was_lost_leaves_nothing(world: World) -> None:
-    locks, lossy = world.connect_with(Lossy)
-    ann, bob = world.actors(2)
-    holder = ann.do(world.connect().lock(world.name).acquire)
-    for timeout in (0, 0.2):
-        lossy.losses["enter"] = 2
-        assert bob.do(locks.lock(world.name).acquire, timeout=timeout) is None
-        assert [view.id for view in world.eye.claims(world.name)] == [holder.id]
-
-
 def test_replies_lost_while_waiting_do_not_lose_the_lock(world: World, kind: Kind) -> None:
     locks, lossy = world.connect_with(Lossy)
     ann, bob = world.actors(2)
@@ -63,14 +53,6 @@ def test_when_no_reply_ever_comes_it_is_an_error_and_nothing_stays(world: World,
             ann.do(lock.acquire, timeout=timeout)
         assert world.nothing_left()
     assert lossy.losses["enter"] > 900
-
-
-def test_lost_replies_of_both_acquire_and_clean_up_leave_nothing(world: World) -> None:
-    locks, _ = world.connect_with(lambda store: Lossy(store, enter=1000, leave=1))
-    ann = world.actor()
-    with pytest.raises(StoreError):
-        ann.do(locks.lock(world.name).acquire)
-    assert world.nothing_left()
 
 
 def test_a_lost_reply_to_a_renewal_is_no_loss(world: World) -> None:
@@ -98,16 +80,3 @@ def test_a_release_whose_reply_was_lost_can_be_repeated_and_is_no_loss(world: Wo
     assert grant.lost is False
     assert grant.held is False
     assert lost == []
-
-
-def test_a_release_whose_reply_was_lost_and_was_not_repeated_is_no_loss(world: World) -> None:
-    locks, lossy = world.connect_with(Lossy)
-    ann = world.actor()
-    lost: list[object] = []
-    grant = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
-    lossy.losses["leave"] = 1
-    with pytest.raises(StoreError):
-        ann.do(grant.release)
-    eventually(lambda: not grant.held)  # the next renewal tells that it is gone
-    assert lost == []
-    assert grant.lost is False

@@ -14,13 +14,6 @@ ODD = [
     "a" * 256, "book:1",
 ]  # fmt: skip
 
-SIMILAR = [
-    ("book", "Book"), ("book", "BOOK"), ("book", "book "), ("book", " book"), ("a/b", "a_b"), ("a/b", "a-b"),
-    ("a b", "a-b"), ("a-b", "a.b"), ("\u00e4", "a\u0308"), ("a", "\u0430"), ("x" * 999 + "a", "x" * 999 + "b"),
-    ("x" * 999, "x" * 1000), ("1", "01"), ("1", "1.0"), ("a", "a\n"), ("%2F", "/"), ("ss", "ß"), ("", "\u200b"),
-    ("a~b", "a-b"), ("a:b", "a::b"),
-]  # fmt: skip
-
 
 @pytest.mark.parametrize("name", ODD, ids=range(len(ODD)))
 def test_an_odd_name_locks_and_is_told_as_it_is(world: World, name: str) -> None:
@@ -32,18 +25,6 @@ def test_an_odd_name_locks_and_is_told_as_it_is(world: World, name: str) -> None
     assert bob.do(locks.lock(name).acquire, timeout=0) is None
     assert ann.do(grant.release) is True
     assert world.nothing_left(name)
-
-
-@pytest.mark.parametrize("pair", SIMILAR, ids=range(len(SIMILAR)))
-def test_similar_names_are_different_locks(world: World, pair: tuple[str, str]) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
-    one, other = (name or "\u200c" for name in pair)
-    first = ann.do(locks.lock(one).acquire)
-    second = bob.do(locks.lock(other).acquire, timeout=0)
-    assert second is not None
-    assert [view.id for view in world.holders(one)] == [first.id]
-    assert [view.id for view in world.holders(other)] == [second.id]
 
 
 def test_three_hundred_names_that_differ_in_one_character_do_not_collide(world: World) -> None:
@@ -78,14 +59,6 @@ def test_namespace_and_name_do_not_run_into_each_other(world: World) -> None:
     assert None not in grants
 
 
-def test_eviction_stays_in_its_namespace(world: World) -> None:
-    ann = world.actor()
-    mine, other = world.connect(namespace="mine"), world.connect(namespace="other")
-    grant = ann.do(mine.lock(world.name).acquire)
-    assert ann.do(other.evict, world.name) == 0
-    assert ann.do(grant.release) is True
-
-
 def test_a_store_that_knows_namespaces_tells_those_in_use(world_of_threads: World) -> None:
     world = world_of_threads
     ann = world.actor()
@@ -97,15 +70,3 @@ def test_a_store_that_knows_namespaces_tells_those_in_use(world_of_threads: Worl
     assert sorted(tell()) == spaces
     ann.do(grants[1].release)
     assert sorted(tell()) == ["", "}", "日本語"]
-
-
-def test_all_connections_of_a_place_see_the_same_locks(world: World) -> None:
-    ann, bob = world.actors(2)
-    grant = ann.do(world.connect().lock(world.name).acquire)
-    elsewhere = world.connect().lock(world.name)
-    assert bob.do(elsewhere.locked) is True
-    assert bob.do(elsewhere.acquire, timeout=0) is None
-    waiting = bob.start(elsewhere.acquire)
-    world.until_waiting(1)
-    ann.do(grant.release)
-    assert waiting.result(20).fence > grant.fence

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.core.errors import LockTimeout
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT
 from interlock.testing.world import Kind, World
 
@@ -28,18 +27,6 @@ def test_waiters_get_it_in_the_order_of_their_arrival(world: World) -> None:
     for job in jobs:
         job.result(20)
     assert order == list(range(8))
-
-
-def test_the_line_shows_the_order(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
-    grant = ann.do(locks.lock(world.name).acquire)
-    jobs = line_up(world, [locks.lock(world.name, label=f"number {i}") for i in range(5)], [])
-    assert world.eye.claims(world.name)[0].id == grant.id
-    assert [view.label for view in world.waiters()] == [f"number {i}" for i in range(5)]
-    ann.do(grant.release)
-    for job in jobs:
-        job.result(20)
 
 
 def test_who_releases_and_comes_again_stands_at_the_end(world: World, kind: Kind) -> None:
@@ -131,16 +118,3 @@ def test_when_the_head_gives_up_those_behind_who_fit_get_in(world: World) -> Non
     world.until_waiting(2)
     assert writer.result(20) is None
     assert reader.result(WAIT_LIMIT) is not None
-
-
-def test_when_the_head_is_evicted_those_behind_who_fit_get_in(world: World) -> None:
-    rw = world.connect().rwlock(world.name)
-    ann, bob, eve = world.actors(3)
-    ann.do(rw.read().acquire)
-    writer = bob.start_within(world.connect().rwlock(world.name, timeout=RENEWED).write(), lambda grant: None)
-    world.until_waiting(1)
-    reader = eve.start(rw.read().acquire)
-    world.until_waiting(2)
-    world.eye.evict(world.name, world.waiters()[0].id)
-    assert reader.result(WAIT_LIMIT) is not None
-    assert isinstance(writer.exception(20), LockTimeout)

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from interlock.core.claims import WRITER_UNITS, Check, ClaimView
+from interlock.core.claims import Check, ClaimView
 from interlock.core.errors import LockLost
 from interlock.testing.waiting import SET_BACK, eventually
 from interlock.testing.world import Kind, World
@@ -55,28 +55,6 @@ def test_a_claim_tells_since_when_it_waits_and_since_when_it_holds(world: World)
             assert view.held_since - view.waiting_since >= 0.3
 
 
-def test_claims_tell_the_thread_or_task(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
-    lock = locks.semaphore(world.name, 2)
-    ann.do(lock.acquire)
-    bob.do(lock.acquire)
-    assert len({view.thread for view in world.holders()}) == 2
-
-
-@pytest.mark.parametrize(
-    ("name", "units", "capacity"),
-    [("reader", 1, WRITER_UNITS), ("writer", WRITER_UNITS, WRITER_UNITS), ("semaphore 2/3", 2, 3)],
-)
-def test_a_claim_tells_its_kind(world: World, name: str, units: int, capacity: int) -> None:
-    locks = world.connect()
-    rw = locks.rwlock(world.name)
-    made = {"reader": rw.read(), "writer": rw.write(), "semaphore 2/3": locks.semaphore(world.name, 3, units=2)}
-    world.actor().do(made[name].acquire)
-    (view,) = world.holders()
-    assert (view.kind, view.units, view.capacity) == (name, units, capacity)
-
-
 def test_holders_come_first_then_waiters_in_line(world: World) -> None:
     locks = world.connect()
     ann, bob, eve = world.actors(3)
@@ -101,10 +79,6 @@ def test_claims_of_all_names(world: World) -> None:
     for grant in grants:
         ann.do(grant.release)
     assert ann.do(locks.claims) == []
-
-
-def test_claims_of_a_name_that_nobody_used(world: World) -> None:
-    assert world.actor().do(world.connect().claims, world.name) == []
 
 
 def test_evicting_a_holder_lets_the_next_in_at_once(world: World, kind: Kind) -> None:
@@ -175,15 +149,3 @@ def test_the_doctor_finds_a_good_store_good_and_leaves_nothing(world: World) -> 
     assert {check.status for check in checks} <= {"ok", "warn"}, checks
     assert {view.id for view in world.eye.claims()} - others == {grant.id}
     assert ann.do(grant.release) is True
-
-
-def test_looking_changes_nothing(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
-    grant = ann.do(locks.lock(world.name).acquire)
-    before = [(view.id, view.fence, view.state) for view in world.eye.claims(world.name)]
-    for _ in range(20):
-        ann.do(locks.claims, world.name)
-        ann.do(locks.lock(world.name).locked)
-    assert [(view.id, view.fence, view.state) for view in world.eye.claims(world.name)] == before
-    assert grant.held is True

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import time
-import warnings
 from typing import Any
 
 import pytest
@@ -11,10 +10,8 @@ import pytest
 from interlock.core.errors import StoreError
 from interlock.testing.contract.leases import LATE
 from interlock.testing.faults import Failing, Partial, Stuck
-from interlock.testing.waiting import LATER, RENEWED, Stalls, collected, eventually, until_renewed
+from interlock.testing.waiting import LATER, RENEWED, Stalls, eventually, until_renewed
 from interlock.testing.world import World
-
-KEEPERS = ("interlock-watchdog", "interlock-renewer")  # threads; a store may have its own, as long as it is open
 
 
 def test_the_watchdog_survives_what_nobody_expected(world: World) -> None:
@@ -25,23 +22,6 @@ def test_the_watchdog_survives_what_nobody_expected(world: World) -> None:
     eventually(lambda: failing.refused["renew"] >= 2)
     failing.broken.clear()
     until_renewed(grant)
-
-
-def test_an_on_lost_that_fails_does_not_keep_others_from_being_renewed(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
-    calls: list[object] = []
-
-    def fails(grant: object) -> None:
-        calls.append(grant)
-        raise RuntimeError("on_lost of the test")
-
-    kept = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=fails).acquire)
-    other = ann.do(locks.lock(world.fresh_name(), ttl=RENEWED).acquire)
-    world.eye.evict(world.name)
-    eventually(lambda: calls)
-    until_renewed(other, 2)
-    assert calls == [kept]
 
 
 def test_a_lease_that_can_not_be_renewed_holds_back_none_in_the_same_request(world: World) -> None:
@@ -75,21 +55,6 @@ def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: World) -> 
     assert time.monotonic() < began + RENEWED / 3 + stuck.seconds, "they came after it hung no more"
     assert lost == [bad]
     assert stuck.hangs >= 1
-
-
-def test_a_loss_is_told_at_the_deadline_though_a_renewal_hangs(world: World) -> None:
-    locks, stuck = world.connect_with(lambda store: Stuck(store, 3.0))
-    ann = world.actor()
-    heard: list[float] = []
-    stuck.names.add(world.name)
-    lock = locks.lock(world.name, ttl=RENEWED, on_lost=lambda _: heard.append(time.monotonic()))
-    with Stalls() as machine:
-        grant = ann.do(lock.acquire)
-        deadline = time.monotonic() + grant.expires_in
-        eventually(lambda: heard, within=RENEWED + LATE)
-    assert stuck.hangs >= 1
-    assert heard[0] >= deadline
-    assert machine.between(deadline, heard[0]) < 0.2
 
 
 def test_many_that_are_lost_while_a_renewal_hangs_are_told_on_time(world: World) -> None:
@@ -170,17 +135,3 @@ def test_renewals_that_are_ended_from_outside_are_tried_again(world_of_tasks: Wo
     for _ in range(3):
         assert world.run(cancel_all())
         until_renewed(grant)
-
-
-def test_a_grant_that_is_dropped_is_renewed_no_more(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
-    kept = world.actor().do(locks.lock(world.fresh_name(), ttl=4).acquire)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        with collected():
-            ann.do(locks.lock(world.name, ttl=1).acquire)
-            ann.forget()
-    eventually(world.nothing_left, within=1 + LATE)
-    until_renewed(kept)
-    assert kept.held is True

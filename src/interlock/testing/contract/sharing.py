@@ -21,15 +21,6 @@ def test_readers_share_and_a_writer_has_it_alone(world: World) -> None:
     assert bob.do(rw.write().acquire, timeout=0) is None
 
 
-def test_a_hundred_readers_share(world: World) -> None:
-    lock = world.connect().rwlock(world.name).read()
-    ann = world.actor()
-    grants = [ann.do(lock.acquire, timeout=0) for _ in range(100)]
-    assert None not in grants
-    assert len(world.holders()) == 100
-    assert all(ann.do(grant.release) for grant in grants)
-
-
 def test_a_semaphore_admits_as_many_units_as_it_has_permits(world: World) -> None:
     locks = world.connect()
     ann, bob = world.actors(2)
@@ -42,14 +33,6 @@ def test_a_semaphore_admits_as_many_units_as_it_has_permits(world: World) -> Non
     last = bob.do(one.acquire, timeout=0)
     assert last is not None
     assert sum(view.units for view in world.holders()) == 5
-
-
-def test_a_semaphore_of_one_permit_is_a_lock(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
-    ann.do(locks.semaphore(world.name, 1).acquire)
-    assert bob.do(locks.semaphore(world.name, 1).acquire, timeout=0) is None
-    assert bob.do(locks.lock(world.name).acquire, timeout=0) is None
 
 
 def test_claims_that_disagree_are_bound_by_the_smallest_capacity(world: World) -> None:

@@ -2,7 +2,6 @@
 
 import re
 import signal
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,8 +10,8 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.testing.contract.fixtures import main_thread, needs_signals
-from interlock.testing.contract.interrupts import LIBRARY, called_at, quiet
-from interlock.testing.waiting import Moment, eventually, moment, since
+from interlock.testing.contract.interrupts import called_at, quiet
+from interlock.testing.waiting import eventually
 from interlock.testing.world import Kind, World
 
 
@@ -42,62 +41,6 @@ def test_a_wait_interrupted_by_a_signal_leaves_nothing(world_of_threads: World, 
     eventually(lambda: [view.id for view in world.eye.claims(world.name)] == [holder.id])
     assert lock.owned() is False
     assert holder.release() is True
-
-
-def waits(thread: int) -> bool:
-    """Tell whether a thread waits to be told, and is in the middle of nothing else."""
-    frame = sys._current_frames().get(thread)
-    while frame is not None and not frame.f_code.co_filename.startswith(LIBRARY):
-        frame = frame.f_back
-    return frame is not None and frame.f_code.co_name in ("wait", "readable", "sleep", "_sleep")
-
-
-@needs_signals
-def test_a_wait_is_told_though_a_signal_handler_waited_within_it(world_of_threads: World, kind: Kind) -> None:
-    world = world_of_threads
-    inner_name = world.fresh_name()
-    outer_holder = kind.rival(world.connect(), world.name).acquire()
-    inner_holder = kind.rival(world.connect(), inner_name).acquire()
-    locks = world.connect()
-    outer, inner = kind.make(locks, world.name), kind.make(locks, inner_name)
-    main = main_thread()
-    released: list[Moment] = []
-    refused = [StoreError("no signal has come yet")]
-
-    def handler(*_: object) -> None:
-        try:
-            grant = inner.acquire(timeout=5)
-        except StoreError as error:  # in the middle of a step
-            refused.append(error)
-            return
-        if grant is None:  # it came where its thread kept the others of this process from doing anything
-            refused.append(StoreError("nobody could release it"))
-        else:
-            grant.release()
-
-    def waits_within() -> bool:
-        if refused and waits(main):
-            refused.clear()
-            signal.pthread_kill(main, signal.SIGUSR1)
-        return bool(world.waiters(inner_name))
-
-    def strike() -> None:
-        world.until_waiting(1)
-        eventually(waits_within)
-        outer_holder.release()
-        inner_holder.release()
-        released.append(moment())
-
-    before = signal.signal(signal.SIGUSR1, handler)
-    striker = world.actor().start(strike)
-    try:
-        grant = outer.acquire(timeout=20)
-        waited = since(released[0]) if released else 0.0
-    finally:
-        striker.result(20)
-        signal.signal(signal.SIGUSR1, before)
-    assert grant.release() is True
-    assert waited < 1.5, "it was not told, and looked by itself"
 
 
 @pytest.mark.parametrize("same", [False, True], ids=["another name", "the same name"])

@@ -37,17 +37,6 @@ def test_a_timeout_is_kept(world: World, kind: Kind) -> None:
     assert not world.waiters()
 
 
-def test_a_very_short_timeout_is_kept(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
-    ann.do(locks.lock(world.name).acquire)
-    for timeout in (1e-9, 0.001, 0.01):
-        started = moment()
-        assert bob.do(locks.lock(world.name).acquire, timeout=timeout) is None
-        assert since(started) < timeout + LATE
-    assert not world.waiters()
-
-
 def test_the_timeout_of_the_lock_is_the_default(world: World) -> None:
     locks = world.connect()
     ann, bob = world.actors(2)

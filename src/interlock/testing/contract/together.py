@@ -5,7 +5,7 @@ import time
 import pytest
 
 from interlock.core.errors import LockLost, LockTimeout, NotHeld, StoreError
-from interlock.testing.faults import FailingLeave, Lossy
+from interlock.testing.faults import FailingLeave
 from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import World
 
@@ -95,25 +95,6 @@ def test_the_timeout_is_one_for_all(world: World) -> None:
     assert since(started) < RENEWED + 1.0
 
 
-def test_an_error_leaves_nothing_behind(world: World) -> None:
-    locks, lossy = world.connect_with(Lossy)
-    ann = world.actor()
-    parts = names(world)
-
-    class Counted(dict[str, int]):
-        asked = 0
-
-        def get(self, step: str, default: int = 0) -> int:  # type: ignore[override]
-            if step == "enter":
-                self.asked += 1
-            return 1 if step == "enter" and self.asked >= 3 else 0
-
-    lossy.losses = Counted(enter=100)
-    with pytest.raises(StoreError):
-        ann.do(locks.all(*parts).acquire)
-    assert all(world.nothing_left(part) for part in parts)
-
-
 def test_the_loss_of_one_is_the_loss_of_all(world: World) -> None:
     locks = world.connect()
     ann = world.actor()
@@ -135,18 +116,6 @@ def test_the_grants_know_the_loss_of_one(world: World) -> None:
         grants.check()
     assert ann.do(grants.release) is False
     assert all(world.nothing_left(part) for part in parts)
-
-
-def test_kinds_can_be_mixed(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
-    one, two, three = names(world)
-    mixed = locks.all(locks.rwlock(one).read(), locks.semaphore(two, 2), three)
-    first = ann.do(mixed.acquire)
-    assert bob.do(locks.rwlock(one).read().acquire, timeout=0) is not None
-    assert bob.do(locks.semaphore(two, 2).acquire, timeout=0) is not None
-    assert bob.do(locks.lock(three).acquire, timeout=0) is None
-    assert ann.do(first.release) is True
 
 
 def test_release_owned_and_locked_of_several(world: World) -> None:
@@ -175,24 +144,4 @@ def test_a_release_that_failed_for_some_can_be_tried_again(world: World, which: 
     assert [world.nothing_left(part) for part in parts] == [part != parts[which] for part in parts]
     failing.names.clear()
     ann.do(grants.release)
-    assert all(world.nothing_left(part) for part in parts)
-
-
-def test_one_name_is_enough(world: World) -> None:
-    lock = world.connect().all(world.name)
-    ann = world.actor()
-    assert ann.within(lock, lambda grants: [grant.name for grant in grants]) == [world.name]
-
-
-def test_with_acquire_of_several(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
-    parts = names(world)
-    grants = ann.do(locks.all(*parts).acquire, timeout=5)
-    assert ann.within(grants, lambda entered: [len(world.holders(part)) for part in parts]) == [1, 1, 1]
-    assert all(world.nothing_left(part) for part in parts)
-    with pytest.raises(NotHeld):
-        ann.within(grants, print)
-    with pytest.raises(LockLost, match=parts[1]):
-        ann.within(ann.do(locks.all(*parts).acquire), lambda grants: world.eye.evict(parts[1]))
     assert all(world.nothing_left(part) for part in parts)

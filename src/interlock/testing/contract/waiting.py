@@ -1,8 +1,6 @@
 """Waiting: woken by an event, one at a time, with no hot loop; no wake-up is missed."""
 
 import asyncio
-import itertools
-import statistics
 import time
 
 from interlock.testing.faults import Counting, Stepwise
@@ -59,32 +57,6 @@ def test_a_release_wakes_one_not_all(world: World) -> None:
     assert sum(counting.steps.values()) - before <= 6 * CROWD + polls
 
 
-def test_waiters_with_short_leases_do_not_spin_either(world: World) -> None:
-    locks, counting = world.connect_with(Counting)
-    ann = world.actor()
-    holder = ann.do(world.connect().lock(world.name).acquire)
-    lock = locks.lock(world.name, ttl=1)
-    jobs = [actor.start_within(lock, lambda grant: None) for actor in world.actors(5)]
-    world.until_waiting(5)
-    before = sum(counting.steps.values())
-    deadline = time.monotonic() + 1
-    eventually(lambda: time.monotonic() > deadline)
-    assert sum(counting.steps.values()) - before <= 10 * 5
-    ann.do(holder.release)
-    for job in jobs:
-        job.result(20)
-
-
-def test_holders_of_a_long_lease_ask_nothing(world: World) -> None:
-    locks, counting = world.connect_with(Counting)
-    ann = world.actor()
-    ann.do(locks.lock(world.name).acquire)
-    before = sum(counting.steps.values())
-    deadline = time.monotonic() + 0.5
-    eventually(lambda: time.monotonic() > deadline)
-    assert sum(counting.steps.values()) == before
-
-
 def test_an_uncontended_acquire_is_one_step_and_a_release_another(world: World) -> None:
     locks, counting = world.connect_with(Counting)
     ann = world.actor()
@@ -114,36 +86,3 @@ def test_no_wakeup_is_missed_whenever_the_release_comes(world_of_tasks: World) -
 
     slow = [steps for steps in range(40) if world.run(story(steps)) > SLOW]
     assert len(slow) <= 1  # one may have met a stall of the machine
-
-
-def test_no_wakeup_is_missed_between_threads(world_of_threads: World) -> None:
-    world = world_of_threads
-    lock = world.connect().lock(world.name)
-    ann, bob = world.actors(2)
-    slow = []
-    for number in range(150):
-        holder = lock.acquire()
-        waiting = ann.start(lock.acquire)
-        if number % 3 == 0:
-            eventually(lambda: waiting.running() or world.waiters())  # noqa: B023 - called at once
-        started = moment()
-        holder.release()
-        grant = waiting.result(20)
-        if since(started) > SLOW:
-            slow.append(number)
-        bob.do(grant.release)
-    assert len(slow) <= 1  # one may have met a stall of the machine
-
-
-def test_each_of_a_crowd_gets_in_promptly(world: World) -> None:
-    lock = world.connect().lock(world.name)
-    entered: list[float] = []
-    jobs = [
-        actor.start_within(lock, lambda grant: entered.append(time.monotonic()))
-        for actor in world.actors(8)
-        for _ in range(10)
-    ]
-    for job in jobs:
-        job.result(30)
-    gaps = [later - earlier for earlier, later in itertools.pairwise(entered)]
-    assert statistics.median(gaps) < 0.05

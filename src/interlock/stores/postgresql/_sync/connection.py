@@ -22,7 +22,7 @@ from interlock.remote.failures import ConnectionEnded, NoAnswer, Refused, Unreac
 from interlock.runtime import _threads as rt
 from interlock.runtime import _threads as threads
 from interlock.runtime import clock, log
-from interlock.runtime.process import checked_pid
+from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores.postgresql.options import PostgresOptions, connecting
 from interlock.stores.postgresql.problems import (
     AT_ONCE,
@@ -51,6 +51,10 @@ RETRY_LIMIT = 2.0  # seconds for which a step is tried again that others were in
 PAUSE = 0.005  # seconds between two tries
 FULL_SOCKET = 0.001  # seconds until a socket that takes no more is tried again
 LINGER = 5.0  # seconds that a request without an answer has for being performed, and undone
+
+
+_not_ours: list[PGconn] = []
+"""Whose descriptors the program has closed: never collected, or libpq would close what has their numbers by now."""
 
 
 def _linger(pgconn: PGconn) -> None:
@@ -102,7 +106,7 @@ class Server:
                 connection = psycopg.Connection.connect(
                     **connecting(arguments, deadline - clock.now()), autocommit=True, prepare_threshold=None
                 )
-        except (psycopg.Error, UnicodeError) as error:
+        except (psycopg.Error, OSError, UnicodeError) as error:  # OSError: no more files may be opened
             if not options.torn:
                 raise not_connected(error, options.where) from error
         else:
@@ -132,6 +136,7 @@ class PgConnection:
     def _begin(self, pgconn: PGconn) -> None:
         self._pgconn = pgconn
         self._pid = checked_pid()
+        self._file = Descriptor(pgconn.socket)
         self._ended = False
         # A database of another encoding lacks characters: they are escaped, and all that escape are.
         self._coding = "utf-8" if pgconn.parameter_status(b"server_encoding") == b"UTF8" else "unicode_escape"
@@ -139,7 +144,17 @@ class PgConnection:
         pgconn.enter_pipeline_mode()
         self._arrivals = rt.Arrivals(pgconn.socket, self._read)
 
+    def _is_ours(self) -> bool:
+        """Tell whether its descriptor is still its own; if not, libpq is to touch it no more."""
+        if self._ended or self._file.is_ours():
+            return True
+        self._ended = True
+        _not_ours.append(self._pgconn)
+        return False
+
     def _read(self) -> None:
+        if not self._is_ours():
+            return
         try:
             self._pgconn.consume_input()
             self._ended = self._pgconn.status == ConnStatus.BAD
@@ -159,7 +174,8 @@ class PgConnection:
             Refused: the database did nothing.
             ConnectionEnded, NoAnswer: perhaps it does.
         """
-        self._arrivals.look()
+        if self._is_ours():
+            self._arrivals.look()
         if self._ended:  # while nobody used it
             self._begin(self._server.dial(deadline))
         rows = self._insist(request, deadline)
@@ -265,9 +281,10 @@ class PgConnection:
 
     def close(self) -> None:
         """Close it; in a forked child, leave the parent's alone, on which libpq would say goodbye."""
+        self._is_ours()
         self._ended = True
         self._arrivals.close()
-        if self._pid == checked_pid():
+        if self._pid == checked_pid() and self._pgconn not in _not_ours:
             self._pgconn.finish()
 
 
@@ -300,6 +317,8 @@ class PgSubscription(PgConnection):
 
     def confirm(self, deadline: float) -> None:
         """Tell this connection something, to find out whether it hears."""
+        if not self._is_ours():
+            raise ended(self._where)
         try:
             self._send((notifying([(self._server.channel, "ping")]),))
             self._pgconn.flush()
@@ -308,7 +327,7 @@ class PgSubscription(PgConnection):
 
     def close(self) -> None:
         """End it, from any thread: whoever waits at the socket is woken."""
-        if self._ended or self._pid != checked_pid():
+        if not self._is_ours() or self._ended or self._pid != checked_pid():
             return
         try:
             with socket.socket(fileno=os.dup(self._pgconn.socket)) as copy:

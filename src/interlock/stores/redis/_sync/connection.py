@@ -183,8 +183,11 @@ class Dialer:
 
     def _connected(self, address: Address | str, deadline: float, looks: bool) -> RedisConnection:
         try:
-            context = self.settings.context()
-            stream = sockets.open_stream(address, context, deadline, self.settings.io_timeout, looks)
+            if self.settings.make is not None:
+                stream = sockets.open_library(self.settings.make(address), deadline)
+            else:
+                context = self.settings.context()
+                stream = sockets.open_stream(address, context, deadline, self.settings.io_timeout, looks)
         except (OSError, ValueError) as error:
             raise unreachable(self.where, error) from error
         return RedisConnection(stream, self.where, self.settings.io_timeout)
@@ -215,7 +218,7 @@ class Dialer:
                     raise Denied(f"can't connect to {self.where}: {reply}; {LOGIN}") from reply
                 raise unreachable(self.where, reply) from reply
         info = replies[-1] if self._question else None
-        if isinstance(info, ReplyError) and code_of(info) != "NOPERM":
+        if isinstance(info, ReplyError) and code_of(info) not in ("NOPERM", "UNKNOWN"):  # proxies know no INFO
             raise unreachable(self.where, info) from info
         return info
 

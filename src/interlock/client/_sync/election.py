@@ -1,0 +1,232 @@
+# Generated from _async/election.py by tools/unasync.py; change that one.
+"""Election: one leader at a time among all who stand for it."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from interlock.client._sync.client import Client
+from interlock.client._sync.grants import Grant
+from interlock.client.base import AcquireOptions, name_of
+from interlock.client.cancel import Cancel
+from interlock.core.claims import LockSpec
+from interlock.core.errors import InvalidArgument, LockError
+from interlock.core.functions import checked_kind_of
+from interlock.runtime import _threads as rt
+from interlock.runtime import clock, log
+
+STEP_DOWN = 2.0  # seconds that a leader tries to give the lock back; then its lease ends
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds until it stands again after an error
+LOOK = 1.0  # seconds; only a safety net, each change is told
+STOP = 30.0  # seconds that `stop` waits for the work
+Told: TypeAlias = Callable[["Election"], object]
+
+
+class Election(rt.WrongWith):
+    """One candidate of an election; made by `Locks.election`.
+
+    `with` stands for it in the background; `run` calls a function each time that it is elected.  One that was
+    stopped stands no more: make another one.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        spec: LockSpec,
+        options: AcquireOptions,
+        on_elected: Told | None,
+        on_deposed: Told | None,
+    ) -> None:
+        self._client = client
+        self._spec = spec
+        self._options = options._replace(on_lost=self._lost)
+        self._on_elected = on_elected
+        self._on_deposed = on_deposed
+        self._cancel = Cancel()
+        self._grant: Grant | None = None
+        self._term = 0
+        self._stander: Any = None  # who stands; None if nobody does
+        self._watching: list[Any] = []
+
+    @property
+    def name(self) -> str:
+        """The name of the election."""
+        return name_of(self._spec.key)
+
+    @property
+    def leading(self) -> bool:
+        """True while this candidate leads; by its own clock, so it is False at the end of the lease at the latest."""
+        grant = self._grant
+        return grant is not None and grant.held and not self._cancel.is_set()
+
+    @property
+    def term(self) -> int:
+        """The fence of the present or last term of this candidate, which rises from leader to leader; 0 before."""
+        return self._term
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until this candidate leads; False if the time is over, or it was stopped.
+
+        Args:
+            timeout: seconds; None for no limit.
+        """
+        self._until(lambda: self.leading or self._cancel.is_set(), timeout)
+        return self.leading
+
+    def run(self, work: "Callable[[Election], rt.Result[object]]") -> None:
+        """Stand for it, and call `work(election)` each time that it is elected, until it is stopped.
+
+        A coroutine is cancelled when it is deposed; a function looks at `election.leading`.  When the work returns or
+        raises (that is logged), this candidate steps down and stands again, after a pause of 1 to 30 seconds.
+
+        Args:
+            work: what the leader does.
+
+        Raises:
+            InvalidArgument: it is of the wrong kind, or this candidate stands already.
+        """
+        kind = checked_kind_of(work)
+        if kind != rt.FUNCTION:
+            raise InvalidArgument(rt.not_of_this_kind(work, kind))
+        self._begin()
+        rt.finish_within(0.0, self._stand, work)
+
+    def stop(self, timeout: float | None = STOP) -> bool:
+        """Stand no more: let the work end, and step down; safe to repeat.
+
+        Args:
+            timeout: seconds to wait for the end of the work; None for no limit.
+
+        Returns:
+            True if it has ended; also, without waiting, for a call from the work itself or a signal handler above it.
+        """
+        self._cancel.set()
+        stander = self._stander
+        self._tell()
+        if stander is None or stander == rt.caller():
+            return True
+        return self._until(lambda: self._stander is None, timeout)
+
+    def __enter__(self) -> "Election":
+        self._begin()
+        rt.spawn("interlock-election", self._stand, None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        rt.finish(self.stop)
+
+    def _begin(self) -> None:
+        """Note that somebody stands now."""
+        if self._stander is not None:
+            raise InvalidArgument(f"this candidate of {self.name!r} stands already: make another one")
+        self._client.check_open()
+        self._stander = "soon"
+
+    def _stand(self, work: Callable[..., rt.Result[object]] | None) -> None:
+        """Stand, lead, and stand again."""
+        self._stander = rt.caller()
+        pause = FIRST_PAUSE
+        try:
+            while not self._cancel.is_set():
+                try:
+                    self._one_term(work)
+                    pause = FIRST_PAUSE
+                except rt.CANCELLED:
+                    if not self._cancel.is_set():
+                        raise
+                    return  # by `stop`
+                except Exception as error:
+                    if isinstance(error, LockError):
+                        log.warn("the election %r goes on in %g s: %s", self.name, pause, error)
+                    else:
+                        log.exception("the work of the leader of %r failed; on in %g s", self.name, pause)
+                    self._until(self._cancel.is_set, pause)
+                    pause = min(LONGEST_PAUSE, 2 * pause)
+        except rt.CANCELLED:
+            if not self._cancel.is_set():
+                raise
+        finally:
+            self._stander = None
+            self._tell()
+
+    def _one_term(self, work: Callable[..., rt.Result[object]] | None) -> None:
+        """Wait until it leads, and lead."""
+        grant = self._client.acquire(self._spec, self._options, None, rt.caller(), self._cancel)
+        if grant is None:
+            return
+        self._grant, self._term = grant, grant.fence
+        try:
+            self._tell()
+            self._call(self._on_elected)
+            if work is None:
+                self._until(lambda: not self.leading, None)
+            elif self.leading:
+                self._do(grant, work)
+        finally:
+            self._call(self._on_deposed)
+            self._grant = None
+            rt.finish(self._step_down, grant)
+        if work is not None:
+            self._until(self._cancel.is_set, FIRST_PAUSE)
+
+    def _do(self, grant: Grant, work: Callable[..., rt.Result[object]]) -> None:
+        """Let the work be done; in a task, a loss cancels it."""
+        grant._enter_body()
+        try:
+            work(self)
+        except rt.CANCELLED as error:
+            if not grant._leave_body(type(error)):
+                raise
+        except BaseException:
+            grant._leave_body(Exception)
+            raise
+        else:
+            grant._leave_body(None)
+
+    def _step_down(self, grant: Grant) -> None:
+        """Give the lock back, within 2 seconds."""
+        waiter: rt.Waiter[bool] = rt.Waiter()
+        rt.spawn("interlock-step-down", self._release, grant, waiter)
+        waiter.wait(STEP_DOWN)
+        waiter.close()
+
+    def _release(self, grant: Grant, waiter: rt.Waiter[bool]) -> None:
+        try:
+            grant.release()
+        except LockError as error:
+            log.warn("the leader of %r could not step down, its lease ends: %s", self.name, error)
+        finally:
+            waiter.tell(True)
+
+    def _call(self, function: Told | None) -> None:
+        if function is not None:
+            try:
+                function(self)
+            except Exception:
+                log.exception("%r failed", function)
+
+    def _lost(self, grant: object) -> None:
+        self._tell()
+
+    def _tell(self) -> None:
+        for waiter in list(self._watching):
+            waiter.tell()
+
+    def _until(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until a condition holds; False if the time is over."""
+        deadline = None if timeout is None else clock.now() + timeout
+        waiter: rt.Waiter[None] = rt.Waiter()
+        self._watching.append(waiter)
+        try:
+            while not condition():
+                left = LOOK if deadline is None else min(LOOK, deadline - clock.now())
+                if left <= 0:
+                    return False
+                waiter.wait(left)
+            return True
+        finally:
+            self._watching.remove(waiter)
+            waiter.close()
+
+    def __repr__(self) -> str:
+        state = "leads" if self.leading else "stands" if self._stander is not None else "does not stand"
+        return f"<{type(self).__name__} {self.name!r} {state} on {self._client.where}>"

@@ -1,0 +1,178 @@
+"""Elections: one leader at a time, another one after each loss."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.testing.faults import Failing
+from interlock.testing.waiting import RENEWED, eventually
+from interlock.testing.world import THREADS, World
+
+
+class Candidate:
+    """A candidate whose work goes on until it is to end; it notes its terms.
+
+    Args:
+        world: says the colour.
+        locks: the connection.
+        fails: the first so many terms end by an exception.
+    """
+
+    def __init__(self, world: World, locks: Any, fails: int = 0) -> None:
+        self.terms: list[int] = []
+        self.ended = 0
+        self.told: list[str] = []
+        self.election = locks.election(
+            world.name,
+            on_elected=lambda each: self.told.append("elected"),
+            on_deposed=lambda each: self.told.append("deposed"),
+        )
+        self.actor = world.actor()
+        self._fails = fails
+        self._threads = world.colour == THREADS
+        self._over = threading.Event()
+        self.running = self.actor.start(self.election.run, self._work if self._threads else self._task)
+
+    def _begin(self, election: Any) -> None:
+        self.terms.append(election.term)
+        if self._fails:
+            self._fails -= 1
+            raise ZeroDivisionError("by order of the test")
+
+    def _work(self, election: Any) -> None:
+        self._begin(election)
+        while election.leading:
+            self._over.wait(0.005)
+        self.ended += 1
+
+    async def _task(self, election: Any) -> None:
+        import asyncio
+
+        self._begin(election)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            self.ended += 1
+
+
+def test_one_leads_and_the_next_one_when_it_stops(world: World) -> None:
+    first = Candidate(world, world.connect())
+    eventually(lambda: first.election.leading)
+    second = Candidate(world, world.connect())
+    world.until_waiting(1) if _shows_waiters(world) else None
+    assert not second.election.leading
+    stopper = world.actor()
+    assert stopper.do(first.election.stop) is True
+    first.running.result(20)
+    assert (first.ended, first.election.leading, first.told) == (1, False, ["elected", "deposed"])
+    eventually(lambda: second.election.leading and second.terms)
+    assert second.terms[0] == second.election.term > first.terms[0] > 0
+    assert stopper.do(second.election.stop) is True
+    second.running.result(20)
+    world.until_free()
+
+
+def _shows_waiters(world: World) -> bool:
+    """Tell whether all who wait are seen from outside."""
+    return "detach" in world.eye.store.features
+
+
+def test_a_deposed_leader_ends_its_work_and_stands_again(world: World) -> None:
+    candidate = Candidate(world, world.connect(ttl=RENEWED))
+    eventually(lambda: candidate.election.leading and candidate.terms)
+    world.eye.evict(world.name)
+    eventually(lambda: candidate.ended == 1)
+    eventually(lambda: len(candidate.terms) == 2 and candidate.election.leading)
+    assert candidate.terms[1] > candidate.terms[0]
+    assert world.actor().do(candidate.election.stop) is True
+    candidate.running.result(20)
+
+
+def test_an_exception_of_the_work_is_logged_and_it_leads_again(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    candidate = Candidate(world, world.connect(), fails=1)
+    eventually(lambda: len(candidate.terms) == 2 and candidate.election.leading)
+    assert any("ZeroDivisionError" in (record.exc_text or "") for record in caplog.records)
+    assert candidate.told == ["elected", "deposed", "elected"]
+    world.actor().do(candidate.election.stop)
+    candidate.running.result(20)
+
+
+def test_a_store_that_was_away_does_not_end_it(world: World) -> None:
+    locks, faulty = world.connect_with(lambda store: Failing(store, "enter"))
+    candidate = Candidate(world, locks)
+    eventually(lambda: faulty.refused["enter"] > 0)
+    assert not candidate.election.leading
+    faulty.broken.clear()
+    eventually(lambda: candidate.election.leading)
+    world.actor().do(candidate.election.stop)
+    candidate.running.result(20)
+
+
+def test_stop_does_not_wait_long_for_a_store_that_is_away(world: World) -> None:
+    locks, faulty = world.connect_with(lambda store: Failing(store, "leave"))
+    candidate = Candidate(world, locks)
+    eventually(lambda: candidate.election.leading and candidate.terms)
+    faulty.broken.add("leave")
+    assert world.actor().do(candidate.election.stop, timeout=10) is True
+    candidate.running.result(20)
+    faulty.broken.clear()
+
+
+def test_in_the_background_it_leads_within_the_block(world: World) -> None:
+    election, ann = world.connect().election(world.name), world.actor()
+    begin, end = ("__enter__", "__exit__") if world.colour == THREADS else ("__aenter__", "__aexit__")
+    ann.do(getattr(election, begin))
+    assert ann.do(election.wait, 20) is True
+    assert election.leading
+    assert ann.do(world.connect().lock(world.name).acquire, blocking=False) is None
+    with pytest.raises(InvalidArgument, match="already"):
+        ann.do(getattr(election, begin))
+    ann.do(getattr(election, end), None, None, None)
+    assert not election.leading
+    assert election.term > 0
+    world.until_free()
+
+
+def test_who_waits_to_lead_is_told_when_the_time_is_over_or_it_is_stopped(world: World) -> None:
+    holder, ann = world.actors(2)
+    grant = holder.do(world.connect().lock(world.name).acquire)
+    candidate = Candidate(world, world.connect())
+    assert ann.do(candidate.election.wait, 0.05) is False
+    waiting = ann.start(candidate.election.wait)
+    assert holder.do(candidate.election.stop) is True
+    assert waiting.result(20) is False
+    candidate.running.result(20)
+    assert candidate.terms == []
+    holder.do(grant.release)
+    world.until_free()
+
+
+def test_the_work_may_be_stopped_from_within(world: World) -> None:
+    election, ann = world.connect().election(world.name), world.actor()
+
+    def work(election: Any) -> None:
+        election.stop()
+
+    async def task(election: Any) -> None:
+        await election.stop()
+
+    ann.start(election.run, work if world.colour == THREADS else task).result(20)
+    assert not election.leading
+    with pytest.raises(InvalidArgument):
+        ann.do(election.run, 7)
+
+
+def test_a_closed_connection_stands_for_nothing(world: World) -> None:
+    locks, ann = world.connect(), world.actor()
+    election = locks.election(world.name)
+    ann.do(locks.close)
+    with pytest.raises(StoreError, match="closed"):
+        ann.do(election.run, (lambda each: None) if world.colour == THREADS else _nothing)
+
+
+async def _nothing(election: Any) -> None:
+    """Nothing."""

@@ -1,0 +1,105 @@
+"""Every store answers as `core.line` does: random steps of two processes on it and on memory:// come to the same."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+import interlock.stores.files._sync.queue as files_queue
+from interlock.client.connect import open_store
+from interlock.runtime import clock
+from interlock.stores.files import FileStore
+from interlock.stores.memory import MemoryStore, Space
+from interlock.testing.waiting import eventually
+from tests.servers import need
+from tests.servers.clock import Stepped
+from tests.support.line_steps import Side, play
+from tests.support.texts import Texts, TextStore
+from tests.torture.server import SteppedMaria, SteppedPostgres, SteppedRedis
+
+GAMES = 12
+SERVERS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "valkey": ("valkey", lambda: SteppedRedis("valkey")),
+    "redis": ("redis", lambda: SteppedRedis("redis")),
+    "postgresql": ("postgres", SteppedPostgres),
+    "mariadb": ("mariadb", SteppedMaria),
+}
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A server whose clock can be set."""
+    kind, make = SERVERS[request.param]
+    need(kind)
+    server = make()
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Lets time pass by the clocks of the library, and of the stores in this process."""
+    passed = 0.0
+    for name in ("now", "awake_or_not", "time_of_day"):
+        monkeypatch.setattr(clock, name, lambda real=getattr(clock, name): real() + passed)
+
+    def let_pass(seconds: float) -> None:
+        nonlocal passed
+        passed += seconds
+
+    return let_pass
+
+
+def same(game: int, stores: list[Any], pass_time: Callable[[float], object] | None, ahead: Any = lambda: 0.0) -> None:
+    """Play a game on the stores of two processes and on memory://."""
+    model = MemoryStore(Space(lambda: clock.now() + ahead()))
+    reference, other = Side([model.queue(), model.queue()]), Side([store.queue() for store in stores])
+    try:
+        play(game, reference, other, pass_time)
+    finally:
+        other.close()
+        reference.close()
+
+
+@pytest.mark.parametrize("game", range(GAMES))
+def test_a_server_answers_as_the_line(server: Any, game: int) -> None:
+    def pass_time(seconds: float) -> None:
+        assert isinstance(server, Stepped)
+        server.step(seconds)
+        if isinstance(server, SteppedRedis):  # it looks at the clock now and then
+            eventually(lambda: int(server.command("TIME")[0]) - clock.time_of_day() > server.ahead - 1.0)
+
+    same(game, [open_store(server.url)] * 2, pass_time, lambda: server.ahead)
+
+
+@pytest.mark.parametrize("game", range(GAMES))
+def test_files_answer_as_the_line(
+    game: int, tmp_path: Path, pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files_queue, "native", None)
+    same(game, two_paths(tmp_path), pass_time)
+
+
+@pytest.mark.parametrize("game", range(2 * GAMES))
+def test_compiled_steps_of_files_answer_as_the_line(game: int, tmp_path: Path) -> None:
+    pytest.importorskip("interlock.stores.files._quick")
+    same(game, two_paths(tmp_path), None)  # their clock is the system's
+
+
+def two_paths(folder: Path) -> list[FileStore]:
+    """Return one folder by two paths: as of two processes, no open file is shared."""
+    (folder / "link").symlink_to(folder / "locks")
+    return [FileStore.from_url(urlsplit((folder / name).as_uri())) for name in ("locks", "link")]
+
+
+@pytest.mark.parametrize("game", range(GAMES))
+def test_sqlite_answers_as_the_line(game: int, tmp_path: Path, pass_time: Callable[[float], None]) -> None:
+    same(game, [open_store(f"sqlite:///{tmp_path}/locks.db")] * 2, pass_time)
+
+
+@pytest.mark.parametrize("game", range(GAMES))
+def test_texts_that_are_swapped_answer_as_the_line(game: int, pass_time: Callable[[float], None]) -> None:
+    same(game, [TextStore(Texts(lambda: clock.time_of_day()))] * 2, pass_time)

@@ -1,0 +1,38 @@
+"""A program becomes a daemon: its descriptors are closed, and their numbers are files and sockets of its own."""
+
+from tests.field.conftest import Run
+
+PLAY = """
+import os, resource, select, socket, subprocess, sys
+import interlock
+url = sys.argv[1]
+MOST = min(1024, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+def beside():
+    code = f"import interlock; print(bool(interlock.connect({url!r}).lock('a').acquire(timeout=0.3)))"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+def locked(locks):
+    for tries in range(2):
+        try:
+            with locks.lock("a", timeout=10):
+                return beside()
+        except interlock.StoreError as error:  # a closed connection may be told once
+            said = error
+    return said
+locks = interlock.connect(url)
+with locks.lock("a"): pass
+os.closerange(3, MOST)
+print(locked(locks), locked(interlock.connect(url)))
+os.closerange(3, MOST)
+pairs = [socket.socketpair() for _ in range(20)]
+files = [open(f"file{number}", "w+b") for number in range(20)]
+print(locked(locks))
+locks.close()
+print(sum(os.fstat(file.fileno()).st_size for file in files))
+print(len(select.select([each for pair in pairs for each in pair], [], [], 0)[0]))
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+def test_the_lock_works_and_no_byte_goes_to_what_has_its_descriptors(url: str, run: Run) -> None:
+    assert run(PLAY, url).splitlines() == ["False False", "False", "0", "0"]

@@ -1,0 +1,67 @@
+"""uWSGI and C code fork without telling Python: parent and child are two processes even so."""
+
+import pytest
+
+from tests.field.conftest import Run
+
+PLAY = """
+import ctypes, json, os, sys, tempfile, time
+import interlock
+url, folder = sys.argv[1], tempfile.mkdtemp()
+locks = interlock.connect(url, namespace=os.path.basename(folder))
+def inside():
+    try:
+        fd = os.open(folder + "/inside", os.O_CREAT | os.O_EXCL)
+    except FileExistsError:
+        return True
+    time.sleep(0.001)
+    os.close(fd)
+    os.unlink(folder + "/inside")
+    return False
+with locks.lock("a"): pass
+held = locks.lock("held by the parent").acquire()
+pid = ctypes.PyDLL(None).fork()
+told = {"owns": pid == 0 and (held.held or held.release() or held.renew() or held.expires_in > 0), "two": 0, "in": 0}
+end = time.monotonic() + 20
+while told["in"] < 10 and time.monotonic() < end:
+    grant = locks.lock("a").acquire(timeout=3 if told["in"] % 2 else 0)
+    if grant:
+        told["two"] += inside()
+        told["in"] += 1
+        grant.release()
+if pid == 0:
+    locks.close()
+    print("child", json.dumps(told), flush=True)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+told["owns"] = not (held.held and held.release())
+print("parent", json.dumps(told))
+"""
+
+
+def test_a_process_that_forked_without_pythons_hooks_is_two(url: str, run: Run) -> None:
+    for line in run(PLAY, url).splitlines():
+        assert line.split(" ", 1)[1] == '{"owns": false, "two": 0, "in": 10}', line
+
+
+KEYS = """
+import ctypes, os, sys
+import redis
+from interlock.redis import ClientLock, KeyLock
+client = redis.Redis.from_url(sys.argv[1])
+lock = {kind}(client, "key", **({{"ttl": 30}} if {kind} is KeyLock else {{}}))
+assert lock.acquire()
+pid = ctypes.PyDLL(None).fork()
+if pid == 0:
+    try:
+        lock.release()
+    finally:
+        os._exit(0)
+os.waitpid(pid, 0)
+print(bool(client.exists("key")), lock.release() is not False)
+"""
+
+
+@pytest.mark.parametrize("kind", ["KeyLock", "ClientLock"])
+def test_a_child_frees_no_key_of_its_parents(kind: str, run: Run, redis_url: str) -> None:
+    assert run(KEYS.format(kind=kind), redis_url) == "True True"
