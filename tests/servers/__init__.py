@@ -4,6 +4,7 @@ from tests.servers.browser import BrowserPrograms, browser_programs
 from tests.servers.clock import Stepped
 from tests.servers.cluster import RedisCluster
 from tests.servers.distant import DistantCluster
+from tests.servers.etcd import EtcdCluster, EtcdServer
 from tests.servers.home import Missing, NotStarted
 from tests.servers.hosts import Host, Hosts
 from tests.servers.mariadb import MariaServer
@@ -19,6 +20,8 @@ from tests.servers.tls import TlsFiles
 __all__ = [
     "BrowserPrograms",
     "DistantCluster",
+    "EtcdCluster",
+    "EtcdServer",
     "Host",
     "Hosts",
     "MariaServer",

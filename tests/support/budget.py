@@ -44,7 +44,7 @@ PARTS = (
     Part("core", 930, 955, src("core")),
     Part("runtime", 380, 736, src("runtime")),
     Part("remote", 640, 841, src("remote")),
-    Part("client", 1300, 1735, src("client", "locks")),
+    Part("client", 1300, 1736, src("client", "locks")),
     Part("memory", 110, 69, src("stores/memory.py", "stores/memory")),
     Part("files", 1150, 1714, src("stores/files")),
     Part("files, lines of C", 450, 537, src("stores/files"), ".c"),
@@ -71,18 +71,18 @@ PARTS = (
         ),
     ),
     Part("compat", None, 95, src("compat.py")),
-    Part("the rest", 200, 200, ()),
-    Part("src without testing", 12500, 15270, src("")),
+    Part("the rest", 200, 967, ()),
+    Part("src without testing", 12500, 16038, src("")),
     Part("src/testing", 3000, 3856, src("testing")),
     Part("proof", 2500, 3391, ("proof",)),
-    Part("tests", 22000, 25075, ("tests",)),
+    Part("tests", 22000, 25404, ("tests",)),
     Part("bench", 1600, 2043, ("bench",)),
 )
 
-MODULES = Part("written modules", 170, 216, src(""))
+MODULES = Part("written modules", 170, 225, src(""))
 """Of `src` without testing."""
 
-ANY_GOAL, ANY_LIMIT = 6.0, 13.0
+ANY_GOAL, ANY_LIMIT = 6.0, 12.5
 """Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
 
 SAME_NAMES = {
@@ -91,9 +91,11 @@ SAME_NAMES = {
     "Claim": 2,
     "Command": 2,
     "Conflict": 2,
+    "Done": 2,
     "Fenced": 2,
     "Known": 2,
     "Opened": 2,
+    "Place": 2,
     "Queue": 2,
     "Record": 2,
     "StaleFence": 2,

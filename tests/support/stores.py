@@ -13,7 +13,7 @@ from interlock.stores.driven import DrivenStore
 from interlock.stores.mysql.table import ddl as table_of_mysql
 from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.world import Place
-from tests.servers import MariaServer, PostgresServer, RedisServer, need
+from tests.servers import EtcdServer, MariaServer, PostgresServer, RedisServer, need
 from tests.servers.redis_server import Kind
 from tests.support.register import MemoryRegister, RegisterStore
 from tests.support.texts import Texts, TextStore
@@ -182,6 +182,19 @@ def _mysql(folder: Path) -> Place:
     return Place(open=lambda: open_store(url), url=url)
 
 
+@cache
+def _etcd_server() -> EtcdServer:
+    need("etcd")
+    server = EtcdServer()
+    atexit.register(server.close)
+    return server
+
+
+def _etcd(folder: Path) -> Place:
+    url = f"{_etcd_server().url}/{uuid4().hex}"
+    return Place(open=lambda: open_store(url), url=url)
+
+
 PARTIAL_ROWS = [
     Row("postgresql+advisory", ("postgresql+advisory",), _advisory, reaches_processes=True, frees_at_death=True),
     Row(
@@ -211,4 +224,5 @@ ROWS = [
         _mysql,
         reaches_processes=True,
     ),
+    Row("etcd", ("etcd", "etcds"), _etcd, reaches_processes=True),
 ]

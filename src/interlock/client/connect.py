@@ -22,6 +22,7 @@ _ADVISORY = "interlock.stores.advisory:AdvisoryStore"
 _POSTGRESQL = "interlock.stores.postgresql:PostgresStore"
 _SQLITE = "interlock.stores.sqlite:SqliteStore"
 _MYSQL = "interlock.stores.mysql:MysqlStore"
+_ETCD = "interlock.stores.etcd:EtcdStore"
 BUILT_IN = {
     "memory": "interlock.stores.memory:MemoryStore",
     "file": "interlock.stores.files:FileStore",
@@ -47,6 +48,8 @@ BUILT_IN = {
     "mariadb": _MYSQL,
     "mariadb+pymysql": _MYSQL,
     "mariadb+advisory": _ADVISORY,
+    "etcd": _ETCD,
+    "etcds": _ETCD,
     "sqlite": _SQLITE,
     "sqlite+pysqlite": _SQLITE,
     "sqlite+aiosqlite": _SQLITE,
