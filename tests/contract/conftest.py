@@ -1,4 +1,4 @@
-"""A line of the contract is found by the module that it stands in: `pytest tests/contract -k "memory and exclusion"`."""
+"""A line of the contract is found by the module that it stands in: `pytest tests/contract -k exclusion`."""
 
 import pytest
 

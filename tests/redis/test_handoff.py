@@ -111,23 +111,6 @@ def test_a_successor_that_gives_up_is_passed_over(world: World, proxy: Proxy) ->
     assert world.nothing_left()
 
 
-def test_a_successor_is_shown_as_one_who_waits(world: World) -> None:
-    locks = world.connect()
-    queued = Queued(locks)
-    ann, bob = world.actors(2)
-    grant = ann.do(locks.lock(world.name).acquire)
-    waiting = bob.start(locks.lock(world.name).acquire)
-    queued.until(1)
-    assert [(view.state, view.fence) for view in world.eye.claims(world.name)] == [
-        ("using", grant.fence),
-        ("pending", None),
-    ]
-    assert ann.do(grant.release) is True
-    later = waiting.result(5)
-    assert [(view.state, view.fence) for view in world.eye.claims(world.name)] == [("using", later.fence)]
-    assert bob.do(later.release) is True
-
-
 def test_an_evicted_successor_stands_in_line_again(world: World) -> None:
     locks = world.connect()
     queued = Queued(locks)

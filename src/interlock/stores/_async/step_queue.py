@@ -24,7 +24,7 @@ from interlock.core.line import (
     renew,
     settle,
 )
-from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Outage, Renewed
+from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Outage, Renewed, Tells
 from interlock.core.queue import GONE as IS_GONE
 from interlock.remote.failures import Denied, Passing, Unreachable
 from interlock.remote.waiters import Waiters
@@ -109,7 +109,7 @@ class AsyncStepQueue:
     def subscribe(self) -> Any:
         return rt.AsyncWaiter()
 
-    async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    async def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         # async only
         if self._step_now is not None and rt.turn_is_over():  # such steps wait for nothing
             await rt.give_way()
@@ -233,7 +233,7 @@ class AsyncStepQueue:
         """Give up what is open, since the loop has ended."""
         getattr(self._steps, "abort", _nothing)()
 
-    async def _insist(self, key: str, decide: Decide, *args: Any) -> Step:
+    async def _insist(self, key: str, decide: Decide, *args: object) -> Step:
         """Do a step, and ask a busy store again.
 
         Raises:

@@ -129,6 +129,21 @@ class Asked:
         self.step = step
         return line if step.line is None else step.line
 
+    def refuse(self, place: Place, waits: Place | None, error: StoreError) -> None:
+        """Correct what became of it: nobody gets that place now.
+
+        Args:
+            place: that held the lock.
+            waits: it, waiting on; None if it was new, and is not in the line.
+            error: why.
+        """
+        if isinstance(self.step, Step):
+            mine = isinstance(self.step.answer, Place) and self.step.answer.id == place.id
+            promoted = tuple(each for each in self.step.promoted if each.id != place.id)
+            self.step = self.step._replace(answer=waits if mine else self.step.answer, promoted=promoted)
+            if mine and waits is None:
+                self.step = error
+
 
 class SwapSteps:
     """As `Steps`.
@@ -177,10 +192,14 @@ class SwapSteps:
             else:
                 mine.waiter = rt.Waiter()
                 others.insert(0 if decide in (leave, complete) else len(others), mine)
-        if mine.waiter is not None and not self._leads(key, mine):
-            if isinstance(mine.step, StoreError):
-                raise mine.step
-            return mine.step
+        if mine.waiter is None or self._leads(key, mine):
+            self._lead(key, mine, me, nested)
+        if isinstance(mine.step, StoreError):
+            raise mine.step
+        return mine.step
+
+    def _lead(self, key: str, mine: "Asked", me: object, nested: bool) -> None:
+        """Do a step, with those that others wait for."""
         batch = [mine]
         with self._mutex:
             if not nested:
@@ -197,7 +216,6 @@ class SwapSteps:
                 each.waiter.tell(DONE)
             if not nested:
                 self._pass_on(key)
-        return mine.step  # type: ignore[return-value]
 
     def _leads(self, key: str, mine: "Asked") -> bool:
         """Wait for others who are at a line: until the step is done by one of them, or it is on the caller to do it.
@@ -254,11 +272,9 @@ class SwapSteps:
                     return
                 known = None  # what is remembered proves nothing until it is swapped
                 continue
-            for place in line.places:  # written unchanged, a line makes a swap void that may still be on its way
-                if place.held == now:
-                    self._store.permit(place)
+            line = self._permitted(line, known.line, batch, now)
             value = next((each.args[-1] for each in batch if each.decide is complete and each.succeeded), None)
-            try:
+            try:  # written unchanged, a line makes a swap void that may still be on its way
                 version = self._swap(key, known.version, encode(line), now, value)
             except UnknownOutcome:
                 if unknown:
@@ -271,6 +287,21 @@ class SwapSteps:
             known = None
         for each in batch:
             each.step = None
+
+    def _permitted(self, line: Line, before: Line, batch: "Sequence[Asked]", now: int) -> Line:
+        """Return a line in which nobody gets the lock whom the store permits none: who waits does so on."""
+        waited = {place.id for place in before.places}
+        for place in line.places:
+            if place.held == now:
+                try:
+                    self._store.permit(place)
+                except StoreError as error:
+                    waits = place._replace(state=PENDING, held=0, slot=0) if place.id in waited else None
+                    places = (waits if each is place else each for each in line.places)
+                    line = line._replace(places=tuple(each for each in places if each is not None))
+                    for asked in batch:
+                        asked.refuse(place, waits, error)
+        return line
 
     def _swap(self, key: str, version: Any, text: str, now: int, value: str | None) -> Any:
         self._doubted.add(key)

@@ -1,5 +1,6 @@
 """What the processes that share a folder must have in common: a boot of a machine, its clock, a local file system."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -160,21 +161,19 @@ def join_marker(path: Path, sharing: Sharing, *, wait: bool) -> OpenFile:
     real = Path(os.path.realpath(path))
     for _ in range(ROUNDS):
         marker = OpenFile(real / NAME, open_file(real, NAME, sharing))
-        try:
-            _join(real, marker.fd, WAITS if wait else 1)
-            _see_that_locks_exclude(real, sharing, marker.fd)
-            if marker.is_intact():
-                marker.path = os.fsencode(path / NAME)
-                return marker
-        except OSError as error:
-            marker.close()
-            if error.errno in NO_LOCKS:
+        with contextlib.ExitStack() as closing:
+            closing.callback(marker.close)
+            try:
+                _join(real, marker.fd, WAITS if wait else 1)
+                _see_that_locks_exclude(real, sharing, marker.fd)
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
                 raise StoreError(f"{path} has no OS locks ({error}); choose a folder on a local disk") from error
-            raise
-        except BaseException:
-            marker.close()
-            raise
-        marker.close()  # it was replaced meanwhile
+            if marker.is_intact():  # else it was replaced meanwhile
+                marker.path = os.fsencode(path / NAME)
+                closing.pop_all()
+                return marker
     raise StoreError(f"{path}/{NAME} is replaced all the time; find out who does it")
 
 

@@ -1,16 +1,21 @@
 """The steps of a line as statements of PostgreSQL, and what their answers mean."""
 
 import hashlib
+from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
+
+from psycopg.pq.abc import PGconn
 
 from interlock.core.claims import MICROS, PENDING, SEPARATOR, USING, Claim, ClaimView, LockSpec, record_view
 from interlock.core.errors import StoreError
 from interlock.core.line import GONE
 from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
 from interlock.remote.wire import AGAIN, NOT_THERE, REMOVED, WAIT, LeaveResult, Mode
-from interlock.runtime.process import HOST, checked_pid
+from interlock.runtime import clock
+from interlock.runtime._threads import Alarm
+from interlock.runtime.process import HOST, checked_pid, in_forked_child
 from interlock.stores.postgresql.ddl import ddl, names_of, statements
 from interlock.stores.postgresql.options import PostgresOptions
 
@@ -251,3 +256,31 @@ def _view(
         expires_in=int(left) / MICROS,
         held_since=None if held == "0" else int(held) / MICROS,
     )
+
+
+LINGER = 5.0  # seconds that a request without an answer has for being performed, and undone
+_lingering: deque[tuple[float, PGconn]] = deque()
+
+
+def linger(connection: PGconn) -> None:
+    """Finish a connection later, in one thread for all: the loop that had it may end before."""
+    _lingering.append((clock.now() + LINGER, connection))
+    _alarm.set(_lingering[0][0])
+
+
+def _finish_lingering() -> None:
+    while _lingering and _lingering[0][0] <= clock.now():
+        _lingering.popleft()[1].finish()
+    if _lingering:
+        _alarm.set(_lingering[0][0])
+
+
+def _start_afresh() -> None:
+    """In a forked child, where psycopg forgets the parent's connections without a word to the server."""
+    global _alarm
+    _lingering.clear()
+    _alarm = Alarm(_finish_lingering, "interlock-lingers", clock.now, bool)
+
+
+_alarm = Alarm(_finish_lingering, "interlock-lingers", clock.now, bool)
+in_forked_child(_start_afresh)

@@ -9,7 +9,6 @@ sent holds nothing.
 import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
 import os
 import socket
-import time
 from collections.abc import Sequence
 
 import psycopg
@@ -20,7 +19,6 @@ from interlock.core.errors import StoreError
 from interlock.core.redaction import UNTOLD
 from interlock.remote.failures import ConnectionEnded, NoAnswer, Refused, Unreachable, ended, no_answer
 from interlock.runtime import _threads as rt
-from interlock.runtime import _threads as threads
 from interlock.runtime import clock, log
 from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores.postgresql.options import PostgresOptions, connecting
@@ -43,6 +41,7 @@ from interlock.stores.postgresql.wire import (
     PgStatement,
     PostgresWire,
     Row,
+    linger,
     notifying,
     telling,
 )
@@ -50,17 +49,8 @@ from interlock.stores.postgresql.wire import (
 RETRY_LIMIT = 2.0  # seconds for which a step is tried again that others were in the way of
 PAUSE = 0.005  # seconds between two tries
 FULL_SOCKET = 0.001  # seconds until a socket that takes no more is tried again
-LINGER = 5.0  # seconds that a request without an answer has for being performed, and undone
-
-
 _not_ours: list[PGconn] = []
 """Whose descriptors the program has closed: never collected, or libpq would close what has their numbers by now."""
-
-
-def _linger(pgconn: PGconn) -> None:
-    """Finish a connection later, in a thread of its own: nobody may connect again, and its loop may end before."""
-    time.sleep(LINGER)
-    pgconn.finish()
 
 
 class Server:
@@ -277,7 +267,7 @@ class PgConnection:
             self._pgconn.flush()
         except psycopg.OperationalError:
             pass
-        threads.spawn("interlock-lingers", _linger, self._pgconn)  # a server may do nothing for who has left
+        linger(self._pgconn)  # a server may do nothing for who has left
 
     def close(self) -> None:
         """Close it; in a forked child, leave the parent's alone, on which libpq would say goodbye."""

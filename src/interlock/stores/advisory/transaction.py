@@ -1,4 +1,3 @@
-# Generated from _async/transaction.py by tools/unasync.py; change that one.
 """Locks of the caller's own transaction: its commit or rollback gives them back, and nothing else does.
 
 PostgreSQL has that as pg_advisory_xact_lock, and it shares its names with the locks of sessions: a lock of a
@@ -8,15 +7,13 @@ transaction, and a transaction that writes to SQLite excludes all others anyway,
 
 import math
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from interlock.core.claims import SEPARATOR, LockSpec, checked_timeout
 from interlock.core.errors import InvalidArgument, LockTimeout, NotHeld, StoreError
-from interlock.runtime import _threads as rt
-from interlock.stores.advisory.granted import TransactionGrant
 from interlock.stores.advisory.room import number_of
 from interlock.stores.advisory.statements import SERVER
 
@@ -31,7 +28,38 @@ TIMED_OUT = "55P03"
 LONGEST = 2_000_000  # seconds; a time-out that is longer is none
 
 
-class TransactionLock:
+class TransactionGrant(NamedTuple):
+    """A lock that a transaction holds until it ends.
+
+    Attributes:
+        name: of the lock.
+        fence: the fencing token.
+        transaction: of SQLAlchemy, or a savepoint.
+    """
+
+    name: str
+    fence: int
+    transaction: Any
+
+    @property
+    def held(self) -> bool:
+        """True while the transaction, or the savepoint, in which it was taken is open."""
+        return bool(self.transaction.is_active)
+
+    def check(self) -> None:
+        """Raise unless it is held.
+
+        Raises:
+            NotHeld: the transaction was committed or rolled back.
+        """
+        if not self.held:
+            raise NotHeld(f"the lock {self.name!r} ended with its transaction; take it again in the next one")
+
+    def __repr__(self) -> str:
+        return f"<TransactionGrant {self.name!r} {'held' if self.held else 'over'} fence={self.fence}>"
+
+
+class _OfTransaction:
     """A lock that a transaction takes, and that its end gives back.
 
     Args:
@@ -48,23 +76,6 @@ class TransactionLock:
         self._timeout = timeout
         self._connection = connection
 
-    def acquire(self, blocking: bool = True, timeout: float | None = None) -> TransactionGrant | None:
-        """Take the lock in the transaction of the connection.
-
-        Args:
-            blocking: False for one try.
-            timeout: seconds to wait at most; None for the lock's own time-out.
-
-        Returns:
-            The grant; None if others kept the lock.  The transaction goes on in either case.
-
-        Raises:
-            InvalidArgument: the connection can't hold it.
-            StoreError: the database refused, as for a deadlock.
-        """
-        seconds = self._timeout if blocking and timeout is None else checked_timeout(blocking, timeout)
-        return self._take(self._connection, seconds)
-
     def release(self) -> NoReturn:
         """Refuse: only the end of the transaction gives the lock back.
 
@@ -73,8 +84,7 @@ class TransactionLock:
         """
         raise NotHeld(f"the lock {self.name!r} is released by the commit or rollback of its transaction")
 
-    def __enter__(self) -> TransactionGrant:
-        grant = self.acquire()
+    def _granted(self, grant: TransactionGrant | None) -> TransactionGrant:
         if grant is None:
             raise LockTimeout(
                 f"the lock {self.name!r} was not obtained in time; the transaction goes on without it",
@@ -83,10 +93,8 @@ class TransactionLock:
             )
         return grant
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing: the commit or rollback gives it back."""
+    def _seconds(self, blocking: bool, timeout: float | None) -> float | None:
+        return self._timeout if blocking and timeout is None else checked_timeout(blocking, timeout)
 
     def _take(self, target: Any, seconds: float | None) -> TransactionGrant | None:
         """Take the lock in the transaction of `target`, a Connection or a Session."""
@@ -138,3 +146,49 @@ class TransactionLock:
             if self._store.server() != [here]:
                 raise InvalidArgument("the connection is to another server or database than these locks are on")
             self._store.same_server.add(known)
+
+
+class TransactionLock(_OfTransaction):
+    """As `_OfTransaction`, of a Connection or a Session."""
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> TransactionGrant | None:
+        """Take the lock in the transaction of the connection.
+
+        Args:
+            blocking: False for one try.
+            timeout: seconds to wait at most; None for the lock's own time-out.
+
+        Returns:
+            The grant; None if others kept the lock.  The transaction goes on in either case.
+
+        Raises:
+            InvalidArgument: the connection can't hold it.
+            StoreError: the database refused, as for a deadlock.
+        """
+        return self._take(self._connection, self._seconds(blocking, timeout))
+
+    def __enter__(self) -> TransactionGrant:
+        return self._granted(self.acquire())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing: the commit or rollback gives it back."""
+
+
+class AsyncTransactionLock(_OfTransaction):
+    """As `_OfTransaction`, of one of asyncio."""
+
+    async def acquire(self, blocking: bool = True, timeout: float | None = None) -> TransactionGrant | None:
+        """Take the lock in the transaction of the connection; see `TransactionLock.acquire`."""
+        found: TransactionGrant | None
+        found = await self._connection.run_sync(self._take, self._seconds(blocking, timeout))
+        return found
+
+    async def __aenter__(self) -> TransactionGrant:
+        return self._granted(await self.acquire())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing: the commit or rollback gives it back."""
