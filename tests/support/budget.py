@@ -44,7 +44,6 @@ SHARED = src(
     "stores/_async",
     "stores/_sync",
     "stores/plain.py",
-    "stores/driven.py",
     "stores/engines.py",
     "stores/__init__.py",
 )

@@ -121,7 +121,9 @@ class PostgresWire:
             f"current_setting('full_page_writes'), current_setting('server_version_num'), {NOW}".encode()
         )
         self.place = PgStatement(
-            f"SELECT c.relnamespace::regnamespace, (SELECT greatest(0, min(open_from) - {NOW}) FROM {names.alive}) "
+            f"SELECT c.relnamespace::regnamespace, (SELECT string_agg(o.relnamespace::regnamespace::text, ', ') "
+            f"FROM pg_class o WHERE o.relname = c.relname AND o.relkind = 'r' AND o.oid <> c.oid), "
+            f"(SELECT greatest(0, min(open_from) - {NOW}) FROM {names.alive}) "
             f"FROM pg_class c WHERE c.oid = '{names.table}'::regclass".encode()
         )
         self._fixed = lru_cache(4096)(_fixed)
