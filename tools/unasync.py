@@ -21,7 +21,8 @@ RULES = [  # in this order
     (r"\b__a(enter|exit|next|iter)__\b", r"__\1__"),
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\bAsync([A-Z]\w*)", r"\1"),
-    (r"\ba(close|connect|queue|transact)\b", r"\1"),
+    (r"\bhandle_async_request\b", "handle_request"),
+    (r"\ba(close|connect|iter_lines|queue|read|transact)\b", r"\1"),
 ]
 ONLY = "# async only"
 

@@ -25,26 +25,22 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Connect when the event loop runs; at the end let the leader go first, then close."""
     async with interlock.aconnect(os.environ.get("INTERLOCK_URL"), namespace="shop") as locks:
         app.state.locks = locks
-        leader = asyncio.create_task(lead(locks))
+        election = locks.election("leader", ttl=10)
+        leader = asyncio.create_task(election.run(lead))
         yield
-        leader.cancel()
+        await election.stop(timeout=5)  # also while the store is away: then its lease ends
         await asyncio.gather(leader, return_exceptions=True)
 
 
-async def lead(locks: interlock.AsyncLocks) -> None:
-    """One worker of all machines does the periodic work; if it dies or loses the lock, another goes on."""
-    while True:
-        try:
-            async with locks.lock("leader", ttl=10) as grant:
-                state["leader"] = True
-                while True:
-                    state["reports"] += 1  # what writes outside should hand on grant.fence
-                    await asyncio.sleep(1)
-                    grant.check()
-        except interlock.LockError:  # lost, or the store is away: stand in line again
+async def lead(election: interlock.AsyncElection) -> None:
+    """Do the periodic work; where the lead is lost this is cancelled, and after an exception it begins again."""
+    state["leader"] = True
+    try:
+        while True:
+            state["reports"] += 1  # what writes outside should hand on election.term
             await asyncio.sleep(1)
-        finally:
-            state["leader"] = False
+    finally:
+        state["leader"] = False
 
 
 async def busy(request: Request, error: Exception) -> JSONResponse:

@@ -134,8 +134,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a fence follows those in line only, not of the slots that are free",
         "plan",
-        "top_of(slots) or floor",
-        "max((place.fence for place in places), default=floor)",
+        "top_of(slots), done)",
+        "max((place.fence for place in places), default=0), done)",
         _THREE,
         "is not higher than all before",
     ),

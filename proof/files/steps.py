@@ -29,11 +29,12 @@ OVER, EARLIER, LATER = NOW, 1, int(TTL * MICROS)
 class Files(NamedTuple):
     """What the file of a name says; a free row is the fence that it still shows.
 
-    `floor`: the folder's file fences.  `peak`: the highest fence ever issued, which nobody in the world can see.
+    `clock`: the time of day, which is beyond the fences of what was removed.  `peak`: the highest fence ever issued,
+    which nobody in the world can see.
     """
 
     slots: tuple[Slot, ...] = ()
-    floor: int = 0
+    clock: int = 0
     peak: int = 0
 
     @property
@@ -101,19 +102,19 @@ class Steps:
         return Stepped(actions, step.answer)
 
     def tidy(self, files: Files, is_alive: IsAlive) -> Stepped | None:
-        """As `FileSteps._tidy`: remove the file if no live claim is there."""
+        """As `FileSteps._tidy`: remove the file if no live claim is there; by then the clock is beyond its fences."""
         live = [place for place in files.places if place.until > NOW and is_alive(place.alive)]
         if not files.slots or live:
             return None
         top = self.plan.top_of(files.slots)
-        return Stepped((Cut("floor", top), Cut("all", top)), True)
+        return Stepped((Cut("clock", top), Cut("all", top)), True)
 
     def _step(
         self, files: Files, is_alive: IsAlive, ids: Sequence[str], me: Sequence[str], decide: Any, *args: Any
     ) -> tuple[Any, tuple[Any, ...]]:
-        before = self.plan.line_of(files.slots, 0, files.floor, NOW)
+        before = self.plan.line_of(files.slots, 0, NOW)
         dead = self.plan.dead_among(before.places, ids, is_alive)
-        step = decide(before, Clock(NOW, 0, dead), *args)
+        step = decide(before, Clock(NOW, files.clock and files.clock + 1, dead), *args)
         actions = self.plan.actions(files.slots, before, step, me)
         if self._shrinks and step.line is not None and not step.line.places:
             actions += [Cut("row 0", step.line.top), Cut("other rows", step.line.top)]
@@ -123,18 +124,18 @@ class Steps:
 def perform(files: Files, actions: Sequence[Any]) -> Files:
     """Return the files after some actions, not yet canonical; who is told is passed over."""
     slots: list[Slot] = list(files.slots)
-    floor = files.floor
+    clock = files.clock
     for action in actions:
         if isinstance(action, Cut):
-            floor = _cut(action, slots, floor)
+            clock = _cut(action, slots, clock)
         elif hasattr(action, "row"):
             shown = slots[action.row] if action.row < len(slots) else 0
             fence = shown if isinstance(shown, int) else shown.fence
             _put(slots, action.row, fence if action.place is None else action.place)
-    return Files(tuple(slots), floor, files.peak)
+    return Files(tuple(slots), clock, files.peak)
 
 
-def _cut(action: Cut, slots: list[Slot], floor: int) -> int:
+def _cut(action: Cut, slots: list[Slot], clock: int) -> int:
     match action.what:
         case "row 0":
             _put(slots, 0, action.top)
@@ -142,9 +143,9 @@ def _cut(action: Cut, slots: list[Slot], floor: int) -> int:
             del slots[1:]
         case "all":
             slots.clear()
-        case "floor":
-            return max(floor, action.top)
-    return floor
+        case "clock":
+            return max(clock, action.top)
+    return clock
 
 
 def _put(slots: list[Slot], row: int, slot: Slot) -> None:
@@ -181,4 +182,4 @@ def canonical(files: Files) -> Files:
         *(place._replace(fence=names[place.fence], beat=0, since=0, held=0) for place in places),
         *((highest if shown[at] else 0) if at == 0 else 0 for at in range(len(free))),
     )
-    return Files(slots, peak if files.floor >= files.peak else 0, peak)
+    return Files(slots, peak if files.clock >= files.peak else 0, peak)

@@ -20,12 +20,15 @@ from interlock.core.errors import (
 )
 
 if TYPE_CHECKING:
+    from interlock.client._async.election import AsyncElection
     from interlock.client._async.grants import AsyncGrant, AsyncGrants
     from interlock.client._async.locks import AsyncLock, AsyncLocks, AsyncRLock
+    from interlock.client._sync.election import Election
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncElection",
     "AsyncGrant",
     "AsyncGrants",
     "AsyncLock",
@@ -33,6 +36,7 @@ __all__ = [
     "AsyncRLock",
     "Cancel",
     "Check",
+    "Election",
     "ClaimView",
     "Event",
     "Grant",
@@ -54,11 +58,13 @@ __all__ = [
 ]
 
 _LATER = {
+    "AsyncElection": "interlock.client._async.election",
     "AsyncGrant": "interlock.client._async.grants",
     "AsyncGrants": "interlock.client._async.grants",
     "AsyncLock": "interlock.client._async.locks",
     "AsyncLocks": "interlock.client._async.locks",
     "AsyncRLock": "interlock.client._async.locks",
+    "Election": "interlock.client._sync.election",
 }
 
 

@@ -5,6 +5,7 @@ grant has a fence, a number that is higher with each holder. A row keeps the hig
 it, and the condition is in the very statement that writes.
 """
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,21 +13,37 @@ from sqlalchemy import (
     BigInteger,
     Column,
     ColumnElement,
+    Connection,
+    DateTime,
     Delete,
     Integer,
+    MetaData,
+    String,
     Table,
+    Text,
     Update,
     delete,
+    func,
     inspect,
     or_,
     select,
     update,
 )
-from sqlalchemy.exc import NoInspectionAvailable
+from sqlalchemy.exc import DBAPIError, IntegrityError, NoInspectionAvailable
 
 from interlock.client.base import BaseGrant
+from interlock.core.claims import checked_name
 from interlock.core.errors import InvalidArgument, LockLost
 from interlock.optimistic.sqlalchemy.connections import begin_writing, connection_of
+
+ONCE = Table(
+    "interlock_once",
+    MetaData(),
+    Column("key", String(64), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("done", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+"""What was done, for migrations of the program's own: a key of 64 hexadecimal digits, and what it stands for."""
 
 
 class StaleFence(LockLost):
@@ -144,6 +161,40 @@ def fenced(table: Any, grant: Any, column: str = "fence") -> Fenced:
     found = getattr(table.c if isinstance(table, Table) else table, column, None)
     _check_column(table, found, column)
     return Fenced(table, found, grant)
+
+
+def once(connection: Any, name: str) -> bool:
+    """Record in the caller's own transaction that something is done: a crash leaves both or neither.
+
+    Who comes while another transaction has written the record waits for its end.  The records are in a table of our
+    own, `interlock_once`, which is made at the first use.
+
+    Args:
+        connection: a Connection or a Session; its transaction stays the caller's to commit.
+        name: of what is done.
+
+    Returns:
+        True if it was not recorded yet, so that the caller is to do it in this transaction.
+
+    Raises:
+        InvalidArgument: no such name is possible, or the connection is in autocommit.
+    """
+    key = hashlib.sha256(checked_name(name).encode()).hexdigest()
+    plain = connection_of(connection, ONCE)
+    begin_writing(plain)
+    if not inspect(plain).has_table(ONCE.name):
+        apart = plain.dialect.name in ("mysql", "mariadb")  # where DDL commits the transaction that it is in
+        try:
+            with plain.engine.begin() if apart else plain.begin_nested() as making:
+                ONCE.create(making if isinstance(making, Connection) else plain, checkfirst=True)
+        except DBAPIError:
+            pass  # another one was quicker; else the next statement says what is wrong
+    try:
+        with plain.begin_nested():
+            plain.execute(ONCE.insert().values(key=key, name=name))
+    except IntegrityError:
+        return False
+    return True
 
 
 def fence_column(name: str = "fence") -> Column[int]:

@@ -325,7 +325,6 @@ def closed_port() -> Iterator[int]:
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        ([], "which command"),
         (["lock"], "No such command 'lock'"),
         (["lss"], "did you mean interlock ls?"),
         (["nightly", "--", "true"], "did you mean interlock run nightly -- COMMAND…?"),

@@ -132,7 +132,7 @@ def test_others_see_the_label(house: House) -> None:
         ["--", "book", "--", "echo", "-n", "--", "-v"],
         ["--", "book", "echo", "-n", "--", "-v"],
         ["--wait=5", "book", "-o", "echo", "-n", "--", "-v"],
-        ["--timeout", "5", "--close", "book", "--nb", "-w", "0", "-e", "echo", "-n", "--", "-v"],
+        ["--wait", "5", "--close", "book", "--nb", "-w", "0", "-e", "echo", "-n", "--", "-v"],
     ],
 )
 def test_what_follows_the_command_is_its_own(house: House, words: list[str]) -> None:

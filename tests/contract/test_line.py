@@ -1,5 +1,6 @@
 """Every store answers as `core.line` does: random steps of two processes on it and on memory:// come to the same."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from interlock.stores.memory import MemoryStore, Space
 from interlock.testing.waiting import eventually
 from tests.servers import need
 from tests.servers.clock import Stepped
+from tests.support import line_steps
 from tests.support.line_steps import Side, play
+from tests.support.stores import ROWS
 from tests.support.texts import Texts, TextStore
 from tests.torture.server import SteppedMaria, SteppedPostgres, SteppedRedis
 
@@ -103,3 +106,17 @@ def test_sqlite_answers_as_the_line(game: int, tmp_path: Path, pass_time: Callab
 @pytest.mark.parametrize("game", range(GAMES))
 def test_texts_that_are_swapped_answer_as_the_line(game: int, pass_time: Callable[[float], None]) -> None:
     same(game, [TextStore(Texts(lambda: clock.time_of_day()))] * 2, pass_time)
+
+
+@pytest.mark.parametrize("game", range(3))
+def test_etcd_answers_as_the_line(game: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_steps, "RECORD", line_steps.LONG)
+    began, passed = clock.now(), 0.0
+
+    def pass_time(seconds: float) -> None:
+        nonlocal passed
+        passed += seconds
+        time.sleep(seconds + 2.0)  # etcd's clock can't be set, and its leases are whole seconds and one more
+
+    url = next(row for row in ROWS if row.name == "etcd").place(tmp_path).url
+    same(game, [open_store(url)] * 2, pass_time, lambda: passed - (clock.now() - began))

@@ -26,6 +26,8 @@ RUN_ELSEWHERE = {
 TRANSLATIONS = {
     "README.zh-CN.md": "README.md",
     "docs/zh/cron.md": "docs/recipes/cron.md",
+    "docs/zh/election.md": "docs/howto/election.md",
+    "docs/zh/once.md": "docs/howto/once.md",
     "docs/zh/first-lock.md": "docs/tutorial/first-lock.md",
 }
 
@@ -36,6 +38,7 @@ RUN_BY_COMMAND = {
     "pytest -n 4": "dev",
     "ruff check .": "dev",
     "pip install": "examples/walks",
+    "interlock lead": "tests/cli",
     "interlock serve": "tests/cli",
     "examples/library/run": "tests/examples/test_run.py",
     "python examples/library/race.py": "tests/examples/test_race.py",

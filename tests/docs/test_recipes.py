@@ -140,6 +140,9 @@ def test_the_web_application_answers_423_and_503_and_has_one_leader(
         assert httpx.post(f"{second}/buy/pen", timeout=30).status_code == 503
         server.resume()
         eventually(lambda: _leads(second), "it leads again, when the store is back")
+        server.pause()
+        workers[ports.index(second)].terminate()  # a leader that can't reach the store ends all the same
+        assert workers[ports.index(second)].wait(30) is not None
     finally:
         server.resume()
         for worker in workers:

@@ -161,6 +161,25 @@ def test_a_server_that_forgets_commits_grants_nothing_for_a_while_after_a_crash(
             later.release()
 
 
+def test_a_release_while_a_restarted_server_grants_nothing_is_done_and_hands_over_later() -> None:
+    with MariaServer(config={"innodb-flush-log-at-trx-commit": "0"}) as server, ThreadPoolExecutor() as pool:
+        url = f"{server.url}?create=true&grace=6"
+        with interlock.connect(url, ttl=6) as locks:
+            eventually(lambda: not fails(lambda: locks.lock("a").acquire(timeout=5).release()))
+            grant = locks.lock("a").acquire()
+            waiting = pool.submit(locks.lock("a").acquire, timeout=30)
+            eventually(lambda: len(locks.claims("a")) == 2)
+            server.stop()  # in order, so that it remembers the line
+            server.start()
+            eventually(lambda: not fails(lambda: locks.claims("a")))
+            assert len(locks.claims("a")) == 2
+            assert grant.release() is True
+            assert [view.state for view in locks.claims("a")] == ["pending"]
+            later = waiting.result(30)
+            assert later.fence > grant.fence
+            assert later.release() is True
+
+
 def fails(call: Callable[[], Any]) -> bool:
     try:
         call()

@@ -135,7 +135,7 @@ def test_what_is_no_pipe_proves_no_life(folder: Path, kind: str) -> None:
         other.symlink_to(folder / "interlock")  # that one is locked
     else:
         other.write_text("")
-    assert Liveness(folder / "alive", own=False).is_alive(other.name) is False
+    assert Liveness(folder / "alive").is_alive(other.name) is False
 
 
 # -- what the doctor sees ---------------------------------------------------------------------------------

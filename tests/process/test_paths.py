@@ -129,7 +129,6 @@ def test_what_lies_in_the_place_of_a_line_is_named_and_stops_no_other_name(
         assert f"lines/{NAME}" in complaints(locks)
     after = os.lstat(path)
     assert (after.st_ino, after.st_mode, after.st_size) == (before.st_ino, before.st_mode, before.st_size)
-    assert not (folder / "broken").exists()
     assert not secret.with_name("nowhere").exists()
 
 
@@ -145,17 +144,15 @@ def test_what_lies_in_the_place_of_the_marker_is_named_and_not_touched(
     assert not secret.with_name("nowhere").exists()
 
 
-def test_what_lies_in_the_place_of_the_fences_is_named_and_not_touched(
-    folder: Path, secret: Path, trap: Callable[[Path, Path], None]
-) -> None:
-    path = folder / "fences"
-    trap(path, secret)
+def test_half_a_slot_at_the_end_of_a_line_is_cut_off_and_its_claims_stay(folder: Path) -> None:
     with connect(folder) as locks:
-        with pytest.raises(StoreError, match=f"{path}.*remove it"):
-            locks.lock(NAME).acquire(timeout=0)
-        assert str(path) in complaints(locks)
-    assert os.path.lexists(path)
-    assert not secret.with_name("nowhere").exists()
+        grant = held(locks)
+        with open(folder / "lines" / NAME, "ab") as line:
+            line.write(b"half a slot")
+        with locks.lock("free"):
+            eventually(lambda: locks.lock(NAME).acquire(timeout=0) is None)
+            eventually(lambda: (folder / "lines" / NAME).stat().st_size % 512 == 0)
+        assert grant.release() is True
 
 
 @pytest.mark.parametrize("room", ["lines", "alive"])

@@ -168,15 +168,13 @@ def test_a_link_that_another_user_made_gives_nothing_of_roots_away(home: Path, u
     secret.write_bytes(b"root:secret\n")
     secret.chmod(0o600)
     bob = user(folder, BOB, groups=(GROUP,))
-    for path in ("lines/nightly", "fences"):
-        bob.do(f"os.symlink('{secret}', '{folder}/{path}')")
+    bob.do(f"os.symlink('{secret}', '{folder}/lines/nightly')")
     with interlock.connect(f"file://{folder}") as locks:
         with pytest.raises(StoreError, match="symbolic link"):
             locks.lock(NAME).acquire(timeout=5)
         assert any("lines/nightly" in check.detail for check in locks.doctor())
     assert secret.read_bytes() == b"root:secret\n"
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
-    assert not (folder / "broken").exists()
 
 
 @as_root
@@ -202,7 +200,7 @@ def test_a_folder_that_interlock_makes_is_for_its_user_alone(tmp_path: Path) -> 
             with interlock.connect(f"file://{folder}") as locks, locks.lock(NAME):
                 assert locks.lock(NAME).acquire(timeout=0.01) is None
                 paths = [folder, *folder.rglob("*")]
-                assert len(paths) >= 6
+                assert {"interlock", "lines", "alive", NAME} <= {path.name for path in paths}
                 for path in paths:
                     assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
         finally:

@@ -1,9 +1,11 @@
 """Private servers for tests and benchmarks: on free ports, in temporary folders, gone with their owner."""
 
 from tests.servers.browser import BrowserPrograms, browser_programs
+from tests.servers.bucket import AzuriteServer, SeaweedServer
 from tests.servers.clock import Stepped
 from tests.servers.cluster import RedisCluster
 from tests.servers.distant import DistantCluster
+from tests.servers.etcd import EtcdCluster, EtcdServer
 from tests.servers.home import Missing, NotStarted
 from tests.servers.hosts import Host, Hosts
 from tests.servers.mariadb import MariaServer
@@ -17,8 +19,12 @@ from tests.servers.sentinel import RedisSentinel
 from tests.servers.tls import TlsFiles
 
 __all__ = [
+    "AzuriteServer",
+    "SeaweedServer",
     "BrowserPrograms",
     "DistantCluster",
+    "EtcdCluster",
+    "EtcdServer",
     "Host",
     "Hosts",
     "MariaServer",

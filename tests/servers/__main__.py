@@ -10,6 +10,7 @@ PACKAGES = {
     "postgres": "postgresql",
     "pgbouncer": "pgbouncer",
     "mariadb": "mariadb-server",
+    "etcd": "etcd-server",
     "browser": "chromium chromium-driver fonts-dejavu-core",
 }
 

@@ -40,49 +40,59 @@ def src(*names: str) -> tuple[str, ...]:
     return tuple(f"src/interlock/{name}" for name in names)
 
 
+SHARED = src(
+    "stores/_async",
+    "stores/_sync",
+    "stores/plain.py",
+    "stores/engines.py",
+    "stores/__init__.py",
+)
+PRODUCTS = src(
+    "client/_async/once.py",
+    "client/_sync/once.py",
+    "client/values.py",
+    "client/_async/election.py",
+    "client/_sync/election.py",
+    "client/cancel.py",
+    "client/_async/handing.py",
+    "client/_sync/handing.py",
+    "client/tokens.py",
+    "cli/products.py",
+)
 PARTS = (
-    Part("core", 930, 955, src("core")),
+    Part("core", 930, 961, src("core")),
     Part("runtime", 380, 736, src("runtime")),
     Part("remote", 640, 841, src("remote")),
-    Part("client", 1300, 1735, src("client", "locks")),
+    Part("client", 1300, 1584, src("client", "locks")),
     Part("memory", 110, 69, src("stores/memory.py", "stores/memory")),
     Part("files", 1150, 1714, src("stores/files")),
     Part("files, lines of C", 450, 537, src("stores/files"), ".c"),
     Part("sqlite", 330, 418, src("stores/sqlite", "stores/sqlite.py")),
+    Part("etcd", 540, 761, src("stores/etcd")),
+    Part("bucket", 400, 290, src("stores/bucket")),
     Part("mysql", 400, 317, src("stores/mysql", "stores/mysql.py")),
     Part("postgresql", 490, 516, src("stores/postgresql")),
     Part("redis", 1350, 1556, src("stores/redis", "_redis")),
     Part("advisory", 650, 881, src("stores/advisory", "stores/advisory.py")),
     Part("django", 2500, 2369, src("django")),
-    Part("cli", 1000, 1120, src("cli")),
+    Part("products", 800, 393, PRODUCTS),
+    Part("cli", 1000, 1161, src("cli")),
     Part("keylock", 470, 526, src("keylock")),
     Part("optimistic", 690, 755, src("optimistic")),
-    Part(
-        "stores, shared",
-        450,
-        460,
-        src(
-            "stores/_async",
-            "stores/_sync",
-            "stores/plain.py",
-            "stores/driven.py",
-            "stores/engines.py",
-            "stores/__init__.py",
-        ),
-    ),
+    Part("stores, shared", 450, 467, SHARED),
     Part("compat", None, 95, src("compat.py")),
-    Part("the rest", 200, 200, ()),
-    Part("src without testing", 12500, 15270, src("")),
-    Part("src/testing", 3000, 3856, src("testing")),
+    Part("the rest", 200, 967, ()),
+    Part("src without testing", 12500, 16326, src("")),
+    Part("src/testing", 3000, 4084, src("testing")),
     Part("proof", 2500, 3391, ("proof",)),
-    Part("tests", 22000, 25075, ("tests",)),
+    Part("tests", 22000, 25489, ("tests",)),
     Part("bench", 1600, 2043, ("bench",)),
 )
 
-MODULES = Part("written modules", 170, 216, src(""))
+MODULES = Part("written modules", 170, 215, src(""))
 """Of `src` without testing."""
 
-ANY_GOAL, ANY_LIMIT = 6.0, 13.0
+ANY_GOAL, ANY_LIMIT = 6.0, 12.9
 """Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
 
 SAME_NAMES = {
@@ -91,9 +101,11 @@ SAME_NAMES = {
     "Claim": 2,
     "Command": 2,
     "Conflict": 2,
+    "Done": 2,
     "Fenced": 2,
     "Known": 2,
     "Opened": 2,
+    "Place": 2,
     "Queue": 2,
     "Record": 2,
     "StaleFence": 2,
@@ -137,6 +149,9 @@ def files_of(part: Part) -> list[Path]:
         others = {file for one in PARTS if one.paths and one.paths[0] != "src/interlock/" for file in files_of(one)}
         return [file for file in written_and_generated() if file not in others]
     found = [file for path in part.paths for file in below(ROOT / path, part.suffix)]
+    if not part.name.startswith("src"):  # a module that a row names counts there
+        named = {ROOT / path for one in PARTS if one is not part for path in one.paths if path.endswith(".py")}
+        found = [file for file in found if file not in named]
     return found if part.name == "src/testing" else [file for file in found if SRC / "testing" not in file.parents]
 
 

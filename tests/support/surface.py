@@ -5,7 +5,14 @@ from collections.abc import Iterator
 from importlib import import_module
 from types import FunctionType
 
-MODULES = ("interlock", "interlock.compat", "interlock.redis", "interlock.optimistic", "interlock.otel")
+MODULES = (
+    "interlock",
+    "interlock.compat",
+    "interlock.etcd",
+    "interlock.redis",
+    "interlock.optimistic",
+    "interlock.otel",
+)
 
 
 def parameters(function: object) -> str:

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from typing import NoReturn
+from urllib.parse import quote, unquote
 
 from interlock.cli.exits import BY_SIGNAL, UNAVAILABLE
 from interlock.cli.signals import Signals
@@ -89,10 +90,10 @@ class Child:
         if keep:
             os.close(alive_in)
 
-    def go(self, name: str, fence: int, claim: str) -> None:
-        """Let the command start, with INTERLOCK_NAME, INTERLOCK_FENCE and INTERLOCK_HELD in its environment."""
+    def go(self, name: str, fence: int, claim: str, item: str = "") -> None:
+        """Let the command start, with INTERLOCK_NAME, _FENCE, _HELD and _ITEM in its environment."""
         try:
-            os.write(self._go_ahead, os.fsencode(f"{fence} {claim} {name}"))
+            os.write(self._go_ahead, os.fsencode(f"{fence} {claim} {quote(item)} {name}"))
         except BrokenPipeError:
             pass  # somebody killed it: its status tells
         self._forget_word()
@@ -165,11 +166,13 @@ def _high_pipe() -> tuple[int, int]:
 
 def _become(path: str, words: Sequence[str], signals: Signals, go_ahead: int, report: int, parent: int) -> NoReturn:
     """In the child: wait until it may run, and become the command."""
-    _die_with(parent)
+    die_with(parent)
     fence, _, claim_and_name = os.fsdecode(os.read(go_ahead, 8192)).partition(" ")
     if not fence:
         os._exit(0)  # the lock was not obtained, or interlock is gone
-    claim, _, name = claim_and_name.partition(" ")
+    claim, item, name = claim_and_name.split(" ", 2)
+    if item:
+        os.environ["INTERLOCK_ITEM"] = unquote(item)
     os.environ["INTERLOCK_FENCE"] = fence
     os.environ["INTERLOCK_NAME"] = name
     os.environ[HELD] = f"{os.environ.get(HELD, '')} {claim}".lstrip()
@@ -195,13 +198,13 @@ def _execute(path: str, words: Sequence[str]) -> NoReturn:
         os.execv(SHELL, (SHELL, path, *words[1:]))
 
 
-def _die_with(parent: int) -> None:
-    """Ask the kernel to kill this process when interlock dies, so that nobody works without the lock."""
+def die_with(parent: int, number: int = signal.SIGKILL) -> None:
+    """Ask the kernel to send this process a signal when interlock dies, so that nobody works without the lock."""
     if sys.platform == "linux":
         try:
             import ctypes
 
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
         except (ImportError, OSError, AttributeError):
             return  # a Python without ctypes: as on other systems
     if os.getppid() != parent:

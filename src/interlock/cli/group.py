@@ -13,6 +13,12 @@ from interlock.cli.exits import STORE, USAGE, fail
 
 COMMANDS = {
     "run": ("interlock.cli.run:run", "Hold a lock while a command runs."),
+    "once": ("interlock.cli.products:once", "Run a command unless it was completed before."),
+    "lead": ("interlock.cli.products:lead", "Keep a command running on exactly one of several machines."),
+    "hold": ("interlock.cli.products:hold", "Hold a lock without a process; prints a token."),
+    "renew": ("interlock.cli.products:renew", "Extend what hold holds."),
+    "release": ("interlock.cli.products:release", "Release what hold holds."),
+    "create": ("interlock.cli.products:create", "Make what a store needs: tables, files."),
     "ls": ("interlock.cli.look:ls", "List the locks that somebody holds or waits for."),
     "show": ("interlock.cli.look:show", "Show the line of one lock, in its order."),
     "watch": ("interlock.cli.look:watch", "Show holders and waiters until Ctrl-C."),
@@ -60,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _meant(error: click.NoSuchOption, called: str) -> str:
     """Say what was probably meant by an option that is not known where it stands."""
-    if error.ctx is not None and error.ctx.info_name == "run":
+    if error.ctx is not None and isinstance(error.ctx.command, _command("run").__class__):
         return f"{error.format_message()} If it is the command's own, write -- before the command"
     owners = [name for name in COMMANDS if error.option_name in _options_of(name)]
     if not owners:
@@ -126,4 +132,4 @@ class Lazy(click.Group):
 def group(ctx: click.Context) -> None:
     """Run the command that is called."""
     if ctx.invoked_subcommand is None:
-        raise click.UsageError("which command? interlock run NAME -- COMMAND… guards one", ctx)
+        click.echo(ctx.get_help())

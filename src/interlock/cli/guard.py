@@ -6,9 +6,9 @@ import signal
 import threading
 import time
 from contextlib import closing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from interlock import Grant, InvalidArgument, Lock, LockError, Locks, StoreError
+from interlock import Grant, InvalidArgument, Lock, LockError, LockLost, Locks, StoreError
 from interlock.cli.child import HELD, Child, NotRunnable, look_up
 from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
 from interlock.cli.signals import ENDING, SignalEvent, Signals, WaitBroken, stop_here
@@ -17,6 +17,7 @@ from interlock.core.claims import WRITER_UNITS, fits
 from interlock.runtime import log
 
 LONGEST_LABEL = 200
+TIMED_OUT = 124  # as of timeout(1)
 LOOK_AGAIN = 1.0  # seconds; only a safety net: a thread that was here before us may take the signal of a death
 SEE_HELP = "(see interlock run --help)"
 
@@ -36,23 +37,31 @@ class Order(NamedTuple):
         keep: hold the lock until every process of the command is gone.
         store, namespace, label: as `connect` and `lock` take them.
         verbose: say what happens.
+        timeout: seconds after which the command is stopped; None for no limit.
+        attach: the token of a hold to take over; None to acquire.
+        one_of: "name=a,b" to hold one of several things; None for a lock.
+        once: seconds for which a record of a completed run is kept; None to run in any case.
     """
 
     name: str
     command: tuple[str, ...]
-    shared: bool
-    permits: int | None
-    units: int | None
     wait: float | None
-    conflict: int
     ttl: float | None
-    grace: float
-    at_least: float
-    keep: bool
     store: str | None
     namespace: str
     label: str | None
-    verbose: bool
+    verbose: bool = False
+    shared: bool = False
+    permits: int | None = None
+    units: int | None = None
+    conflict: int = 1
+    grace: float = 5.0
+    at_least: float = 0.0
+    keep: bool = False
+    timeout: float | None = None
+    attach: str | None = None
+    one_of: str | None = None
+    once: float | None = None
 
 
 def waits_for_itself(order: Order, locks: Locks) -> str:
@@ -69,7 +78,7 @@ def waits_for_itself(order: Order, locks: Locks) -> str:
         StoreError: the line can't be looked at.
     """
     around = os.environ.get(HELD, "").split()
-    if not around or order.wait == 0:
+    if not around or order.wait == 0 or order.attach is not None or order.one_of is not None:
         return ""
     line = locks.claims(order.name)
     held = [(view.units, view.capacity) for view in line if view.state == "using" and view.id in around]
@@ -129,9 +138,9 @@ class GuardedRun:
         self._order = order
         self._signals = signals
         self._child = child
-        self._name = repr(order.name)
+        self._name = "what the token holds" if order.attach else repr(order.one_of or order.name)
         self._grant: Grant | None = None  # kept, so that closing the connection can release it once more
-        self._lost = False
+        self._lost = self._timed_out = False
         self._ordered_to_end = False
         self._saying = threading.Lock()
         self._over = False
@@ -144,6 +153,8 @@ class GuardedRun:
         except WaitBroken as signalled:
             self._tell(f"no longer waiting for {self._name}: got {signal.Signals(signalled.number).name}")
             return BY_SIGNAL + signalled.number
+        except LockLost as error:
+            return fail(LOST, str(error))
         except InvalidArgument as error:
             return fail(USAGE, f"{error} {SEE_HELP}")
         except StoreError as error:
@@ -164,7 +175,7 @@ class GuardedRun:
                 return fail(USAGE, f"{in_vain}: this one would wait for ever; leave it out, or give it -n or -w")
             if in_vain:
                 say(in_vain)
-            return self._with_lock(self._lock(locks))
+            return self._with_lock(locks)
         finally:
             try:
                 locks.close()
@@ -181,11 +192,17 @@ class GuardedRun:
             if not self._over:
                 say(line)
 
-    def _lock(self, locks: Locks) -> Lock:
+    def _lock(self, locks: Locks) -> Any:
         order = self._order
         label = os.path.basename(order.command[0]) if order.label is None else order.label
         if order.label is None:
             label = os.fsencode(label).decode(errors="replace")[:LONGEST_LABEL]
+        if order.one_of is not None:
+            name, _, items = order.one_of.partition("=")
+            return locks.one_of(name, items.split(","), ttl=order.ttl, label=label, on_lost=self._on_lost)
+        if order.once is not None:
+            once = locks.once(order.name, keep=order.once, ttl=order.ttl, label=label, on_lost=self._on_lost)
+            return Lock(once._client, once._spec, once._options)
         if order.permits is not None:
             return locks.semaphore(
                 order.name, order.permits, units=order.units or 1, ttl=order.ttl, label=label, on_lost=self._on_lost
@@ -198,13 +215,23 @@ class GuardedRun:
         """Called in the thread that renews the lease."""
         self._signals.put(SignalEvent("lost"))
 
-    def _with_lock(self, lock: Lock) -> int:
+    def _acquire(self, locks: Locks) -> Grant | None:
+        order = self._order
+        if order.attach is not None:
+            return locks.attach(order.attach, ttl=order.ttl, on_lost=self._on_lost)
+        lock: Lock = self._lock(locks)
+        return lock.acquire(timeout=order.wait)
+
+    def _with_lock(self, locks: Locks) -> int:
         started = time.monotonic()
         if self._order.verbose:
             say(f"waiting for {self._name} in {called(self._order.store)}")
         with self._signals.breaking():
-            grant = lock.acquire(timeout=self._order.wait)
+            grant = self._acquire(locks)
         obtained = time.monotonic()
+        if grant is None and self._order.once is not None and locks.is_done(self._order.name):
+            self._tell(f"{self._name} was done before")
+            return 0
         if grant is None:
             self._tell(f"did not obtain {self._name} within {obtained - started:.3f} s: others hold it")
             return self._order.conflict
@@ -217,7 +244,7 @@ class GuardedRun:
                 status = self._stay(status, obtained + self._order.at_least)
         finally:
             self._child.discard()  # before the lock is released, whatever happened
-        if self._release(grant):
+        if self._release(grant, status):
             self._tell(f"released {self._name} after {time.monotonic() - obtained:.3f} s, exit status {status}")
             return status
         return LOST
@@ -226,9 +253,9 @@ class GuardedRun:
         child = self._child
         if grant.lost:
             return LOST
-        child.go(self._order.name, grant.fence, grant.id)
+        child.go(grant.name, grant.fence, grant.id, grant.item if self._order.one_of is not None else "")
         self._attend()
-        status = child.status or 0
+        status = TIMED_OUT if self._timed_out else child.status or 0
         failure = child.failure() if status == UNAVAILABLE else None
         if failure is not None:
             return fail(UNAVAILABLE, f"can't run {self._order.command[0]!r}: {failure}; check the program")
@@ -239,22 +266,31 @@ class GuardedRun:
     def _attend(self) -> None:
         """Pass signals on until the command has ended; stop it if the lock is lost."""
         kill_at = math.inf
+        limit_at = math.inf if self._order.timeout is None else time.monotonic() + self._order.timeout
         while True:
             self._child.look()  # a death during the wait for the lock has told nobody
             if self._child.status is not None:
                 return
-            event = self._signals.next(max(0.0, min(LOOK_AGAIN, kill_at - time.monotonic())))
+            event = self._signals.next(max(0.0, min(LOOK_AGAIN, min(kill_at, limit_at) - time.monotonic())))
             if event is None:
-                if time.monotonic() >= kill_at:
+                if time.monotonic() >= limit_at:
+                    limit_at, self._timed_out = math.inf, True
+                    self._tell(f"the command has run for {self._order.timeout:g} s: stopping it")
+                    kill_at = self._stop()
+                elif time.monotonic() >= kill_at:
                     kill_at = math.inf
                     self._child.send(signal.SIGKILL)
             elif event.kind == "signal":
                 self._pass_on(event)
             elif not self._lost:
                 self._say_lost("; stopping the command")
-                self._child.send(signal.SIGTERM)
-                self._child.send(signal.SIGCONT)  # a stopped process does not take TERM
-                kill_at = time.monotonic() + self._order.grace
+                kill_at = self._stop()
+
+    def _stop(self) -> float:
+        """Let the command end; return when it is to be killed."""
+        self._child.send(signal.SIGTERM)
+        self._child.send(signal.SIGCONT)  # a stopped process does not take TERM
+        return time.monotonic() + self._order.grace
 
     def _pass_on(self, event: SignalEvent) -> None:
         if event.number == signal.SIGCHLD:
@@ -308,10 +344,12 @@ class GuardedRun:
         self._child.wait_until_all_are_gone()
         self._signals.put(SignalEvent("gone"))
 
-    def _release(self, grant: Grant) -> bool:
-        """Release; False if the lock was lost before."""
+    def _release(self, grant: Grant, status: int) -> bool:
+        """Release, with a record if it was to be done once; False if the lock was lost before."""
+        once = self._order.once
         try:
-            released = grant.release()
+            done = once is not None and status == 0
+            released = grant._complete(once or 0.0, f"{grant.fence} null") if done else grant.release()
         except StoreError:
             return True  # closing the connection tries again, and tells
         if not released and not self._lost:

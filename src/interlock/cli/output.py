@@ -115,7 +115,7 @@ def line_json(line: OutputLine) -> dict[str, Any]:
     }
 
 
-def print_json(value: Any, *, compact: bool = False) -> None:
+def print_json(value: object, *, compact: bool = False) -> None:
     """Print JSON: indented, or on one line."""
     click.echo(json.dumps(value, indent=None if compact else 2))
 
@@ -171,6 +171,9 @@ def locks_table(out: "Console", lines: Iterable[OutputLine]) -> "Table":
     rows = []
     for line in lines:
         first = (*line.holders, *line.waiters)[0]
+        if first.state == DONE:
+            rows.append((line.name, "once", "0", "0", "", "", f"kept for {duration(first.expires_in)}"))
+            continue
         counts = (str(len(line.holders)), str(len(line.waiters)))
         rows.append((line.name, line.kinds, *counts, f"{first.pid}@{first.host}", first.label, ago(first.since)))
     return fitting(out, ("Lock", "Kind", "Holders", "Waiters", "First", "Label", "Since"), rows)
@@ -252,4 +255,4 @@ namespace_option = click.option(
 store_option = click.option(
     "--store", metavar="URL", help="Where the locks are. Default: $INTERLOCK_URL, else /tmp/interlock-UID."
 )
-name_argument = click.argument("name", shell_complete=completed("names"))
+name_argument: Callable[[Any], Any] = click.argument("name", shell_complete=completed("names"))

@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -21,8 +22,9 @@ class Run(click.Command):
         """Put all options before NAME, and `--` after them: all that follows is the command's own."""
         before = self._length_of_options(args)
         options, rest = args[:before], args[before:]
-        over = rest[:1] == ["--"]
-        name, rest = rest[over : over + 1], rest[over + 1 :]
+        named = any(word.partition("=")[0] in ("--attach", "--one-of") for word in options)
+        over = rest[:1] == ["--"] and not named
+        name, rest = (["-"], rest) if named else (rest[over : over + 1], rest[over + 1 :])
         after = 0 if over else self._length_of_options(rest)
         options += rest[:after]
         if before > len(args) or after > len(rest):
@@ -66,13 +68,34 @@ def _seconds(*spellings: str, help: str, default: float | None = None) -> Callab
     return click.option(*spellings, metavar="SEC", type=float, default=default, callback=_check_seconds, help=help)
 
 
+command_argument: Callable[[Any], Any] = click.argument(
+    "command",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="[OPTIONS] [--] COMMAND…",
+    shell_complete=completed("programs"),
+)
+
+
+def refuse_memory(store: str | None) -> None:
+    """Raise UsageError for a store that no other process sees."""
+    url = "" if is_given(store) else store or os.environ.get("INTERLOCK_URL") or ""
+    if url.partition(":")[0].lower() == "memory":
+        raise click.UsageError(
+            "memory:// is seen by one process only and guards nothing: give --store file:///folder"
+        )
+
+
 @click.command(cls=Run)
 @click.option("-s", "--shared", is_flag=True, help="Share the lock with others that say -s.")
 @click.option("-x", "-e", "--exclusive", is_flag=True, help="Have the lock alone. The default.")
 @click.option("--permits", metavar="N", type=click.IntRange(1), help="A semaphore: admit N units at a time.")
 @click.option("--units", metavar="K", type=click.IntRange(1), help="Take K units of the semaphore. Default: 1.")
 @click.option("-n", "--nb", "--nonblock", "nonblock", is_flag=True, help="Do not wait for the lock.")
-@_seconds("-w", "--wait", "--timeout", help="Wait at most SEC seconds; 0 is -n.")
+@_seconds("-w", "--wait", help="Wait at most SEC seconds; 0 is -n.")
+@_seconds("--timeout", help="Stop the command after SEC seconds: TERM, then KILL. Exit status 124.")
+@click.option("--attach", metavar="TOKEN", help="Instead of NAME: take over what hold holds; - reads the token.")
+@click.option("--one-of", metavar="NAME=A,B,…", help="Instead of NAME: one of these things, in $INTERLOCK_ITEM.")
 @click.option(
     "-E",
     "--conflict-exit-code",
@@ -114,13 +137,7 @@ def _seconds(*spellings: str, help: str, default: float | None = None) -> Callab
     help="Refused, not possible: interlock has to stay beside the command, to renew the lock and to release it.",
 )
 @name_argument
-@click.argument(
-    "command",
-    nargs=-1,
-    type=click.UNPROCESSED,
-    metavar="[OPTIONS] [--] COMMAND…",
-    shell_complete=completed("programs"),
-)
+@command_argument
 def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | None, **given: Any) -> int:
     """Wait in line for the lock NAME, run COMMAND while holding it, release it.
 
@@ -129,12 +146,15 @@ def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | 
     after NAME that is no option; -c 'SHELL COMMAND' stands for it.
 
     Exit status: the command's own; 128+n if signal n ended it, or the wait; 1 (or -E) if the lock was not obtained;
-    64 wrong usage; 69 command not found or not executable; 70 the lock was lost and the command stopped;
-    75 the store cannot be used.
+    124 --timeout was over; 64 wrong usage; 69 command not found or not executable; 70 the lock was lost and the
+    command stopped; 75 the store cannot be used.
     """
     if not hasattr(os, "fork"):
         return fail(UNAVAILABLE, "interlock run needs a POSIX system: here, lock in the program itself")
-    chosen = (("-s", given["shared"]), ("-x", exclusive), ("--permits", given["permits"]))
+    chosen = (
+        ("-s", given["shared"]), ("-x", exclusive), ("--permits", given["permits"]), ("--attach", given["attach"]),
+        ("--one-of", given["one_of"]),
+    )  # fmt: skip
     kinds = [spelling for spelling, is_chosen in chosen if is_chosen]
     if len(kinds) > 1:
         raise click.UsageError(f"{' and '.join(kinds)} contradict each other: give one of them")
@@ -153,11 +173,9 @@ def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | 
         raise click.UsageError(
             f"which command is to run while {name!r} is locked? Write it after --, or give it to -c"
         )
-    url = "" if is_given(given["store"]) else given["store"] or os.environ.get("INTERLOCK_URL") or ""
-    if url.partition(":")[0].lower() == "memory":
-        raise click.UsageError(
-            "memory:// is seen by one process only and guards nothing: give --store file:///folder"
-        )
+    refuse_memory(given["store"])
+    if given["attach"] == "-":
+        given["attach"] = sys.stdin.readline().strip()
     from interlock.cli.guard import Order, run_guarded
 
     return run_guarded(Order(command=command, **given))

@@ -1,5 +1,6 @@
 """What both colours of the client share: arguments, what a grant knows, events, what is said when time is over."""
 
+import math
 import os
 import sys
 import threading
@@ -21,6 +22,7 @@ from interlock.core.claims import (
     LockSpec,
     Unset,
     checked_at_least,
+    checked_at_most,
     checked_count,
     checked_name,
     checked_text,
@@ -30,7 +32,7 @@ from interlock.core.claims import (
     said,
 )
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld, StoreError, Unsupported
-from interlock.core.line import numbered
+from interlock.core.line import LARGEST_SLOTS, numbered
 from interlock.core.queue import AcquireCall, Held
 from interlock.core.redaction import masked
 from interlock.core.store import Store
@@ -43,12 +45,15 @@ G = TypeVar("G", bound="BaseGrant")
 HELD, RELEASED, LOST = "held", "released", "lost"
 GONE_THERE = "the store no longer has its claim: it expired there or was evicted"
 LEASE_ENDED = "its lease ended before it was renewed"
+AT_MOST = "it was held for as long as its at_most says"
 STAYS_IN_LINE = "could not take a claim out of the line, its lease will end: %s"
 GONE_FROM_LINE = "its claim was gone, it expired or was evicted; another one lines up in its place"
 TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
 LOG_LOOK = 1.0  # seconds after which the level of the logger is looked at again
 FRESH = 1.0  # seconds; however many give up at once, the line is looked at once
 FEW = 16
+ONE_OF = " one of "
+LONGEST_ITEMS = 80  # characters of a label
 OnBusy: TypeAlias = Literal["wait", "raise", "skip"]
 """What a guarded function does while somebody else holds its lock."""
 
@@ -64,28 +69,48 @@ class AcquireOptions(NamedTuple):
         renew: whether the lease is renewed.
         on_lost: whom to tell of a loss.
         at_least: seconds that the claim stays at least, from the moment when it holds the lock.
+        at_most: seconds after which it is lost, whatever is renewed; infinite for no limit.
+        on_wanted: whom to tell that somebody waits.
+        items: what the slots stand for, in their order.
     """
 
     timeout: float | None = None
     renew: bool = True
     on_lost: Callable[[Any], object] | None = None
     at_least: float = 0.0
+    at_most: float = math.inf
+    on_wanted: Callable[[Any], object] | None = None
+    items: tuple[str, ...] = ()
 
 
 _DEFAULTS = AcquireOptions()
 
 
 def options_of(
-    timeout: float | None, renew: bool, on_lost: Callable[[Any], object] | None, at_least: float
+    timeout: float | None,
+    renew: bool,
+    on_lost: Callable[[Any], object] | None,
+    at_least: float,
+    at_most: float | None = None,
+    on_wanted: Callable[[Any], object] | None = None,
 ) -> AcquireOptions:
     """Check the arguments that say how to acquire; `at_least` was checked with the ttl."""
-    if timeout is None and renew is True and on_lost is None and not at_least:
+    if (
+        timeout is None
+        and renew is True
+        and on_lost is None
+        and not at_least
+        and at_most is None
+        and on_wanted is None
+    ):
         return _DEFAULTS
-    if on_lost is not None and not callable(on_lost):
-        raise InvalidArgument(f"on_lost is a function of one argument, the grant, not {said(on_lost)}")
+    for name, function in (("on_lost", on_lost), ("on_wanted", on_wanted)):
+        if function is not None and not callable(function):
+            raise InvalidArgument(f"{name} is a function of one argument, the grant, not {said(function)}")
     if not isinstance(renew, bool):
         raise InvalidArgument(f"renew is True or False, not {said(renew)}")
-    return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least)
+    most = math.inf if at_most is None else checked_at_most(at_most, at_least)
+    return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least, most, on_wanted)
 
 
 def seconds_of(on_busy: object, timeout: float | None) -> float | None:
@@ -97,6 +122,36 @@ def seconds_of(on_busy: object, timeout: float | None) -> float | None:
     if on_busy not in ("wait", "raise", "skip"):
         raise InvalidArgument(f"on_busy is 'wait', 'raise' or 'skip', not {said(on_busy)}")
     return 0 if timeout is None and on_busy != "wait" else timeout
+
+
+def checked_items(items: Sequence[str]) -> tuple[str, ...]:
+    """Return the things that slots stand for, sorted, else raise InvalidArgument."""
+    listed = () if isinstance(items, str) else tuple(items)
+    if not 1 <= len(set(listed)) == len(listed) <= LARGEST_SLOTS or not all(isinstance(each, str) for each in listed):
+        raise InvalidArgument(f"items are 1 to {LARGEST_SLOTS} different texts in a list, not {said(items)}")
+    return tuple(sorted(listed))
+
+
+def label_of_items(items: tuple[str, ...], label: str | None) -> str:
+    """Return the label of a claim to one of several things; others see by it that they mean the same ones."""
+    text = ", ".join(items)
+    if len(text) > LONGEST_ITEMS:
+        from hashlib import sha256  # it loads OpenSSL
+
+        digest = sha256("\0".join(items).encode()).hexdigest()[:16]
+        text = f"{text[:LONGEST_ITEMS]}… ({len(items)}, {digest})"
+    return f"{label or ''}{ONE_OF}{text}".lstrip()
+
+
+def refuse_other_items(label: str, views: Sequence[ClaimView], fence: int | None) -> None:
+    """Raise InvalidArgument if others in the line mean other things; with a fence, only those before that."""
+    mine = label.rpartition(ONE_OF.lstrip())[2]
+    for view in views:
+        _, marked, theirs = view.label.rpartition(ONE_OF.lstrip())
+        if marked and theirs != mine and (fence is None or (view.fence or fence) < fence):
+            raise InvalidArgument(
+                f"the things called {view.name!r} are [{theirs}] for others, and [{mine}] here: give all one list"
+            )
 
 
 def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | Unset) -> float | None:
@@ -255,6 +310,12 @@ class BaseClient:
             max(self.ttl, kept) if lease is None else lease,
             "" if label is None else checked_text(label, "label", MAX_LABEL),
         )
+
+    def options(self, *arguments: Any) -> AcquireOptions:
+        """As `options_of`; refuses what the store can't do."""
+        if arguments[-1] is not None:
+            self.need("wanted")
+        return options_of(*arguments)
 
     def refuse_own_wait(self, spec: LockSpec, owner: Any, seconds: float | None, grants: Sequence[Any]) -> None:
         """Refuse that an event loop waits for its own thread, which can't release meanwhile.
@@ -452,6 +513,8 @@ class BaseLocks(Same, Generic[L]):
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
         at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
         connection: None = None,
     ) -> L: ...
     @overload
@@ -466,6 +529,8 @@ class BaseLocks(Same, Generic[L]):
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
         at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
         connection: Any = None,
     ) -> Any:
         """Return the exclusive lock called `name`; nothing is acquired yet.
@@ -480,13 +545,15 @@ class BaseLocks(Same, Generic[L]):
             at_least: seconds that it is kept at least: a release before that returns at once, and the lock gets free
                 when they are over.  For jobs that are shorter than the clocks of several machines differ.  A ttl that
                 is left out is at least as long, so that it holds also if the process ends.
+            at_most: seconds after which the lock is lost, exactly, whatever is renewed; None for no limit.
+            on_wanted: called with the grant when somebody begins to wait, at the next renewal at the latest.
             connection: a connection or session of SQLAlchemy: its transaction takes the lock, and its commit or
                 rollback releases it; on postgresql+advisory:// only, and with no other argument than `timeout`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
         """
-        options = options_of(timeout, renew, on_lost, at_least)
+        options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
         if connection is not None:
             return self._in_transaction(name, options, ttl, label, connection)
         return self._lock_type(self._client, self._client.spec(name, 1, 1, ttl, label, at_least), options)
@@ -517,13 +584,15 @@ class BaseLocks(Same, Generic[L]):
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
         at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
     ) -> L:
         """Return the semaphore called `name`, which admits holders of `permits` units together.
 
         Args:
             permits: how many there are.
             units: how many this holder takes at a time.
-            name, ttl, timeout, renew, label, on_lost, at_least: as for `lock`.
+            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
@@ -533,7 +602,9 @@ class BaseLocks(Same, Generic[L]):
         if checked_count(units, "units") > permits:
             raise InvalidArgument(f"{units} units of {permits} permits can never be had; ask for fewer")
         spec = self._client.spec(name, units, permits, ttl, label, at_least)
-        return self._lock_type(self._client, spec, options_of(timeout, renew, on_lost, at_least))
+        return self._lock_type(
+            self._client, spec, self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+        )
 
     def rwlock(
         self,
@@ -545,17 +616,19 @@ class BaseLocks(Same, Generic[L]):
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
         at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
     ) -> "ReadWrite[L]":
         """Return the reader/writer lock called `name`: `.read()` shares, `.write()` excludes.
 
         Args:
-            name, ttl, timeout, renew, label, on_lost, at_least: as for `lock`.
+            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
         """
         reader = self._client.spec(name, 1, WRITER_UNITS, ttl, label, at_least)
-        options = options_of(timeout, renew, on_lost, at_least)
+        options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
         return ReadWrite(self, reader, reader._replace(units=WRITER_UNITS), options)
 
     def _lock_of_guard(self, name: str, on_busy: object, timeout: float | None, **how: Any) -> Callable[[str], L]:
@@ -708,9 +781,31 @@ class BaseGrant:
     """
 
     __slots__ = (
-        "__weakref__", "_acquired_at", "_body", "_claim", "_client", "_deadline", "_due", "_free_at", "_in_body",
-        "_leaving", "_lost_because", "_on_lost", "_owner", "_pid", "_record", "_renews", "_slot", "_state",
-        "_watchdog", "fence", "id",
+        "__weakref__",
+        "_acquired_at",
+        "_body",
+        "_claim",
+        "_client",
+        "_deadline",
+        "_due",
+        "_ends_at",
+        "_free_at",
+        "_in_body",
+        "_items",
+        "_leaving",
+        "_lost_because",
+        "_on_lost",
+        "_on_wanted",
+        "_owner",
+        "_pid",
+        "_record",
+        "_renews",
+        "_slot",
+        "_state",
+        "_wanted",
+        "_watchdog",
+        "fence",
+        "id",
     )  # fmt: skip
 
     def __init__(self, held: Held, client: BaseClient, watchdog: Any, owner: Any, options: AcquireOptions) -> None:
@@ -724,6 +819,13 @@ class BaseGrant:
         self._renews = options.renew
         self._due = deadline - claim.spec.ttl * (2 / 3) if options.renew else deadline
         self._on_lost = options.on_lost
+        self._on_wanted = options.on_wanted
+        self._items = options.items
+        self._wanted = False
+        self._ends_at = math.inf
+        if options.at_most < math.inf:
+            self._ends_at = client.now() + options.at_most
+            self._renewed(deadline - claim.spec.ttl)
         self._free_at = 0.0
         self._state = HELD
         self._leaving = False
@@ -753,6 +855,27 @@ class BaseGrant:
         if not numbered(spec.units, spec.capacity):
             raise Unsupported("only holders of one unit of a semaphore of at most 1,024 permits have slots")
         return self._slot
+
+    @property
+    def item(self) -> str:
+        """What the slot stands for; of a lock of `one_of` only.
+
+        Raises:
+            Unsupported: it is another kind of lock.
+        """
+        if not self._items:
+            raise Unsupported("only a grant of locks.one_of(name, items) has an item")
+        return self._items[self._slot]
+
+    @property
+    def wanted(self) -> bool:
+        """True if somebody waited for the lock when its lease was last renewed.
+
+        Raises:
+            Unsupported: the store can't tell.
+        """
+        self._client.need("wanted")
+        return self._wanted
 
     @property
     def expires_in(self) -> float:
@@ -826,7 +949,7 @@ class BaseGrant:
     def _lose(self, why: str) -> None:
         """Mark it lost, unless it is over already."""
         if self._state == HELD:
-            self._lost_because = why
+            self._lost_because = AT_MOST if why is LEASE_ENDED and self._deadline >= self._ends_at else why
             # A release whose reply did not come may have been done: a claim that is gone then is no loss.
             self._state = RELEASED if self._leaving else LOST
 
@@ -888,8 +1011,9 @@ class BaseGrant:
     def _renewed(self, sent: float) -> None:
         """Note a renewal that was sent at `sent` and answered."""
         ttl = self._claim.spec.ttl
-        self._deadline = max(self._deadline, sent + ttl)
-        self._due = self._deadline - ttl * (2 / 3) if self._renews else self._deadline
+        self._deadline = min(max(self._deadline, sent + ttl), self._ends_at)
+        renews = self._renews and self._deadline < self._ends_at
+        self._due = self._deadline - ttl * (2 / 3) if renews else self._deadline
 
     def __reduce__(self) -> NoReturn:
         raise InvalidArgument(
@@ -962,6 +1086,11 @@ class BaseReentry(BaseGrant):
     def expires_in(self) -> float:
         """Seconds until the lease of the hold ends unless it is renewed."""
         return float(self._grant.expires_in) if self.held else 0.0
+
+    @property
+    def wanted(self) -> bool:
+        """As for the hold."""
+        return bool(self._grant.wanted)
 
     def _ended(self) -> bool:
         """Tell a release that there is nothing to take back."""

@@ -12,7 +12,7 @@ OTHER_WORDS = {
     "mem": "memory", "locmem": "memory", "folder": "file", "dir": "file", "path": "file",
 }  # fmt: skip
 """What others call the schemes."""
-PORTS = {"6379": "redis", "26379": "redis+sentinel", "5432": "postgresql", "3306": "mariadb"}
+PORTS = {"6379": "redis", "26379": "redis+sentinel", "5432": "postgresql", "3306": "mariadb", "2379": "etcd"}
 EXAMPLES = "give one like 'file:///var/lib/app/locks' or 'memory://'"
 _HOST = re.compile(r"(?:.*@)?[\w.-]+:(\d+)(?:/.*)?")
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/]")

@@ -236,6 +236,15 @@ def checked_at_least(at_least: object, ttl: float | None) -> float:
     return float(at_least)
 
 
+def checked_at_most(at_most: object, at_least: float) -> float:
+    """Return after how many seconds a lock is lost at the latest, else raise InvalidArgument."""
+    if isinstance(at_most, bool) or not isinstance(at_most, (int, float)) or not 0 < at_most <= MAX_TTL:
+        raise InvalidArgument(f"at_most is a number of seconds above 0, {MAX_TTL:g} at most, not {said(at_most)}")
+    if at_least > at_most:
+        raise InvalidArgument(f"at_least={said(at_least)} is longer than at_most={said(at_most)}: change one of them")
+    return float(at_most)
+
+
 def checked_timeout(blocking: object, timeout: object) -> float | None:
     """Translate the arguments of `acquire` as `threading.Lock` does.
 

@@ -12,7 +12,7 @@ from interlock.remote.redispy import is_async
 SHORTEST_PAUSE = 0.001  # seconds
 
 
-def checked_client(client: Any, tasks: bool) -> Any:
+def checked_client(client: object, tasks: bool) -> Any:
     """Return `client` if it can be asked in this colour, else raise InvalidArgument.
 
     Args:

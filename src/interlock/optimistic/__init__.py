@@ -41,8 +41,8 @@ T = TypeVar("T")
 
 
 def transactional(
-    where: Any,
-    *keys: Any,
+    where: object,
+    *keys: object,
     retries: int | None = RETRIES,
     timeout: float | None = None,
     backoff: float = BACKOFF,

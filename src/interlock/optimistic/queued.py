@@ -34,7 +34,7 @@ class Queued:
             self._too_early()
         return self._reply
 
-    def settle(self, reply: Any) -> None:
+    def settle(self, reply: object) -> None:
         """For backends: the transaction was committed, and this is the reply."""
         self._reply = reply
 

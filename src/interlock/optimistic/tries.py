@@ -19,7 +19,7 @@ class Conflict(LockError):
         keys: what was watched in the last try.
     """
 
-    def __init__(self, message: str, tries: int, seconds: float, keys: Sequence[Any]) -> None:
+    def __init__(self, message: str, tries: int, seconds: float, keys: Sequence[object]) -> None:
         super().__init__(message)
         self.tries = tries
         self.seconds = seconds
@@ -39,7 +39,7 @@ class CommandRefused(StoreError):
         replies: the reply to each queued command in their order; an exception for each that was refused.
     """
 
-    def __init__(self, message: str, replies: Sequence[Any]) -> None:
+    def __init__(self, message: str, replies: Sequence[object]) -> None:
         super().__init__(message)
         self.replies = tuple(replies)
 
@@ -83,7 +83,7 @@ class Tries:
         """Return how many seconds the store may take for its next answer; None for as long as its client allows."""
         return None if self._deadline == math.inf else max(self._deadline - now, SHORTEST_IO_TIMEOUT)
 
-    def pause_before_next(self, keys: Sequence[Any], failure: TryAgain | None, now: float) -> float:
+    def pause_before_next(self, keys: Sequence[object], failure: TryAgain | None, now: float) -> float:
         """Count a try that did nothing, and return how many seconds to pause before the next.
 
         The pause is random from 0 to a bound that doubles with each try ("full jitter"), so that those who were in
@@ -108,7 +108,7 @@ class Tries:
         # Half of what is left, so that a last try still fits in before the end.
         return min(self._spread(0.0, bound), left / 2)
 
-    def _conflict(self, keys: Sequence[Any], seconds: float) -> Conflict:
+    def _conflict(self, keys: Sequence[object], seconds: float) -> Conflict:
         times = "in the only try" if self.number == 1 else f"in each of {self.number} tries"
         what = ", ".join(map(repr, keys))
         return Conflict(
@@ -127,7 +127,7 @@ UNFINISHED = {
 """What to say of a function that returns work still to be done, to threads and to tasks."""
 
 
-def checked_function(function: Any, tasks: bool) -> Any:
+def checked_function(function: object, tasks: bool) -> Any:
     """Return `function` if its work is done when it is over, else raise InvalidArgument.
 
     Args:

@@ -34,14 +34,14 @@ def debugs() -> bool:
         return False
     import logging
 
-    return logging.getLogger("interlock").isEnabledFor(logging.DEBUG)
+    return logging.getLogger("interlock.trace").isEnabledFor(logging.DEBUG)
 
 
 def debug(message: str, *args: object) -> None:
-    """Log a detail under the name "interlock"; only where `debugs()` is true."""
+    """Log a detail under the name "interlock.trace"; only where `debugs()` is true."""
     import logging
 
-    logging.getLogger("interlock").debug(message, *args)
+    logging.getLogger("interlock.trace").debug(message, *args)
 
 
 def exception(message: str, *args: object) -> None:

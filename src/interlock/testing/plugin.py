@@ -3,8 +3,9 @@
 It is loaded by every run of pytest where interlock is installed, so it imports nothing before a fixture is asked for.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
     from interlock.testing.fakes import FakeLocks
 
 
+KEPT = 366 * 86400.0  # seconds: longer than any run; its folder is the run's own
+
+
+def pytest_collection_finish() -> None:
+    """Let freezegun, where tests have imported it, leave the clock of the locks alone."""
+    freezegun: Any = sys.modules.get("freezegun")
+    if freezegun is not None:
+        freezegun.configure(extend_ignore_list=["interlock.runtime.clock"])
+
+
 @pytest.fixture
 def fake_locks() -> "Iterator[FakeLocks]":
     """A place for locks in memory, new for each test: its clock is set by hand, and faults can be ordered."""
@@ -21,6 +32,22 @@ def fake_locks() -> "Iterator[FakeLocks]":
 
     with FakeLocks() as fake:
         yield fake
+
+
+@pytest.fixture(scope="session")
+def once_per_run(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Callable[[str, Callable[[], Any]], Any]]":
+    """`once_per_run(name, make)` calls `make` once in the whole run, under any number of xdist workers.
+
+    All get its result after a round trip through JSON; where it raises, the next one tries.
+    """
+    import os
+
+    from interlock import connect
+
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "interlock-once"
+    with connect(f"file://{folder}") as locks:
+        yield lambda name, make: locks.once(name, keep=KEPT).run(make)
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ class Feed:
     A slow client misses looks, and then gets the latest one.
     """
 
-    def __init__(self, locks: Locks, facts: Mapping[str, Any]) -> None:
+    def __init__(self, locks: Locks, facts: Mapping[str, object]) -> None:
         self._locks = locks
         self._facts = facts
         self._viewers = 0

@@ -14,7 +14,9 @@ from interlock.client.base import (
     BaseReentry,
     Hold,
 )
+from interlock.client.tokens import written
 from interlock.core.errors import StoreError, Unsupported
+from interlock.core.line import WANTED
 from interlock.core.queue import AsyncQueue
 from interlock.runtime import _aio as rt
 from interlock.runtime import log
@@ -99,6 +101,43 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         else:
             self._struck = True
             body.cancel(f"the lock {self.name!r} was lost")
+
+    def _note_wanted(self, wanted: bool) -> None:
+        """Note whether somebody waits; tell that, when it begins."""
+        begins = wanted and not self._wanted
+        self._wanted = wanted
+        if begins and self._on_wanted is not None:
+            rt.beside("interlock-on-wanted", self._on_wanted, self)
+
+    async def detach(self) -> str:
+        """Keep the claim, with a full lease from now, but hold and renew it here no more.
+
+        Returns:
+            A token, for `attach` in any thread, process or host that reaches the store.  Whoever has it can use the
+            lock: it belongs into no log.
+
+        Raises:
+            LockLost, NotHeld: it is not held.
+            StoreError: the store could not be asked; Unsupported: its claims can't outlive their process.
+        """
+        client: Any = self._client
+        client.need("detach")
+        self.check()
+        watchdog = self._watchdog
+        claim = self._claim._replace(id=rt.fresh_id())
+        watchdog.remove(self)  # from here nothing renews it under the old id
+        try:
+            held = await client.state().queue.adopt(claim.spec.key, self.id, claim, True)
+        except BaseException:
+            watchdog.add(self)
+            raise
+        if held is None:
+            watchdog.add(self)
+            watchdog.lost(self, GONE_THERE)
+            raise self._loss()
+        self._state = RELEASED
+        self._tell("released", "detached")
+        return written(client.where, claim, self.fence)
 
     async def release(self) -> bool:
         """Give the lock back and hand it to the next in line; before `at_least` is over, do that then.
@@ -214,6 +253,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             self._watchdog.lost(self, GONE_THERE)
             return False
         self._renewed(sent)
+        self._note_wanted(answer == WANTED)
         self._tell("renewed")
         return True
 
@@ -248,6 +288,12 @@ class AsyncReentry(BaseReentry, AsyncGrant):
         if released:
             self._state = RELEASED
         return bool(released)
+
+    async def detach(self) -> str:
+        """As for the hold, which all of its handles lose by that."""
+        token = await self._grant.detach()
+        self._state = RELEASED
+        return str(token)
 
     async def renew(self) -> bool:
         """Extend the lease of the hold to a full ttl from now; False if the lock was released or lost."""

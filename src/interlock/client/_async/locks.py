@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 from weakref import ref
 
 from interlock.client._async.client import AsyncClient
@@ -17,15 +17,19 @@ from interlock.client.base import (
     Owned,
     P,
     Same,
+    checked_items,
     in_global_order,
+    label_of_items,
     name_of,
     not_held,
     options_of,
+    refuse_other_items,
     seconds_of,
     time_is_over,
     wait_limit,
 )
 from interlock.client.cancel import checked_cancel
+from interlock.client.tokens import read as read_token
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.core.functions import checked_kind_of, see_it_finished
@@ -41,7 +45,7 @@ R = TypeVar("R")
 G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
 
 
-class AsyncLockable(rt.WrongWith, Same, Owned[G], Generic[G]):
+class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
     """`async with`, decorator and ownership by task, for whatever can be acquired."""
 
     __slots__ = ("_client", "_options")
@@ -67,9 +71,15 @@ class AsyncLockable(rt.WrongWith, Same, Owned[G], Generic[G]):
         """Let a fresh grant stay as long as this lock is kept at least."""
         raise TypeError  # pragma: no cover
 
+    @overload
+    async def acquire(self, blocking: Literal[False], *, cancel: Any = None) -> G | None: ...
+    @overload
     async def acquire(
         self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
-    ) -> G | None:
+    ) -> G | Any: ...
+    async def acquire(
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
+    ) -> G | Any:
         """Wait in line for the lock.
 
         Args:
@@ -231,6 +241,23 @@ class AsyncRLock(AsyncLock):
         return AsyncReentry(grant, hold)
 
 
+class AsyncOneOf(AsyncLock):
+    """A lock on one of several things; `grant.item` of its grants says which."""
+
+    __slots__ = ()
+
+    async def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> AsyncGrant | None:
+        refuse_other_items(self._spec.label, await self._client.look(self._spec.key), None)
+        grant = await self._client.acquire(self._spec, self._options, seconds, owner, cancel)
+        if grant is not None:
+            try:
+                refuse_other_items(self._spec.label, await self._client.look(self._spec.key), grant.fence)
+            except BaseException:
+                await rt.finish(grant.release)
+                raise
+        return grant
+
+
 class AsyncAllLock(AsyncLockable[AsyncGrants]):
     """Several locks as one: all or none, taken in one global order so that two of these never deadlock."""
 
@@ -341,17 +368,21 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
         at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
     ) -> AsyncRLock:
         """Return the lock called `name` as one that its holder, the task, may acquire again.
 
         Args:
-            name, ttl, timeout, renew, label, on_lost, at_least: as for `lock`.
+            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
         """
         spec = self._client.spec(name, 1, 1, ttl, label, at_least)
-        return AsyncRLock(self._client, spec, options_of(timeout, renew, on_lost, at_least))
+        return AsyncRLock(
+            self._client, spec, self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+        )
 
     def all(self, *parts: "str | AsyncLock", timeout: float | None = None) -> AsyncAllLock:
         """Return several locks as one: all or none, in one global order whatever the order given.
@@ -368,18 +399,37 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         ordered = in_global_order(self._client, locks)
         return AsyncAllLock(self._client, ordered, options_of(timeout, True, None, at_least))
 
+    @overload
     def guard(
         self,
         name: str,
         *,
-        on_busy: OnBusy = "wait",
+        on_busy: Literal["wait", "raise"] = "wait",
         timeout: float | None = None,
         ttl: float | None = None,
         renew: bool = True,
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
         at_least: float = 0.0,
-    ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]:
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
+    ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R]]]: ...
+    @overload
+    def guard(
+        self,
+        name: str,
+        *,
+        on_busy: Literal["skip"],
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
+    ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]: ...
+    def guard(self, name: str, *, on_busy: OnBusy = "wait", timeout: float | None = None, **how: Any) -> Any:
         """Decorate a function: it runs while the lock that its arguments name is held.
 
         Args:
@@ -387,7 +437,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             on_busy: what to do while somebody else holds it: "wait"; "raise" LockTimeout; "skip" this call, which
                 returns None.
             timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
-            ttl, renew, label, on_lost, at_least: as for `lock`.
+            ttl, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range; (when decorating) the name mentions what the function
@@ -395,7 +445,6 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             LockTimeout: (when called) the lock was not obtained in time; the function did not run.
             LockLost: (when called) the lease ended while it ran.
         """
-        how = {"ttl": ttl, "renew": renew, "label": label, "on_lost": on_lost, "at_least": at_least}
         lock_of = self._lock_of_guard(name, on_busy, timeout, **how)
         return lambda function: _guarded(function, name, lock_of, on_busy == "skip")
 
@@ -433,6 +482,57 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         options = options_of(seconds_of(on_busy, timeout), renew, on_lost, 0.0)
         return AsyncOnce(self._client, name, checked_keep(keep), spec, options, on_busy == "skip")
 
+    async def attach(
+        self,
+        token: str,
+        *,
+        ttl: float | None = None,
+        renew: bool = True,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> AsyncGrant:
+        """Hold a lock that was detached, and renew it here from now on; the token is used up.
+
+        Args:
+            token: of `grant.detach()` or `interlock hold`.
+            ttl: seconds of lease from now on; None for that of before.
+            renew, on_lost: as for `lock`.
+
+        Returns:
+            The grant, with the fence of before.
+
+        Raises:
+            InvalidArgument: that is no token, or one of another namespace.
+            LockLost: it was used before, its lease has ended, or it was evicted.
+            StoreError: the store failed; Unsupported: its claims can't outlive their process.
+        """
+        from interlock.client._async.handing import attach  # programs that lock start faster without it
+
+        self._client.need("detach")
+        options = options_of(None, renew, on_lost, 0.0)
+        return await attach(self._client, read_token(token, self.namespace), ttl, options)
+
+    async def renew(self, token: str, *, ttl: float | None = None) -> bool:
+        """Let the lease of a detached lock last for a full ttl from now; False if it is gone.
+
+        Args:
+            token, ttl, raises: as for `attach`; the token can be used again.
+        """
+        from interlock.client._async.handing import extend
+
+        self._client.need("detach")
+        return await extend(self._client, read_token(token, self.namespace), ttl)
+
+    async def release(self, token: str) -> bool:
+        """Release a detached lock; False if it is gone.
+
+        Args:
+            token, raises: as for `attach`.
+        """
+        from interlock.client._async.handing import give_back
+
+        self._client.need("detach")
+        return await give_back(self._client, read_token(token, self.namespace))
+
     def election(
         self,
         name: str,
@@ -457,6 +557,45 @@ class AsyncLocks(BaseLocks[AsyncLock]):
 
         spec = self._client.spec(name, 1, 1, ttl, label)
         return AsyncElection(self._client, spec, options_of(None, True, None, 0.0), on_elected, on_deposed)
+
+    async def is_done(self, name: str) -> bool:
+        """Tell whether the record of a completed run of `once` is kept.
+
+        Args:
+            name: of the run.
+        """
+        self._client.need("once")
+        return await self._client.kept(self._client.key(name)) is not None
+
+    def one_of(
+        self,
+        name: str,
+        items: Sequence[str],
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
+    ) -> "AsyncOneOf":
+        """Return a lock on one of several things, as GPUs or ports; `grant.item` says which.
+
+        Args:
+            name: of them together.
+            items: what there is, 1 to 1,024 different texts; their order does not matter, but all must give the same.
+            ttl, timeout, renew, label, on_lost, at_most, on_wanted: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range; when acquired: others have given another list.
+            Unsupported: the store has no slots.
+        """
+        self._client.need("slot")
+        listed = checked_items(items)
+        spec = self._client.spec(name, 1, len(listed), ttl, label_of_items(listed, label))
+        options = self._client.options(timeout, renew, on_lost, 0.0, at_most, on_wanted)
+        return AsyncOneOf(self._client, spec, options._replace(items=listed))
 
     async def forget(self, name: str) -> bool:
         """Forget that a run of `once` was completed, so that it runs again; True if there was a record.

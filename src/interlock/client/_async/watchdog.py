@@ -13,6 +13,7 @@ from interlock.client.base import DEV, GONE_THERE, LEASE_ENDED, caller, warn_of_
 from interlock.client.events import Kind
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import LockError, StoreError
+from interlock.core.line import WANTED
 from interlock.core.queue import Renewed
 from interlock.runtime import _aio as rt
 from interlock.runtime import log
@@ -45,7 +46,7 @@ class AsyncWatchdog:
         self._staying: dict[str, tuple[Claim, float]] = {}
         self._doubted: dict[str, None] = {}
         self._dropped: dict[str, tuple[Claim, float]] = {}
-        self._alarm = rt.Alarm(self._look, "interlock-watchdog", self._now, queue.rest)
+        self._alarm = rt.AsyncAlarm(self._look, "interlock-watchdog", self._now, queue.rest)
         queue.set_doubt(self.doubt)
 
     def add(self, grant: Any) -> None:
@@ -96,6 +97,8 @@ class AsyncWatchdog:
             grant._warn_of_loss()
             # async only
             grant._strike()
+            if grant._deadline >= grant._ends_at:  # the store has it for longer
+                rt.spawn("interlock-at-most", self._leave, grant._claim)
             if grant._on_lost is not None:
                 rt.beside("interlock-on-lost", grant._on_lost, grant)
 
@@ -179,6 +182,7 @@ class AsyncWatchdog:
                 self.lost(grant, GONE_THERE)
             elif grant.id in self.watched and not grant._leaving:
                 grant._renewed(sent)
+                grant._note_wanted(answer == WANTED)
                 renewed.append(grant)
                 self._alarm.set(grant._due)
         self._tell(renewed, "renewed", "")
@@ -208,7 +212,7 @@ class AsyncWatchdog:
             await self._queue.leave(claim)
         except LockError as error:
             name = claim.spec.key.partition(SEPARATOR)[2]
-            log.warn("could not release %r after its `at_least`; its lease ends: %s", name, error)
+            log.warn("could not release %r when its time was over; its lease ends: %s", name, error)
 
 
 def _tell_each(grants: Sequence[Any], kind: Kind, reason: str) -> None:

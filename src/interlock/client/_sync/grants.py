@@ -15,7 +15,9 @@ from interlock.client.base import (
     BaseReentry,
     Hold,
 )
+from interlock.client.tokens import written
 from interlock.core.errors import StoreError, Unsupported
+from interlock.core.line import WANTED
 from interlock.core.queue import Queue
 from interlock.runtime import _threads as rt
 from interlock.runtime import log
@@ -76,6 +78,43 @@ class Grant(_AsyncBody, BaseGrant):
         """End the body; True if the exception that ends it is our own cancellation, which is taken back."""
         self._in_body = False
         return False
+
+    def _note_wanted(self, wanted: bool) -> None:
+        """Note whether somebody waits; tell that, when it begins."""
+        begins = wanted and not self._wanted
+        self._wanted = wanted
+        if begins and self._on_wanted is not None:
+            rt.beside("interlock-on-wanted", self._on_wanted, self)
+
+    def detach(self) -> str:
+        """Keep the claim, with a full lease from now, but hold and renew it here no more.
+
+        Returns:
+            A token, for `attach` in any thread, process or host that reaches the store.  Whoever has it can use the
+            lock: it belongs into no log.
+
+        Raises:
+            LockLost, NotHeld: it is not held.
+            StoreError: the store could not be asked; Unsupported: its claims can't outlive their process.
+        """
+        client: Any = self._client
+        client.need("detach")
+        self.check()
+        watchdog = self._watchdog
+        claim = self._claim._replace(id=rt.fresh_id())
+        watchdog.remove(self)  # from here nothing renews it under the old id
+        try:
+            held = client.state().queue.adopt(claim.spec.key, self.id, claim, True)
+        except BaseException:
+            watchdog.add(self)
+            raise
+        if held is None:
+            watchdog.add(self)
+            watchdog.lost(self, GONE_THERE)
+            raise self._loss()
+        self._state = RELEASED
+        self._tell("released", "detached")
+        return written(client.where, claim, self.fence)
 
     def release(self) -> bool:
         """Give the lock back and hand it to the next in line; before `at_least` is over, do that then.
@@ -189,6 +228,7 @@ class Grant(_AsyncBody, BaseGrant):
             self._watchdog.lost(self, GONE_THERE)
             return False
         self._renewed(sent)
+        self._note_wanted(answer == WANTED)
         self._tell("renewed")
         return True
 
@@ -223,6 +263,12 @@ class Reentry(BaseReentry, Grant):
         if released:
             self._state = RELEASED
         return bool(released)
+
+    def detach(self) -> str:
+        """As for the hold, which all of its handles lose by that."""
+        token = self._grant.detach()
+        self._state = RELEASED
+        return str(token)
 
     def renew(self) -> bool:
         """Extend the lease of the hold to a full ttl from now; False if the lock was released or lost."""

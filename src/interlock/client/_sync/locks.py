@@ -4,7 +4,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 from weakref import ref
 
 from interlock.client._sync.client import Client
@@ -18,15 +18,19 @@ from interlock.client.base import (
     Owned,
     P,
     Same,
+    checked_items,
     in_global_order,
+    label_of_items,
     name_of,
     not_held,
     options_of,
+    refuse_other_items,
     seconds_of,
     time_is_over,
     wait_limit,
 )
 from interlock.client.cancel import checked_cancel
+from interlock.client.tokens import read as read_token
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.core.functions import checked_kind_of, see_it_finished
@@ -68,9 +72,15 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
         """Let a fresh grant stay as long as this lock is kept at least."""
         raise TypeError  # pragma: no cover
 
+    @overload
+    def acquire(self, blocking: Literal[False], *, cancel: Any = None) -> G | None: ...
+    @overload
     def acquire(
         self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
-    ) -> G | None:
+    ) -> G | Any: ...
+    def acquire(
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
+    ) -> G | Any:
         """Wait in line for the lock.
 
         Args:
@@ -230,6 +240,23 @@ class RLock(Lock):
         return Reentry(grant, hold)
 
 
+class OneOf(Lock):
+    """A lock on one of several things; `grant.item` of its grants says which."""
+
+    __slots__ = ()
+
+    def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> Grant | None:
+        refuse_other_items(self._spec.label, self._client.look(self._spec.key), None)
+        grant = self._client.acquire(self._spec, self._options, seconds, owner, cancel)
+        if grant is not None:
+            try:
+                refuse_other_items(self._spec.label, self._client.look(self._spec.key), grant.fence)
+            except BaseException:
+                rt.finish(grant.release)
+                raise
+        return grant
+
+
 class AllLock(Lockable[Grants]):
     """Several locks as one: all or none, taken in one global order so that two of these never deadlock."""
 
@@ -340,17 +367,21 @@ class Locks(BaseLocks[Lock]):
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
         at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
     ) -> RLock:
         """Return the lock called `name` as one that its holder, the task, may acquire again.
 
         Args:
-            name, ttl, timeout, renew, label, on_lost, at_least: as for `lock`.
+            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
         """
         spec = self._client.spec(name, 1, 1, ttl, label, at_least)
-        return RLock(self._client, spec, options_of(timeout, renew, on_lost, at_least))
+        return RLock(
+            self._client, spec, self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+        )
 
     def all(self, *parts: "str | Lock", timeout: float | None = None) -> AllLock:
         """Return several locks as one: all or none, in one global order whatever the order given.
@@ -367,18 +398,37 @@ class Locks(BaseLocks[Lock]):
         ordered = in_global_order(self._client, locks)
         return AllLock(self._client, ordered, options_of(timeout, True, None, at_least))
 
+    @overload
     def guard(
         self,
         name: str,
         *,
-        on_busy: OnBusy = "wait",
+        on_busy: Literal["wait", "raise"] = "wait",
         timeout: float | None = None,
         ttl: float | None = None,
         renew: bool = True,
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
         at_least: float = 0.0,
-    ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]:
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
+    ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R]]]: ...
+    @overload
+    def guard(
+        self,
+        name: str,
+        *,
+        on_busy: Literal["skip"],
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
+    ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]: ...
+    def guard(self, name: str, *, on_busy: OnBusy = "wait", timeout: float | None = None, **how: Any) -> Any:
         """Decorate a function: it runs while the lock that its arguments name is held.
 
         Args:
@@ -386,7 +436,7 @@ class Locks(BaseLocks[Lock]):
             on_busy: what to do while somebody else holds it: "wait"; "raise" LockTimeout; "skip" this call, which
                 returns None.
             timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
-            ttl, renew, label, on_lost, at_least: as for `lock`.
+            ttl, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range; (when decorating) the name mentions what the function
@@ -394,7 +444,6 @@ class Locks(BaseLocks[Lock]):
             LockTimeout: (when called) the lock was not obtained in time; the function did not run.
             LockLost: (when called) the lease ended while it ran.
         """
-        how = {"ttl": ttl, "renew": renew, "label": label, "on_lost": on_lost, "at_least": at_least}
         lock_of = self._lock_of_guard(name, on_busy, timeout, **how)
         return lambda function: _guarded(function, name, lock_of, on_busy == "skip")
 
@@ -432,6 +481,57 @@ class Locks(BaseLocks[Lock]):
         options = options_of(seconds_of(on_busy, timeout), renew, on_lost, 0.0)
         return Once(self._client, name, checked_keep(keep), spec, options, on_busy == "skip")
 
+    def attach(
+        self,
+        token: str,
+        *,
+        ttl: float | None = None,
+        renew: bool = True,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> Grant:
+        """Hold a lock that was detached, and renew it here from now on; the token is used up.
+
+        Args:
+            token: of `grant.detach()` or `interlock hold`.
+            ttl: seconds of lease from now on; None for that of before.
+            renew, on_lost: as for `lock`.
+
+        Returns:
+            The grant, with the fence of before.
+
+        Raises:
+            InvalidArgument: that is no token, or one of another namespace.
+            LockLost: it was used before, its lease has ended, or it was evicted.
+            StoreError: the store failed; Unsupported: its claims can't outlive their process.
+        """
+        from interlock.client._sync.handing import attach  # programs that lock start faster without it
+
+        self._client.need("detach")
+        options = options_of(None, renew, on_lost, 0.0)
+        return attach(self._client, read_token(token, self.namespace), ttl, options)
+
+    def renew(self, token: str, *, ttl: float | None = None) -> bool:
+        """Let the lease of a detached lock last for a full ttl from now; False if it is gone.
+
+        Args:
+            token, ttl, raises: as for `attach`; the token can be used again.
+        """
+        from interlock.client._sync.handing import extend
+
+        self._client.need("detach")
+        return extend(self._client, read_token(token, self.namespace), ttl)
+
+    def release(self, token: str) -> bool:
+        """Release a detached lock; False if it is gone.
+
+        Args:
+            token, raises: as for `attach`.
+        """
+        from interlock.client._sync.handing import give_back
+
+        self._client.need("detach")
+        return give_back(self._client, read_token(token, self.namespace))
+
     def election(
         self,
         name: str,
@@ -456,6 +556,45 @@ class Locks(BaseLocks[Lock]):
 
         spec = self._client.spec(name, 1, 1, ttl, label)
         return Election(self._client, spec, options_of(None, True, None, 0.0), on_elected, on_deposed)
+
+    def is_done(self, name: str) -> bool:
+        """Tell whether the record of a completed run of `once` is kept.
+
+        Args:
+            name: of the run.
+        """
+        self._client.need("once")
+        return self._client.kept(self._client.key(name)) is not None
+
+    def one_of(
+        self,
+        name: str,
+        items: Sequence[str],
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
+    ) -> "OneOf":
+        """Return a lock on one of several things, as GPUs or ports; `grant.item` says which.
+
+        Args:
+            name: of them together.
+            items: what there is, 1 to 1,024 different texts; their order does not matter, but all must give the same.
+            ttl, timeout, renew, label, on_lost, at_most, on_wanted: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range; when acquired: others have given another list.
+            Unsupported: the store has no slots.
+        """
+        self._client.need("slot")
+        listed = checked_items(items)
+        spec = self._client.spec(name, 1, len(listed), ttl, label_of_items(listed, label))
+        options = self._client.options(timeout, renew, on_lost, 0.0, at_most, on_wanted)
+        return OneOf(self._client, spec, options._replace(items=listed))
 
     def forget(self, name: str) -> bool:
         """Forget that a run of `once` was completed, so that it runs again; True if there was a record.

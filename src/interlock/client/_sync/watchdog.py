@@ -14,6 +14,7 @@ from interlock.client.base import DEV, GONE_THERE, LEASE_ENDED, caller, warn_of_
 from interlock.client.events import Kind
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import LockError, StoreError
+from interlock.core.line import WANTED
 from interlock.core.queue import Renewed
 from interlock.runtime import _threads as rt
 from interlock.runtime import log
@@ -95,6 +96,8 @@ class Watchdog:
         self._tell([grant], "lost" if lost else "released", why)
         if lost:
             grant._warn_of_loss()
+            if grant._deadline >= grant._ends_at:  # the store has it for longer
+                rt.spawn("interlock-at-most", self._leave, grant._claim)
             if grant._on_lost is not None:
                 rt.beside("interlock-on-lost", grant._on_lost, grant)
 
@@ -178,6 +181,7 @@ class Watchdog:
                 self.lost(grant, GONE_THERE)
             elif grant.id in self.watched and not grant._leaving:
                 grant._renewed(sent)
+                grant._note_wanted(answer == WANTED)
                 renewed.append(grant)
                 self._alarm.set(grant._due)
         self._tell(renewed, "renewed", "")
@@ -207,7 +211,7 @@ class Watchdog:
             self._queue.leave(claim)
         except LockError as error:
             name = claim.spec.key.partition(SEPARATOR)[2]
-            log.warn("could not release %r after its `at_least`; its lease ends: %s", name, error)
+            log.warn("could not release %r when its time was over; its lease ends: %s", name, error)
 
 
 def _tell_each(grants: Sequence[Any], kind: Kind, reason: str) -> None:

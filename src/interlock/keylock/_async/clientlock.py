@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.keylock._async.onekey import AsyncTokenLock
@@ -44,7 +44,7 @@ class AsyncDropIn(AsyncTokenLock):
 
     def __init__(
         self,
-        redis: Any,
+        redis: object,
         name: str | bytes,
         timeout: float | None = None,
         sleep: float = 0.1,
@@ -91,7 +91,7 @@ class AsyncDropIn(AsyncTokenLock):
         attempt = Attempt(self._owner(), limit if blocking else 0.0, self.timeout, spread, chosen)
         return self._as_client(self._obtain, attempt)
 
-    async def _as_client(self, function: Callable[..., rt.Result[T]], *args: Any) -> T:
+    async def _as_client(self, function: Callable[..., rt.Result[T]], *args: object) -> T:
         """Call a step; raise what the client raised: programs that move over from redis-py catch that."""
         try:
             return await function(*args)
@@ -180,14 +180,13 @@ class AsyncDropIn(AsyncTokenLock):
     ) -> None:
         try:
             await self.release()
-        except (self._plain, self._not_owned):
-            if self.raise_on_release_error:
-                raise
-            log.warn("the lock %r was unlocked or no longer owned when its body ended", self.name)
         except Exception as failure:
-            if error is None:
+            if isinstance(failure, (self._plain, self._not_owned)) and not self.raise_on_release_error:
+                log.warn("the lock %r was unlocked or no longer owned when its body ended", self.name)
+            elif error is None:
                 raise
-            self._note(error, failure)
+            else:
+                self._note(error, failure)
 
 
 def _checked_sleep(sleep: float) -> float:

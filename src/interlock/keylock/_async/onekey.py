@@ -47,7 +47,7 @@ if left < 0 then return 0 end
 return redis.call('PEXPIRE', KEYS[1], left + ARGV[2])"""
 
 
-async def or_undo(undo: Callable[..., rt.Result[object]], function: Callable[..., rt.Result[T]], *args: Any) -> T:
+async def or_undo(undo: Callable[..., rt.Result[object]], function: Callable[..., rt.Result[T]], *args: object) -> T:
     """Call a function; if it is cancelled or interrupted, call `undo` with the same arguments before that goes on."""
     try:
         return await function(*args)
@@ -70,7 +70,7 @@ class AsyncOneKey:
         InvalidArgument: an argument is of a wrong type.
     """
 
-    def __init__(self, client: Any, key: str | bytes) -> None:
+    def __init__(self, client: object, key: str | bytes) -> None:
         self._client = checked_client(client, rt.TASKS)
         self._key = key
         self._encoded_key = checked_key(key)
@@ -132,7 +132,7 @@ class AsyncOneKey:
         """Let the key expire `ms` milliseconds later if its value is `token`; False if not, or it never expires."""
         return bool(await self._ask("EVAL", LENGTHEN, 1, self._key, token, ms, sent=Sent()))
 
-    async def _first_that_works(self, what: str, ways: Sequence[Sequence[Any]], sent: Sent) -> tuple[int, Any]:
+    async def _first_that_works(self, what: str, ways: Sequence[Sequence[object]], sent: Sent) -> tuple[int, Any]:
         first = self._known.ways.get(what, 0)
         refusals: list[NotHere] = []
         for number in sorted(range(len(ways)), key=lambda each: each != first):
@@ -187,7 +187,7 @@ class AsyncTokenLock(AsyncOneKey):
         shared: True if threads and tasks are not told apart.
     """
 
-    def __init__(self, client: Any, key: str | bytes, shared: bool) -> None:
+    def __init__(self, client: object, key: str | bytes, shared: bool) -> None:
         super().__init__(client, key)
         self._shared = checked_flag(shared, "shared")
         self._holdings = Holdings()

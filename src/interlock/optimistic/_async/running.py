@@ -74,9 +74,9 @@ T = TypeVar("T")
 
 
 async def atransact(
-    where: Any,
+    where: object,
     function: Callable[[Any], Awaitable[T] | T],
-    *keys: Any,
+    *keys: object,
     retries: int | None = RETRIES,
     timeout: float | None = None,
     backoff: float = BACKOFF,

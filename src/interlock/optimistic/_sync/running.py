@@ -75,9 +75,9 @@ T = TypeVar("T")
 
 
 def transact(
-    where: Any,
+    where: object,
     function: Callable[[Any], Awaitable[T] | T],
-    *keys: Any,
+    *keys: object,
     retries: int | None = RETRIES,
     timeout: float | None = None,
     backoff: float = BACKOFF,

@@ -208,7 +208,7 @@ def slot_in(error: Exception) -> int | None:
     return int(str(error).split()[1])
 
 
-def command_of(encoder: Any, arguments: Sequence[Any], options: dict[str, Any]) -> RedisCommand:
+def command_of(encoder: Any, arguments: Sequence[Any], options: dict[str, object]) -> RedisCommand:
     """Return a command as the library's methods give it to `execute_command`.
 
     Raises:
@@ -227,7 +227,7 @@ def command_of(encoder: Any, arguments: Sequence[Any], options: dict[str, Any]) 
 
 
 @lru_cache
-def first_argument(get_connection: Callable[..., Any]) -> tuple[str, ...]:
+def first_argument(get_connection: Callable[..., object]) -> tuple[str, ...]:
     """Return what a pool's class wants `get_connection` to be called with: older ones want a command, for nothing."""
     parameter = signature(get_connection).parameters.get("command_name")
     return ("MULTI",) if parameter is not None and parameter.default is Parameter.empty else ()

@@ -12,7 +12,7 @@ from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.optimistic.tries import TryAgain
 
 
-def connection_of(where: Any, target: Any) -> Connection:
+def connection_of(where: Any, target: object) -> Connection:
     """Return the connection on which a Table or a mapped class is written.
 
     Args:
@@ -124,7 +124,7 @@ _KINDS: dict[bool, tuple[type[Any], type[Any], str]] = {
 }
 
 
-def maker_of(where: Any, tasks: bool) -> Callable[[], Any]:
+def maker_of(where: object, tasks: bool) -> Callable[[], Any]:
     """Return what makes a session for each try.
 
     Args:

@@ -24,7 +24,7 @@ from interlock.core.line import (
     renew,
     settle,
 )
-from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Outage, Renewed
+from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Outage, Renewed, Tells
 from interlock.core.queue import GONE as IS_GONE
 from interlock.remote.failures import Denied, Passing, Unreachable
 from interlock.remote.waiters import Waiters
@@ -107,9 +107,9 @@ class AsyncStepQueue:
         """Nothing: a step store never doubts."""
 
     def subscribe(self) -> Any:
-        return rt.Waiter()
+        return rt.AsyncWaiter()
 
-    async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    async def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         # async only
         if self._step_now is not None and rt.turn_is_over():  # such steps wait for nothing
             await rt.give_way()
@@ -138,7 +138,7 @@ class AsyncStepQueue:
             return IS_GONE if again else OCCUPIED if wait else REFUSED
         if place is IS_DONE:
             return DONE_BEFORE
-        using: EnterResult = new(EnterResult, ("using", place.fence, 0.0, True, None, place.slot))
+        using: EnterResult = new(EnterResult, ("using", place.fence, 0.0, True, None, place.slot, None))
         return using
 
     def _away(self, claim: Claim, error: StoreError) -> EnterResult:
@@ -233,7 +233,7 @@ class AsyncStepQueue:
         """Give up what is open, since the loop has ended."""
         getattr(self._steps, "abort", _nothing)()
 
-    async def _insist(self, key: str, decide: Decide, *args: Any) -> Step:
+    async def _insist(self, key: str, decide: Decide, *args: object) -> Step:
         """Do a step, and ask a busy store again.
 
         Raises:

@@ -25,7 +25,7 @@ from interlock.core.line import (
     renew,
     settle,
 )
-from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Outage, Renewed
+from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Outage, Renewed, Tells
 from interlock.core.queue import GONE as IS_GONE
 from interlock.remote.failures import Denied, Passing, Unreachable
 from interlock.remote.waiters import Waiters
@@ -110,7 +110,7 @@ class StepQueue:
     def subscribe(self) -> Any:
         return rt.Waiter()
 
-    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         spec = claim.spec
         if waiter is not None:
             self._waiters.add(claim.id, waiter)  # before: another may promote it at once
@@ -136,7 +136,7 @@ class StepQueue:
             return IS_GONE if again else OCCUPIED if wait else REFUSED
         if place is IS_DONE:
             return DONE_BEFORE
-        using: EnterResult = new(EnterResult, ("using", place.fence, 0.0, True, None, place.slot))
+        using: EnterResult = new(EnterResult, ("using", place.fence, 0.0, True, None, place.slot, None))
         return using
 
     def _away(self, claim: Claim, error: StoreError) -> EnterResult:
@@ -231,7 +231,7 @@ class StepQueue:
         """Give up what is open, since the loop has ended."""
         getattr(self._steps, "abort", _nothing)()
 
-    def _insist(self, key: str, decide: Decide, *args: Any) -> Step:
+    def _insist(self, key: str, decide: Decide, *args: object) -> Step:
         """Do a step, and ask a busy store again.
 
         Raises:

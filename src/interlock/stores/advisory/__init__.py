@@ -32,7 +32,6 @@ class AdvisoryStore:
             raise StoreError("advisory locks need a POSIX system: take postgresql:// here, which does not")
         self._options = options
         self.features: frozenset[Feature] = frozenset(() if options.mysql else ("readers",))
-        # Imported now: a child that is forked while another thread imports would wait for ever for that import.
         self.sequence = options.sequence
         self.same_server: WeakSet[Any] = WeakSet()  # engines whose transactions can hold locks of ours
         # Imported now: a child that is forked while another thread imports would wait for ever for that import.
@@ -40,7 +39,7 @@ class AdvisoryStore:
             make, self._talk = _of_threads(options.mysql)
         except ImportError as error:
             raise StoreError(f"the client library of the database is missing, install it: {error}") from error
-        self._room = rooms.setdefault(options, AdvisoryRoom(options, make, self._talk.end_on_server))
+        self._room = rooms.setdefault(options, AdvisoryRoom(options, make))
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "AdvisoryStore":
@@ -67,7 +66,7 @@ class AdvisoryStore:
         """
         return self.queue().ask("server")
 
-    def lock_in_transaction(self, spec: LockSpec, timeout: float | None, connection: Any) -> Any:
+    def lock_in_transaction(self, spec: LockSpec, timeout: float | None, connection: object) -> Any:
         """Return a lock that the transaction of a connection of SQLAlchemy holds until it ends.
 
         Raises:
@@ -83,12 +82,10 @@ class AdvisoryStore:
         from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
         from sqlalchemy.orm import Session, scoped_session
 
+        from interlock.stores.advisory.transaction import AsyncTransactionLock, TransactionLock
+
         if isinstance(connection, (AsyncConnection, AsyncSession)):
-            from interlock.stores.advisory._async.transaction import AsyncTransactionLock
-
             return AsyncTransactionLock(self, spec, timeout, connection)
-        from interlock.stores.advisory._sync.transaction import TransactionLock
-
         if isinstance(connection, (Connection, Session, scoped_session)):
             return TransactionLock(self, spec, timeout, connection)
         kind = type(connection).__name__

@@ -40,7 +40,7 @@ def dialled(url: SplitResult, torn: bool) -> tuple[Any, int]:
     raise Unreachable(f"MariaDB can't be reached; {UNTOLD}")
 
 
-def set_read_timeout(client: Any, seconds: float | None) -> None:
+def set_read_timeout(client: pymysql.Connection, seconds: float | None) -> None:
     """Let a connection wait for an answer for so long; PyMySQL says it once for all, and we both ask and wait."""
     client._read_timeout = seconds
 

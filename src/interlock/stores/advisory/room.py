@@ -7,19 +7,27 @@ knows none, and frees what a session has when that ends.
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from interlock.core.claims import PENDING, SEPARATOR, USING, WRITER_UNITS, Check, Claim, ClaimView, LockSpec, kind_of
-from interlock.core.errors import StoreError, Unsupported
+from interlock.core.errors import Unsupported
+from interlock.core.queue import Tells
 from interlock.runtime import _threads as threads
-from interlock.runtime import clock, log
+from interlock.runtime import clock
 from interlock.runtime.process import HOST, checked_pid, in_forked_child, pid
-from interlock.stores.advisory.session import BaseSession, Options, Refusal, never_collected
+from interlock.stores.advisory.session import BaseSession, Options, never_collected
 
 now = clock.awake_or_not
 LOOK_AFTER = 1.0  # seconds between two looks at the leases and the sessions of those who hold locks
 LACKS = "advisory locks have no {}: use a store that has it, such as postgresql://, mysql:// or redis://"
+
+
+class Doubts(Protocol):
+    """A queue that is told which of its claims are lost."""
+
+    doubt: Callable[[str], object]
 
 
 class AdvisoryPlace:
@@ -43,8 +51,9 @@ class AdvisoryPlace:
         "waiter",
     )  # fmt: skip
 
-    def __init__(self, claim: Claim, mysql: bool, waiter: Any, owner: Any) -> None:
-        self.claim, self.waiter, self.owner = claim, waiter, owner
+    def __init__(self, claim: Claim, mysql: bool, waiter: Tells | None, owner: Doubts) -> None:
+        self.claim, self.owner = claim, owner
+        self.waiter: Any = waiter
         self.key, self.kind = number_of(claim.spec.key), kind_in(claim.spec, mysql)
         self.state: Literal["trying", "pending", "using"] = "trying"
         self.session: Any = None
@@ -88,15 +97,13 @@ class AdvisoryRoom:
     Args:
         options: what the URL says.
         make: makes a session.
-        end_on_server: ends on the server a session that was given up here, given a new one and that one.
     """
 
     def __init__(
-        self, options: Options, make: Callable[[Options, Any], Any], end_on_server: Callable[[Any, Any], object]
+        self, options: Options, make: Callable[[Options, AbstractContextManager[object]], BaseSession]
     ) -> None:
         self.options = options
         self._make = make
-        self._end_on_server = end_on_server
         self.start_afresh()
 
     def start_afresh(self) -> None:
@@ -204,8 +211,6 @@ class AdvisoryRoom:
         session.end()
         if known and session.silent:
             self.rest()  # what broke one has mostly broken all
-            if session.pid == session.reported_pid:  # else a pooler may have lent it
-                threads.spawn("interlock-advisory-end", self._end_unheard, session)
 
     def rest(self) -> None:
         """End the sessions that nobody uses."""
@@ -213,13 +218,6 @@ class AdvisoryRoom:
             idle, self._idle = self._idle, []
         for session in idle:
             self.drop(session)
-
-    def _end_unheard(self, session: BaseSession) -> None:
-        """End on the server, too, what was given up here: something in between may have forgotten the way to it."""
-        try:
-            self._end_on_server(session.another(), session)
-        except (StoreError, Refusal) as error:  # then its keepalives do it
-            log.warn("a session that gives no answer could not be ended on the server: %s", error)
 
     # -- leases -----------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import os
 import re
 import socket
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, parse_qsl
 
@@ -121,18 +121,16 @@ class BaseSession:
     Attributes:
         fd: the descriptor of its socket; -1 while there is none.
         pid: what the server calls it; reported_pid: what it is called by whatever the connection leads to.
-        key: of the lock for which it was used last.
         alive: False once it has ended; what it had is free, as soon as the server knows.
         busy: True while somebody talks.
         silent: True if an answer did not come in time, so that the server may not hear of its end.
     """
 
-    def __init__(self, options: Options, mutex: Any) -> None:
+    def __init__(self, options: Options, mutex: AbstractContextManager[object]) -> None:
         self.options = options
         self.fd = -1
         self.file: Descriptor | None = None
         self.pid = self.reported_pid = 0
-        self.key = 0
         self.alive = True
         self.busy = False
         self.silent = False

@@ -22,7 +22,6 @@ POSTGRES = {
     "give back": "EXECUTE interlock_give_back",
     "ping": "SELECT pg_backend_pid()",
     "break off": "SELECT pg_cancel_backend({pid})",
-    "kill": "SELECT pg_terminate_backend({pid})",
     "server": SERVER,
     "look": (
         "SELECT l.pid, l.granted, l.mode, a.application_name, extract(epoch FROM coalesce(a.query_start, now())) "
@@ -77,7 +76,6 @@ MARIA = {
     "give back": "SELECT RELEASE_LOCK('{name}')",
     "ping": "SELECT CONNECTION_ID() + 0",  # a pooler answers the bare question itself
     "break off": "KILL QUERY {pid}",
-    "kill": "KILL {pid}",
     # Who waits is shown where it is the same user, or the user has the privilege PROCESS.
     "look": (
         "SELECT IS_USED_LOCK('{name}') AS id, 't', 'ExclusiveLock', NULL, NULL FROM DUAL HAVING id IS NOT NULL "

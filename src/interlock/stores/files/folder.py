@@ -1,21 +1,18 @@
 """The folder of a file store: what lies where, and whether it is fit to keep locks.
 
 interlock      the marker: what this folder is, and of which boot and clock of which machine
-fences         a number: no fence of a name whose file was removed was higher
 lines/NAME     who uses NAME and who waits for it; whoever writes holds flock on this file, the guard
 alive/         liveness pipes and wake-up pipes of the processes
 kept/NAME      what the completed run of NAME has left, for who comes while its record is kept
-broken/        line files that could not be read, kept for people to look at
 """
 
 import contextlib
-import fcntl
 import os
 import stat
 from pathlib import Path
 
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.stores.files.machine import file_system, is_guest, is_network, join_marker
+from interlock.stores.files.machine import advice_on_guest, file_system, is_guest, is_network, join_marker
 from interlock.stores.files.opening import (
     NotOurs,
     OpenFile,
@@ -29,12 +26,8 @@ from interlock.stores.files.opening import (
     read_file,
     sharing_of,
 )
-from interlock.stores.files.slots import MOST_NUMBER
 
-MOST_FENCES = 32  # bytes
-SPINS = 200
 TRIES = 50
-give_turn = getattr(os, "sched_yield", lambda: None)
 
 
 class Folder:
@@ -57,86 +50,44 @@ class Folder:
         self.path = Path(path)
         self.lines = self.path / "lines"
         self.alive = self.path / "alive"
-        self.broken = self.path / "broken"
         self.kept = self.path / "kept"
-        self.allowed = allow
         self._mode = mode
-        self._marker = self._fences = OpenFile(self.path)
-        self._real = path
-        self.sharing: Sharing
-        self.inodes = (0, 0, 0)  # of its device, of itself, and of its marker
-        self.start_afresh()
-        self.join(wait=True)
-
-    def start_afresh(self) -> None:
-        """In a forked child: no thread joins the folder just now, and an OS lock is its own."""
-        self._fences.close()
+        self._allowed = allow
         self._section = Section()
+        self._marker = OpenFile(self.path)
+        self.sharing: Sharing
+        self._join(wait=True)
 
-    def join(self, *, wait: bool) -> None:
-        """Make what is missing, lock the marker together with all who use the folder, and see that OS locks work.
-
-        Raises:
-            StoreError: the folder can't keep locks.
-        """
-        path = self.path
+    def _join(self, *, wait: bool) -> None:
+        """Make what is missing, lock the marker together with all who use the folder, and see that OS locks work."""
         try:
-            for left in reversed(range(TRIES)):
-                try:
-                    marker = self._joined(wait)
-                    break
-                except FileNotFoundError:  # something was removed meanwhile
-                    if not left:
-                        raise
-        except FileNotFoundError as error:
-            raise failed(f"{path} is removed all the time: find out who does it", error) from error
-        except PermissionError as error:
-            raise StoreError(f"{path} can't be written by this user: {error}; choose another folder") from error
-        except NotADirectoryError as error:
-            raise StoreError(f"{path} is not a folder: {error}; choose another one") from error
-        except FileExistsError as error:
-            raise StoreError(f"{error.filename} is a file where a folder is needed; choose another place") from error
+            for _ in range(TRIES):
+                with contextlib.suppress(FileNotFoundError):  # something was removed meanwhile
+                    return self._make(wait)
         except OSError as error:
-            raise failed(f"{path} can't keep locks (choose a folder on a local disk)", error) from error
-        old, self._marker = self._marker, marker
-        if old is not marker:
-            old.close()
-            self._fences.close()
+            raise failed(f"{self.path} can't keep locks (choose a folder on a local disk)", error) from error
+        raise StoreError(f"{self.path} is removed all the time: find out who does it")
 
-    def _joined(self, wait: bool) -> OpenFile:
-        """Return a descriptor of the marker, locked; all is found out before anything is changed here."""
-        sharing = self._made()
+    def _make(self, wait: bool) -> None:
+        """As `_join`; all is found out before anything is changed here."""
+        if not os.path.isdir(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path, 0o700 if self._mode is None else self._mode)
+        sharing = sharing_of(os.stat(self.path))
+        if self._mode is not None and (sharing.mode ^ self._mode) & 0o1777:
+            raise StoreError(
+                f"{self.path} has the mode {sharing.mode:o}, not {self._mode:o} as the URL says: change it, and that "
+                f"of the files in it (chmod), or leave ?mode out of the URL"
+            )
         joined = self._marker.is_intact() and sharing == self.sharing
         if not joined:
             self._refuse_file_system()
         for room in (self.lines, self.alive):
             self._see_to(room, sharing)
-        if joined:  # only a subfolder was missing: what takes longer here leaves time to remove it again
-            return self._marker
-        real = os.path.realpath(self.path)
-        marker = join_marker(self.path, sharing, wait=wait)
-        try:
-            found = os.stat(self.path)
-        except BaseException:
-            marker.close()
-            raise
-        self.sharing, self._real = sharing, real
-        self.inodes = found.st_dev, found.st_ino, marker.inode
-        return marker
-
-    def _made(self) -> Sharing:
-        """Make the folder if it is not there; return who may use it."""
-        if not os.path.isdir(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            make_folder(self.path, 0o700 if self._mode is None else self._mode)
-        found = os.stat(self.path)
-        has = stat.S_IMODE(found.st_mode)
-        if self._mode is not None and (has ^ self._mode) & 0o1777:
-            raise StoreError(
-                f"{self.path} has the mode {has:o}, not {self._mode:o} as the URL says: change it, and that of the "
-                f"files in it (chmod), or leave ?mode out of the URL"
-            )
-        return sharing_of(found)
+        if not joined:  # else only a subfolder was missing: what takes longer here leaves time to remove it again
+            old, self._marker = self._marker, join_marker(self.path, sharing, wait=wait)
+            self.sharing = sharing
+            old.close()
 
     def _see_to(self, room: Path, sharing: Sharing) -> None:
         """Make a subfolder, or see that the one that is there can be used by all who may use the folder."""
@@ -151,11 +102,10 @@ class Folder:
             found = os.fstat(fd)
             if not sharing.trusts(found.st_uid):
                 raise NotOurs(f"{room} belongs to user {found.st_uid}; look at it, and remove it")
-            missing = sharing.mode & ~found.st_mode & 0o777
             if found.st_uid == os.geteuid():
                 if stat.S_IMODE(found.st_mode) != sharing.mode:
                     os.fchmod(fd, sharing.mode)
-            elif missing and os.geteuid():
+            elif sharing.mode & ~found.st_mode & 0o777 and os.geteuid():
                 raise keeps_out
         finally:
             os.close(fd)
@@ -167,10 +117,10 @@ class Folder:
                 f"{self.path} lies on a network file system ({kind}): file:// is for the processes of one machine; "
                 f"choose a local folder, or a store that reaches several machines"
             )
-        if is_guest(kind) and kind != self.allowed:
+        if is_guest(kind) and kind != self._allowed:
             raise StoreError(
                 f"{self.path} lies on a file system ({kind}) that others than this machine may reach, without seeing "
-                f"its locks; choose a local folder, or write file://{self.path}?allow={kind} if nobody else uses it"
+                f"its locks; {advice_on_guest(kind, f'file://{self.path}')}"
             )
 
     def stay(self) -> None:
@@ -181,9 +131,7 @@ class Folder:
             StoreError: it can't keep locks any more.
         """
         if not self._marker.is_intact():
-            with self._section.entered():
-                if not self._marker.is_intact():
-                    self.join(wait=False)
+            self.mend()
 
     def mend(self) -> None:
         """Make again what is missing in it: tmp cleaners remove subfolders that are empty.
@@ -192,7 +140,7 @@ class Folder:
             MarkerTaken, StoreError: as for `stay`.
         """
         with self._section.entered():
-            self.join(wait=False)
+            self._join(wait=False)
 
     def open_line(self, name: str) -> int:
         """Open the file of a line, made if it is not there, as its folder is.
@@ -207,23 +155,8 @@ class Folder:
             return open_file(self.lines, name, self.sharing)
 
     def leave(self) -> None:
-        """Give the marker's lock back."""
-        with self._section.entered():
-            self._marker.close()
-            self._fences.close()
-
-    def put_aside(self, name: str, content: bytes) -> None:
-        """Keep what was found in the place of a line for people to look at."""
-        self._see_to(self.broken, self.sharing)
-        at = open_folder(self.broken)
-        try:
-            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=at)
-        finally:
-            os.close(at)
-        try:
-            put(fd, content, 0)
-        finally:
-            os.close(fd)
+        """Give the marker's lock back; in a forked child, close what the parent has locked."""
+        self._marker.close()
 
     # -- values of completed runs -----------------------------------------------------------------------
 
@@ -251,60 +184,6 @@ class Folder:
         with contextlib.suppress(OSError):
             os.unlink(self.kept / name)
 
-    # -- fences -----------------------------------------------------------------------------------------
-
-    def floor(self) -> int:
-        """Return the highest fence of any name whose file was removed.
-
-        Raises:
-            NotOurs: the record of fences is no such record.
-            OSError: it can't be read.
-        """
-        with self._section.entered():
-            try:
-                return self._fence_in(os.pread(self._open_fences(create=False), MOST_FENCES, 0))
-            except FileNotFoundError:
-                return 0
-
-    def raise_floor(self, fence: int) -> bool:
-        """Remember `fence` before the file that shows it is removed.
-
-        Returns:
-            False if somebody else has the record locked for longer than that should take.
-
-        Raises:
-            NotOurs: the record of fences is no such record.
-            OSError: it can't be written.
-        """
-        with self._section.entered():
-            fd = self._open_fences(create=True)
-            if not _lock_soon(fd):
-                return False
-            try:
-                if fence > self._fence_in(os.pread(fd, MOST_FENCES, 0)):
-                    put(fd, b"%020d\n" % fence, 0)
-                return True
-            finally:
-                fcntl.flock(fd, fcntl.LOCK_UN)
-
-    def _open_fences(self, create: bool) -> int:
-        if not self._fences.is_intact():
-            self._fences.close()
-            self._fences = OpenFile(
-                f"{self._real}/fences", open_file(self._real, "fences", self.sharing, create=create)
-            )
-        return self._fences.fd
-
-    def _fence_in(self, record: bytes) -> int:
-        digits, end = record[:20], record[20:]
-        fence = int(digits) if len(digits) == 20 and digits.isdigit() and end == b"\n" else -1
-        if 0 <= fence <= MOST_NUMBER or not record:
-            return max(0, fence)
-        raise NotOurs(
-            f"{self.path}/fences is no record of fences ({record[:24]!r}); look at it, and remove it: then fences "
-            f"follow the time of day alone"
-        )
-
 
 def names_in(room: Path) -> list[str]:
     """Return the names in a subfolder; none if it was removed, which is mended when it is needed."""
@@ -312,14 +191,3 @@ def names_in(room: Path) -> list[str]:
         return sorted(os.listdir(room))
     except FileNotFoundError:
         return []
-
-
-def _lock_soon(fd: int) -> bool:
-    """Lock a file exclusively if that takes no longer than others need for a step."""
-    for _ in range(SPINS):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            give_turn()
-    return False

@@ -4,11 +4,10 @@ import os
 import threading
 from fcntl import F_GETFL, F_SETFL, LOCK_EX, LOCK_NB, LOCK_UN, fcntl, flock
 
-from interlock.core.claims import MICROS
 from interlock.core.errors import StoreError
 from interlock.runtime import clock
-from interlock.stores.files.folder import Folder, give_turn
-from interlock.stores.files.opening import MOST_BYTES, ROUNDS, NotOurs, OpenFile, may_remove, put
+from interlock.stores.files.folder import Folder
+from interlock.stores.files.opening import MOST_BYTES, ROUNDS, NotOurs, OpenFile, put
 from interlock.stores.files.plan import Action, Record, Write
 from interlock.stores.files.slots import (
     DONE_AT,
@@ -31,6 +30,7 @@ SPINS = 60
 MOST_SPIN = 0.005  # seconds: on a busy machine each turn that is given away may take as long
 MOST_IDLE = 8  # slots that an empty line keeps
 TRY = LOCK_EX | LOCK_NB
+give_turn = getattr(os, "sched_yield", lambda: None)
 REMOVED = b"interlock removed"
 NOATIME = getattr(os, "O_NOATIME", 0)
 TRUST = 0.02  # seconds for which a file is taken to be still in its folder
@@ -151,7 +151,6 @@ class LineFile(OpenFile):
             raise NotOurs(f"{self._path} is no line of interlock's; look at it, and remove it (nothing was changed)")
         if (key is not None and key != self.key) or self.links() != 1:
             raise NotOurs(f"{self._path} is a copy of another name's line; remove it (nothing was changed)")
-        self._folder.put_aside(f"{self._name}.{int(clock.time_of_day() * MICROS)}", found)
         put(self.fd, self.head, 0)
         os.ftruncate(self.fd, len(self.head) + max(0, len(found) - len(self.head)) // SLOT * SLOT)
 
@@ -232,18 +231,20 @@ class LineFile(OpenFile):
             os.ftruncate(self.fd, len(self.head) + SLOT)
             self._span = len(self.head) + 4 * SLOT
 
-    def discard(self, top: int) -> bool:
-        """Unlink the file of a name that nobody uses.  The fences of the name go on from the folder's floor.
+    def discard(self) -> bool:
+        """Unlink the file of a name that nobody uses, and whose fences go on by the time of day.
 
         Returns:
-            False if it stays, because the floor can't be raised or this user may not remove it.
+            False if it stays, because this user may not remove it: in a sticky folder, only its owner may.
         """
-        try:
-            if self.links() != 1 or not may_remove(self._folder.lines, self.fd) or not self._folder.raise_floor(top):
-                return False
-        except NotOurs:
+        if self.links() != 1 or not self.is_found():
             return False
         self._folder.drop_value(self._name)
         put(self.fd, REMOVED, 0)
-        self.remove()
+        try:
+            os.unlink(self.path)
+        except OSError:
+            put(self.fd, self.head[: len(REMOVED)], 0)
+            return False
+        self.close()
         return True

@@ -16,6 +16,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
+from itertools import cycle
 from pathlib import Path
 
 from interlock.core.claims import USING
@@ -70,10 +71,8 @@ class WakeupPipe(OpenFile):
                 os.write(self.fd, b"\n")
 
     def drain(self) -> Granted | None:
-        """Read what came; return the last news of a lock obtained."""
+        """Read what came; return the last news of a lock obtained; its file is there."""
         poll = poller()
-        if self.links() < 0:
-            return None
         poll.register(self.fd, READABLE)
         # Where reading is made to wait (eventlet), nothing is read before it is there.
         return self.read() if poll.poll(0) else None
@@ -113,39 +112,76 @@ class WakeupPipe(OpenFile):
 
 
 class Liveness:
-    """This process in one folder: its liveness pipe, its wake-up pipes, and its view of the others.
+    """The liveness pipe of this process, its wake-up pipes, and a look at those of others.
+
+    It has a liveness pipe of its own from the first `keep` on; without one it can only look.
 
     Args:
         folder: the folder alive/.
         mend: makes it again if it was removed.
-        own: False to look only.
 
-    Raises:
-        StoreError: no liveness pipe could be made; the message says what to do.
+    Attributes:
+        token: the name of its liveness pipe; "" as long as it has none.
+        closed: True if it makes no more pipes.
+        was_lost: True if others took this process for dead.
+        wakeups: the wake-up pipes, by their numbers.
+        others: what is open of other processes, by their names.
     """
 
-    def __init__(self, folder: Path, mend: Callable[[], None] = lambda: None, own: bool = True) -> None:
+    def __init__(self, folder: Path, mend: Callable[[], None] = lambda: None) -> None:
         self._folder = folder
         self._mend = mend
         self._section = Section()
         self._idle: list[WakeupPipe] = []
-        self._made = 0
+        self._numbers = cycle(range(1, MOST_NUMBER + 1))
+        self._own = OpenFile(folder)
+        self.token = ""
         self.closed = self.was_lost = False
         self.wakeups: dict[int, WakeupPipe] = {}
         self.others: dict[str, OpenFile] = {}
-        self._own = OpenFile(folder)
-        self.token = ""
-        if own:
-            self._make_own()
 
     # -- the own liveness pipe ---------------------------------------------------------------------------------
 
+    def keep(self) -> bool:
+        """See that others find this process's liveness pipe; if they do not, make one under a new token.
+
+        What was claimed under an old token is lost then: others take it for a dead process's.
+
+        Returns:
+            False if the liveness pipe was gone: then who waits is to be woken, to stand in line anew.
+
+        Raises:
+            StoreError: it was gone, and no other one could be made; the message says what to do.
+        """
+        if self._own.is_intact():
+            return True
+        with self._section.entered():
+            if self.closed or self._own.is_intact():
+                return True
+            old = self.token
+            self.was_lost = self.was_lost or bool(old)
+            self._make_own()
+        if old:
+            log.warn(
+                "the liveness pipe %s was removed from %s: the locks held by this process there are lost; exclude "
+                "the folder from whatever cleans up there",
+                old,
+                self._folder,
+            )
+        return not old
+
     def _make_own(self) -> None:
-        """Make a liveness pipe under a new token; one that was made before stays made if that fails."""
+        """Make a liveness pipe; one that was made before stays made if that fails."""
         for _ in range(TRIES):
             token = f"{pid()}-{os.urandom(6).hex()}"
             try:
-                made = self._make_liveness_pipe(token)
+                made = OpenFile(self._folder / f".{token}", make_pipe(self._folder / f".{token}"))
+                try:
+                    flock(made.fd, LOCK_EX | LOCK_NB)
+                    os.rename(made.path, self._folder / token)  # others see it locked, or not at all
+                except BaseException:
+                    made.remove()
+                    raise
             except (FileNotFoundError, BlockingIOError):
                 # Somebody who sweeps looked at it, or took it away, before it was locked: not every time.
                 if not self._folder.is_dir():
@@ -153,6 +189,7 @@ class Liveness:
                 continue
             except OSError as error:
                 raise failed(f"no liveness pipe could be made in {self._folder}", error) from error
+            made.path = os.fsencode(self._folder / token)
             before, self._own, self.token = self._own, made, token
             before.close()
             return
@@ -160,47 +197,6 @@ class Liveness:
             f"no liveness pipe could be made in {self._folder}: the folder was removed, or is swept all the time; "
             f"exclude it from whatever cleans up there, and connect again"
         )
-
-    def _make_liveness_pipe(self, token: str) -> OpenFile:
-        made = OpenFile(self._folder / f".{token}", make_pipe(self._folder / f".{token}"))
-        try:
-            flock(made.fd, LOCK_EX | LOCK_NB)
-            os.rename(made.path, self._folder / token)  # others see it locked, or not at all
-        except BaseException:
-            made.remove()
-            raise
-        made.path = os.fsencode(self._folder / token)
-        return made
-
-    def is_intact(self) -> bool:
-        """Tell whether others find this process's liveness pipe under its name, and it is open and locked here."""
-        return self._own.is_intact()
-
-    def keep(self) -> bool:
-        """See that others find this process's liveness pipe; if they do not, make another one.
-
-        What was claimed under the old token is lost then: others take it for a dead process's.
-
-        Returns:
-            False if the liveness pipe was gone: then who waits is to be woken, to stand in line anew.
-
-        Raises:
-            StoreError: it was gone, and no other one could be made.
-        """
-        if self.is_intact():
-            return True
-        with self._section.entered():
-            if self.closed or self.is_intact():
-                return True
-            old, self.was_lost = self.token, True
-            self._make_own()
-        log.warn(
-            "the liveness pipe %s was removed from %s: the locks held by this process there are lost; exclude the "
-            "folder from whatever cleans up there",
-            old,
-            self._folder,
-        )
-        return False
 
     # -- the others -------------------------------------------------------------------------------------
 
@@ -281,6 +277,7 @@ class Liveness:
         Raises:
             StoreError, OSError: none could be made.
         """
+        self.keep()
         with self._section.entered():
             while self._idle:
                 pipe = self._idle.pop()
@@ -288,25 +285,13 @@ class Liveness:
                     pipe.drain()
                     return pipe
                 self._discard(pipe)
-            return self._make_pipe()
+            number = next(number for number in self._numbers if number not in self.wakeups)
+            pipe = self.wakeups[number] = WakeupPipe(self._folder, self.token, number)
+            return pipe
 
     def is_reachable(self, pipe: WakeupPipe) -> bool:
         """Tell whether others who look for a wake-up pipe of this process find this one under its name."""
         return pipe.token == self.token and pipe.is_intact()
-
-    def _make_pipe(self) -> WakeupPipe:
-        if not self._folder.is_dir():
-            self._mend()
-        for _ in range(MOST_NUMBER):
-            self._made = number = self._made % MOST_NUMBER + 1
-            if number not in self.wakeups:
-                try:
-                    pipe = WakeupPipe(self._folder, self.token, number)
-                except FileExistsError:
-                    continue
-                self.wakeups[number] = pipe
-                return pipe
-        raise StoreError(f"more than {MOST_NUMBER} wait in {self._folder}: wait in fewer threads or tasks")
 
     def put_back(self, pipe: WakeupPipe) -> None:
         """Keep a wake-up pipe for the next waiter, or remove it when there are many; the caller no longer waits at
@@ -335,7 +320,7 @@ class Liveness:
 
     def forget(self) -> None:
         """In a forked child: close the pipes without removing them, since they are the parent's."""
-        self._section = Section()
+        self._section = Section()  # another thread of the parent may be in it
         self.closed = True
         for pipe in self.wakeups.values():
             pipe.close()

@@ -1,5 +1,6 @@
 """What the processes that share a folder must have in common: a boot of a machine, its clock, a local file system."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -23,6 +24,13 @@ GUESTS = {"fakeowner", "fuse", "fuseblk", "hgfs", "osxfs", "prl_fs", "vboxsf", "
 """File systems that a program or the host of a virtual machine serves: who else sees them can't be known here."""
 
 _FIRST_CLOCK = 0xEFFFFFFA  # the inode of the time namespace that the machine has booted with
+
+
+def advice_on_guest(kind: str, path: str) -> str:
+    """Return what to do about a file system of others than this machine, at a path."""
+    if kind == "fakeowner":
+        return "it is a folder of the host, in a container of Docker Desktop: choose a named volume"
+    return f"choose a local folder, or write {path}?allow={kind} if nobody else uses it"
 
 
 def boot_id() -> str:
@@ -160,21 +168,19 @@ def join_marker(path: Path, sharing: Sharing, *, wait: bool) -> OpenFile:
     real = Path(os.path.realpath(path))
     for _ in range(ROUNDS):
         marker = OpenFile(real / NAME, open_file(real, NAME, sharing))
-        try:
-            _join(real, marker.fd, WAITS if wait else 1)
-            _see_that_locks_exclude(real, sharing, marker.fd)
-            if marker.is_intact():
-                marker.path = os.fsencode(path / NAME)
-                return marker
-        except OSError as error:
-            marker.close()
-            if error.errno in NO_LOCKS:
+        with contextlib.ExitStack() as closing:
+            closing.callback(marker.close)
+            try:
+                _join(real, marker.fd, WAITS if wait else 1)
+                _see_that_locks_exclude(real, sharing, marker.fd)
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
                 raise StoreError(f"{path} has no OS locks ({error}); choose a folder on a local disk") from error
-            raise
-        except BaseException:
-            marker.close()
-            raise
-        marker.close()  # it was replaced meanwhile
+            if marker.is_intact():  # else it was replaced meanwhile
+                marker.path = os.fsencode(path / NAME)
+                closing.pop_all()
+                return marker
     raise StoreError(f"{path}/{NAME} is replaced all the time; find out who does it")
 
 

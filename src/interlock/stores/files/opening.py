@@ -32,6 +32,8 @@ _ADVICE = {
     errno.EIO: "the disk fails: look at the machine's log",
     errno.EACCES: "this user may not do that there: its owner must give it the mode that others need (chmod)",
     errno.EPERM: "this user may not do that there: its owner must give it the mode that others need (chmod)",
+    errno.ENOTDIR: "it is not a folder: choose another one",
+    errno.EEXIST: "a file is where a folder is needed: choose another place",
 }
 
 
@@ -340,15 +342,6 @@ def put(fd: int, data: bytes, at: int) -> None:
         raise OSError(errno.ENOSPC, "only a part could be written")
 
 
-def may_remove(folder: str | Path, *fds: int) -> bool:
-    """Tell whether this user may unlink open files from a folder: in a sticky one, only their owner may."""
-    found = os.stat(folder)
-    user = os.geteuid()
-    if not found.st_mode & stat.S_ISVTX or user in (0, found.st_uid):
-        return True
-    return all(os.fstat(fd).st_uid == user for fd in fds)
-
-
 # -- folders ------------------------------------------------------------------------------------------------
 
 
@@ -373,5 +366,5 @@ def make_folder(path: Path, mode: int, sharing: Sharing | None = None) -> None:
         os.rename(temporary, path)
     except OSError as error:
         os.rmdir(temporary)
-        if not os.path.isdir(path):
+        if error.errno != errno.ENOTEMPTY and not os.path.isdir(path):  # else somebody else was quicker
             raise error

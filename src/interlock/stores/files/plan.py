@@ -42,13 +42,12 @@ class Tell(NamedTuple):
 Action: TypeAlias = Write | Record | Tell
 
 
-def line_of(slots: Sequence[Slot], done: int, floor: int, now: int) -> Line:
+def line_of(slots: Sequence[Slot], done: int, now: int) -> Line:
     """Return the line that a file says.
 
     Args:
         slots: of the file.
         done: the end of its record.
-        floor: the highest fence of all files that were removed.
         now: the lease clock.  A lease that ends later than it lasts is one of another boot, or damage: it is over.
     """
     places = [
@@ -57,7 +56,7 @@ def line_of(slots: Sequence[Slot], done: int, floor: int, now: int) -> Line:
         if isinstance(slot, Place)
     ]
     places.sort(key=_fence)
-    return Line(tuple(places), top_of(slots) or floor, done)
+    return Line(tuple(places), top_of(slots), done)
 
 
 def _fence(place: Place) -> int:

@@ -14,8 +14,7 @@ from interlock.core.queue import OCCUPIED, REFUSED, EnterResult
 from interlock.runtime import clock
 from interlock.runtime.compiled import compiled
 from interlock.runtime.process import pid
-from interlock.stores.files.folder import give_turn
-from interlock.stores.files.linefile import LineFile
+from interlock.stores.files.linefile import LineFile, give_turn
 from interlock.stores.files.machine import MarkerTaken
 from interlock.stores.files.slots import tail
 from interlock.stores.files.steps import FileSteps, WaitsHere
@@ -63,7 +62,7 @@ class Quick:
             return None
         if clock.now() >= steps.trusted and not self._trust():
             return None
-        liveness = steps.liveness()
+        liveness = steps.liveness
         token = liveness.token
         known = line.last_tail
         if known[0] is spec and known[1] == who and known[2] is token:
@@ -98,7 +97,7 @@ class Quick:
         if joined is None:
             return None
         before, micros = joined
-        steps.liveness().watch(waiter.pipe, (before,))
+        steps.liveness.watch(waiter.pipe, (before,))
         return EnterResult("pending", look_again=min(steps.look_again, max(SHORTEST_LOOK, micros / MICROS)))
 
     def _trust(self) -> bool:
@@ -113,7 +112,7 @@ class Quick:
         line = steps.lines.get(claim.spec.key)
         if line is None:
             return False
-        liveness = steps.liveness()
+        liveness = steps.liveness
         others = liveness.others if self._has_gil else {}
         with line.mutex:
             if line.inside or line.retired:

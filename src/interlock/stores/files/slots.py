@@ -167,8 +167,8 @@ def text_of(place: Place) -> bytes:
     )  # fmt: skip
     if len(text) != SLOT or place.fence > MOST_NUMBER:
         raise StoreError(
-            f"a claim with fence {place.fence} does not fit into a line file: the fences of this folder are damaged; "
-            f"stop those who use it and remove the line's file, and `fences`"
+            f"a claim with fence {place.fence} does not fit into a line file: the fences of the line are damaged; "
+            f"stop those who use it and remove its file"
         )
     return text
 

@@ -4,18 +4,22 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes
 
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import masked
 from interlock.core.store import ALL, Feature
 from interlock.runtime import clock
+from interlock.stores.files.folder import Folder
 from interlock.stores.files.machine import is_guest, is_network
 from interlock.stores.files.opening import failing
-from interlock.stores.files.steps import FileSteps, close_if_unused, open_steps, use
+from interlock.stores.files.steps import FileSteps, close_dropped, queue_on
+
+if TYPE_CHECKING:
+    from interlock.stores.files._async.queue import AsyncFileQueue
+    from interlock.stores.files._sync.queue import FileQueue
 
 
 def folder_meant(path: str) -> str:
@@ -84,10 +88,11 @@ class FileStore:
 
     def __init__(self, path: str, mode: int | None = None, allow: str = "") -> None:
         self._where = (path, mode, allow)
-        self._steps = open_steps(*self._where)
+        steps = FileSteps(Folder(*self._where))
         with contextlib.suppress(OSError):
-            self._steps.sweep()
-        close_if_unused(self._steps)  # so that nothing is open of a store that nobody uses
+            steps.sweep()
+        steps.close()  # so that nothing is open of a store that nobody uses
+        close_dropped()
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "FileStore":
@@ -100,23 +105,19 @@ class FileStore:
         path = unquote_to_bytes(url.path.encode("utf-8", "surrogateescape"))  # names need not be UTF-8
         return cls(os.fsdecode(path), **options(url.query))
 
-    def queue(self) -> Any:
+    def queue(self) -> "FileQueue":
         """As `Store.queue`."""
         with failing("nothing can be locked"):
             from interlock.stores.files._sync.queue import FileQueue
 
-        return self._use(FileQueue)
+        return queue_on(Folder(*self._where), FileQueue)
 
-    def aqueue(self) -> Any:
+    def aqueue(self) -> "AsyncFileQueue":
         """As `Store.aqueue`."""
         with failing("nothing can be locked"):
             from interlock.stores.files._async.queue import AsyncFileQueue  # only with an event loop: loads asyncio
 
-        return self._use(AsyncFileQueue)
-
-    def _use(self, kind: Callable[[FileSteps], Any]) -> Any:
-        queue, self._steps = use(self._steps, self._where, kind)
-        return queue
+        return queue_on(Folder(*self._where), AsyncFileQueue)
 
 
 SHARED = "/tmp"

@@ -98,7 +98,7 @@ def arguments_in(url: SplitResult) -> dict[str, Any]:
     }
 
 
-def dialled(how: Mapping[str, Any], where: str, torn: bool) -> Any:
+def dialled(how: Mapping[str, object], where: str, torn: bool) -> Any:
     """Return a new connection of PyMySQL.
 
     Args:

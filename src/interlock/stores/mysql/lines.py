@@ -252,7 +252,7 @@ class MysqlLines:
             self._sweep(now)
         return new if done.affected else None
 
-    def swap_many(self, swaps: Sequence[tuple[str, Any, str]], now: int) -> list[int]:
+    def swap_many(self, swaps: Sequence[tuple[str, int, str]], now: int) -> list[int]:
         """As `AsyncSwapStore.swap_many`."""
         wanted = " UNION ALL ".join(
             f"SELECT {_key(key)} AS k, {version} AS version, '{text}' AS line" for key, version, text in sorted(swaps)
@@ -347,5 +347,5 @@ def _is_over(text: str, old: Clock) -> bool:
     return is_nothing(line, old) and line.done <= old.lease
 
 
-def _text(value: Any) -> str:
+def _text(value: str | bytes) -> str:
     return value if isinstance(value, str) else bytes(value).decode()

@@ -47,7 +47,7 @@ class MysqlOptions(NamedTuple):
 
 
 def options_of(
-    url: SplitResult, password: Callable[[], str] | None = None, dial: Callable[[], Any] | None = None
+    url: SplitResult, password: Callable[[], str] | None = None, dial: Callable[[], object] | None = None
 ) -> MysqlOptions:
     """Read a URL.
 
@@ -101,7 +101,7 @@ def usual(timeout: float) -> dict[str, Any]:
     return {"charset": "utf8mb4", "program_name": "interlock", "autocommit": True, **limits}
 
 
-def _options(where: str, dial: Callable[[], Any], given: dict[str, str]) -> MysqlOptions:
+def _options(where: str, dial: Callable[[], object], given: dict[str, str]) -> MysqlOptions:
     return MysqlOptions(
         where, dial, checked_table(given.get("table", TABLE)), flag_in("create", given.get("create", "true")),
         number_in("max_connections", given.get("max_connections", str(MOST))),
@@ -110,7 +110,7 @@ def _options(where: str, dial: Callable[[], Any], given: dict[str, str]) -> Mysq
     )  # fmt: skip
 
 
-def options_of_engine(client: Any) -> MysqlOptions:
+def options_of_engine(client: object) -> MysqlOptions:
     """Return what an SQLAlchemy engine says: its arguments, as its hooks on `do_connect` leave them each time.
 
     Args:

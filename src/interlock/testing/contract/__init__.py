@@ -25,9 +25,7 @@ from interlock.testing.world import Kind, Place, World
 
 CHAPTERS = (
     "names",
-    "arguments",
     "grants",
-    "bodies",
     "dropped",
     "exclusion",
     "sharing",
@@ -41,14 +39,11 @@ CHAPTERS = (
     "fences",
     "reentry",
     "together",
-    "decorators",
-    "guards",
     "cancellation",
     "interrupts",
     "signals",
     "outside",
     "events",
-    "listeners",
     "lost_replies",
     "waiting",
     "closing",
@@ -58,6 +53,9 @@ CHAPTERS = (
     "once",
     "elections",
     "called_off",
+    "handing",
+    "limits",
+    "one_of",
 )
 
 pytest.register_assert_rewrite(*(f"{__name__}.{chapter}" for chapter in CHAPTERS))

@@ -11,7 +11,7 @@ LEAP = 1_000_000  # fences
 LOST_ROW = "1032"  # the server crashed before the one row of a new sequence was on the disk
 
 
-class AsyncMariaTalk(AsyncTalk):
+class AsyncMariaTalk(AsyncTalk[MariaSession]):
     """How tasks talk with MariaDB."""
 
     words = statements.MARIA

@@ -22,7 +22,7 @@ FLUSH = 0.1  # seconds
 BEHIND = 3  # transactions that are opened behind a pooler, to see whether one of them gets our server
 
 
-class AsyncPostgresTalk(AsyncTalk):
+class AsyncPostgresTalk(AsyncTalk[PostgresSession]):
     """How tasks talk with PostgreSQL."""
 
     words = statements.POSTGRES

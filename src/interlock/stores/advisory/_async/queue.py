@@ -8,7 +8,7 @@ from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, namespace_
 from interlock.core.errors import StoreError, UnknownOutcome, Unsupported
 from interlock.core.line import GONE, KEPT
 from interlock.core.queue import GONE as IS_GONE
-from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed
+from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed, Tells
 from interlock.runtime import _aio as rt
 from interlock.stores.advisory._async.talk import AsyncTalk
 from interlock.stores.advisory.room import (
@@ -23,7 +23,7 @@ from interlock.stores.advisory.room import (
     number_of,
     view_of,
 )
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows, refused
+from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Refusal, Rows, refused
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
@@ -31,6 +31,9 @@ AWAY = 0.25  # seconds until a server that is away is asked again
 RECOVERY = 60.0  # seconds to wait for it, where the caller has set no limit
 SOONEST = 0.05  # seconds after which a wait is broken off once more
 MOMENT = 0.001  # seconds
+SIDE_BY_SIDE = 16  # sessions that are renewed at a time: a slow server must not let the last of many leases end
+RENEWED_WITHIN = 60.0  # seconds
+NOT_RENEWED = StoreError("the sessions that were to be asked before this one did not answer in time")
 
 
 class AsyncAdvisoryQueue:
@@ -43,7 +46,7 @@ class AsyncAdvisoryQueue:
 
     node_of = None
 
-    def __init__(self, room: AdvisoryRoom, talk: AsyncTalk) -> None:
+    def __init__(self, room: AdvisoryRoom, talk: AsyncTalk[Any]) -> None:
         self._room = room
         self._talk = talk
         self.doubt: Callable[[str], object] = lambda id: None
@@ -54,11 +57,11 @@ class AsyncAdvisoryQueue:
         self.doubt = doubt
 
     def subscribe(self) -> Any:
-        return rt.Waiter()
+        return rt.AsyncWaiter()
 
     # -- entering ---------------------------------------------------------------------------------------
 
-    async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    async def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         room = self._room
         place = room.places.get(claim.id)
         if place is None:
@@ -111,7 +114,7 @@ class AsyncAdvisoryQueue:
                 raise
         return session
 
-    async def _stands(self, place: AdvisoryPlace, waiter: Any) -> EnterResult:
+    async def _stands(self, place: AdvisoryPlace, waiter: Tells | None) -> EnterResult:
         """Say where a claim stands, and see to it that the first who waits in here does so in the server."""
         room, claim, pause = self._room, place.claim, LOOK_AGAIN
         if place.until <= now():
@@ -147,7 +150,7 @@ class AsyncAdvisoryQueue:
             room.keep(session)
         return NO_SESSION
 
-    async def _wait(self, place: AdvisoryPlace, session: Any) -> None:
+    async def _wait(self, place: AdvisoryPlace, session: BaseSession) -> None:
         """Wait in the server until the lock is granted, or the wait is broken off; in a task of its own."""
         room, fence = self._room, None
         try:
@@ -200,7 +203,7 @@ class AsyncAdvisoryQueue:
 
     async def _break_off(self, place: AdvisoryPlace) -> None:
         """End a wait, which may be granted at this very moment."""
-        over: rt.Waiter[None] = rt.Waiter()
+        over: rt.AsyncWaiter[None] = rt.AsyncWaiter()
         place.over = over
         pause, deadline = SOONEST, now() + IO_TIMEOUT
         while place.stands and place.session is not None and now() < deadline:
@@ -214,7 +217,7 @@ class AsyncAdvisoryQueue:
         if place.stands and place.session is not None:
             place.session.silent = True
 
-    async def _give_back(self, place: AdvisoryPlace, session: Any) -> bool:
+    async def _give_back(self, place: AdvisoryPlace, session: BaseSession) -> bool:
         """Give back what a session has, and keep it for the next; False if it has ended.
 
         Raises:
@@ -242,17 +245,26 @@ class AsyncAdvisoryQueue:
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         answers: dict[str, Renewed] = {}
-        silent: StoreError | None = None
-        # One session after another; where one is silent the others are asked before it the next time.
-        for claim in sorted(claims, key=self._is_silent):
-            answers[claim.id] = found = silent or await self._renew(claim)
-            if isinstance(found, StoreError) and self._is_silent(claim):
-                silent = found
-        return [answers[claim.id] for claim in claims]
+        waits: list[rt.AsyncWaiter[bool]] = []
+        for at in range(1, min(SIDE_BY_SIDE, len(claims))):
+            waits.append(rt.AsyncWaiter())
+            some = claims[at::SIDE_BY_SIDE], answers, waits[-1]
+            if rt.spawn("interlock-advisory-renew", self._renew_some, *some) is None:
+                await self._renew_some(*some)
+        await self._renew_some(claims[::SIDE_BY_SIDE], answers, rt.AsyncWaiter())
+        for each in waits:
+            await each.wait(RENEWED_WITHIN)
+        return [answers.get(claim.id, NOT_RENEWED) for claim in claims]
 
-    def _is_silent(self, claim: Claim) -> bool:
-        place = self._room.places.get(claim.id)
-        return place is not None and place.session is not None and bool(place.session.silent)
+    async def _renew_some(
+        self, claims: Sequence[Claim], answers: dict[str, Renewed], over: "rt.AsyncWaiter[bool]"
+    ) -> None:
+        """Renew claims, a session after another; then tell that it is over."""
+        try:
+            for claim in claims:
+                answers[claim.id] = await self._renew(claim)
+        finally:
+            over.tell(True)
 
     async def _renew(self, claim: Claim) -> Renewed:
         room, started, place = self._room, now(), self._room.places.get(claim.id)

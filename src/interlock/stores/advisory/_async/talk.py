@@ -1,14 +1,16 @@
 """What a session is asked, as tasks do it: the same of PostgreSQL and of MariaDB, in their own words."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Generic, TypeVar
 
 from interlock.core.errors import StoreError
 from interlock.runtime import _aio as rt
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows
+from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Refusal, Rows
+
+S = TypeVar("S", bound=BaseSession)
 
 
-class AsyncTalk:
+class AsyncTalk(Generic[S]):
     """How tasks talk with the sessions of one kind of server.
 
     Attributes:
@@ -17,7 +19,7 @@ class AsyncTalk:
 
     words: Mapping[str, str]
 
-    async def open(self, session: Any) -> None:
+    async def open(self, session: S) -> None:
         """Connect a new session, and see that these locks can be kept there.
 
         Raises:
@@ -29,11 +31,11 @@ class AsyncTalk:
         except Refusal as error:
             raise StoreError(f"the database refuses to be used for locks: {error}") from error
 
-    async def prepare(self, session: Any) -> None:
+    async def prepare(self, session: S) -> None:
         """Set up a session that was connected just now."""
         raise NotImplementedError
 
-    async def rows(self, session: Any, text: str, seconds: float | None = IO_TIMEOUT) -> Rows:
+    async def rows(self, session: S, text: str, seconds: float | None = IO_TIMEOUT) -> Rows:
         """Perform a statement, and return the rows.
 
         Args:
@@ -48,7 +50,7 @@ class AsyncTalk:
         raise NotImplementedError
 
     async def say(
-        self, session: Any, word: str, key: int = 0, kind: str = "", pid: int = 0, seconds: float | None = IO_TIMEOUT
+        self, session: S, word: str, key: int = 0, kind: str = "", pid: int = 0, seconds: float | None = IO_TIMEOUT
     ) -> Rows:
         """Perform a statement of its words, as `rows`.
 
@@ -65,15 +67,13 @@ class AsyncTalk:
             session, self.words[word].format(key=key, name=name, kind=kind, sequence=sequence, pid=pid), seconds
         )
 
-    async def attempt(self, session: Any, key: int, kind: str) -> int | None:
+    async def attempt(self, session: S, key: int, kind: str) -> int | None:
         """Take the lock if it is free; return the fence, or None."""
-        session.key = key
         ((fence,),) = await self.say(session, "attempt", key, kind)
         return fence if fence is None else int(fence)
 
-    async def wait(self, session: Any, key: int, kind: str) -> int | None:
+    async def wait(self, session: S, key: int, kind: str) -> int | None:
         """Wait for the lock; return the fence, or None if the wait was broken off: the lock may be there even so."""
-        session.key = key
         try:
             ((fence,),) = await self.say(session, "wait", key, kind, seconds=None)
             if fence == "apart":
@@ -82,32 +82,14 @@ class AsyncTalk:
             return None
         return fence if fence is None else int(fence)
 
-    async def give_back(self, session: Any, key: int) -> None:
+    async def give_back(self, session: S, key: int) -> None:
         """Give back what it has, after an answer that came too late was taken."""
         try:
             await self.say(session, "give back", key)
         except Refusal:  # it was broken off itself, too late for the wait
             await self.say(session, "give back", key)
 
-    async def ping(self, session: Any) -> bool:
+    async def ping(self, session: S) -> bool:
         """Tell whether a session is still ours; False if a pooler has given it to somebody else."""
         ((found,),) = await self.say(session, "ping")
         return bool(int(str(found)) == session.pid)
-
-    async def end_on_server(self, session: Any, other: Any) -> None:
-        """End another session on the server, if it has the lock for which it was used last, or waits for it.
-
-        Args:
-            session: a new one, which ends after that.
-            other: the other.
-
-        Raises:
-            StoreError: the server can't be reached.
-            Refusal: it does not do that.
-        """
-        try:
-            await self.open(session)
-            if str(other.pid) in [row[0] for row in await self.say(session, "look", other.key)]:
-                await self.say(session, "kill", pid=other.pid)
-        finally:
-            session.end()

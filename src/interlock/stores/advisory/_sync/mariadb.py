@@ -12,7 +12,7 @@ LEAP = 1_000_000  # fences
 LOST_ROW = "1032"  # the server crashed before the one row of a new sequence was on the disk
 
 
-class MariaTalk(Talk):
+class MariaTalk(Talk[MariaSession]):
     """How tasks talk with MariaDB."""
 
     words = statements.MARIA

@@ -23,7 +23,7 @@ FLUSH = 0.1  # seconds
 BEHIND = 3  # transactions that are opened behind a pooler, to see whether one of them gets our server
 
 
-class PostgresTalk(Talk):
+class PostgresTalk(Talk[PostgresSession]):
     """How tasks talk with PostgreSQL."""
 
     words = statements.POSTGRES

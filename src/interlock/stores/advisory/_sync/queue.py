@@ -9,7 +9,7 @@ from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, namespace_
 from interlock.core.errors import StoreError, UnknownOutcome, Unsupported
 from interlock.core.line import GONE, KEPT
 from interlock.core.queue import GONE as IS_GONE
-from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed
+from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed, Tells
 from interlock.runtime import _threads as rt
 from interlock.stores.advisory._sync.talk import Talk
 from interlock.stores.advisory.room import (
@@ -24,7 +24,7 @@ from interlock.stores.advisory.room import (
     number_of,
     view_of,
 )
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows, refused
+from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Refusal, Rows, refused
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
@@ -32,6 +32,9 @@ AWAY = 0.25  # seconds until a server that is away is asked again
 RECOVERY = 60.0  # seconds to wait for it, where the caller has set no limit
 SOONEST = 0.05  # seconds after which a wait is broken off once more
 MOMENT = 0.001  # seconds
+SIDE_BY_SIDE = 16  # sessions that are renewed at a time: a slow server must not let the last of many leases end
+RENEWED_WITHIN = 60.0  # seconds
+NOT_RENEWED = StoreError("the sessions that were to be asked before this one did not answer in time")
 
 
 class AdvisoryQueue:
@@ -44,7 +47,7 @@ class AdvisoryQueue:
 
     node_of = None
 
-    def __init__(self, room: AdvisoryRoom, talk: Talk) -> None:
+    def __init__(self, room: AdvisoryRoom, talk: Talk[Any]) -> None:
         self._room = room
         self._talk = talk
         self.doubt: Callable[[str], object] = lambda id: None
@@ -59,7 +62,7 @@ class AdvisoryQueue:
 
     # -- entering ---------------------------------------------------------------------------------------
 
-    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         room = self._room
         place = room.places.get(claim.id)
         if place is None:
@@ -112,7 +115,7 @@ class AdvisoryQueue:
                 raise
         return session
 
-    def _stands(self, place: AdvisoryPlace, waiter: Any) -> EnterResult:
+    def _stands(self, place: AdvisoryPlace, waiter: Tells | None) -> EnterResult:
         """Say where a claim stands, and see to it that the first who waits in here does so in the server."""
         room, claim, pause = self._room, place.claim, LOOK_AGAIN
         if place.until <= now():
@@ -148,7 +151,7 @@ class AdvisoryQueue:
             room.keep(session)
         return NO_SESSION
 
-    def _wait(self, place: AdvisoryPlace, session: Any) -> None:
+    def _wait(self, place: AdvisoryPlace, session: BaseSession) -> None:
         """Wait in the server until the lock is granted, or the wait is broken off; in a task of its own."""
         room, fence = self._room, None
         try:
@@ -215,7 +218,7 @@ class AdvisoryQueue:
         if place.stands and place.session is not None:
             place.session.silent = True
 
-    def _give_back(self, place: AdvisoryPlace, session: Any) -> bool:
+    def _give_back(self, place: AdvisoryPlace, session: BaseSession) -> bool:
         """Give back what a session has, and keep it for the next; False if it has ended.
 
         Raises:
@@ -243,17 +246,26 @@ class AdvisoryQueue:
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         answers: dict[str, Renewed] = {}
-        silent: StoreError | None = None
-        # One session after another; where one is silent the others are asked before it the next time.
-        for claim in sorted(claims, key=self._is_silent):
-            answers[claim.id] = found = silent or self._renew(claim)
-            if isinstance(found, StoreError) and self._is_silent(claim):
-                silent = found
-        return [answers[claim.id] for claim in claims]
+        waits: list[rt.Waiter[bool]] = []
+        for at in range(1, min(SIDE_BY_SIDE, len(claims))):
+            waits.append(rt.Waiter())
+            some = claims[at::SIDE_BY_SIDE], answers, waits[-1]
+            if rt.spawn("interlock-advisory-renew", self._renew_some, *some) is None:
+                self._renew_some(*some)
+        self._renew_some(claims[::SIDE_BY_SIDE], answers, rt.Waiter())
+        for each in waits:
+            each.wait(RENEWED_WITHIN)
+        return [answers.get(claim.id, NOT_RENEWED) for claim in claims]
 
-    def _is_silent(self, claim: Claim) -> bool:
-        place = self._room.places.get(claim.id)
-        return place is not None and place.session is not None and bool(place.session.silent)
+    def _renew_some(
+        self, claims: Sequence[Claim], answers: dict[str, Renewed], over: "rt.Waiter[bool]"
+    ) -> None:
+        """Renew claims, a session after another; then tell that it is over."""
+        try:
+            for claim in claims:
+                answers[claim.id] = self._renew(claim)
+        finally:
+            over.tell(True)
 
     def _renew(self, claim: Claim) -> Renewed:
         room, started, place = self._room, now(), self._room.places.get(claim.id)

@@ -2,14 +2,16 @@
 """What a session is asked, as tasks do it: the same of PostgreSQL and of MariaDB, in their own words."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Generic, TypeVar
 
 from interlock.core.errors import StoreError
 from interlock.runtime import _threads as rt
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows
+from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Refusal, Rows
+
+S = TypeVar("S", bound=BaseSession)
 
 
-class Talk:
+class Talk(Generic[S]):
     """How tasks talk with the sessions of one kind of server.
 
     Attributes:
@@ -18,7 +20,7 @@ class Talk:
 
     words: Mapping[str, str]
 
-    def open(self, session: Any) -> None:
+    def open(self, session: S) -> None:
         """Connect a new session, and see that these locks can be kept there.
 
         Raises:
@@ -30,11 +32,11 @@ class Talk:
         except Refusal as error:
             raise StoreError(f"the database refuses to be used for locks: {error}") from error
 
-    def prepare(self, session: Any) -> None:
+    def prepare(self, session: S) -> None:
         """Set up a session that was connected just now."""
         raise NotImplementedError
 
-    def rows(self, session: Any, text: str, seconds: float | None = IO_TIMEOUT) -> Rows:
+    def rows(self, session: S, text: str, seconds: float | None = IO_TIMEOUT) -> Rows:
         """Perform a statement, and return the rows.
 
         Args:
@@ -49,7 +51,7 @@ class Talk:
         raise NotImplementedError
 
     def say(
-        self, session: Any, word: str, key: int = 0, kind: str = "", pid: int = 0, seconds: float | None = IO_TIMEOUT
+        self, session: S, word: str, key: int = 0, kind: str = "", pid: int = 0, seconds: float | None = IO_TIMEOUT
     ) -> Rows:
         """Perform a statement of its words, as `rows`.
 
@@ -66,15 +68,13 @@ class Talk:
             session, self.words[word].format(key=key, name=name, kind=kind, sequence=sequence, pid=pid), seconds
         )
 
-    def attempt(self, session: Any, key: int, kind: str) -> int | None:
+    def attempt(self, session: S, key: int, kind: str) -> int | None:
         """Take the lock if it is free; return the fence, or None."""
-        session.key = key
         ((fence,),) = self.say(session, "attempt", key, kind)
         return fence if fence is None else int(fence)
 
-    def wait(self, session: Any, key: int, kind: str) -> int | None:
+    def wait(self, session: S, key: int, kind: str) -> int | None:
         """Wait for the lock; return the fence, or None if the wait was broken off: the lock may be there even so."""
-        session.key = key
         try:
             ((fence,),) = self.say(session, "wait", key, kind, seconds=None)
             if fence == "apart":
@@ -83,32 +83,14 @@ class Talk:
             return None
         return fence if fence is None else int(fence)
 
-    def give_back(self, session: Any, key: int) -> None:
+    def give_back(self, session: S, key: int) -> None:
         """Give back what it has, after an answer that came too late was taken."""
         try:
             self.say(session, "give back", key)
         except Refusal:  # it was broken off itself, too late for the wait
             self.say(session, "give back", key)
 
-    def ping(self, session: Any) -> bool:
+    def ping(self, session: S) -> bool:
         """Tell whether a session is still ours; False if a pooler has given it to somebody else."""
         ((found,),) = self.say(session, "ping")
         return bool(int(str(found)) == session.pid)
-
-    def end_on_server(self, session: Any, other: Any) -> None:
-        """End another session on the server, if it has the lock for which it was used last, or waits for it.
-
-        Args:
-            session: a new one, which ends after that.
-            other: the other.
-
-        Raises:
-            StoreError: the server can't be reached.
-            Refusal: it does not do that.
-        """
-        try:
-            self.open(session)
-            if str(other.pid) in [row[0] for row in self.say(session, "look", other.key)]:
-                self.say(session, "kill", pid=other.pid)
-        finally:
-            session.end()

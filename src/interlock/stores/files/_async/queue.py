@@ -7,7 +7,7 @@ from interlock.core.queue import EnterResult, Granted
 from interlock.runtime import _aio as rt
 from interlock.stores._async.step_queue import AsyncStepQueue
 from interlock.stores.files.quick import Quick, native
-from interlock.stores.files.steps import FileSteps, end
+from interlock.stores.files.steps import FileSteps
 
 
 class AsyncFolderSteps:
@@ -37,13 +37,13 @@ class AsyncFileWaiter:
         steps: the lines of the folder.
     """
 
-    __slots__ = ("__weakref__", "_message", "_steps", "closed", "pipe")
+    __slots__ = ("_message", "_steps", "closed", "pipe")
 
     def __init__(self, steps: FileSteps) -> None:
         self._steps = steps
         self._message: Any = None
         self.closed = False
-        self.pipe = steps.begin_wait(self)
+        self.pipe = steps.begin_wait()
 
     def tell(self, message: Any = None) -> None:
         """Wake who waits, from any thread; a message is kept until it is read."""
@@ -70,14 +70,14 @@ class AsyncFileWaiter:
         """Give the pipe back."""
         if not self.closed:
             self.closed = True
-            self._steps.end_wait(self)
+            self._steps.end_wait(self.pipe)
 
 
 class AsyncFileQueue(AsyncStepQueue):
     """A queue on the lines of a folder.
 
     Args:
-        steps: the lines, shared with all who use the folder in this process.
+        steps: the lines.
     """
 
     busy_limit = 1.0  # seconds: the guard is held for microseconds, except by a process that was stopped in it
@@ -88,7 +88,6 @@ class AsyncFileQueue(AsyncStepQueue):
 
     def __init__(self, steps: FileSteps) -> None:
         super().__init__(AsyncFolderSteps(steps), steps.waiters)
-        self.closed = False
         self._lines = steps
         self._quick = None if native is None else Quick(native, steps)
 
@@ -113,4 +112,4 @@ class AsyncFileQueue(AsyncStepQueue):
 
     def abort(self) -> None:
         """As `AsyncStepQueue.abort`."""
-        end(self._lines, self)
+        self._lines.end()

@@ -8,7 +8,7 @@ from interlock.core.queue import EnterResult, Granted
 from interlock.runtime import _threads as rt
 from interlock.stores._sync.step_queue import StepQueue
 from interlock.stores.files.quick import Quick, native
-from interlock.stores.files.steps import FileSteps, end
+from interlock.stores.files.steps import FileSteps
 
 
 class FolderSteps:
@@ -38,13 +38,13 @@ class FileWaiter:
         steps: the lines of the folder.
     """
 
-    __slots__ = ("__weakref__", "_message", "_steps", "closed", "pipe")
+    __slots__ = ("_message", "_steps", "closed", "pipe")
 
     def __init__(self, steps: FileSteps) -> None:
         self._steps = steps
         self._message: Any = None
         self.closed = False
-        self.pipe = steps.begin_wait(self)
+        self.pipe = steps.begin_wait()
 
     def tell(self, message: Any = None) -> None:
         """Wake who waits, from any thread; a message is kept until it is read."""
@@ -71,14 +71,14 @@ class FileWaiter:
         """Give the pipe back."""
         if not self.closed:
             self.closed = True
-            self._steps.end_wait(self)
+            self._steps.end_wait(self.pipe)
 
 
 class FileQueue(StepQueue):
     """A queue on the lines of a folder.
 
     Args:
-        steps: the lines, shared with all who use the folder in this process.
+        steps: the lines.
     """
 
     busy_limit = 1.0  # seconds: the guard is held for microseconds, except by a process that was stopped in it
@@ -89,7 +89,6 @@ class FileQueue(StepQueue):
 
     def __init__(self, steps: FileSteps) -> None:
         super().__init__(FolderSteps(steps), steps.waiters)
-        self.closed = False
         self._lines = steps
         self._quick = None if native is None else Quick(native, steps)
 
@@ -114,4 +113,4 @@ class FileQueue(StepQueue):
 
     def abort(self) -> None:
         """As `StepQueue.abort`."""
-        end(self._lines, self)
+        self._lines.end()

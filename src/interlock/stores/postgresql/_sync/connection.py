@@ -9,7 +9,6 @@ sent holds nothing.
 import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
 import os
 import socket
-import time
 from collections.abc import Sequence
 
 import psycopg
@@ -20,7 +19,6 @@ from interlock.core.errors import StoreError
 from interlock.core.redaction import UNTOLD
 from interlock.remote.failures import ConnectionEnded, NoAnswer, Refused, Unreachable, ended, no_answer
 from interlock.runtime import _threads as rt
-from interlock.runtime import _threads as threads
 from interlock.runtime import clock, log
 from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores.postgresql.options import PostgresOptions, connecting
@@ -40,9 +38,10 @@ from interlock.stores.postgresql.wire import (
     BEGIN,
     COMMIT,
     ROLLBACK,
+    PgStatement,
     PostgresWire,
     Row,
-    Statement,
+    linger,
     notifying,
     telling,
 )
@@ -50,17 +49,8 @@ from interlock.stores.postgresql.wire import (
 RETRY_LIMIT = 2.0  # seconds for which a step is tried again that others were in the way of
 PAUSE = 0.005  # seconds between two tries
 FULL_SOCKET = 0.001  # seconds until a socket that takes no more is tried again
-LINGER = 5.0  # seconds that a request without an answer has for being performed, and undone
-
-
 _not_ours: list[PGconn] = []
 """Whose descriptors the program has closed: never collected, or libpq would close what has their numbers by now."""
-
-
-def _linger(pgconn: PGconn) -> None:
-    """Finish a connection later, in a thread of its own: nobody may connect again, and its loop may end before."""
-    time.sleep(LINGER)
-    pgconn.finish()
 
 
 class Server:
@@ -163,7 +153,7 @@ class PgConnection:
         if self._ended:
             self._arrivals.close()  # libpq gives the number of the socket back by itself
 
-    def ask(self, request: Statement, deadline: float) -> list[Row]:
+    def ask(self, request: PgStatement, deadline: float) -> list[Row]:
         """Perform a statement as a transaction of its own, and return its rows.
 
         Args:
@@ -188,7 +178,7 @@ class PgConnection:
                 log.warn("could not tell who is next, who will find out by looking: %s", error)
         return rows
 
-    def _insist(self, statement: Statement, deadline: float) -> list[Row]:
+    def _insist(self, statement: PgStatement, deadline: float) -> list[Row]:
         """Perform a statement, and do what is missing for it."""
         made, until = False, min(deadline, clock.now() + RETRY_LIMIT)
         server = self._server
@@ -210,7 +200,7 @@ class PgConnection:
                 else:
                     raise
 
-    def _in_transaction(self, deadline: float, *statements: Statement) -> list[Row]:
+    def _in_transaction(self, deadline: float, *statements: PgStatement) -> list[Row]:
         """Perform statements in a transaction that says its isolation, by one request."""
         try:
             return self.exchange((BEGIN, *statements, COMMIT), deadline)
@@ -220,7 +210,7 @@ class PgConnection:
                 raise refusal(READ_ONLY, str(error), self._where) from error
             raise
 
-    def exchange(self, statements: Sequence[Statement], deadline: float) -> list[Row]:
+    def exchange(self, statements: Sequence[PgStatement], deadline: float) -> list[Row]:
         """Perform statements by one request; return the rows of the last that has some."""
         results: list[PGresult] = []
         pgconn, arrivals = self._pgconn, self._arrivals
@@ -241,7 +231,7 @@ class PgConnection:
             self._ended = True
             raise failure("", str(error).strip(), self._where, True) from error
 
-    def _send(self, statements: Sequence[Statement]) -> None:
+    def _send(self, statements: Sequence[PgStatement]) -> None:
         coding = self._coding
         for words, values, _ in statements:
             given = [value if isinstance(value, bytes) else value.encode(coding) for value in values]
@@ -265,7 +255,7 @@ class PgConnection:
             raise ended(self._where)
         return rows
 
-    def abandon(self, undo: Statement | None) -> None:
+    def abandon(self, undo: PgStatement | None) -> None:
         """Give up a request that has no answer; what undoes it follows it, should it be performed later."""
         if undo is None or self._ended or self._pid != checked_pid():
             self.close()
@@ -277,7 +267,7 @@ class PgConnection:
             self._pgconn.flush()
         except psycopg.OperationalError:
             pass
-        threads.spawn("interlock-lingers", _linger, self._pgconn)  # a server may do nothing for who has left
+        linger(self._pgconn)  # a server may do nothing for who has left
 
     def close(self) -> None:
         """Close it; in a forked child, leave the parent's alone, on which libpq would say goodbye."""
@@ -293,10 +283,10 @@ class PgSubscription(PgConnection):
 
     def listen(self, deadline: float) -> None:
         """Listen, unless a pooler lies between, which takes messages to others: then waiters look often."""
-        rows = self.exchange((Statement(b"SELECT pg_backend_pid()"),), deadline)
+        rows = self.exchange((PgStatement(b"SELECT pg_backend_pid()"),), deadline)
         self._deaf = self._server.wire.deaf = rows[0][0] != str(self._pgconn.backend_pid)
         if not self._deaf:
-            self.exchange((Statement(f'LISTEN "{self._server.channel}"'.encode()),), deadline)
+            self.exchange((PgStatement(f'LISTEN "{self._server.channel}"'.encode()),), deadline)
 
     def receive(self, deadline: float) -> list[str]:
         """As `Subscription.receive`."""

@@ -1,0 +1,179 @@
+"""Commands on top of `interlock run`: once, lead, hold, renew, release, create."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from interlock.cli.child import die_with
+from interlock.cli.exits import CONFLICT, fail, say
+from interlock.cli.output import json_option, name_argument, namespace_option, store_option
+from interlock.cli.run import Run, command_argument, refuse_memory
+from interlock.cli.where import connect
+from interlock.client.tokens import read
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+SHORTEST, LONGEST = 1.0, 30.0  # seconds until a command that ended is started again
+LASTED = 60.0  # seconds; a command that ran so long has not failed at its start
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else (signal.SIGINT,)
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, as 30, 0.5, 30s, 10m, 2h or 1d."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return a text in seconds."""
+        text = str(value).strip()
+        try:
+            return float(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else float(text)
+        except ValueError:
+            self.fail(f"{text!r} is no time: give one like 30, 30s, 10m, 2h or 1d", param, ctx)
+
+
+@click.command(cls=Run)
+@click.option("--keep", type=Duration(), required=True, help="For how long the record is kept: 10m, 2h, 1d.")
+@click.option("-w", "--wait", type=Duration(), help="Wait at most so long for who is at it; 0 does not wait.")
+@click.option("--ttl", type=Duration(), help="Lease; it is renewed. Default: 30s.")
+@store_option
+@namespace_option
+@click.option("--label", metavar="TEXT", help="What others see in the line. Default: the command's name.")
+@click.option("-v", "--verbose", is_flag=True, help="Say on the error stream what happens, with times.")
+@name_argument
+@command_argument
+def once(keep: float, **given: Any) -> int:
+    """Run COMMAND unless it was completed (exit status 0) within --keep; then exit 0 without a word.
+
+    Who comes while it runs waits for its end. Exit status: as interlock run's.
+    """
+    from interlock.cli.guard import Order, run_guarded
+
+    refuse_memory(given["store"])
+    return run_guarded(Order(once=keep, **given))
+
+
+@click.command(cls=Run)
+@click.option("--ttl", type=Duration(), help="Until another machine leads after this one has died. Default: 30s.")
+@click.option("--grace", type=Duration(), default=5.0, help="When deposed: from TERM to KILL. Default: 5s.")
+@store_option
+@namespace_option
+@click.option("--label", metavar="TEXT", help="What others see in the line. Default: the command's name.")
+@name_argument
+@command_argument
+def lead(name: str, command: Sequence[str], store: str | None, **given: Any) -> int:
+    """Keep COMMAND running on exactly one of the machines that call this.
+
+    It gets TERM, then KILL, where the lead is lost. When it ends, by itself or so, this machine stands again, after 1
+    to 30 seconds. INT, TERM and HUP go on to it, and end this.
+    """
+    refuse_memory(store)
+    options = [] if store is None else ["--store", store]
+    for option, value in given.items():
+        options += [] if value in (None, "") else [f"--{option}", str(value)]
+    words = [sys.executable, "-m", "interlock", "run", *options, name, "--", *command]
+    ended: list[int] = []
+    child: subprocess.Popen[bytes] | None = None
+
+    def end(number: int, frame: object) -> None:
+        ended.append(number)
+        if child is not None:
+            child.send_signal(number)
+
+    for number in FORWARDED:
+        signal.signal(number, end)
+    parent, pause = os.getpid(), SHORTEST
+    while not ended:
+        began = time.monotonic()
+        child = subprocess.Popen(words, preexec_fn=lambda: die_with(parent, signal.SIGTERM))
+        if ended:
+            child.send_signal(ended[0])
+        status = child.wait()
+        if ended:
+            return status if status >= 0 else 128 - status
+        pause = SHORTEST if time.monotonic() - began > LASTED else min(LONGEST, 2 * pause)
+        say(f"{command[0]!r} ended with {status}; {name!r} is stood for again in about {pause:g} s")
+        until = time.monotonic() + pause * random.uniform(0.5, 1.0)
+        while not ended and time.monotonic() < until:
+            time.sleep(0.1)
+    return 128 + ended[0]
+
+
+@click.command()
+@click.option("--ttl", type=Duration(), help="How long it is held unless it is renewed. Default: 30s.")
+@click.option("-w", "--wait", type=Duration(), help="Wait at most so long; 0 does not wait.")
+@click.option("--label", metavar="TEXT", help="What others see in the line.")
+@store_option
+@namespace_option
+@json_option
+@name_argument
+def hold(name: str, ttl: float | None, wait: float | None, label: str | None, store: str | None, namespace: str,
+         as_json: bool) -> int:  # fmt: skip
+    """Hold the lock NAME without a process; print a token for renew, release and run --attach.
+
+    Whoever has the token can use the lock. Exit status: 1 if the lock was not obtained.
+    """
+    refuse_memory(store)
+    with connect(store, namespace) as locks:
+        grant = locks.lock(name, ttl=ttl, label=label, renew=False).acquire(timeout=wait)
+        if grant is None:
+            return fail(CONFLICT, f"did not obtain {name!r}: others hold it (interlock show {name!r})")
+        fence, token = grant.fence, grant.detach()
+    click.echo(json.dumps({"name": name, "fence": fence, "token": token}) if as_json else token)
+    return 0
+
+
+def _of_token(text: str, store: str | None) -> tuple[str, Any]:
+    """Return a token as text, and the connection to where it is of."""
+    text = sys.stdin.readline().strip() if text == "-" else text
+    token = read(text)
+    known = "" if "***" in token.where or "://" not in token.where else token.where
+    return text, connect(store or os.environ.get("INTERLOCK_URL") or known or None, token.namespace)
+
+
+@click.command()
+@click.argument("token")
+@click.option("--ttl", type=Duration(), help="How long from now on. Default: as it was held.")
+@store_option
+def renew(token: str, ttl: float | None, store: str | None) -> int:
+    """Extend what `interlock hold` holds; TOKEN is - for one that is read from the standard input.
+
+    Exit status: 1 if it is gone.
+    """
+    text, locks = _of_token(token, store)
+    with locks:
+        return 0 if locks.renew(text, ttl=ttl) else fail(CONFLICT, "not held any more by this token: hold it anew")
+
+
+@click.command()
+@click.argument("token")
+@store_option
+def release(token: str, store: str | None) -> int:
+    """Release what `interlock hold` holds; TOKEN is - for one that is read from the standard input.
+
+    Exit status: 1 if it is gone.
+    """
+    text, locks = _of_token(token, store)
+    with locks:
+        return 0 if locks.release(text) else fail(CONFLICT, "not held any more by this token")
+
+
+@click.command()
+@store_option
+def create(store: str | None) -> int:
+    """Make the tables or files that a store needs, by a user who may; the others then need not.
+
+    The other users' URLs may say ?create=false.
+    """
+    with connect(store, "") as locks:
+        with locks.lock("interlock create", timeout=10, ttl=10):
+            pass
+        click.echo(f"ready: {locks}")
+    return 0

@@ -1,0 +1,59 @@
+"""etcd://: locks in an etcd cluster, over its JSON gateway; a grant is a commit of Raft: no fail-over forgets it."""
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult
+
+from interlock.core.claims import Claim
+from interlock.core.errors import StoreError
+from interlock.core.store import ALL, Feature
+from interlock.runtime import clock
+
+if TYPE_CHECKING:
+    from interlock.stores.etcd.options import EtcdOptions
+
+INSTALL = "locks in etcd need httpx: pip install 'interlock[etcd]'"
+
+
+class EtcdStore:
+    """An etcd cluster.
+
+    Args:
+        options: where its members are, and how to connect.
+    """
+
+    features: frozenset[Feature] = ALL
+    frees_at_death = False
+    in_process = False
+    now = staticmethod(clock.awake_or_not)
+
+    def __init__(self, options: "EtcdOptions") -> None:
+        self._options = options
+
+    @classmethod
+    def from_url(cls, url: SplitResult) -> "EtcdStore":
+        """Connect to etcd://user:password@host:2379,host2:2379/prefix, or with TLS to etcds://…"""
+        try:
+            import httpx  # noqa: F401
+        except ImportError as error:
+            raise StoreError(f"{INSTALL} ({error})") from error
+        from interlock.stores.etcd.options import options_of
+
+        return cls(options_of(url))
+
+    def queue(self) -> Any:
+        """As `Store.queue`."""
+        from interlock.stores.etcd._sync.queue import EtcdQueue
+
+        return EtcdQueue(self._options)
+
+    def aqueue(self) -> Any:
+        """As `Store.aqueue`."""
+        from interlock.stores.etcd._async.queue import AsyncEtcdQueue
+
+        return AsyncEtcdQueue(self._options)
+
+    def still_held(self, claim: Claim) -> dict[str, Any]:
+        """Return a comparison for a transaction: whether the claim is there, under which nobody else's ever is."""
+        from interlock.stores.etcd.wire import CLAIMS, folder_of, is_there
+
+        return is_there(folder_of(self._options.prefix, claim.spec.key) + CLAIMS + claim.id)

@@ -1,0 +1,1 @@
+"""The source of both colours."""

@@ -1,0 +1,2 @@
+# Generated from _async/__init__.py by tools/unasync.py; change that one.
+"""The source of both colours."""

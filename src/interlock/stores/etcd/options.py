@@ -1,0 +1,103 @@
+"""What a URL says about an etcd cluster."""
+
+import ssl
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.options import Reader, number_in, read_options, seconds_in, text_in
+from interlock.core.redaction import place_of, read
+from interlock.remote.urls import port_of
+
+PORT = 2379
+IO_TIMEOUT = 5.0  # seconds to wait for an answer
+MOST = 32  # connections of a process for its requests, besides one for each name that somebody waits for
+PREFIX = "interlock"
+_TLS = ("ssl_ca", "ssl_cert", "ssl_key")
+_KNOWN: dict[str, Reader] = {
+    "timeout": seconds_in,
+    "max_connections": partial(number_in, most=1000),
+    **dict.fromkeys(_TLS, text_in),
+}
+
+
+class EtcdOptions(NamedTuple):
+    """How to connect.
+
+    Attributes:
+        where: the cluster, without a password.
+        members: the URLs of its members.
+        prefix: with which all keys begin.
+        tls: for httpx; False for none.
+        user, password: to log in with; "" without a login.
+        io_timeout: seconds to wait for an answer.
+        most: connections for requests.
+    """
+
+    where: str
+    members: tuple[str, ...]
+    prefix: str
+    tls: Any
+    user: str
+    password: str
+    io_timeout: float
+    most: int
+
+
+def options_of(url: SplitResult) -> EtcdOptions:
+    """Read a URL.
+
+    Args:
+        url: etcd://user:password@host:port,host2:port/prefix?options, or etcds://…
+
+    Raises:
+        InvalidArgument: it says what such a URL does not say.
+        StoreError: a certificate can't be read.
+    """
+    where = place_of(url)
+    return read(url, lambda url: _options_of(url, where))
+
+
+def _options_of(url: SplitResult, where: str) -> EtcdOptions:
+    given = read_options(parse_qsl(url.query, keep_blank_values=True), _KNOWN, f"{url.scheme}://")
+    login, _, hosts = url.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    prefix = unquote(url.path).strip("/")
+    if url.fragment or not hosts or "\0" in prefix:
+        raise InvalidArgument(f"{where}: write {url.scheme}://user:password@host:{PORT},host2:{PORT}/prefix")
+    if password and not user:
+        raise InvalidArgument(f"{where}: a password needs a user, and a client certificate is ssl_cert= and ssl_key=")
+    tls = url.scheme == "etcds"
+    if not tls and set(given) & set(_TLS):
+        raise InvalidArgument(f"{where}: ssl_ca, ssl_cert and ssl_key are for etcds://")
+    return EtcdOptions(
+        where,
+        tuple(_member(urlsplit(f"//{host}"), tls, where) for host in hosts.split(",")),
+        prefix or PREFIX,
+        _context(given, where) if tls else False,
+        unquote(user),
+        unquote(password),
+        given.get("timeout", IO_TIMEOUT),
+        given.get("max_connections", MOST),
+    )
+
+
+def _member(host: SplitResult, tls: bool, where: str) -> str:
+    if not host.hostname:
+        raise InvalidArgument(f"{where}: a host has no name")
+    name = f"[{host.hostname}]" if ":" in host.hostname else host.hostname
+    return f"{'https' if tls else 'http'}://{name}:{port_of(host) or PORT}"
+
+
+def _context(given: dict[str, Any], where: str) -> ssl.SSLContext:
+    """Return how TLS is spoken; with the certificates of the system unless an authority is given."""
+    if ("ssl_cert" in given) != ("ssl_key" in given):
+        raise InvalidArgument(f"{where}: a client certificate needs both ssl_cert= and ssl_key=")
+    try:
+        context = ssl.create_default_context(cafile=given.get("ssl_ca"))
+        if "ssl_cert" in given:
+            context.load_cert_chain(given["ssl_cert"], given["ssl_key"])
+    except OSError as error:
+        raise StoreError(f"{where}: a certificate or key can't be read: {error}") from error
+    return context

@@ -1,0 +1,173 @@
+"""Holds that change hands: detach and attach."""
+
+from typing import Any
+
+import pytest
+
+from interlock.client.tokens import read
+from interlock.core.claims import USING
+from interlock.core.errors import InvalidArgument, LockLost, NotHeld, Unsupported
+from interlock.testing.waiting import RENEWED, eventually, throughout
+from interlock.testing.world import World
+
+LONG = 60.0
+
+
+def _can(world: World) -> bool:
+    """Tell whether claims of the store outlive their process; see that another one says so."""
+    if "detach" in world.eye.store.features:
+        return True
+    locks, ann = world.connect(), world.actor()
+    grant = ann.do(locks.lock(world.name).acquire)
+    for call in (grant.detach, lambda: locks.attach("interlock1.x")):
+        with pytest.raises(Unsupported, match="postgresql://"):
+            ann.do(call)
+    assert grant.held
+    return False
+
+
+def test_a_detached_lock_stays_held_and_goes_on_elsewhere(world: World) -> None:
+    if not _can(world):
+        return
+    ann, bob = world.actors(2)
+    grant = ann.do(world.connect().lock(world.name, label="release 7", ttl=LONG).acquire)
+    token = ann.do(grant.detach)
+    assert not grant.held
+    assert not grant.lost
+    assert ann.do(grant.release) is False
+    (view,) = world.holders()
+    assert (view.label, view.fence, view.expires_in > LONG / 2) == ("release 7", grant.fence, True)
+    other = world.connect()
+    assert bob.do(other.lock(world.name).acquire, blocking=False) is None
+    attached = bob.do(other.attach, token)
+    assert (attached.fence, attached.name, attached.held) == (grant.fence, world.name, True)
+    assert attached.id != grant.id
+    assert bob.do(attached.release) is True
+    assert world.nothing_left()
+
+
+def test_an_attached_lock_is_renewed(world: World) -> None:
+    if not _can(world):
+        return
+    ann, bob = world.actors(2)
+    token = ann.do(ann.do(world.connect().lock(world.name, ttl=LONG).acquire).detach)
+    attached = bob.do(world.connect().attach, token, ttl=RENEWED)
+    throughout(RENEWED + 0.5, lambda: attached.held)
+    assert bob.do(attached.release) is True
+
+
+def test_a_detached_lock_is_renewed_by_nobody(world: World) -> None:
+    if not _can(world):
+        return
+    ann = world.actor()
+    locks = world.connect()
+    token = ann.do(ann.do(locks.lock(world.name, ttl=0.5).acquire).detach)
+    world.until_free()
+    with pytest.raises(LockLost, match="used before"):
+        ann.do(locks.attach, token)
+    assert ann.do(locks.renew, token) is False
+    assert ann.do(locks.release, token) is False
+
+
+def test_a_token_is_used_once(world: World) -> None:
+    if not _can(world):
+        return
+    ann, bob, cyd = world.actors(3)
+    token = ann.do(ann.do(world.connect().lock(world.name, ttl=LONG).acquire).detach)
+    locks = world.connect()
+    attached = bob.do(locks.attach, token)
+    with pytest.raises(LockLost) as caught:
+        cyd.do(locks.attach, token)
+    secret = read(token).id
+    assert secret not in str(caught.value)
+    assert token not in str(caught.value)
+    assert cyd.do(locks.release, token) is False
+    assert attached.held
+    assert bob.do(attached.renew) is True
+
+
+def test_a_token_is_renewed_and_released_by_itself(world: World) -> None:
+    if not _can(world):
+        return
+    ann, locks = world.actor(), world.connect()
+    token = ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach)
+    assert ann.do(locks.renew, token, ttl=10 * LONG) is True
+    assert world.holders()[0].expires_in > 9 * LONG
+    waiting = world.actor().start(locks.lock(world.name).acquire)
+    world.until_waiting(1)
+    assert ann.do(locks.release, token) is True
+    assert waiting.result(20).held
+
+
+def test_a_token_keeps_the_kind_and_the_slot(world: World) -> None:
+    if not _can(world):
+        return
+    ann, locks = world.actor(), world.connect()
+    lock = locks.semaphore(world.name, 3, ttl=LONG)
+    first, second = (ann.do(lock.acquire) for _ in range(2))
+    attached = ann.do(locks.attach, ann.do(second.detach))
+    assert (first.slot, attached.slot) == (0, 1)
+    assert [view.capacity for view in world.holders()] == [3, 3]
+
+
+def test_a_body_that_detaches_ends_without_a_loss(world: World) -> None:
+    if not _can(world):
+        return
+    tokens: list[Any] = []
+
+    def body(grant: Any) -> Any:
+        result = grant.detach()
+        if isinstance(result, str):
+            tokens.append(result)
+            return None
+        return _noted(result, tokens)
+
+    world.actor().within(world.connect().lock(world.name, ttl=LONG), body)
+    assert [view.state for view in world.eye.claims(world.name)] == [USING]
+    assert world.eye.release(tokens[0]) is True
+
+
+async def _noted(result: Any, tokens: list[Any]) -> None:
+    tokens.append(await result)
+
+
+def test_what_is_not_held_cant_be_detached(world: World) -> None:
+    if not _can(world):
+        return
+    ann, locks = world.actor(), world.connect(ttl=RENEWED)
+    grant = ann.do(locks.lock(world.name).acquire)
+    world.eye.evict(world.name)
+    with pytest.raises(LockLost):
+        ann.do(grant.detach)
+    assert grant.lost
+    grant = ann.do(locks.lock(world.name).acquire)
+    ann.do(grant.release)
+    with pytest.raises(NotHeld):
+        ann.do(grant.detach)
+
+
+def test_a_token_shows_nothing_and_a_wrong_one_is_refused(world: World) -> None:
+    if not _can(world):
+        return
+    ann, locks = world.actor(), world.connect()
+    token = ann.do(ann.do(locks.lock(world.name).acquire).detach)
+    assert read(token).id not in repr(read(token))
+    for wrong in ("", "secret-word", "interlock1.secret-word", 7, token[:-9]):
+        with pytest.raises(InvalidArgument, match="no token") as caught:
+            ann.do(locks.attach, wrong)
+        assert "secret-word" not in str(caught.value)
+    with pytest.raises(InvalidArgument, match="namespace"):
+        ann.do(world.connect(namespace="other").attach, token)
+
+
+def test_a_renewal_under_the_old_name_is_told_as_a_loss_to_nobody(world: World) -> None:
+    if not _can(world):
+        return
+    ann, locks = world.actor(), world.connect()
+    lost: list[Any] = []
+    grant = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
+    token = ann.do(grant.detach)
+    assert ann.do(grant.renew) is False
+    attached = ann.do(locks.attach, token)
+    eventually(lambda: attached.expires_in > 0)
+    assert lost == []

@@ -1,0 +1,65 @@
+"""What ends a hold though its holder lives, and who wants it: at_most, wanted."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from interlock.core.errors import InvalidArgument, LockLost, Unsupported
+from interlock.testing.waiting import RENEWED, eventually
+from interlock.testing.world import World
+
+
+def test_at_most_ends_a_hold_at_its_moment(world: World) -> None:
+    locks, ann, told = world.connect(), world.actor(), threading.Event()
+    began = time.monotonic()
+    grant = ann.do(locks.lock(world.name, at_most=0.5, on_lost=lambda grant: told.set()).acquire)
+    assert 0 < grant.expires_in <= 0.5
+    assert ann.do(grant.renew) is True
+    assert grant.expires_in <= 0.5
+    assert told.wait(20)
+    assert time.monotonic() - began >= 0.5
+    with pytest.raises(LockLost, match="at_most"):
+        grant.check()
+    world.until_free()
+
+
+def test_at_most_counts_for_all_handles_of_a_hold(world: World) -> None:
+    lock, ann = world.connect().rlock(world.name, at_most=0.5), world.actor()
+    first, second = ann.do(lock.acquire), ann.do(lock.acquire)
+    eventually(lambda: first.lost and second.lost)
+    world.until_free()
+
+
+def test_at_most_is_no_reason_to_hold_longer_than_that(world: World) -> None:
+    ann = world.actor()
+    grant = ann.do(world.connect().lock(world.name, at_most=30, ttl=RENEWED, renew=False).acquire)
+    eventually(lambda: grant.lost)
+
+
+@pytest.mark.parametrize("at_most", [0, -1, "1", True, float("nan")])
+def test_at_most_is_a_number_of_seconds(world: World, at_most: Any) -> None:
+    with pytest.raises(InvalidArgument, match="at_most"):
+        world.connect().lock(world.name, at_most=at_most)
+    with pytest.raises(InvalidArgument, match="at_least"):
+        world.connect().lock(world.name, at_most=1, at_least=2)
+
+
+def test_a_holder_learns_that_somebody_waits(world: World) -> None:
+    locks, (ann, bob), told = world.connect(), world.actors(2), threading.Event()
+    if "wanted" not in locks.store.features:
+        with pytest.raises(Unsupported, match="postgresql://"):
+            locks.lock(world.name, on_wanted=lambda grant: told.set())
+        grant = ann.do(locks.lock(world.name).acquire)
+        with pytest.raises(Unsupported, match="postgresql://"):
+            _ = grant.wanted
+        return
+    grant = ann.do(locks.lock(world.name, ttl=RENEWED, on_wanted=lambda grant: told.set()).acquire)
+    assert ann.do(grant.renew) is True
+    assert grant.wanted is False
+    waiting = bob.start(locks.lock(world.name).acquire)
+    assert told.wait(20)
+    assert grant.wanted is True
+    ann.do(grant.release)
+    assert waiting.result(20).wanted is False

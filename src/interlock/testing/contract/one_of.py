@@ -1,0 +1,61 @@
+"""One of several things: each holder has another one."""
+
+import pytest
+
+from interlock.core.errors import InvalidArgument, Unsupported
+from interlock.testing.world import World
+
+
+def _can(world: World) -> bool:
+    if {"slot", "semaphores"} <= world.eye.store.features:
+        return True
+    with pytest.raises(Unsupported, match="postgresql://"):
+        world.connect().one_of(world.name, ["a", "b"])
+    return False
+
+
+def test_each_holder_has_another_thing_whatever_the_order(world: World) -> None:
+    if not _can(world):
+        return
+    ann, bob, cyd = world.actors(3)
+    first = ann.do(world.connect().one_of(world.name, ["cuda:1", "cuda:0"], label="training").acquire)
+    second = bob.do(world.connect().one_of(world.name, ["cuda:0", "cuda:1"]).acquire)
+    assert (first.item, second.item) == ("cuda:0", "cuda:1")
+    assert world.holders()[0].label == "training one of cuda:0, cuda:1"
+    waiting = cyd.start(world.connect().one_of(world.name, ("cuda:1", "cuda:0")).acquire)
+    world.until_waiting(1)
+    ann.do(first.release)
+    assert waiting.result(20).item == "cuda:0"
+
+
+def test_another_list_is_refused_with_both(world: World) -> None:
+    if not _can(world):
+        return
+    ann, bob = world.actors(2)
+    ann.do(world.connect().one_of(world.name, ["a", "b"]).acquire)
+    for other in (["a", "c"], ["a"], ["a", "b", "c"], [f"{number:040}" for number in range(9)]):
+        with pytest.raises(InvalidArgument, match=r"\[a, b\]"):
+            bob.do(world.connect().one_of(world.name, other).acquire)
+    assert len(world.eye.claims(world.name)) == 1
+
+
+def test_a_long_list_is_known_again(world: World) -> None:
+    if not _can(world):
+        return
+    items = [f"host-{number:030}" for number in range(20)]
+    ann, bob = world.actors(2)
+    assert ann.do(world.connect().one_of(world.name, items).acquire).item == items[0]
+    assert bob.do(world.connect().one_of(world.name, items[::-1]).acquire).item == items[1]
+
+
+def test_what_is_no_list_of_different_texts_is_refused(world: World) -> None:
+    if not _can(world):
+        return
+    locks, ann = world.connect(), world.actor()
+    for wrong in ([], ["a", "a"], "abc", [1, 2]):
+        with pytest.raises(InvalidArgument, match="items"):
+            locks.one_of(world.name, wrong)
+    grant = ann.do(locks.semaphore(world.name, 2).acquire)
+    with pytest.raises(Unsupported, match="one_of"):
+        _ = grant.item
+    assert ann.do(locks.one_of(world.fresh_name(), ["only"]).acquire).item == "only"

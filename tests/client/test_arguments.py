@@ -1,0 +1,152 @@
+"""Arguments: every one is checked at the call, and the message says what to do."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import pytest
+
+from interlock.core.errors import InvalidArgument, LockError
+from interlock.testing.world import Kind, World
+
+NAN, INF = math.nan, math.inf
+HUGE = 10**400  # no float can hold it
+TOO_LONG = 10**5000  # nor can it be written
+UNLIKE = [Decimal(5), Fraction(5), 5j]  # what is no number for seconds and permits
+BAD_TTL = [
+    0,
+    0.0,
+    -1,
+    -0.5,
+    0.05,
+    0.0999,
+    NAN,
+    INF,
+    -INF,
+    True,
+    False,
+    "30",
+    b"30",
+    [30],
+    1e12,
+    HUGE,
+    TOO_LONG,
+    *UNLIKE,
+]
+BAD_TIMEOUT = [-0.5, -2, -INF, NAN, True, False, "5", [5], HUGE, -HUGE, TOO_LONG, *UNLIKE]
+BAD_NAME = ["", "\0", "a\0b", "\ud800", "a\udfffb", "x" * 1001, "🔒" * 1001, None, 1, b"name", ["name"], True]
+BAD_COUNT = [0, -1, 1.0, 1.5, "1", None, True, False, NAN, 1 << 40, HUGE, TOO_LONG, *UNLIKE]
+
+
+def refuses(call: Callable[[], Any], *words: str) -> None:
+    """See that `call` raises InvalidArgument, a ValueError, with a message of use that has these words."""
+    with pytest.raises(InvalidArgument) as caught:
+        call()
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, LockError)
+    message = str(caught.value)
+    assert len(message) > 20
+    assert all(word in message for word in words), message
+
+
+def test_a_bad_ttl_is_refused_when_the_lock_is_made(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    for ttl in BAD_TTL:
+        refuses(partial(kind.make, locks, world.name, ttl=ttl), "ttl")
+
+
+def test_the_ttl_of_the_connection_is_the_default(world: World) -> None:
+    ann = world.actor()
+    for ttl, locks in ((30, world.connect()), (7, world.connect(ttl=7))):
+        grant = ann.do(locks.lock(world.fresh_name()).acquire)
+        assert ttl - 5 < grant.expires_in <= ttl
+
+
+def test_a_bad_timeout_is_refused_by_acquire(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    for timeout in BAD_TIMEOUT:
+        refuses(partial(ann.do, lock.acquire, timeout=timeout), "timeout")
+    assert world.nothing_left()
+
+
+def test_a_try_with_a_timeout_is_refused_as_in_threading(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    for timeout in [5, 0, 0.5, NAN, INF]:
+        refuses(partial(ann.do, lock.acquire, False, timeout), "timeout")
+        refuses(partial(ann.do, lock.acquire, blocking=False, timeout=timeout), "timeout")
+
+
+def test_blocking_and_timeout_combine_as_in_threading(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    for how in [(), (True,), (True, -1), (True, None), (False,), (False, -1), (False, None), (True, 0), (0,), (1,)]:
+        grant = ann.do(lock.acquire, *how)
+        assert grant
+        assert ann.do(grant.release) is True
+
+
+def test_the_with_of_the_other_colour_says_which_one_to_use(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+
+    def work() -> None:
+        with lock:
+            raise AssertionError("it was entered")
+
+    async def task() -> None:
+        async with lock:
+            raise AssertionError("it was entered")
+
+    if world.colour == "threads":
+        refuses(lambda: asyncio.run(task()), "use `with`")
+    else:
+        refuses(work, "use `async with`")
+    assert world.nothing_left()
+
+
+def test_a_bad_name_is_refused_by_whatever_takes_a_name(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    for name in BAD_NAME:
+        refuses(partial(locks.all, name), "name")
+        refuses(partial(ann.do, locks.evict, name), "name")
+        if name is not None:
+            refuses(partial(ann.do, locks.claims, name), "name")
+
+
+def test_a_bad_namespace_is_refused(world: World) -> None:
+    for space in ["\0", "a\0b", "\ud800", "x" * 1001, 1, b"app", True]:
+        refuses(partial(world.connect, namespace=space), "namespace")
+
+
+def test_a_bad_label_is_refused(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    for label in ["\0", "\udc80", "x" * 201, 1, b"label", True]:
+        refuses(partial(kind.make, locks, world.name, label=label), "label")
+
+
+def test_bad_permits_and_units_are_refused(world: World) -> None:
+    locks = world.connect()
+    for count in BAD_COUNT:
+        refuses(partial(locks.semaphore, world.name, count), "permits")
+        refuses(partial(locks.semaphore, world.name, 3, units=count), "units")
+
+
+def test_a_bad_on_lost_or_renew_is_refused(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    refuses(lambda: kind.make(locks, world.name, on_lost="call me"), "on_lost")
+    for renew in (1, 0, "yes", None, 10.0):
+        refuses(partial(kind.make, locks, world.name, renew=renew), "renew")
+
+
+def test_all_refuses_nothing_a_name_twice_and_foreign_locks(world: World) -> None:
+    locks, others = world.connect(), world.connect()
+    refuses(lambda: locks.all(), "at least one")
+    refuses(lambda: locks.all("a", "b", "a"), "twice")
+    refuses(lambda: locks.all("a", locks.lock("a")), "twice")
+    refuses(lambda: locks.all("a", others.lock("b")), "connection")

@@ -1,0 +1,45 @@
+"""A private server of etcd for these tests, and a connection of each colour to it."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from interlock.testing.world import TASKS, THREADS
+from tests.servers import EtcdCluster, EtcdServer, need
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[EtcdServer]:
+    """One that is shared, and never broken."""
+    need("etcd")
+    with EtcdServer() as started:
+        yield started
+
+
+@pytest.fixture
+def url(server: EtcdServer) -> str:
+    """A place of its own on it."""
+    return f"{server.url}/{uuid4().hex}"
+
+
+@pytest.fixture
+def own() -> Iterator[EtcdServer]:
+    """A server that the test may break."""
+    need("etcd")
+    with EtcdServer() as started:
+        yield started
+
+
+@pytest.fixture
+def cluster() -> Iterator[EtcdCluster]:
+    """Three members that the test may break."""
+    need("etcd")
+    with EtcdCluster() as started:
+        yield started
+
+
+@pytest.fixture(params=[THREADS, TASKS])
+def colour(request: pytest.FixtureRequest) -> str:
+    """Threads, and tasks."""
+    return str(request.param)

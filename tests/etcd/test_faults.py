@@ -1,0 +1,265 @@
+"""What may go wrong between a lock and etcd: each is done to real servers."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.core.errors import InvalidArgument, LockLost, StoreError
+from interlock.etcd import still_held
+from interlock.testing.remote import Remote
+from interlock.testing.waiting import eventually, moment, since
+from interlock.testing.world import TASKS
+from tests.servers import EtcdCluster, EtcdServer, NotStarted, Proxy, TlsFiles, need
+from tests.servers.etcd import coded
+
+
+class Locking:
+    """Acquires and releases in one colour, for tests that are written once."""
+
+    def __init__(self, url: str, colour: str, **how: Any) -> None:
+        self._loop = asyncio.new_event_loop() if colour == TASKS else None
+        if self._loop is None:
+            self.locks: Any = interlock.connect(url, **how)
+        else:
+            self._pool = ThreadPoolExecutor(1)
+            self._pool.submit(self._loop.run_forever)
+            self.locks = interlock.aconnect(url, **how)
+
+    def do(self, call: Callable[..., Any], *args: Any, **how: Any) -> Any:
+        """Call a method of a lock or grant."""
+        if self._loop is None:
+            return call(*args, **how)
+
+        async def called() -> Any:
+            return await call(*args, **how)
+
+        return asyncio.run_coroutine_threadsafe(called(), self._loop).result(60)
+
+    def pair(self, name: str, **how: Any) -> None:
+        """Acquire and release."""
+        assert self.do(self.do(self.locks.lock(name).acquire, **how).release) is True
+
+    def __enter__(self) -> "Locking":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.do(self.locks.close)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._pool.shutdown()
+            self._loop.close()
+
+
+def waits(locks: Any, name: str) -> Callable[[], bool]:
+    """Tell whether somebody waits, seen from outside."""
+    return lambda: any(view.state == "pending" for view in locks.claims(name))
+
+
+def test_a_server_that_is_killed_and_comes_back_has_forgotten_nothing(own: EtcdServer, colour: str) -> None:
+    with Locking(own.url, colour) as one, Locking(own.url, colour) as other, ThreadPoolExecutor() as pool:
+        grant = one.do(one.locks.lock("a").acquire)
+        with interlock.connect(own.url) as eye:
+            waiting = pool.submit(other.do, other.locks.lock("a").acquire)
+            eventually(waits(eye, "a"))
+            own.kill()
+            own.start()
+            assert other.do(other.locks.lock("a").acquire, timeout=0.2) is None
+            assert one.do(grant.release) is True
+            later = waiting.result(30)
+            assert later.fence > grant.fence
+
+
+def test_an_acquire_waits_for_a_server_that_is_away(own: EtcdServer, colour: str) -> None:
+    with Locking(own.url, colour) as one, ThreadPoolExecutor() as pool:
+        one.pair("a")
+        own.kill()
+        waiting = pool.submit(one.do, one.locks.lock("a").acquire, timeout=30)
+        with pytest.raises(StoreError, match=str(own.port)):
+            one.do(one.locks.lock("b").acquire, blocking=False)
+        own.start()
+        assert waiting.result(30).held
+
+
+def test_a_server_that_is_nowhere_is_an_error_soon(colour: str) -> None:
+    began = moment()
+    with Locking("etcd://127.0.0.1:1", colour) as one, pytest.raises(StoreError, match="can't be reached"):
+        one.do(one.locks.lock("a").acquire)
+    assert since(began) < 10
+
+
+@pytest.mark.parametrize("what", ["kill", "pause"])
+def test_a_member_or_the_leader_may_fail(cluster: EtcdCluster, colour: str, what: str) -> None:
+    with Locking(cluster.url + "?timeout=6", colour) as one, Locking(cluster.url, colour) as other:
+        with ThreadPoolExecutor() as pool:
+            grant = one.do(one.locks.lock("a").acquire)
+            waiting = pool.submit(other.do, other.locks.lock("a").acquire)
+            leader = cluster.leader()
+            follower = next(member for member in cluster.members if member is not leader)
+            for member in (follower, leader):
+                getattr(member, what)()
+                for _ in range(3):
+                    one.pair("b", timeout=30)
+                assert grant.held
+                member.start() if what == "kill" else member.resume()
+                cluster.until_there()
+            assert not waiting.done()
+            assert one.do(grant.release) is True
+            assert waiting.result(30).fence > grant.fence
+
+
+def test_without_a_majority_nobody_gets_a_lock_and_with_it_all_goes_on(cluster: EtcdCluster, colour: str) -> None:
+    with Locking(cluster.url + "?timeout=2", colour, ttl=60) as one:
+        grant = one.do(one.locks.lock("a").acquire)
+        lost = cluster.members[1:]
+        for member in lost:
+            member.kill()
+        with pytest.raises(StoreError):
+            one.do(one.locks.lock("b").acquire, timeout=3)
+        assert grant.held
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(one.do, one.locks.lock("c").acquire, timeout=60)
+            for member in lost:
+                member.start()
+            cluster.until_there()
+            assert waiting.result(60).held
+        assert one.do(grant.renew) is True
+        assert one.do(grant.release) is True
+        assert one.do(one.locks.claims, "b") == []
+
+
+def test_a_loss_is_told_at_the_deadline_while_the_majority_is_away(cluster: EtcdCluster) -> None:
+    with interlock.connect(cluster.url + "?timeout=2", ttl=3) as locks:
+        began = moment()
+        with pytest.raises(LockLost), locks.lock("a") as grant:
+            for member in cluster.members[1:]:
+                member.kill()
+            eventually(lambda: grant.lost, within=10)
+            assert since(began) < 5
+        for member in cluster.members[1:]:
+            member.start()
+        cluster.until_there()
+
+
+def test_an_acquire_whose_answer_is_lost_leaves_nothing_behind(own: EtcdServer, colour: str) -> None:
+    with Proxy(own.host, own.port) as proxy, interlock.connect(own.url) as eye:
+        with Locking(f"etcd://{proxy.host}:{proxy.port}", colour) as one:
+            one.pair("a")
+            proxy.cut_after_request(b"kv/txn")
+            grant = one.do(one.locks.lock("a").acquire)
+            assert [view.id for view in eye.claims("a")] == [grant.id]
+            proxy.cut_after_request(b"kv/txn")
+            assert one.do(grant.release) is True
+            proxy.cut_after_request(b"kv/txn")
+            assert one.do(one.locks.lock("b").acquire, timeout=5).held
+            eventually(lambda: eye.claims("a") == [])
+
+
+def test_a_request_that_comes_late_finds_no_lease(own: EtcdServer) -> None:
+    with Proxy(own.host, own.port) as proxy, interlock.connect(own.url) as eye:
+        with interlock.connect(f"etcd://{proxy.host}:{proxy.port}?timeout=1") as locks:
+            locks.lock("a").acquire().release()
+            proxy.hold()
+            grant = locks.lock("a").acquire(timeout=30)  # the first request is kept back, and given up
+            proxy.pass_on()
+            assert locks.lock("b").acquire(timeout=5).held
+            assert [view.id for view in eye.claims("a")] == [grant.id]
+
+
+def test_a_watch_that_is_cut_hears_what_happened_meanwhile(own: EtcdServer, colour: str) -> None:
+    with Proxy(own.host, own.port) as proxy, interlock.connect(own.url) as eye, ThreadPoolExecutor() as pool:
+        with Locking(f"etcd://{proxy.host}:{proxy.port}", colour) as one:
+            grant = eye.lock("a").acquire()
+            waiting = pool.submit(one.do, one.locks.lock("a").acquire)
+            eventually(waits(eye, "a"))
+            proxy.refuse()
+            grant.release()
+            own.ask("kv/compaction", revision=str(int(own.ask("kv/range", key=coded("x"))["header"]["revision"])))
+            proxy.restore()
+            began = moment()
+            assert waiting.result(30).held
+            assert since(began) < 8
+
+
+def test_the_claim_of_a_killed_process_ends_with_its_lease(own: EtcdServer) -> None:
+    remote = Remote(own.url)
+    remote.do("grant = locks.lock('a', ttl=2).acquire()")
+    began = moment()
+    remote.kill()
+    with interlock.connect(own.url) as locks:
+        assert locks.lock("a").acquire(timeout=10) is not None
+    assert since(began) < 6
+    remote.close()
+
+
+def test_a_client_certificate_is_shown_and_wanted(colour: str, tmp_path: Path) -> None:
+    need("etcd")
+    need("tls")
+    with EtcdServer(tls=True) as server:
+        with Locking(server.url, colour) as one:
+            one.pair("a")
+        assert server.tls is not None
+        without = f"etcds://{server.host}:{server.port}?ssl_ca={server.tls.authority}"
+        stranger = f"{without}&ssl_cert={server.tls.certificate}&ssl_key={server.tls.key}".replace(
+            str(server.tls.authority), str(TlsFiles(tmp_path / "other").authority)
+        )
+        for wrong in (without, stranger):
+            with Locking(wrong, colour) as one, pytest.raises(StoreError, match=r"ssl_cert|TLS"):
+                one.do(one.locks.lock("a").acquire, timeout=5)
+
+
+def test_a_user_logs_in_and_again_after_a_restart(colour: str) -> None:
+    need("etcd")
+    with EtcdServer(password="se:cr/et") as server:
+        url = server.url.replace("se:cr/et", "se%3Acr%2Fet")
+        with Locking(url, colour) as one:
+            one.pair("a")
+            server.restart()
+            one.pair("a", timeout=20)
+        for wrong in (url.replace("se%3A", "5ecret"), url.replace("root:se%3Acr%2Fet@", "")):
+            with Locking(wrong, colour) as one, pytest.raises(StoreError, match="user") as caught:
+                one.do(one.locks.lock("a").acquire, timeout=5)
+            assert "5ecret" not in str(caught.value)
+
+
+def test_what_a_url_does_not_say_is_refused() -> None:
+    for wrong in (
+        "etcd://", "etcd://host?tls=yes", "etcd://host#x", "etcd://host?ssl_ca=/x", "etcds://host?ssl_cert=/x",
+        "etcd://host:99999", "etcd://:secret@host", "etcd://a,,b",
+    ):  # fmt: skip
+        with pytest.raises(InvalidArgument) as caught:
+            interlock.connect(wrong)
+        assert "secret" not in str(caught.value)
+    with pytest.raises(StoreError, match="read"):
+        interlock.connect("etcds://host?ssl_ca=/nowhere")
+
+
+def test_a_write_of_the_users_own_is_done_only_while_the_lock_is_held(own: EtcdServer) -> None:
+    def write(grant: Any, value: str) -> bool:
+        put = {"request_put": {"key": coded("book"), "value": coded(value)}}
+        return "succeeded" in own.ask("kv/txn", compare=[still_held(grant)], success=[put])
+
+    with interlock.connect(own.url, namespace="library") as locks:
+        old = locks.lock("book").acquire()
+        assert write(old, "1") is True
+        locks.evict("book")
+        new = locks.lock("book").acquire()
+        assert write(old, "2") is False
+        assert write(new, "3") is True
+        assert json.dumps(still_held(new))
+    with interlock.connect("memory://") as locks, pytest.raises(InvalidArgument):
+        still_held(locks.lock("x").acquire())
+
+
+def test_a_cluster_that_never_starts_is_said(cluster: EtcdCluster) -> None:
+    for member in cluster.members:
+        member.kill()
+    with interlock.connect(cluster.url) as locks:
+        assert any(check.status == "fail" for check in locks.doctor())
+    with pytest.raises((OSError, NotStarted)):
+        cluster.leader()

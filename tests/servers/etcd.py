@@ -1,0 +1,209 @@
+"""Private servers of etcd, for tests and benchmarks: one, or a cluster of three."""
+
+import json
+import shutil
+import socket
+import urllib.request
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.servers.home import Home, Missing, Port, eventually
+from tests.servers.server import Server
+from tests.servers.tls import TlsFiles
+
+SHORT = {"heartbeat-interval": "20", "election-timeout": "200"}
+"""Milliseconds, with which the shortest lease is one second, and an election takes less than half of one."""
+
+
+def etcd_program() -> str:
+    """Return the path of the server's program.
+
+    Raises:
+        Missing: it is not installed; the message says how to get it.
+    """
+    found = shutil.which("etcd")
+    if found is None:
+        raise Missing("there is no `etcd` here; get it by: apt-get install etcd-server")
+    return found
+
+
+def coded(text: str) -> str:
+    """Return a text as the JSON gateway wants it."""
+    return b64encode(text.encode()).decode()
+
+
+class EtcdServer(Server):
+    """A private etcd on a free port of 127.0.0.1; use it as a context manager.
+
+    Args:
+        config: options of the program, by their names without dashes in front.
+        tls: True to speak TLS only, and to ask clients for a certificate.
+        user, password: of the superuser, who is asked of clients from the first start on, if given.
+        cluster: the ports at which all members talk to each other, by the ports for clients; alone unless given.
+        port, home: as for `Server`.
+
+    Attributes:
+        tls: the certificates, if it speaks TLS.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, str] | None = None,
+        tls: bool = False,
+        password: str | None = None,
+        cluster: Mapping[int, int] | None = None,
+        port: int | None = None,
+        home: Home | None = None,
+    ) -> None:
+        self._program = etcd_program()
+        self._config = SHORT | dict(config or {})
+        self._wants_tls = tls
+        self.tls: TlsFiles | None = None
+        self.password: str | None = None
+        self._cluster = dict(cluster or {})
+        self._waits = not cluster
+        self._peer = Port(None) if not cluster else None
+        super().__init__("etcd", port, home)
+        if password is not None:
+            self._ask_for(password)
+
+    def _prepare(self) -> None:
+        if self._wants_tls:
+            self.tls = TlsFiles(self.folder / "tls")
+        if self._peer is not None:
+            self._cluster = {self.port: self._peer.number}
+
+    def _command(self) -> Sequence[str | Path]:
+        peer = f"http://{self.host}:{self._cluster[self.port]}"
+        members = ",".join(f"m{port}=http://{self.host}:{there}" for port, there in self._cluster.items())
+        words = {
+            "name": f"m{self.port}", "data-dir": str(self.folder / "data"), "logger": "zap", "log-level": "warn",
+            "listen-client-urls": self._where, "advertise-client-urls": self._where, "listen-peer-urls": peer,
+            "initial-advertise-peer-urls": peer, "initial-cluster": members,
+        } | self._config  # fmt: skip
+        if self.tls is not None:
+            words |= {
+                "cert-file": str(self.tls.certificate), "key-file": str(self.tls.key),
+                "trusted-ca-file": str(self.tls.authority), "client-cert-auth": "true",
+            }  # fmt: skip
+        return [self._program, *(f"--{name}={value}" for name, value in words.items())]
+
+    @property
+    def _where(self) -> str:
+        return f"{'http' if self.tls is None else 'https'}://{self.host}:{self.port}"
+
+    def _answers(self) -> bool:
+        if not self._waits:
+            return True  # it listens when most of the others are there
+        if self.tls is not None:
+            with socket.create_connection((self.host, self.port), 1):
+                return True
+        return "member_id" in self.ask("maintenance/status")["header"]
+
+    @property
+    def url(self) -> str:
+        """How clients connect: `etcd://127.0.0.1:port`, or `etcds://…` with authority and certificate."""
+        login = "" if self.password is None else f"root:{self.password}@"
+        if self.tls is None:
+            return f"etcd://{login}{self.host}:{self.port}"
+        files = f"ssl_ca={self.tls.authority}&ssl_cert={self.tls.certificate}&ssl_key={self.tls.key}"
+        return f"etcds://{login}{self.host}:{self.port}?{files}"
+
+    def ask(self, path: str, timeout: float = 10.0, **body: Any) -> Any:
+        """Ask it something over the JSON gateway; return the answer.
+
+        Raises:
+            OSError: it can't be reached, or refuses.
+        """
+        request = urllib.request.Request(f"{self._where}/v3/{path}", json.dumps(body).encode())
+        if self.password is not None and path != "auth/authenticate":
+            request.add_header(
+                "Authorization", self.ask("auth/authenticate", name="root", password=self.password)["token"]
+            )
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            return json.loads(answer.read())
+
+    def _ask_for(self, password: str) -> None:
+        self.ask("auth/user/add", name="root", password=password)
+        self.ask("auth/role/add", name="root")
+        self.ask("auth/user/grant", user="root", role="root")
+        self.ask("auth/enable")
+        self.password = password
+
+    def close(self) -> None:
+        """As `Server.close`."""
+        super().close()
+        if self._peer is not None:
+            self._peer.close()
+
+
+class EtcdCluster:
+    """Three members; use it as a context manager.
+
+    Args:
+        config: as for `EtcdServer`, of each.
+
+    Attributes:
+        members: the servers.
+    """
+
+    def __init__(self, config: Mapping[str, str] | None = None, size: int = 3) -> None:
+        self._home = Home("etcd")
+        self._ports = [Port(None) for _ in range(2 * size)]
+        numbers = [port.number for port in self._ports]
+        for kept in self._ports[:size]:
+            kept.close()
+        cluster = dict(zip(numbers[:size], numbers[size:], strict=True))
+        self.members: list[EtcdServer] = []
+        try:
+            for port in cluster:
+                self.members.append(EtcdServer(config=config, cluster=cluster, port=port, home=self._home))
+            self.until_there()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def url(self) -> str:
+        """How clients connect."""
+        return "etcd://" + ",".join(f"{member.host}:{member.port}" for member in self.members)
+
+    def leader(self) -> EtcdServer:
+        """Return the member that leads.
+
+        Raises:
+            OSError: none does.
+        """
+        for member in self.members:
+            try:
+                status = member.ask("maintenance/status", timeout=1.0)
+            except OSError:
+                continue
+            if status.get("leader", "0") == status["header"]["member_id"]:
+                return member
+        raise OSError("no member leads")
+
+    def until_there(self) -> None:
+        """Return when the majority is there, and answers."""
+
+        def answers() -> bool:
+            return bool(self.leader().ask("kv/range", timeout=2.0, key=coded("x")))
+
+        eventually(answers, lambda: None, "the cluster of etcd")
+
+    def close(self) -> None:
+        """End it; safe to repeat."""
+        for member in self.members:
+            member.close()
+        for port in self._ports:
+            port.close()
+        self._home.close()
+
+    def __enter__(self) -> "EtcdCluster":
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self.close()
