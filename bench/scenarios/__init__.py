@@ -6,6 +6,7 @@ from typing import Any
 
 from bench.model import Scenario
 from bench.scenarios import (
+    cloud_uncontended,
     command,
     django_handover,
     django_occupy,
@@ -41,6 +42,7 @@ SCENARIOS: tuple[Scenario[Any], ...] = (
     sql_uncontended.SCENARIO,
     sql_handover.SCENARIO,
     sql_processes.SCENARIO,
+    cloud_uncontended.SCENARIO,
     django_occupy.SCENARIO,
     django_handover.SCENARIO,
     django_save.SCENARIO,

@@ -10,7 +10,7 @@ import pytest
 
 from interlock.client.connect import open_store
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
-from interlock.runtime.sync import fresh_id
+from interlock.runtime.process import fresh_id
 from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import Kind, World
 from tests.servers import Proxy, RedisServer, need

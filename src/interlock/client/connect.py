@@ -177,10 +177,6 @@ def _store_of_client(client: object, tasks: bool) -> Store:
         maker = CLIENTS.get(base.__module__.partition(".")[0])
         if maker is not None:
             store: Any = _load(maker)(client, tasks)
-            if not hasattr(store, "aqueue"):
-                from interlock.stores.driven import DrivenStore
-
-                store = DrivenStore(store)
             return cast(Store, store)
     raise InvalidArgument(
         f"{described(client)} is neither a store URL nor a client that interlock knows; give a URL like "

@@ -294,9 +294,6 @@ class AsyncClient(BaseClient):
             [(state.here, self._close_state, state) for state in self.states if state.here != here]
         )
         self._forget_ended()
-        end = getattr(self.store, "end", None)  # of those that are no places for lines yet
-        if end is not None:
-            await rt.offload(end)
         if failure is not None:
             raise failure
 

@@ -289,9 +289,6 @@ class Client(BaseClient):
             if state.here == here:
                 failure = self._close_state(state)
         self._forget_ended()
-        end = getattr(self.store, "end", None)  # of those that are no places for lines yet
-        if end is not None:
-            rt.offload(end)
         if failure is not None:
             raise failure
 
