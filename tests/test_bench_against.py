@@ -10,7 +10,7 @@ import pytest
 from bench import cli
 from bench.against.crews import Broken, Crew
 from bench.against.places import VERSIONS, Places, wheel_of_tree
-from bench.against.rows import LEAST_ROUNDS, ROWS, Measured, Row, interval
+from bench.against.rows import ROWS, Measured, Row
 from bench.against.worker import KINDS
 from tests.support.bench_command import bench
 
@@ -35,16 +35,6 @@ def test_the_tree_against_itself_is_measured_in_each_round(tmp_path: Path, monke
     assert ran.returncode == (len(runs) == 2 and any("FAILS" in row["verdict"] for row in runs[1])), ran.stderr
 
 
-@pytest.mark.parametrize(("count", "low", "high"), [(6, 1, 6), (9, 2, 8), (15, 4, 12), (25, 8, 18)])
-def test_the_interval_is_that_of_the_tables_of_the_sign_test(count: int, low: int, high: int) -> None:
-    assert interval([float(number) for number in range(count, 0, -1)]) == (low, high)
-
-
-def test_too_few_rounds_give_no_interval() -> None:
-    with pytest.raises(ValueError, match=str(LEAST_ROUNDS)):
-        interval([1.0] * (LEAST_ROUNDS - 1))
-
-
 def measured(row: Row, *ratios: float) -> Measured:
     """Rounds with these ratios, each on a machine that is as fast as it likes."""
     old = [10.0 * number for number in range(1, len(ratios) + 1)]
@@ -55,11 +45,6 @@ def test_a_row_fails_if_its_whole_interval_lies_above_the_limit() -> None:
     assert measured(ROW, 1.06, 1.07, 1.08, 1.09, 1.1, 1.2).verdict() == "FAILS, above 1.05"
     assert measured(ROW, 1.04, 1.07, 1.08, 1.09, 1.1, 1.2).verdict() == "ok"
     assert not measured(ROW, 1.04, 2.0, 2.0, 2.0, 2.0, 2.0).fails
-
-
-def test_what_is_wanted_fails_nothing() -> None:
-    assert measured(WANTED, *[0.8] * 6).verdict() == "ok; not yet 0.5 as wanted"
-    assert measured(WANTED, *[0.4] * 6).verdict() == "ok; 0.5 as wanted"
 
 
 def test_what_broke_fails_and_what_is_not_installed_does_not() -> None:

@@ -1,8 +1,5 @@
 """The project stays within its budget; the table is in tests/support/budget.py, and a limit there is one line."""
 
-import ast
-from pathlib import Path
-
 import pytest
 
 from tests.support import budget
@@ -58,30 +55,3 @@ class Thing:
             self.size,
         )
 '''
-
-
-def test_imports_and_docstrings_are_no_statements_and_lines_do_not_count(tmp_path: Path) -> None:
-    file = tmp_path / "thing.py"
-    file.write_text(SOURCE)
-    assert budget.statements(file) == 5  # the class, its attribute, its method, and two in there
-
-
-def test_what_is_generated_is_counted_apart(tmp_path: Path) -> None:
-    (tmp_path / "written.py").write_text("a = 1\nb = 2\n")
-    (tmp_path / "made.py").write_text("# Generated from written.py\na = 1\n")
-    assert budget.size(Part("both", None, 0, (str(tmp_path),))) == (2, 1)
-
-
-def test_the_lines_of_other_languages_count(tmp_path: Path) -> None:
-    (tmp_path / "quick.c").write_text("int a;\n\nint b;\n")
-    assert budget.size(Part("C", None, 0, (str(tmp_path),), ".c")) == (3, 0)
-
-
-def test_private_names_are_found_as_attributes_as_strings_and_in_imports() -> None:
-    source = "from theirs._inside import _thing\nraw._sock.close()\ngetattr(raw, '_buffer', b'')\nraw.__init__()\n"
-    assert sorted(budget.private_names(ast.parse(source))) == ["_buffer", "_inside", "_sock", "_thing"]
-
-
-def test_what_a_module_defines_is_its_own() -> None:
-    source = "class _A:\n    __slots__ = ('_b', '_c')\n    def _d(self):\n        self._e = theirs._f\n_g = 1\n"
-    assert set(budget.defined(ast.parse(source))) == {"_A", "__slots__", "_b", "_c", "_d", "_e", "_g"}

@@ -97,11 +97,6 @@ def test_a_folder_without_os_locks_is_refused(tmp_path: Path, monkeypatch: pytes
         FileStore(str(tmp_path / "locks"))
 
 
-def test_named_pipes_that_do_not_work_are_found(store: interlock.Locks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "mkfifo", refuse(errno.EPERM))
-    assert finding(store, "named pipes").status == "fail"
-
-
 def test_another_machine_is_found_and_refused(
     store: interlock.Locks, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,12 +135,6 @@ def test_a_damaged_claim_and_a_dead_holder_are_found(store: interlock.Locks, pat
     found = {check.name: check for check in store.doctor()}
     assert "can't be read" in found["contents"].detail
     assert found["dead holders"].status == "warn"
-
-
-def test_a_machine_without_proc_still_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "read_text", refuse(errno.ENOENT))
-    assert machine.boot_id() == f"host {os.uname().nodename}"
-    assert machine.file_system(Path("/")) == "unknown"
 
 
 def test_a_host_in_the_url_is_refused() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from bench.contestants.locks import AsyncLock, Lock
+from bench.contestants.locks import Lock
 from bench.contestants.redis_raw import key_of, ttl_of
 from bench.model import Place
 
@@ -81,63 +79,5 @@ def without_hiredis(make: Callable[[Place], Any]) -> Callable[[Place], Any]:
     def build(place: Place) -> Any:
         sys.modules["hiredis"] = None  # type: ignore[assignment]  # importing it now fails, in this worker only
         return make(place)
-
-    return build
-
-
-class InLoop:
-    """A lock of tasks, used by one thread: one task of a loop in another thread does what is asked."""
-
-    def __init__(self, make: Callable[[Place], AsyncLock], place: Place) -> None:
-        self._make, self._place = make, place
-        self._calls: asyncio.Queue[Call | None] = asyncio.Queue()
-        self._serving: Future[asyncio.AbstractEventLoop] = Future()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
-        self._thread.start()
-        self._loop = self._serving.result()
-
-    async def _serve(self) -> None:
-        try:
-            lock = self._make(self._place)
-        except BaseException as error:
-            self._serving.set_exception(error)
-            raise
-        self._serving.set_result(asyncio.get_running_loop())
-        while call := await self._calls.get():
-            method, answer = call
-            try:
-                answer.set_result(await getattr(lock, method)())
-            except Exception as error:
-                answer.set_exception(error)
-        shared = getattr(lock, "redis", None)  # the client of redis.asyncio's Lock
-        if shared is not None:
-            await shared.aclose()
-
-    def _call(self, method: str) -> object:
-        answer: Future[object] = Future()
-        self._loop.call_soon_threadsafe(self._calls.put_nowait, (method, answer))
-        return answer.result()
-
-    def acquire(self) -> object:
-        """Wait for the lock."""
-        return self._call("acquire")
-
-    def release(self) -> object:
-        """Give it back."""
-        return self._call("release")
-
-    def close(self) -> None:
-        """End the loop."""
-        self._loop.call_soon_threadsafe(self._calls.put_nowait, None)
-        self._thread.join()
-
-
-def in_loop(make: Callable[[Place], AsyncLock]) -> Callable[[Place], Lock]:
-    """Use a lock of tasks where a blocking one is asked for; each call costs two switches of threads."""
-
-    def build(place: Place) -> Lock:
-        lock = InLoop(make, place)
-        place.closing.callback(lock.close)
-        return lock
 
     return build

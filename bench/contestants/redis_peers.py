@@ -5,25 +5,18 @@ They keep their default settings, except that none may give up waiting and that 
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from bench.contestants import needs
 from bench.contestants.locks import NO_LIMIT, AsyncLock, Lock
 from bench.contestants.redis_locks import TUNED, client, redis_py_own
 from bench.contestants.redis_raw import key_of, ttl_of
-from bench.model import Contestant, Place, Unavailable
+from bench.model import Contestant, Place
 
 T = TypeVar("T")
 
 SHORT = 5.0  # seconds of lease below which a peer that can renew does
-APART = "INTERLOCK_BENCH_APART"
-"""Names a folder of packages that can't be installed beside the others."""
 
 
 def python_redis_lock(place: Place) -> Callable[[], Lock]:
@@ -58,34 +51,6 @@ def portalocker(place: Place) -> Callable[[], Lock]:
     return lambda: RedisLock(key_of(place), shared, timeout=NO_LIMIT, interrupt_on_lost=False)
 
 
-class Coredis:
-    """coredis' Lock; looks every 100 ms. Its client lives in a task of its own, as coredis demands."""
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._lock: asyncio.Future[Any] | None = None
-
-    async def acquire(self) -> None:
-        """Wait for the lock; the first call connects."""
-        if self._lock is None:
-            self._lock = asyncio.get_running_loop().create_future()
-            self._keeper = asyncio.create_task(self._keep(self._lock))
-        await (await self._lock).acquire()
-
-    async def release(self) -> None:
-        """Give it back."""
-        assert self._lock is not None
-        await self._lock.result().release()
-
-    async def _keep(self, lock: asyncio.Future[Any]) -> None:
-        import coredis
-        from coredis.patterns.lock import Lock as TheirLock
-
-        async with coredis.Redis.from_url(self._place.facts["url"]) as shared:
-            lock.set_result(TheirLock(shared, key_of(self._place), timeout=ttl_of(self._place)))
-            await asyncio.Event().wait()
-
-
 class RedisFifoLock:
     """redis-fifo-lock's FifoLock, strictly first come, first served; woken by a list of each waiter."""
 
@@ -106,25 +71,6 @@ class RedisFifoLock:
         await self._lock.release(self._lease)
 
 
-class XtrLock:
-    """xtr-lock's lock on its RedisStore; looks again and again."""
-
-    def __init__(self, place: Place) -> None:
-        from redis.asyncio import Redis
-        from xtr_lock import LockFactory, RedisStore
-
-        factory = LockFactory(RedisStore(Redis.from_url(place.facts["url"])))
-        self._lock = factory.create_lock(key_of(place), ttl=ttl_of(place))
-
-    async def acquire(self) -> None:
-        """Wait for the lock."""
-        await self._lock.acquire(blocking=True)
-
-    async def release(self) -> None:
-        """Give it back."""
-        await self._lock.release()
-
-
 class AsyncPeer(NamedTuple):
     """A library's lock for tasks.
 
@@ -141,46 +87,6 @@ class AsyncPeer(NamedTuple):
     needs: Callable[[], None]
     waits: str
     poll: float = 0.0
-
-
-class Mithril:
-    """mithril's Lock, each object good for one use; waits in BLPOP. It renews if the lease is short."""
-
-    def __init__(self, backend: Any, place: Place) -> None:
-        self._backend, self._key, self._ttl = backend, key_of(place), ttl_of(place)
-        self._lock: Any = None
-
-    def acquire(self) -> None:
-        """Wait for the lock."""
-        from mithril import Lock as TheirLock  # type: ignore[import-not-found, unused-ignore]
-
-        lock = TheirLock(
-            self._key, backend=self._backend, ttl=self._ttl, timeout=NO_LIMIT, auto_renewal=self._ttl < SHORT
-        )
-        lock.acquire()
-        self._lock = lock
-
-    def release(self) -> None:
-        """Give it back."""
-        self._lock.release()
-
-
-def mithril(place: Place) -> Callable[[], Lock]:
-    """mithril's Lock, with the redis-py that it needs, and without its lines in the log."""
-    sys.path.insert(0, os.environ[APART])
-    import structlog  # type: ignore[import-not-found, unused-ignore]
-    from mithril.backends import RedisBackend  # type: ignore[import-not-found, unused-ignore]
-
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    backend = RedisBackend(client(place))
-    return lambda: Mithril(backend, place)
-
-
-def mithril_apart() -> None:
-    """Ask for mithril-locks in a folder of its own."""
-    folder = os.environ.get(APART)
-    if folder is None or not (Path(folder) / "mithril").is_dir():
-        raise Unavailable(f"it needs redis<8; pip install --target DIR mithril-locks, and set {APART}=DIR")
 
 
 Opener = Callable[[Place], Callable[[], Lock]]
@@ -213,12 +119,9 @@ PEERS = (
     Peer("sherlock", sherlock, needs.module("sherlock"), "looks every 100 ms", 0.1),
     Peer("pottery", pottery, needs.module("pottery"), "Redlock on one server; looks every 0 to 200 ms", 0.2),
     Peer("portalocker", portalocker, needs.module("portalocker", "RedisLock"), "looks every 250 ms", 0.25),
-    Peer("mithril-locks", mithril, mithril_apart, "BLPOP; with redis-py 7"),
 )
 ASYNC_PEERS = (
-    AsyncPeer("coredis", Coredis, needs.module("coredis"), "looks every 100 ms", 0.1),
     AsyncPeer("redis-fifo-lock", RedisFifoLock, needs.module("redis_fifo_lock", "FifoLock"), "strict order, BLPOP"),
-    AsyncPeer("xtr-lock", XtrLock, needs.module("xtr_lock", "LockFactory"), "looks again"),
 )
 
 

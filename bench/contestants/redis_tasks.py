@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from typing import Any
 from urllib.parse import urlsplit
 
 from bench.contestants.locks import AsyncLock
@@ -50,27 +49,3 @@ class Streams:
 def streams(place: Place) -> AsyncLock:
     """The limit; call it inside a running loop."""
     return Streams(place)
-
-
-class Aioredlock:
-    """aioredlock on one server."""
-
-    def __init__(self, place: Place) -> None:
-        from aioredlock import Aioredlock as Manager
-
-        self._manager: Any = Manager([place.facts["url"]])
-        self._key, self._ttl = key_of(place), ttl_of(place)
-        self._lock: Any = None
-
-    async def acquire(self) -> None:
-        """Take it."""
-        self._lock = await self._manager.lock(self._key, lock_timeout=self._ttl)
-
-    async def release(self) -> None:
-        """Give it back."""
-        await self._manager.unlock(self._lock)
-
-
-def aioredlock(place: Place) -> AsyncLock:
-    """aioredlock's lock; call it inside a running loop."""
-    return Aioredlock(place)

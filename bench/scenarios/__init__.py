@@ -6,6 +6,7 @@ from typing import Any
 
 from bench.model import Scenario
 from bench.scenarios import (
+    cloud_uncontended,
     command,
     django_handover,
     django_occupy,
@@ -16,7 +17,6 @@ from bench.scenarios import (
     handover,
     memory,
     processes,
-    redis_crash,
     redis_handover,
     redis_processes,
     redis_threads,
@@ -39,10 +39,10 @@ SCENARIOS: tuple[Scenario[Any], ...] = (
     redis_handover.SCENARIO,
     redis_processes.SCENARIO,
     redis_threads.SCENARIO,
-    redis_crash.SCENARIO,
     sql_uncontended.SCENARIO,
     sql_handover.SCENARIO,
     sql_processes.SCENARIO,
+    cloud_uncontended.SCENARIO,
     django_occupy.SCENARIO,
     django_handover.SCENARIO,
     django_save.SCENARIO,

@@ -52,12 +52,6 @@ PEERS = (
     ),
     Contestant(ASYNC_PEER.peer, pairs.awaits(redis_locks.redis_py_async()), needs.redis),
     *(Contestant(p.name, pairs.awaits(p.opener), p.needs, notes="asyncio") for p in redis_peers.ASYNC_PEERS),
-    Contestant(
-        "aioredlock",
-        pairs.awaits(redis_tasks.aioredlock),
-        needs.module("aioredlock", "Aioredlock"),
-        notes="asyncio",
-    ),
 )
 LIMITS = (
     Contestant(LIMIT.peer, pairs.calls(SetNx), role="limit", notes="a blocking socket, packed bytes"),

@@ -136,9 +136,6 @@ CI: tuple[Configuration, ...] = (
         ("N=3, keys in any order", Options(N3)),
         ("N=3, keys ordered", Options(N3, ordered=True)),
         ("N=4, keys ordered", Options(N4, ordered=True)),
-        ("N=3, folded, keys in any order", Options(N3, folds=True)),
-        ("N=3, folded, keys ordered", Options(N3, folds=True, ordered=True)),
-        ("N=3, folded, the statement reads before it writes", Options(N3, folds=True, looks_first=True)),
     ),
     *_rows(
         "listing",
@@ -150,11 +147,9 @@ CI: tuple[Configuration, ...] = (
     *_rows(
         "kinds",
         ("writer, reader, reader", Options(WRR, ordered=True)),
-        ("writer, reader, reader, folded", Options(WRR, ordered=True, folds=True)),
         ("writer, writer, reader, keys in any order", Options(RWW)),
         ("writer, writer, reader, reader", Options(WWRR, ordered=True)),
         ("semaphore 1/2, N=3", Options(semaphore(3, 2), ordered=True)),
-        ("semaphore 1/2, N=3, folded", Options(semaphore(3, 2), ordered=True, folds=True)),
         ("semaphore 1/2, N=3, keys in any order", Options(semaphore(3, 2))),
         ("semaphore 1/2, 2/2, 1/2", Options(((1, 2), (2, 2), (1, 2)), ordered=True)),
         ("exclusive, semaphore 1/2, 1/2 of one name", Options(((1, 1), (1, 2), (1, 2)), ordered=True)),
@@ -163,35 +158,29 @@ CI: tuple[Configuration, ...] = (
         "one try",
         ("N=2", Options(N2, wait=False, attempts=1)),
         ("N=3", Options(N3, wait=False, attempts=1)),
-        ("N=3, folded", Options(N3, wait=False, attempts=1, folds=True)),
     ),
     *_rows(
         "leases",
         ("N=2, late heartbeats", LEASES),
-        ("N=2, late heartbeats, folded", replace(LEASES, folds=True)),
         ("N=2, late heartbeats, clocks looked at step by step", replace(LEASES, stepwise=True)),
         ("N=2, updates fail only if gone", replace(LEASES, update=Update.THERE)),
         ("N=3, one call each, one lapse, updates write it again", replace(ONCE, ordered=True, update=Update.UPSERT)),
         ("N=3, one call each, one lapse", ONCE),
-        ("N=3, one call each, one lapse, folded, keys ordered", replace(ONCE, folds=True, ordered=True)),
         ("writer, reader, reader, one call each, one lapse", replace(ONCE, spec=WRR, ordered=True)),
     ),
     *_rows(
         "crashes",
         ("N=2, two crashes", replace(LEASES, crashes=2)),
-        ("N=2, two crashes, folded", replace(LEASES, crashes=2, folds=True)),
         ("N=3, one call each, one crash, keys ordered", replace(ONCE, ordered=True, lapses=0, crashes=1)),
     ),
     *_rows(
         "lost replies",
         ("N=2, one lost reply, no leases end", Options(N2, leases=True, lost=1, lapses=0)),
-        ("N=2, the same, folded", Options(N2, leases=True, lost=1, lapses=0, folds=True)),
         ("N=2, one call each, one lost reply, one lapse", Options(N2, leases=True, lost=1, lapses=1, attempts=1)),
     ),
     *_rows(
         "broken off",
         ("N=2, cancelled anywhere, time-outs", Options(N2, cancels=None, timeouts=True)),
-        ("N=2, the same, folded", Options(N2, cancels=None, timeouts=True, folds=True)),
         ("N=2, time-outs, leases", Options(N2, timeouts=True, leases=True)),
         ("N=3, one call each, cancelled anywhere", Options(N3, cancels=None, attempts=1)),
     ),
@@ -199,13 +188,14 @@ CI: tuple[Configuration, ...] = (
         "fences",
         ("N=2, three calls each, one lapse", replace(FENCES, attempts=3, lapses=1)),
         ("N=2, two calls each, two lapses, late heartbeats", replace(FENCES, heartbeats=True)),
-        ("N=2, two calls each, two lapses, folded", replace(FENCES, folds=True)),
         ("N=3, one call each, one lapse", replace(ONCE, fence=Fence.ISSUED, ordered=True)),
+        ("N=2, drawn before, two calls each, two lapses", replace(FENCES, fence=Fence.DRAWN)),
+        ("N=2, drawn before, two calls each, one crash", replace(FENCES, fence=Fence.DRAWN, lapses=1, crashes=1)),
+        ("N=3, drawn before, one call each, one lapse", replace(ONCE, fence=Fence.DRAWN, ordered=True)),
     ),
     *_rows(
         "bad clock",
         ("N=2, any number of lapses", FOR_EVER),
-        ("N=2, the same, folded", replace(FOR_EVER, folds=True)),
         ("N=2, two calls each, two lapses, fences", BAD),
     ),
     *LINES,
@@ -225,9 +215,7 @@ LARGE: tuple[Configuration, ...] = (
         ("N=3, record by record, keys ordered", Options(N3, listing=Listing.SCAN, ordered=True)),
         ("N=2, record by record, leases", replace(LEASES, listing=Listing.SCAN)),
     ),
-    *_rows(
-        "no leases", ("N=4, keys in any order", Options(N4)), ("N=4, folded", Options(N4, folds=True, ordered=True))
-    ),
+    *_rows("no leases", ("N=4, keys in any order", Options(N4))),
     *_rows(
         "kinds",
         ("writer, writer, reader, reader, any order", Options(WWRR)),
@@ -238,7 +226,6 @@ LARGE: tuple[Configuration, ...] = (
         "leases",
         ("N=3, keys ordered, two lapses", Options(N3, leases=True, ordered=True, lapses=2)),
         ("N=3, one call each, two lapses", replace(ONCE, lapses=2)),
-        ("N=3, one call each, two lapses, folded", replace(ONCE, lapses=2, folds=True, ordered=True)),
         ("N=3, one call each, two lapses, updates fail only if gone", replace(ONCE, lapses=2, update=Update.THERE)),
         ("semaphore 1/2, N=3, one call each, two lapses", replace(ONCE, spec=semaphore(3, 2), lapses=2)),
     ),
@@ -250,7 +237,6 @@ LARGE: tuple[Configuration, ...] = (
     *_rows(
         "lost replies",
         ("N=2, one lost reply, any number of lapses", Options(N2, leases=True, lost=1)),
-        ("N=2, one lost reply, any number of lapses, folded", Options(N2, leases=True, lost=1, folds=True)),
         ("N=2, one lost reply, one crash", Options(N2, leases=True, lost=1, crashes=1, lapses=1)),
         ("N=2, one call each, two lost replies, one lapse", Options(N2, leases=True, lost=2, lapses=1, attempts=1)),
         (
@@ -274,7 +260,6 @@ LARGE: tuple[Configuration, ...] = (
         _rows(
             "bad clock",
             ("N=3, one call each, two lapses, fences", replace(BAD, spec=N3, attempts=1, ordered=True)),
-            ("N=2, three calls each, two lapses, folded, fences", replace(BAD, attempts=3, folds=True)),
             ("N=3, keys ordered, two lapses", replace(FOR_EVER, spec=N3, ordered=True, lapses=2)),
         )
     ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from interlock.core._async.pending import Record
 from interlock.core.claims import USING
-from interlock.core.pending import Record
 from proof.pending.options import Listing, Options
 from proof.pending.store import Effect, Store, seen
 

@@ -14,7 +14,7 @@ from proof.pending.options import Options
 from proof.pending.verdicts import Verdict, verdict
 from proof.pending.world import Parts
 
-PENDING = "interlock.core.pending"
+PENDING = "interlock.core._async.pending"
 CLAIMING = "interlock.core._async.acquire"
 CALLER = "proof.caller"
 LINE = "interlock.core.line"
@@ -45,7 +45,7 @@ def parts(change: Change | None) -> Parts:
         return Parts()
     module: Any = changed(change)
     if change.module == PENDING:
-        return Parts(pending=module.Pending)
+        return Parts(pending=module.AsyncPending)
     if change.module == CLAIMING:
         return Parts(acquire=module.acquire)
     # The changed caller must raise and catch the world's own errors, and use its requests.

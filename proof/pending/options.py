@@ -45,6 +45,7 @@ class Fence(Enum):
 
     NONE = "none (runs without end)"
     ISSUED = "a counter in the promoting step"
+    DRAWN = "a counter, drawn before the promotion"
     HIGHEST_SEEN = "1 + the highest fence in the records"
 
 
@@ -56,11 +57,9 @@ class Options:
         terms: (units, capacity) of each caller.
         ordered: a new record comes last in the order; otherwise anywhere (random keys, skewed clocks).
         listing, update, renewal, move, fence: the store's habits.
-        looks_first: the folded statement reads before it writes (MVCC), instead of both in one moment.
         reaps_live: a reap removes the record whether or not it is still expired.
         by_name: a caller that releases removes every using record of the name.
         same_id: a caller that starts again uses its old id.
-        folds: the register has the folded statement.
         leases: own deadlines may pass, then records may expire.
         bad_clock: the store may let a record expire at any time.
         heartbeats: holders renew; an answer that comes late counts as the watchdog counts it.
@@ -86,11 +85,9 @@ class Options:
     renewal: Update = Update.UNEXPIRED
     move: Move = Move.AT_ONCE
     fence: Fence = Fence.NONE
-    looks_first: bool = False
     reaps_live: bool = False
     by_name: bool = False
     same_id: bool = False
-    folds: bool = False
     leases: bool = False
     bad_clock: bool = False
     heartbeats: bool = False

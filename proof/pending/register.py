@@ -1,4 +1,4 @@
-"""The register that the checker gives to the production protocol: its methods return requests for the world."""
+"""The records that the checker gives to the production protocol: their methods are requests to the world."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from interlock.core._async.pending import AsyncPending
 from interlock.core.claims import Claim, State
-from interlock.core.pending import Pending
 from interlock.core.queue import EnterResult, Renewed
-from proof.runtime import Waiter, drive
+from proof.runtime import Waiter, effect
 
 
 # No named tuples: two of different classes would be equal, and the worlds that hold them one and the same.
@@ -38,13 +38,6 @@ class Update:
 @dataclass(frozen=True, slots=True)
 class Promote:
     """pending -> using."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class PromoteIfFree:
-    """The folded statement."""
 
     id: str
 
@@ -82,87 +75,70 @@ class Do:
     again: bool = False
 
 
-Write: TypeAlias = Create | Update | Promote | PromoteIfFree | Delete | Reap | Renew | Do
+Write: TypeAlias = Create | Update | Promote | Delete | Reap | Renew | Do
 Request: TypeAlias = Write | List
 
 
-class ModelRegister:
-    """A `Register` whose requests are carried out by the world.
+class ModelRecords:
+    """Records of a store whose requests are carried out by the world."""
 
-    Args:
-        folds: whether it has the folded statement.
-    """
+    __slots__ = ()
+    look_again = 1.0
 
-    poll = 1.0
+    async def create(self, claim: Claim) -> None:
+        """As `pending.AsyncRecords.create`."""
+        await effect(Create(claim.id, claim.spec.units, claim.spec.capacity))
 
-    def __init__(self, folds: bool) -> None:
-        self.folds = folds
+    async def list(self, key: str) -> Any:
+        """As `pending.AsyncRecords.list`."""
+        return await effect(List())
 
-    def create(self, claim: Claim, wakeup: Any) -> Create:
-        """As `pending.Register.create`: the request for it."""
-        return Create(claim.id, claim.spec.units, claim.spec.capacity)
+    async def update(self, claim: Claim, state: State) -> bool:
+        """As `pending.AsyncRecords.update`."""
+        return bool(await effect(Update(claim.id, state)))
 
-    def list(self, key: str) -> List:
-        """As `pending.Register.list`: the request for it."""
-        return List()
+    async def promote(self, claim: Claim) -> Any:
+        """As `pending.AsyncRecords.promote`."""
+        return await effect(Promote(claim.id))
 
-    def update(self, claim: Claim, state: State) -> Update:
-        """As `pending.Register.update`: the request for it."""
-        return Update(claim.id, state)
+    async def delete(self, claim: Claim) -> bool:
+        """As `pending.AsyncRecords.delete`."""
+        return bool(await effect(Delete(claim.id)))
 
-    def promote(self, claim: Claim) -> Promote:
-        """As `pending.Register.promote`: the request for it."""
-        return Promote(claim.id)
+    async def reap(self, key: str, id: str) -> None:
+        """As `pending.AsyncRecords.reap`."""
+        await effect(Reap(id))
 
-    def promote_if_free(self, claim: Claim) -> PromoteIfFree:
-        """As `pending.Register.promote_if_free`: the request for it."""
-        return PromoteIfFree(claim.id)
-
-    def delete(self, claim: Claim) -> Delete:
-        """As `pending.Register.delete`: the request for it."""
-        return Delete(claim.id)
-
-    def reap(self, key: str, id: str) -> Reap:
-        """As `pending.Register.reap`: the request for it."""
-        return Reap(id)
-
-    def renew(self, claims: Sequence[Claim], wakeup: Any) -> Renew:
-        """As `pending.Register.renew`: the request for it."""
+    async def renew(self, claims: Sequence[Claim]) -> Any:
+        """As `pending.AsyncRecords.renew`; the checker's callers renew one claim at a time."""
         (claim,) = claims
-        return Renew(claim.id)
-
-    def look(self, key: str) -> List:
-        """As `pending.Register.look`: the request for it."""
-        return List()
-
-    def evict(self, key: str, id: str | None) -> Reap:
-        """As `pending.Register.evict`: the request for it."""
-        raise NotImplementedError("no caller of the checker evicts")
+        return await effect(Renew(claim.id))
 
 
-class RegisterQueue:
-    """A queue for coroutines, made of the steps of the pending protocol, which are generators.
+class RecordQueue:
+    """The part of `stores._async.record_queue` that is not about waiters.
 
     Args:
-        steps: the protocol on a register.
+        protocol: the protocol on records.
     """
 
-    def __init__(self, steps: Pending) -> None:
-        self._steps = steps
+    __slots__ = ("_protocol",)
+
+    def __init__(self, protocol: AsyncPending) -> None:
+        self._protocol = protocol
 
     def subscribe(self) -> Waiter:
         """Return what the caller can wait on."""
         return Waiter()
 
     async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
-        """As `Pending.enter`."""
-        result: EnterResult = await drive(self._steps.enter(claim, waiter, wait, again))
-        return result
+        """As `AsyncPending.enter`."""
+        return await self._protocol.enter(claim, wait, again)
 
     async def leave(self, claim: Claim) -> bool:
-        """As `Pending.leave`."""
-        return bool(await drive(self._steps.leave(claim)))
+        """As `AsyncRecords.delete`."""
+        return await self._protocol.records.delete(claim)
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """As `Pending.renew`."""
-        return list(await drive(self._steps.renew(claims)))
+        """As `AsyncRecords.renew`."""
+        return list(await self._protocol.records.renew(claims))

@@ -35,16 +35,16 @@ def _caller(old: str, new: str) -> Change:
     return Change(CALLER, old, new)
 
 
-LOOK_FIRST = """records = yield register.list(claim.spec.key)
-            yield register.create(claim, wakeup)
-            if all(r.expired or r.state == QUEUED for r in records):
-                fence = yield register.promote(claim)
+LOOK_FIRST = """line = await records.list(claim.spec.key)
+            await records.create(claim)
+            if all(r.expired or r.state == QUEUED for r in line):
+                fence = await records.promote(claim)
                 if fence is not None:
                     return EnterResult("using", fence)"""
-FLAG = """                raised = yield register.update(claim, PENDING)  # raise the flag, THEN look again
+FLAG = """                raised = await records.update(claim, PENDING)  # raise the flag, THEN look again
 """
-NO_SECOND_LOOK = """                raised = yield register.update(claim, PENDING)
-                fence = yield register.promote(claim)
+NO_SECOND_LOOK = """                raised = await records.update(claim, PENDING)
+                fence = await records.promote(claim)
                 return GONE if fence is None else EnterResult("using", fence)
 """
 USING_OF = "using = [(r.units, r.capacity) for r in others if r.state == USING]"
@@ -68,7 +68,7 @@ LOOKS = (
         "looks before it claims",
         "two holders",
         PLAIN,
-        _pending("yield register.create(claim, wakeup)  # 1. claim first ...", LOOK_FIRST),
+        _pending("await records.create(claim)  # 1. claim first ...", LOOK_FIRST),
     ),
     Mutant("ignores the others' pendings", "two holders", PLAIN, _pending(RAISED_OF, "raised = []")),
     Mutant("ignores the others' usings", "two holders", PLAIN, _pending(USING_OF, "using = []")),
@@ -96,7 +96,7 @@ ORDER = (
         "never raises its flag again",
         "stuck",
         PLAIN,
-        _pending("elif verdict is not Verdict.GIVE_WAY and not up:", "elif False:"),
+        _pending("if verdict is not Verdict.GIVE_WAY and not up:", "if False:"),
     ),
     Mutant(
         "promotes while its flag is down",
@@ -125,17 +125,8 @@ GRANTS = (
         "fence",
         NO_CLOCK,
         _pending(
-            "fence = yield request\n                if fence is not None:",
-            "fence = yield request\n                fence = fence or 1\n                if True:",
-        ),
-    ),
-    Mutant(
-        "a refused folded promotion is taken as granted",
-        "two holders",
-        Options(folds=True),
-        _pending(
-            'if fence is not None:\n                    return EnterResult("using", fence)\n        while True:',
-            'if True:\n                    return EnterResult("using", fence or 1)\n        while True:',
+            'return GONE if granted is None else EnterResult("using", granted)',
+            'return EnterResult("using", granted or 1)',
         ),
     ),
     Mutant(
@@ -154,7 +145,7 @@ GRANTS = (
         "a claim that was given up is not deleted",
         "stuck",
         Options(lost=1),
-        _pending('        if result.state == "gone":\n            yield from self._forget(claim)', "        pass"),
+        _pending('        if result.state == "gone":\n            await self._forget(claim)', "        pass"),
     ),
     Mutant(
         "no look at the own deadline after the promotion",
@@ -238,7 +229,7 @@ LEAVING = (
         "a refused try leaves its record",
         "left behind",
         Options(wait=False, attempts=1),
-        _pending(f"            yield register.delete(claim)\n{REFUSED}", REFUSED),
+        _pending(f"            await records.delete(claim)\n{REFUSED}", REFUSED),
     ),
     Mutant(
         "a call that is broken off forgets to leave",
@@ -324,21 +315,7 @@ STEPS = (
     ),
 )
 
-FOLDED = "request = register.promote_if_free(claim) if register.folds else register.promote(claim)"
 NOT_NEEDED: tuple[Mutant, ...] = (
-    *(
-        Mutant(
-            f"a refused folded promotion falls back to the plain one ({name})",
-            "",
-            options,
-            _pending(FOLDED, "request = register.promote(claim)"),
-        )
-        for name, options in (
-            ("N=3", Options(exclusive(3), folds=True)),
-            ("N=2, leases, fences", replace(FENCES, folds=True)),
-            ("N=2, crashes", Options(leases=True, crashes=2, folds=True)),
-        )
-    ),
     Mutant(
         "a claim does not notice that it has expired until the store refuses it",
         "",

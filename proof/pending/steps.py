@@ -22,7 +22,7 @@ ENVIRONMENT, CLOCK, NETWORK = "environment", "clock", "network"
 NO_ANSWER = UnknownOutcome("no answer came")
 BROKEN_OFF = call.Cancelled()
 REQUESTS = (
-    ask.Create, ask.List, ask.Update, ask.Promote, ask.PromoteIfFree, ask.Delete, ask.Reap, ask.Renew, ask.Do,
+    ask.Create, ask.List, ask.Update, ask.Promote, ask.Delete, ask.Reap, ask.Renew, ask.Do,
 )  # fmt: skip
 
 

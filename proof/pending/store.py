@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from interlock.core._async.pending import Record
 from interlock.core.claims import PENDING, USING, State, fits
-from interlock.core.pending import Record, Verdict, judge
 from proof.pending import register as ask
 from proof.pending.options import NAMES, Fence, Move, Options, Update
 
@@ -108,7 +108,7 @@ def write(options: Options, store: Store, request: Any, lease: int, progress: An
             yield from _change(options, store, id, {"state": state}, options.update, verb, lease)
         case ask.Renew(id):
             yield from _change(options, store, id, {}, options.renewal, "renews", lease)
-        case ask.Promote(id) | ask.PromoteIfFree(id):
+        case ask.Promote(id):
             yield from _promote(options, store, request, lease, progress)
         case ask.Delete(id):
             removed = index(store.rows, id) is not None
@@ -165,23 +165,18 @@ def _change(
 
 
 def _promote(options: Options, store: Store, request: Any, lease: int, progress: Any) -> Iterator[Effect]:
-    folded = isinstance(request, ask.PromoteIfFree)
-    verb = "goes from pending to using" + (" if it is free" if folded else "")
+    verb = "goes from pending to using"
+    if options.fence is Fence.DRAWN and progress is None:
+        drawn = store.issued + 1
+        yield Effect(f"draws the fence {drawn}", None, store._replace(issued=drawn), ("drawn", drawn))
+        return
     rows, issued, _ = store
     place = index(rows, request.id)
     if progress is not None and options.move is not Move.AT_ONCE:
         yield from _second_half(options, store, progress, verb)
         return
-    if folded and progress is None:
-        free = judge(request.id, seen(rows, request.id)).verdict is Verdict.ENTER
-        if not free:
-            yield Effect(f"{verb}: refused", None, store)
-            return
-        if options.looks_first:
-            yield Effect("looks whether it is free: yes", None, store, "looked")
-            return
     if place is None:
-        if options.update is not Update.UPSERT or folded:
+        if options.update is not Update.UPSERT:
             yield Effect(f"{verb}: gone", None, store)
             return
         spec = options.spec[NAMES.index(request.id[0].upper())]
@@ -192,7 +187,7 @@ def _promote(options: Options, store: Store, request: Any, lease: int, progress:
     if row.state != PENDING or (row.expired and options.update is Update.UNEXPIRED):
         yield Effect(f"{verb}: refused, {'expired' if row.expired else row.state}", None, store)
         return
-    fence, issued = _fence(options, store)
+    fence, issued = (progress[1], issued) if options.fence is Fence.DRAWN else _fence(options, store)
     row = row._replace(state=USING, fence=fence)
     if options.update is not Update.UNEXPIRED:
         row = row._replace(expired=False, lease=lease)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from interlock.core import pending
 from interlock.core._async import acquire as claiming
+from interlock.core._async import pending
 from interlock.core.claims import LockSpec
 from proof import caller as call
 from proof.automaton import Automaton, Final
@@ -34,7 +34,7 @@ class Parts(NamedTuple):
     """The code that is checked; production's, unless a mutant takes its place."""
 
     acquire: Any = claiming.acquire
-    pending: Any = pending.Pending
+    pending: Any = pending.AsyncPending
     caller: Any = call.caller
     step_queue: Any = None
 
@@ -76,7 +76,7 @@ class World:
         asked = LockSpec("key", *spec, ttl=TTL)
         queue: Any
         if options.steps is None:
-            queue = ask.RegisterQueue(parts.pending(ask.ModelRegister(options.folds)))
+            queue = ask.RecordQueue(parts.pending(ask.ModelRecords()))
         else:
             queue = step_queue(parts.step_queue)
             queue = GivesUp(queue) if options.gives_up else queue

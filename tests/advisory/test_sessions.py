@@ -17,7 +17,7 @@ import pytest
 
 import interlock
 from interlock import StoreError
-from interlock.testing.waiting import eventually, moment, since, throughout
+from interlock.testing.waiting import eventually, throughout
 from tests.advisory.others import somebody_on, url_of
 from tests.servers.proxy import Proxy
 
@@ -146,27 +146,6 @@ def test_a_forked_child_ends_and_uses_no_session_of_its_parent(
         assert locks.lock("free").acquire(blocking=False).release()
 
 
-FORKS = """
-import os, sys, interlock
-locks = interlock.connect(sys.argv[1])
-grant = locks.lock("book", ttl=600).acquire()
-if not os.fork():
-    print("forked", flush=True)
-    sys.stdin.read()
-    os._exit(0)
-os.wait()
-"""
-
-
-def test_a_child_keeps_no_session_of_a_dead_parent_alive(server: Any, locks: Any) -> None:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-W", "ignore", "-c", FORKS, url_of(server)], **pipes) as parent:
-        assert parent.stdout is not None
-        parent.stdout.readline()
-        parent.kill()
-        assert locks.lock("book").acquire(timeout=10).release()
-
-
 def test_sessions_are_few_and_who_finds_none_waits_for_one(server: Any, other: Any) -> None:
     with interlock.connect(url_of(server, "?max_sessions=4")) as locks, ThreadPoolExecutor(20) as pool:
         names = [f"name {number}" for number in range(6)]
@@ -226,21 +205,6 @@ def test_what_another_process_holds_is_shown_and_can_not_be_evicted(locks: Any, 
     other.unlock("book")
     waits.join(20)
     third.close()
-
-
-def test_a_task_is_evicted_by_a_thread(server: Any, other: Any, locks: Any) -> None:
-    async def play() -> None:
-        async with interlock.aconnect(url_of(server)) as alocks:
-            grant = await alocks.lock("book", ttl=600).acquire()
-            waiter = asyncio.ensure_future(alocks.lock("book").acquire())
-            await asyncio.to_thread(eventually, lambda: len(locks.claims("book")) == 2)
-            assert await asyncio.to_thread(locks.evict, "book", grant.id) == 1
-            again = await asyncio.wait_for(waiter, 20)
-            await asyncio.to_thread(eventually, lambda: grant.lost)
-            assert await again.release()
-
-    asyncio.run(play())
-    assert other.locks() == []
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
@@ -322,22 +286,6 @@ def test_a_waiter_goes_on_while_the_server_is_away(own_server: Any) -> None:
         throughout(0.5, lambda: not found.done())
         own_server.start()
         assert found.result(30).release()
-
-
-def test_a_stopped_server_is_waited_for_no_longer_than_for_an_answer(server: Any) -> None:
-    with Proxy(server.host, server.port) as proxy:
-        scheme = server.url.partition(":")[0]
-        url = f"{scheme}+advisory://{server.user}@{proxy.host}:{proxy.port}/{server.database}"
-        with interlock.connect(url) as locks:
-            locks.lock("book").acquire().release()
-            proxy.black_hole()
-            started = moment()
-            with pytest.raises(StoreError):
-                locks.lock("book").acquire(timeout=0)
-            assert since(started) < 15
-            proxy.cut()
-            proxy.restore()
-            assert locks.lock("book").acquire(timeout=20).release()
 
 
 def test_connections_on_which_nothing_is_said_are_kept_alive(server: Any, other: Any) -> None:

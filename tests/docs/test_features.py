@@ -24,8 +24,8 @@ REST = {
 OF_DJANGO = """
 import django
 django.setup()
-from interlock.django.databases import DatabaseStore
-print(*DatabaseStore("default").features)
+from interlock.django import databases, store
+print(*getattr(databases, {kind!r}, getattr(store, {kind!r}, None))("default").features)
 """
 
 
@@ -38,30 +38,28 @@ def rows() -> Iterator[tuple[str, set[str]]]:
     for line in body:
         assert set(line[1:]) <= {"yes", "no"}
         has = {name for name, said in zip(head[1:], line[1:], strict=True) if said == "yes"}
-        for scheme in re.findall(r"([\w+]+)://", line[0]) or ["django"]:
+        for scheme in re.findall(r"([\w+]+)://", line[0]) or ["orm" if "orm:" in line[0] else "django"]:
             yield scheme, has
 
 
 @pytest.mark.parametrize(("scheme", "said"), [pytest.param(*row, id=row[0]) for row in rows()])
 def test_the_table_says_what_a_store_has(scheme: str, said: set[str], tmp_path: Path) -> None:
-    if scheme == "django":
-        assert said == features_of_django()
+    if scheme in ("django", "orm"):
+        assert said == features_of_django("DatabaseStore" if scheme == "django" else "OrmStore")
         return
     rest = REST.get(scheme, "me@127.0.0.1:1/1").format(folder=str(tmp_path).lstrip("/"))
     store = open_store(f"{scheme}://{rest}")  # which connects to no server yet
-    if type(store).__module__ == "interlock.stores.driven":
-        pytest.skip("its steps are generators still")
     assert said == store.features
 
 
-def features_of_django() -> set[str]:
+def features_of_django(kind: str) -> set[str]:
     """Ask a process that has settings."""
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "tests.django.settings",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    command = [sys.executable, "-c", OF_DJANGO]
+    command = [sys.executable, "-c", OF_DJANGO.format(kind=kind)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())

@@ -17,8 +17,9 @@ EVERYWHERE = [row for row in [*ROWS, *PARTIAL_ROWS] if row.schemes and not row.t
 
 @pytest.fixture(params=[row for row in EVERYWHERE if row.reaches_processes], ids=lambda row: row.name)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty place of each store that reaches other processes."""
-    row: Row = request.param
+    """An empty place of each store that reaches other processes, or of those that a test names."""
+    named = request.param
+    row: Row = named if isinstance(named, Row) else next(each for each in EVERYWHERE if each.name == named)
     found = row.place(tmp_path).url
     assert found is not None
     return found

@@ -55,27 +55,6 @@ MUTANTS = [
         "busy_limit = 1.0",
         "busy_limit = 60.0",
     ),
-    _error(
-        "partial: a broken connection of the ORM is used again",
-        "tests/django/store/test_lines.py -k siblings",
-        "django/pool.py",
-        "            keep = sound and len(self._users) > 0 and slot.generation == self._generation",
-        "            keep = len(self._users) > 0",
-    ),
-    _error(
-        "partial: the siblings of a broken connection of the ORM are used again",
-        "tests/django/store/test_lines.py -k siblings",
-        "django/pool.py",
-        "                self.drop()  # what broke one has broken the others",
-        "                pass",
-    ),
-    _error(
-        "partial: a stale connection of the ORM is used without asking",
-        "tests/django/store/test_lines.py -k idle_for_long",
-        "django/pool.py",
-        "if monotonic() - slot.since < STALE or slot.wrapper.is_usable():",
-        "if True:",
-    ),
     # -- fork ---------------------------------------------------------------------------------------
     _error(
         "fork: a child keeps its parent's line files open",
@@ -129,23 +108,9 @@ MUTANTS = [
         "            pass\n",
     ),
     _error(
-        "start: the floor of the ORM is never raised",
-        "tests/django/store/test_lines.py -k sweep",
-        "django/sweeping.py",
-        "        if not self._performer.statement(connection, claimlines.raise_floor).count(connection, fence=top):",
-        "        if True:",
-    ),
-    _error(
-        "start: the ORM lets claims pass those that stand aside",
-        "tests/django/store/test_lines.py -k stood_aside",
-        "django/claimlines.py",
-        "before = Q(state__in=WAITING, number__lt",
-        "before = Q(state=PENDING, number__lt",
-    ),
-    _error(
         "start: who waits leaves the records of the dead in a register",
-        "tests/contract/test_register.py -k records_of_the_dead",
-        "core/pending.py",
+        "tests/contract/test_records.py -k records_of_the_dead",
+        "core/_async/pending.py",
         "        if junk is not None:",
         "        if False:",
     ),

@@ -9,10 +9,6 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.client.connect import open_store
-from interlock.core.claims import Claim, LockSpec
-from interlock.core.errors import StoreError
-from interlock.core.line import KEPT
 from interlock.stores.mysql import lines
 from interlock.testing.waiting import eventually
 
@@ -173,43 +169,6 @@ def test_of_two_who_enter_a_new_name_the_victim_of_a_deadlock_tries_again(
         assert grant.release() is True
 
 
-@pytest.mark.usefixtures("waits_long")
-def test_a_renewal_of_several_that_is_the_victim_of_a_deadlock_loses_none(
-    url: str, ask: Ask, outside: Callable[[], Any], spied: Spied
-) -> None:
-    """Somebody locks the second row, and then wants the first, which the renewal has."""
-    low, high = sorted(("a", "b"), key=lambda name: digest_of(f"\0{name}"))
-    table = table_of(url)
-    queue: Any = open_store(url).queue()
-    claims = [Claim(name * 32, LockSpec(f"\0{name}", ttl=60)) for name in (low, high)]
-    for claim in claims:
-        assert queue.enter(claim, None, False, False).state == "using"
-    with outside() as other, ThreadPoolExecutor() as pool:
-        updating, go = threading.Event(), threading.Event()
-
-        def before(statement: str) -> None:
-            if statement.startswith("UPDATE ("):
-                updating.set()
-                assert go.wait(20)
-
-        spied.before = before
-        renewing = pool.submit(queue.renew, claims)
-        assert updating.wait(20)
-        cursor = other.cursor()
-        other.begin()
-        # Of two the server ends the one that has written less.
-        cursor.execute(f"INSERT INTO {table} SELECT UNHEX(SHA2(seq, 256)), '', 1, '', seq FROM seq_1_to_100")
-        cursor.execute(f"SELECT * FROM {table} WHERE k = %s FOR UPDATE", (digest_of(f"\0{high}"),))
-        go.set()
-        eventually(lambda: ask(WAITING))
-        cursor.execute(f"SELECT * FROM {table} WHERE k = %s FOR UPDATE", (digest_of(f"\0{low}"),))
-        eventually(lambda: "1213" in spied.refusals)
-        other.rollback()
-        assert renewing.result(20) == [KEPT, KEPT]
-        assert [queue.leave(claim) for claim in claims] == [True, True]
-    queue.close()
-
-
 @held_up
 def test_a_limit_of_time_of_the_server_or_of_the_account_ends_no_step(
     url: str, ask: Ask, outside: Callable[[], Any], spied: Spied, step: str, how: str
@@ -231,24 +190,3 @@ def test_a_limit_of_time_of_the_server_or_of_the_account_ends_no_step(
         finally:
             cursor.execute("SET GLOBAL max_statement_time = 0")
     assert "1969" not in spied.refusals
-
-
-@held_up
-def test_a_limit_of_time_that_strikes_all_the_same_is_said_and_loses_nothing(
-    url: str, outside: Callable[[], Any], spied: Spied, monkeypatch: pytest.MonkeyPatch, step: str, how: str
-) -> None:
-    monkeypatch.setattr(lines, "NO_LIMIT", ", max_statement_time = 0.3")
-    with interlock.connect(url) as locks, outside() as blocker, ThreadPoolExecutor() as pool:
-        steps = Steps(locks, step)
-        locked(blocker, table_of(url), how)
-        taking = pool.submit(steps.take)
-        if step == "enter":
-            eventually(lambda: spied.refusals.count("1969") >= 2)
-            assert not taking.done(), "it waits on"
-        else:
-            with pytest.raises(StoreError, match="max_statement_time"):
-                taking.result(20)
-        unlocked(blocker)
-        if step != "enter":
-            taking = pool.submit(steps.take)
-        taking.result(20)

@@ -59,26 +59,6 @@ def test_it_is_done_on_the_node_of_the_keys(colour: Any, client: Any, cluster: R
     assert cluster.node_of("{book}").command("LRANGE", "{book}:log", 0, -1) == ["8", "9"]
 
 
-def test_replies_are_shaped_as_by_the_client(colour: Any, client: Any) -> None:
-    async def function(tx: Any) -> Any:
-        tx.hset("{book}", mapping={"year": 1965})
-        return tx.queue("HGETALL", "{book}")
-
-    found = colour.transact(client, function, "{book}")
-    assert {str(key): str(value) for key, value in found.items()} in ({"year": "1965"}, {"b'year'": "b'1965'"})
-
-
-def test_several_deletions_are_one_reply(colour: Any, client: Any) -> None:
-    """The cluster's client would split them by slot, and send each at once."""
-
-    async def function(tx: Any) -> Any:
-        await tx.mget("{book}:a", "{book}:b")
-        tx.mset({"{book}:a": 1, "{book}:b": 2})
-        return tx.delete("{book}:a", "{book}:b")
-
-    assert colour.transact(client, function) == 2
-
-
 @pytest.mark.parametrize("second", ["GET", "WATCH"])
 def test_keys_of_different_slots_are_refused_with_advice(colour: Any, cluster: RedisCluster, second: str) -> None:
     async def function(tx: Any) -> None:
@@ -139,33 +119,11 @@ def test_a_slot_that_moves_between_watch_and_commit_is_followed(
     assert cluster.node_of("{book}").command("LRANGE", "{book}:log", 0, -1) == ["1", "2"]
 
 
-def test_a_function_that_passes_over_a_moved_slot_is_run_again(colour: Any, cluster: RedisCluster) -> None:
-    client = plain(colour, cluster)
-    colour.transact(client, increment)
-    cluster.move("{book}")
-
-    async def function(tx: Any) -> int:
-        try:
-            return await increment(tx)
-        except StoreError:
-            tx.set("{book}:number", "spoilt")
-            return -1
-
-    assert colour.transact(client, function) == 2
-
-
 def test_a_client_that_knows_nothing_of_clusters_is_told_to(colour: Any, cluster: RedisCluster) -> None:
     others = [node for node in cluster.nodes if node is not cluster.node_of("{book}")]
     client = colour.client(others[0].url)
     with pytest.raises(StoreError, match=r"node of a cluster .*use the library's cluster client"):
         colour.transact(client, increment)
-
-
-def test_a_dead_connection_to_a_node_is_replaced(colour: Any, client: Any, cluster: RedisCluster) -> None:
-    colour.transact(client, increment)
-    node = cluster.node_of("{book}")
-    node.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    assert colour.transact(client, increment) == 2
 
 
 def test_a_lost_answer_of_a_node_is_an_unknown_outcome_and_is_not_repeated(

@@ -65,19 +65,6 @@ def test_a_plain_function_that_only_queues_is_good_for_tasks(server: RedisServer
     assert asyncio.run(main()) == 1
 
 
-def test_reads_may_be_gathered(server: RedisServer, other: Any) -> None:
-    other.mset({f"key {number}": number for number in range(20)})
-
-    async def total(tx: Any) -> int:
-        return sum(map(int, await asyncio.gather(*(tx.get(f"key {number}") for number in range(20)))))
-
-    async def main() -> Any:
-        async with connected(server.url) as client:
-            return await atransact(client, total)
-
-    assert asyncio.run(main()) == 190
-
-
 @pytest.mark.parametrize("watched", [(), ("copies",)])
 def test_a_task_that_is_cancelled_in_its_function_leaves_nothing(
     server: RedisServer, other: Any, watched: tuple[str, ...]
@@ -101,35 +88,6 @@ def test_a_task_that_is_cancelled_in_its_function_leaves_nothing(
 
     asyncio.run(main())
     assert other.mget("copies", "runs") == [None, "1"]
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_task_that_is_cancelled_while_it_reads_leaves_nothing(
-    server: RedisServer, proxy: Proxy, other: Any, times: int
-) -> None:
-    async def main() -> None:
-        async with connected(proxy.url, max_connections=1) as client:
-            await client.ping()
-            proxy.black_hole()
-            before = proxy.requests
-
-            async def function(tx: Any) -> None:
-                await tx.get("copies")
-
-            task = asyncio.create_task(atransact(client, function))
-
-            async def sent() -> bool:
-                return proxy.requests > before
-
-            await happened(sent)
-            for _ in range(times):
-                task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            proxy.restore()
-            assert await atransact(client, lambda tx: tx.incr("runs")) == 1
-
-    asyncio.run(main())
 
 
 def test_a_task_that_is_cancelled_while_it_commits_has_committed_all_or_nothing(
@@ -186,24 +144,6 @@ def test_a_read_that_was_given_up_by_the_function_commits_nothing(
     assert other.get("copies") is None
 
 
-def test_a_pause_between_two_tries_can_be_cancelled(server: RedisServer, other: Any) -> None:
-    async def main() -> None:
-        async with connected(server.url) as client:
-            tried = asyncio.Event()
-
-            def function(tx: Any) -> None:
-                other.incr("copies")
-                tried.set()
-
-            task = asyncio.create_task(atransact(client, function, "copies", retries=None, backoff=1e6))
-            await tried.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(main())
-
-
 def test_the_decorator_makes_a_transaction_of_each_call(server: RedisServer, other: Any) -> None:
     other.mset({"Dune": 2, "Emma": 1})
 
@@ -221,25 +161,6 @@ def test_the_decorator_makes_a_transaction_of_each_call(server: RedisServer, oth
     assert borrow.__name__ == "borrow"
     assert borrow.__doc__ == "Borrow a book."
     assert other.mget("Dune", "Emma") == ["2", "0"]
-
-
-def test_the_decorator_is_good_for_coroutine_functions_and_clients_of_later(server: RedisServer, other: Any) -> None:
-    clients: list[Any] = []
-
-    @transactional(lambda: clients[-1], "epoch")
-    async def borrow(tx: Any, title: str) -> Any:
-        copies = int(await tx.get(title) or 0)
-        if tx.number == 1:
-            other.incr("epoch")
-        return tx.set(title, copies + tx.number)
-
-    async def main() -> Any:
-        async with connected(server.url) as client:
-            clients.append(client)
-            return await borrow("Dune")
-
-    assert asyncio.run(main()) is True
-    assert other.get("Dune") == "2"
 
 
 def test_the_decorator_refuses_bad_limits_at_once() -> None:

@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import InvalidArgument
-from tests.servers import RedisServer
-from tests.support.optimistic_colours import Kind
 from tests.support.optimistic_functions import borrow
 
 
@@ -69,31 +67,6 @@ def test_a_transaction_has_the_commands_of_the_client_and_no_other_methods(colou
     colour.transact(client, function)
 
 
-def test_transactions_may_be_nested_on_connections_of_their_own(colour: Any, client: Any, other: Any) -> None:
-    async def inner(tx: Any) -> None:
-        tx.incr("copies")
-
-    async def outer(tx: Any) -> None:
-        await tx.get("copies")
-        if tx.number == 1:
-            other.incr("copies")
-        tx.incr("copies")
-
-    colour.transact(client, outer)
-    assert other.get("copies") == "2"
-
-
-def test_bytes_and_numbers_are_keys_as_well(colour: Any, client: Any, other: Any) -> None:
-    async def function(tx: Any) -> None:
-        await tx.get(b"\xff\x00")
-        if tx.number == 1:
-            other.set(7, "changed")
-        tx.set("number", tx.number)
-
-    colour.transact(client, function, 7, b"bytes")
-    assert other.get("number") == "2"
-
-
 @pytest.mark.parametrize("limits", [{"retries": -1}, {"retries": 1.5}, {"retries": False}, {"retries": "many"}])
 def test_retries_are_a_whole_number_or_none(colour: Any, client: Any, limits: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match="retries"):
@@ -119,13 +92,3 @@ def test_a_script_is_queued(colour: Any, client: Any, other: Any) -> None:
         return tx.eval(script, 1, "copies", 5)
 
     assert colour.transact(client, function) == 5
-
-
-def test_a_dump_stays_bytes_whatever_the_client_decodes(colour: Any, server: RedisServer, other: Any) -> None:
-    client = colour.client(server.url, Kind(decode=True))
-
-    async def function(tx: Any) -> Any:
-        return await tx.dump("copies")
-
-    other.set("copies", 1)
-    assert isinstance(colour.transact(client, function), bytes)

@@ -103,62 +103,6 @@ def test_processes_lose_no_update(server: RedisServer, other: Any) -> None:
     assert other.get("number") == "300"
 
 
-def test_without_the_watch_updates_are_lost(server: RedisServer, other: Any) -> None:
-    """That the tests above could see a loss: the same race, read by `ask`, which does not watch."""
-
-    def careless(tx: Any) -> None:
-        number = int(tx.ask("GET", "number") or 0)
-        if tx.number == 1 and not number:
-            transact(other, increment)
-        tx.set("number", number + 1)
-
-    with redis.Redis.from_url(server.url) as client:
-        transact(client, careless)
-    assert other.get("number") == "1"
-
-
-def test_money_is_neither_made_nor_lost(server: RedisServer, other: Any) -> None:
-    """Threads move amounts between accounts, several keys at once; others read the sum, which never changes."""
-    accounts = [f"account {number}" for number in range(5)]
-    other.mset(dict.fromkeys(accounts, 100))
-    sums: list[int] = []
-    errors: list[BaseException] = []
-
-    def move(tx: Any, source: str, target: str) -> None:
-        left = int(tx.get(source))
-        tx.set(source, left - 1)
-        tx.set(target, int(tx.get(target)) + 1)
-
-    def total(tx: Any) -> int:
-        return sum(int(tx.get(account)) for account in accounts)
-
-    def mover(first: int) -> None:
-        for step in range(40):
-            pair = accounts[(first + step) % 5], accounts[(first + 2 * step + 1) % 5]
-            if pair[0] != pair[1]:
-                transact(client, lambda tx, pair=pair: move(tx, *pair), retries=None)
-
-    def reader() -> None:
-        sums.extend(transact(client, total, retries=None) for _ in range(20))
-
-    def guarded(work: Any, *args: Any) -> None:
-        try:
-            work(*args)
-        except BaseException as error:
-            errors.append(error)
-
-    with redis.Redis.from_url(server.url) as client:
-        jobs = [(mover, number) for number in range(4)] + [(reader,), (reader,)]
-        threads = [threading.Thread(target=guarded, args=job, daemon=True) for job in jobs]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(WAIT_LIMIT)
-        assert transact(client, total) == 500
-    assert errors == []
-    assert sums == [500] * 40
-
-
 @pytest.mark.parametrize("tries", [50])
 def test_every_interleaving_of_two_transactions_is_as_if_one_came_after_the_other(
     server: RedisServer, other: Any, tries: int

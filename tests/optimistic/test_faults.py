@@ -1,6 +1,5 @@
 """Lost replies, lost connections: what is known is said, and nothing is done twice or without a guard."""
 
-import threading
 import time
 from importlib import import_module
 from typing import Any
@@ -58,19 +57,6 @@ def test_an_unknown_outcome_says_why(colour: Any, proxy: Proxy) -> None:
     assert type(caught.value.__cause__).__name__ == "ConnectionError"
 
 
-def test_a_commit_that_wrote_nothing_has_no_unknown_outcome(colour: Any, proxy: Proxy) -> None:
-    client = colour.client(proxy.url)
-    colour.transact(client, increment)
-
-    async def look(tx: Any) -> None:
-        await tx.get("number")
-
-    proxy.cut_after_request(EXEC)
-    with pytest.raises(StoreError, match="nothing was changed") as caught:
-        colour.transact(client, look)
-    assert not isinstance(caught.value, UnknownOutcome)
-
-
 def test_a_connection_that_is_lost_before_the_commit_has_changed_nothing(
     colour: Any, proxy: Proxy, other: Any
 ) -> None:
@@ -85,22 +71,6 @@ def test_a_connection_that_is_lost_before_the_commit_has_changed_nothing(
     assert other.get("number") == "2"
 
 
-@pytest.mark.parametrize("function", [increment, write], ids=lambda function: function.__name__)
-def test_one_dead_connection_of_the_pool_is_no_error_and_two_are(
-    colour: Any, proxy: Proxy, other: Any, function: Any
-) -> None:
-    client = colour.client(proxy.url)
-    colour.transact(client, function)
-    first = b"WATCH" if function is increment else b"MULTI"
-    proxy.cut_after_request(first)
-    colour.transact(client, function)
-    assert (proxy.cuts, other.get("number")) == (1, "2")
-    proxy.cut_after_request(first, times=2)
-    with pytest.raises(StoreError, match="nothing was changed"):
-        colour.transact(client, function)
-    assert (proxy.cuts, other.get("number")) == (3, "2")
-
-
 def test_what_is_asked_at_once_is_never_repeated(colour: Any, proxy: Proxy, other: Any) -> None:
     client = colour.client(proxy.url)
 
@@ -111,25 +81,6 @@ def test_what_is_asked_at_once_is_never_repeated(colour: Any, proxy: Proxy, othe
     proxy.cut_after_request(b"INCR")
     with pytest.raises(UnknownOutcome, match="answer to INCR did not come: it may have been done"):
         colour.transact(client, ask)
-    assert other.get("number") == "2"
-
-
-def test_a_connection_that_was_lost_when_a_health_check_is_due_does_not_commit(
-    colour: Any, server: RedisServer, other: Any
-) -> None:
-    client = colour.client(server.url, client_name="watcher", health_check_interval=0.1)
-
-    async def function(tx: Any) -> None:
-        number = int(await tx.get("number") or 0)
-        (mine,) = [each for each in other.client_list() if each["name"] == "watcher"]
-        other.client_kill_filter(_id=mine["id"])
-        other.incr("number")
-        time.sleep(0.2)  # noqa: ASYNC251 - the interval passes
-        tx.set("number", number + 1)
-
-    colour.transact(client, write)
-    with pytest.raises(StoreError):
-        colour.transact(client, function)
     assert other.get("number") == "2"
 
 
@@ -288,46 +239,6 @@ def test_the_clients_time_out_is_its_own_again_afterwards(server: RedisServer, p
         transact(client, lambda tx: tx.incr("number"), timeout=0.5)
         proxy.delay(1.2)
         assert client.get("number") == b"1"
-
-
-class Cached(redis.connection.CacheProxyConnection):
-    """A connection of redis-py that has a cache, also where the server is older than redis-py wants it for that."""
-
-    def __init__(self, connection: Any) -> None:
-        super().__init__(connection, redis.cache.DefaultCache(redis.cache.CacheConfig()), threading.RLock())
-        self.inner = connection
-
-    def connect(self) -> None:
-        """Connect, and ask for no version."""
-        self.inner.connect()
-
-
-class CachedPool(redis.ConnectionPool):
-    """Lends connections with a cache."""
-
-    def get_connection(self, *args: Any, **options: Any) -> Any:
-        """Lend one."""
-        return Cached(super().get_connection())
-
-    def release(self, connection: Any) -> None:
-        """Take one back."""
-        super().release(connection.inner)
-
-
-def test_a_client_with_a_cache_watches_what_it_reads(server: RedisServer, other: Any) -> None:
-    """From a cache nothing can be watched: it is passed by."""
-
-    def function(tx: Any) -> None:
-        number = int(tx.get("number") or 0)
-        if tx.number == 1:
-            other.incr("number")
-        tx.set("number", number + 1)
-
-    with redis.Redis(connection_pool=CachedPool.from_url(server.url, protocol=3)) as client:
-        for expected in ("2", "4"):
-            transact(client, function)
-            assert other.get("number") == expected
-        client.connection_pool.disconnect()
 
 
 @pytest.mark.parametrize("library", ["redis", "valkey"])

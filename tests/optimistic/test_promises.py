@@ -74,16 +74,6 @@ def test_a_key_that_is_watched_but_not_read_counts(colour: Any, client: Any, oth
     assert other.mget("runs", "number") == ["1", "2"]
 
 
-def test_a_key_is_watched_before_the_function_runs(colour: Any, client: Any, other: Any) -> None:
-    async def function(tx: Any) -> None:
-        if tx.number == 1:
-            other.set("copies", 7)
-        tx.set("number", tx.number)
-
-    colour.transact(client, function, "copies")
-    assert other.get("number") == "2"
-
-
 def test_the_same_value_written_again_is_a_change(colour: Any, client: Any, other: Any) -> None:
     other.set("copies", 1)
 
@@ -97,16 +87,6 @@ def test_the_same_value_written_again_is_a_change(colour: Any, client: Any, othe
     assert other.get("number") == "2"
 
 
-def test_a_change_of_what_was_not_read_does_not_matter(colour: Any, client: Any, other: Any) -> None:
-    async def function(tx: Any) -> None:
-        await tx.get("copies")
-        other.incr("something else")
-        tx.set("number", tx.number)
-
-    colour.transact(client, function)
-    assert other.get("number") == "1"
-
-
 def test_ask_does_not_watch(colour: Any, client: Any, other: Any) -> None:
     async def function(tx: Any) -> Any:
         hint = await tx.ask("GET", "hint")
@@ -117,17 +97,6 @@ def test_ask_does_not_watch(colour: Any, client: Any, other: Any) -> None:
     other.set("hint", 1)
     assert colour.transact(client, function) == b"1"
     assert other.get("number") == "1"
-
-
-def test_ask_does_any_command_at_once_and_for_good(colour: Any, client: Any, other: Any) -> None:
-    async def function(tx: Any) -> None:
-        assert await tx.ask("INCR", "asked") == 1
-        assert other.get("asked") == "1"
-        raise KeyError("no")
-
-    with pytest.raises(KeyError):
-        colour.transact(client, function)
-    assert other.get("asked") == "1"
 
 
 def test_reads_do_not_see_what_is_queued(colour: Any, client: Any, other: Any) -> None:
@@ -159,23 +128,6 @@ def test_a_queued_command_that_is_returned_stands_for_its_reply(colour: Any, cli
         return tx.incr("copies")
 
     assert colour.transact(client, function) == 42
-
-
-def test_all_replies_can_be_looked_at_after_the_commit(colour: Any, client: Any, other: Any) -> None:
-    async def function(tx: Any) -> list[Any]:
-        with pytest.raises(InvalidArgument, match="HSET is only queued"):
-            _ = tx.hset("book", "year", 1965).reply
-        return [
-            tx.hset("book", "name", "Dune"),
-            tx.queue("HGETALL", "book"),
-            tx.zadd("z", {"a": 1.5}),
-            tx.zincrby("z", 1, "a"),
-            tx.set("s", 1, nx=True),
-            tx.set("s", 1, nx=True),
-        ]
-
-    replies = [each.reply for each in colour.transact(client, function)]
-    assert replies == [1, {b"year": b"1965", b"name": b"Dune"}, 1, 2.5, True, None]
 
 
 @pytest.mark.parametrize("use", [bool, int, float, list, len, lambda queued: queued[0]])
@@ -226,19 +178,6 @@ def test_after_a_transaction_nothing_is_watched(colour: Any, client: Any, server
     for function in (looks, writes):
         colour.transact(client, function)
         assert connections_that_watch(server) == 0
-
-
-def test_the_connection_goes_back_to_the_pool(colour: Any, server: RedisServer) -> None:
-    client = colour.client(server.url, max_connections=1)
-
-    async def fails(tx: Any) -> None:
-        await tx.get("copies")
-        raise KeyError
-
-    for _ in range(3):
-        assert colour.transact(client, borrow, "copies") is None
-        with pytest.raises(KeyError):
-            colour.transact(client, fails)
 
 
 def test_when_retries_are_used_up_there_is_a_conflict_and_nothing_is_done(

@@ -145,18 +145,6 @@ def test_fifty_waiters_are_few_connections_and_less_than_a_statement_a_second_ea
             assert all(each.result(60) for each in waiting)
 
 
-def test_doctor_names_the_schema_that_a_role_finds(server: PostgresServer, url: str, ask: Ask, colour: str) -> None:
-    """Two roles with two search paths have two tables, and share no lock."""
-    ask("CREATE SCHEMA IF NOT EXISTS second")
-    path = "options=-c%20search_path=second"
-    with side(colour, url) as ours, side(colour, f"{url}&{path}") as theirs:
-        grants = [each.take("a", timeout=0) for each in (ours, theirs)]
-        assert all(grants)
-        for each, schema in ((ours, "public"), (theirs, "second")):
-            found = {check.name: check for check in each.do(each.locks.doctor)}
-            assert f"schema {schema}" in found["table"].detail
-
-
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [("postgres@", "nobody@", "is there such a role"), ("/postgres?", "/nowhere?", "no such database")],

@@ -9,7 +9,7 @@ import pytest
 
 import interlock
 from interlock.testing.waiting import WAIT_LIMIT, eventually
-from tests.postgresql.conftest import WAITING, Ask, number_of, table_of
+from tests.postgresql.conftest import Ask, table_of
 from tests.servers import PostgresServer
 from tests.support.sides import side
 
@@ -45,23 +45,6 @@ def test_a_renewal_holds_up_nobody_and_is_held_up_by_nobody(url: str, server: Po
         assert not grants["c"].lost
 
 
-def test_renewals_have_a_connection_though_a_step_waits_for_its_name(
-    url: str, server: PostgresServer, ask: Ask, colour: str
-) -> None:
-    with (
-        side(colour, f"{url}&max_connections=2") as ours,
-        ours.beside() as stuck,
-        psycopg.connect(server.url) as other,
-    ):
-        other.execute("SELECT pg_advisory_xact_lock(%s)", (number_of("a"),))
-        free = ours.take("free")
-        taking = stuck.waits("a", timeout=0)
-        eventually(lambda: ask(WAITING))
-        assert ours.do(free.renew)
-        other.rollback()
-        assert stuck.do(taking.result(WAIT_LIMIT).release) is True
-
-
 def test_old_names_are_swept_and_living_records_are_not(url: str, ask: Ask) -> None:
     table, old = table_of(url), 120_000_000
     with interlock.connect(url) as locks:
@@ -74,26 +57,6 @@ def test_old_names_are_swept_and_living_records_are_not(url: str, ask: Ask) -> N
         assert ask(f"SELECT {table}_sweep(1000, 60000000)") == [(99,)]
         assert ask(f"SELECT name FROM {table} ORDER BY 1") == [("held",), ("once 7",)]
         assert held.release() is True
-
-
-def test_releases_sweep_now_and_then(url: str, ask: Ask) -> None:
-    with interlock.connect(url) as locks:
-        locks.lock("old").acquire().release()
-        ask(f"UPDATE {table_of(url)} SET top = 1, fence = 1")
-        for _ in range(64):
-            locks.lock("a").acquire().release()
-        assert ask(f"SELECT name FROM {table_of(url)}") == [("a",)]
-
-
-def test_idle_names_cost_no_index_writes(url: str, ask: Ask) -> None:
-    """An uncontended pair updates one row in place."""
-    with interlock.connect(url) as locks:
-        for _ in range(50):
-            locks.lock("a").acquire().release()
-        updates = "SELECT n_tup_ins, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = %s"
-        eventually(lambda: ask(updates, table_of(url))[0][1] >= 99, 20)
-        inserted, updated, hot = ask(updates, table_of(url))[0]
-        assert (inserted, updated) == (1, hot)
 
 
 @pytest.mark.parametrize("encoding", ["UTF8", "LATIN1", "SQL_ASCII"])

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.core.errors import StoreError
-from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import WAITING, Ask, number_of, table_of
 from tests.servers import PostgresServer
 from tests.support.sides import Side, side
@@ -68,22 +67,6 @@ def test_a_step_that_a_time_out_of_the_role_strikes_is_taken_again(
         if step == "enter":
             assert ours.do(doing.result().release) is True
             assert ours.claims("a") == []
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_a_time_out_that_strikes_again_and_again_is_an_error_that_names_it(
-    url: str, made: str, role: Any, stranger: Any, ask: Ask, setting: str
-) -> None:
-    role(f"{setting} = '400ms'")
-    with interlock.connect(url) as locks:
-        other = stranger()
-        other.execute("SELECT pg_advisory_xact_lock(%s)", (number_of("a"),))
-        began = moment()
-        with pytest.raises(StoreError, match=setting):
-            locks.lock("a").acquire(timeout=0)
-        assert since(began) < 2 * (RETRY_LIMIT + 1), "so long for the step, and for what takes it back"
-        other.rollback()
-        assert locks.claims("a") == []
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

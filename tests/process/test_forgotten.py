@@ -72,7 +72,7 @@ assert grant.release() is True
 def test_a_cloned_process_makes_other_ids() -> None:
     program = """
 import ctypes
-from interlock.runtime.sync import fresh_id
+from interlock.runtime.process import fresh_id
 before = fresh_id()
 reader, writer = os.pipe()
 child = ctypes.PyDLL(None).fork()  # Python is not told, as when a machine is cloned

@@ -6,17 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from interlock.core.errors import StoreError
 from interlock.stores.redis import errors as acl
 from interlock.stores.redis import errors as problems
 from interlock.stores.redis.resp import ReplyError
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import TASKS, THREADS, Kind, World
-from tests.servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
-from tests.support.redis_worlds import SERVERS, connect_to, place_of
+from tests.servers import Proxy, RedisCluster, RedisServer, need
+from tests.support.redis_worlds import connect_to, place_of
 
 LINE = [*acl.SERVER.split(), acl.DATABASE]
-ON_CLUSTER = [*LINE, *acl.CLUSTER.split()]
 
 
 def make_user(server: RedisServer, *rights: str) -> None:
@@ -72,36 +70,12 @@ def test_to_wait_for_another_connection_and_to_give_up(world: World, server: Red
 
 
 @pytest.mark.usefixtures("rights")
-def test_after_replies_that_did_not_come(world: World, server: RedisServer, proxy: Proxy) -> None:
-    locks = connect_to(world, url_of(proxy, "?socket_timeout=0.3"))
-    lock, ann = locks.lock(world.name), world.actor()
-    for _ in range(2):
-        grant = ann.do(lock.acquire)
-        proxy.black_hole(passes_requests=True)
-        with pytest.raises(StoreError):
-            ann.do(grant.release)
-        proxy.restore()
-        ann.do(grant.release)
-        proxy.cut_after_request(b"EVALSHA")
-        assert ann.do(ann.do(lock.acquire).release) is True
-    assert world.nothing_left()
-
-
-@pytest.mark.usefixtures("rights")
 def test_the_doctor_sees_all(world: World, server: RedisServer) -> None:
     locks = connect_to(world, url_of(server))
     checks = {check.name: check for check in world.actor().do(locks.doctor)}
     assert {name for name, check in checks.items() if check.status == "fail"} == set()
     assert (checks["rights"].status, checks["messages"].status) == ("ok", "ok")
     assert "forbids" not in " ".join(check.detail for check in checks.values())
-
-
-@pytest.mark.usefixtures("rights")
-def test_in_another_database(world: World, server: RedisServer) -> None:
-    locks, ann = connect_to(world, url_of(server, "/3")), world.actor()
-    grant = ann.do(locks.lock(world.name).acquire)
-    assert world.nothing_left()  # in database 0
-    assert ann.do(grant.release) is True
 
 
 @pytest.mark.parametrize("right", LINE[2:])
@@ -149,57 +123,6 @@ def test_the_error_names_the_lines() -> None:
 
 
 # -- Sentinel, and what is missing -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", SERVERS)
-def test_with_sentinel(kind: str) -> None:
-    need(kind)
-    with RedisSentinel(kind) as group:  # type: ignore[arg-type]
-        for server in group.servers:
-            make_user(server, *acl.SERVER.split())
-        eye = group.sentinels[0]
-        make_user(eye, *acl.SENTINEL.split())
-        url = f"redis+sentinel://app:secret@{eye.host}:{eye.port}/{group.name}"
-        url += "?sentinel_username=app&sentinel_password=secret"
-        for colour in (THREADS, TASKS):
-            world = World(place_of(url), colour)
-            try:
-                locks = world.connect()
-                ann, bob = world.actors(2)
-                grant = ann.do(locks.lock(world.name).acquire)
-                waiting = bob.start(world.connect().lock(world.name).acquire)
-                world.until_waiting(1)
-                assert ann.do(grant.release) is True
-                assert bob.do(waiting.result(10).release) is True
-                assert all(check.status != "fail" for check in ann.do(locks.doctor))
-            finally:
-                world.close()
-        assert [refused(each) for each in (eye, *group.servers)] == [set()] * 3
-
-
-@pytest.mark.parametrize(
-    ("right", "colour"),
-    [("+cluster|slots", THREADS), ("+cluster|slots", TASKS)],
-)
-def test_a_right_that_is_missing_on_a_cluster_is_named(cluster: RedisCluster, colour: str, right: str) -> None:
-    for node in cluster.nodes:
-        make_user(node, *[each for each in ON_CLUSTER if each != right])
-    world = World(place_of(f"redis+cluster://app:secret@127.0.0.1:{cluster.nodes[0].port}"), colour)
-    try:
-        with pytest.raises(StoreError) as caught:
-            world.actor().do(lambda: world.connect().lock("book").acquire(timeout=2))
-        assert f"'{right[1:]}'" in str(caught.value)
-        assert acl.CLUSTER in str(caught.value)
-        assert "is not enabled" not in str(caught.value)
-    finally:
-        world.close()
-
-
-def test_a_database_without_the_right_to_select_it_is_a_clear_error(world: World, server: RedisServer) -> None:
-    make_user(server, *acl.SERVER.split())
-    with pytest.raises(StoreError, match="'select'") as caught:
-        world.actor().do(connect_to(world, url_of(server, "/3")).lock(world.name).acquire, timeout=2)
-    assert acl.DATABASE in str(caught.value)
 
 
 def test_who_may_not_publish_releases_all_the_same(

@@ -60,20 +60,6 @@ def test_a_waiter_whose_subscription_was_killed_gets_the_lock_all_the_same(
     assert bob.do(later.release) is True
 
 
-def test_subscriptions_killed_again_and_again_lose_nobody(world: World, server: RedisServer) -> None:
-    actors = world.actors(4)
-    waiting = [each.start(world.connect().lock(world.name).acquire) for each in actors]
-    left = dict(zip(waiting, actors, strict=True))
-    while left:
-        done = eventually(lambda: [future for future in left if future.done()])
-        grants = [future.result() for future in done]
-        assert len(grants) == 1
-        kill_clients(server, "pubsub")
-        kill_clients(server, "normal")
-        assert left.pop(done[0]).do(grants[0].release) is True
-    assert world.nothing_left()
-
-
 def test_flushed_scripts_are_loaded_again(world: World, server: RedisServer, kind: Kind) -> None:
     lock = kind.make(world.connect(), world.name)
     ann = world.actor()
@@ -87,20 +73,6 @@ def test_flushed_scripts_are_loaded_again(world: World, server: RedisServer, kin
         server.command("SCRIPT", "FLUSH")
         assert ann.do(grant.release) is True
     assert world.nothing_left()
-
-
-def test_flushed_scripts_lose_no_holder_and_no_waiter(world: World, server: RedisServer) -> None:
-    ann, *others = world.actors(4)
-    lost: list[Any] = []
-    grant = ann.do(world.connect().lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
-    waiting = [each.start(world.connect().lock(world.name, ttl=RENEWED).acquire) for each in others]
-    world.until_waiting(3)
-    server.command("SCRIPT", "FLUSH")
-    throughout(RENEWED + 0.5, lambda: not grant.lost)
-    server.command("SCRIPT", "FLUSH")
-    assert ann.do(grant.release) is True
-    one_after_another(others, waiting)
-    assert lost == []
 
 
 def test_a_holder_learns_of_flushall_and_the_next_fence_is_higher(world: World, server: RedisServer) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from interlock.testing.remote import Remote, logged
 from interlock.testing.waiting import eventually, moment, since
 from interlock.testing.world import World
-from tests.servers import RedisServer
 
 TTL = 1.0
 CRASH = 2.0  # seconds after which a waiter has the lock of a killed holder with that ttl, on a busy machine
@@ -81,19 +80,6 @@ except interlock.LockLost:
     assert bob.do(grant.release) is True
 
 
-def test_a_holder_that_is_stopped_for_less_than_its_lease_keeps_it(
-    world: World, remote: Callable[[], Remote]
-) -> None:
-    holder = remote()
-    hold(holder, world.name, ttl=3.0)
-    holder.signal(signal.SIGSTOP)
-    before = world.holders()[0].expires_in
-    eventually(lambda: world.holders()[0].expires_in < before - 0.5)
-    holder.signal(signal.SIGCONT)
-    eventually(lambda: world.holders()[0].expires_in > 2.0)
-    assert holder.do("grant.check(); result = grant.release()") is True
-
-
 def test_a_stopped_waiter_that_comes_back_stands_in_line_again(world: World, remote: Callable[[], Remote]) -> None:
     ann, bob = world.actors(2)
     grant = ann.do(world.connect().lock(world.name).acquire)
@@ -131,23 +117,6 @@ def test_processes_count_on_while_one_of_them_is_killed(remote: Callable[[], Rem
     for each in others:
         each.answer(60)
     counted_well(log, at_least=3 * 60)
-
-
-def test_processes_count_on_while_their_connections_are_killed(
-    server: RedisServer, remote: Callable[[], Remote], tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
-    log.touch()
-    processes = [remote() for _ in range(4)]
-    for each in processes:
-        each.start(COUNT.format(log=str(log)))
-    for number in range(10):
-        eventually(lambda number=number: len(logged(str(log))[0]) > 20 * number)
-        for kind in ("normal", "pubsub"):
-            server.command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
-    for each in processes:
-        each.answer(60)
-    counted_well(log, at_least=4 * 60)
 
 
 def counted_well(log: Path, at_least: int) -> None:

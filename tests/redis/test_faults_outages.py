@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from interlock.core.errors import InvalidArgument, LockTimeout, StoreError
+from interlock.core.errors import LockTimeout, StoreError
 from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import World
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, need
@@ -85,29 +85,6 @@ def test_a_wrong_address_is_an_error_soon_without_a_time(world: World, server: R
     with pytest.raises(StoreError, match=str(server.port)):
         world.actor().do(locks.lock(world.name).acquire)
     assert since(began) < 2.5 + LATE
-
-
-@pytest.mark.parametrize("server", servers_with(password="open sesame")[:1], indirect=True)
-def test_what_does_not_pass_is_not_waited_for(world: World, server: RedisServer) -> None:
-    wrong = World(place_of(f"redis://:wrong@{server.host}:{server.port}"), world.colour)
-    began = moment()
-    try:
-        with pytest.raises((StoreError, InvalidArgument), match="password"):
-            wrong.actor().do(wrong.connect().lock(world.name).acquire, timeout=10)
-    finally:
-        wrong.close()
-    assert since(began) < LATE
-
-
-@ONE
-def test_a_connection_that_is_closed_ends_the_wait_for_a_server(world: World, server: RedisServer) -> None:
-    locks = used(world, world.connect())
-    server.kill()
-    (coming,) = starting(world, locks, world.name)
-    throughout(0.5, lambda: not coming.done())
-    world.actor().do(locks.close)
-    with pytest.raises(StoreError, match="closed"):
-        coming.result(5)
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])

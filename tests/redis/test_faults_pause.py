@@ -75,38 +75,6 @@ def test_a_body_is_told_while_the_server_is_stopped(world: World, server: RedisS
     server.resume()
 
 
-@pytest.mark.parametrize("what", ["ALL", "WRITE"])
-def test_nothing_is_lost_by_client_pause(world: World, server: RedisServer, what: str) -> None:
-    ann, bob = world.actors(2)
-    lost: list[Any] = []
-    grant = ann.do(world.connect().lock(world.name, ttl=3, on_lost=lost.append).acquire)
-    waiting = bob.start(world.connect().lock(world.name).acquire)
-    world.until_waiting(1)
-    server.command("CLIENT", "PAUSE", 700, what)
-    assert ann.do(grant.release) is True
-    assert bob.do(waiting.result(5).release) is True
-    assert lost == []
-    assert world.nothing_left()
-
-
-def test_a_loss_is_told_at_the_deadline_while_the_server_is_stopped(world: World, server: RedisServer) -> None:
-    ann = world.actor()
-    locks = world.connect()
-    told: dict[str, float] = {}
-
-    def note(grant: Any) -> None:
-        told[grant.id] = time.monotonic()
-
-    grants = [ann.do(locks.lock(world.fresh_name(), ttl=1.5, on_lost=note).acquire) for _ in range(20)]
-    with Stalls() as machine:
-        server.pause()
-        stopped = time.monotonic()
-        eventually(lambda: len(told) == len(grants))
-    assert machine.between(stopped, max(told.values())) < 1.5 + LATE
-    assert all(told[grant.id] >= grant._deadline for grant in grants)
-    assert all(machine.between(grant._deadline, told[grant.id]) < LATE for grant in grants)
-
-
 COMMAND = """
 import signal, sys, time
 

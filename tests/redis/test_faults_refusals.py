@@ -7,7 +7,7 @@ import pytest
 
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.testing.waiting import RENEWED, eventually, throughout
+from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
 from tests.servers import RedisServer
 from tests.support.redis_worlds import connect_to, key_of, one_after_another, servers_with
@@ -109,12 +109,6 @@ def test_a_missing_password_is_a_clear_error(world: World, server: RedisServer) 
     assert "authentication" in text.lower() or "password" in text.lower()
 
 
-@GUARDED
-def test_the_right_password_opens(world: World, server: RedisServer) -> None:
-    ann = world.actor()
-    assert ann.do(ann.do(world.connect().lock(world.name).acquire).release) is True
-
-
 def user(server: RedisServer, *rules: str) -> str:
     """Make a user with such rights, and return the URL to connect as it."""
     server.command("ACL", "SETUSER", "app", "reset", "on", ">secret", *rules)
@@ -129,27 +123,6 @@ def test_a_forbidden_command_is_an_error_that_names_it(world: World, server: Red
     forbidden = ["-evalsha", "-eval"] if command == "eval" else ["-evalsha"]
     text = refusal(world, connect_to(world, user(server, "+@all", *NEEDED, *forbidden)))
     assert command in text.lower()
-
-
-def test_the_rights_that_the_error_asks_for_are_enough(world: World, server: RedisServer, kind: Kind) -> None:
-    text = refusal(world, connect_to(world, user(server, "+@connection")))
-    (rights, *_) = re.findall(r"'([~+][^']*)'", text)  # then those on a cluster, and on the Sentinels
-    locks = connect_to(world, user(server, *rights.split()))
-    ann, bob = world.actors(2)
-    grant = ann.do(kind.make(locks, world.name, ttl=RENEWED).acquire)
-    waiting = bob.start(kind.rival(locks, world.name).acquire)
-    world.until_waiting(1)
-    before = grant.expires_in
-    eventually(lambda: grant.expires_in > before)
-    assert len(ann.do(locks.claims)) == 2
-    assert ann.do(grant.release) is True
-    assert bob.do(waiting.result(5).renew) is True
-    assert ann.do(locks.evict, world.name) == 1
-
-
-def test_a_command_that_is_forbidden_within_a_script_is_named(world: World, server: RedisServer) -> None:
-    text = refusal(world, connect_to(world, user(server, "+@all", *NEEDED, "-hset", "-hget", "-zadd", "-set")))
-    assert any(word in text.lower() for word in ("hset", "hget", "zadd", "set"))
 
 
 def test_forbidden_keys_are_an_error_that_says_so(world: World, server: RedisServer) -> None:
@@ -212,23 +185,6 @@ def test_a_foreign_value_under_our_key_is_a_clear_error_and_is_left_alone(world:
         assert ann.do(ann.do(lock.acquire).release) is True
 
 
-def test_a_foreign_value_of_the_type_that_locks_use_is_a_clear_error(world: World, server: RedisServer) -> None:
-    ann = world.actor()
-    lock = world.connect().lock(world.name)
-    server.command("HSET", key_of(world.name), "field", "somebody's", "using", "x", "fence", "y")
-    with pytest.raises(StoreError, match=re.escape(key_of(world.name))):
-        ann.do(lock.acquire, timeout=2)
-    assert server.command("HGETALL", key_of(world.name)) == ["field", "somebody's", "using", "x", "fence", "y"]
-
-
-def test_a_key_of_a_wrong_type_is_named(world: World, server: RedisServer) -> None:
-    server.command("SET", key_of(world.name), "somebody's")
-    text = refusal(world, world.connect())
-    assert key_of(world.name) in text
-    assert "WRONGTYPE" in text or "wrong type" in text
-    assert server.command("GET", key_of(world.name)) == "somebody's"
-
-
 def test_all_keys_of_a_name_have_one_hash_tag_and_odd_names_do_not_meet(world: World, server: RedisServer) -> None:
     ann, bob = world.actors(2)
     locks = world.connect(namespace="app")
@@ -251,39 +207,6 @@ def test_an_unreachable_server_is_an_error_that_names_it(world: World, server: R
     server.stop()
     text = refusal(world, world.connect())
     assert f"127.0.0.1:{server.port}" in text
-
-
-def test_a_host_that_nobody_knows_is_an_error_that_names_it(world: World) -> None:
-    text = refusal(world, connect_to(world, "redis://no-such-host.invalid:6379"))
-    assert "no-such-host.invalid" in text
-
-
-def test_something_else_that_listens_is_a_clear_error(world: World) -> None:
-    import socketserver
-    import threading
-
-    class Web(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            self.request.recv(1000)
-            self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Web) as web:
-        thread = threading.Thread(target=web.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            port = web.server_address[1]
-            assert str(port) in refusal(world, connect_to(world, f"redis://127.0.0.1:{port}"))
-        finally:
-            web.shutdown()
-            thread.join()
-
-
-@pytest.mark.parametrize("url", ["redi://127.0.0.1", "http://127.0.0.1", "redis+http://127.0.0.1", "127.0.0.1:6379"])
-def test_a_wrong_scheme_is_refused(url: str) -> None:
-    with pytest.raises(InvalidArgument):
-        interlock.connect(url)
-    with pytest.raises(InvalidArgument):
-        interlock.aconnect(url)
 
 
 @pytest.mark.parametrize(

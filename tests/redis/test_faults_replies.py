@@ -9,7 +9,7 @@ from interlock.core.errors import LockError, LockLost, StoreError
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, moment, since, throughout
 from interlock.testing.world import Kind, Place, World
 from tests.servers import Proxy, RedisServer
-from tests.support.redis_worlds import connect_to, in_colour, one_after_another, place_of
+from tests.support.redis_worlds import connect_to, in_colour, place_of
 
 IO_TIMEOUT = 2.0  # seconds; the store's own, unless the URL or the client says otherwise
 TRY = 1.0  # seconds that one try may take when the store is in trouble
@@ -44,18 +44,6 @@ def test_an_acquire_whose_reply_was_cut_is_asked_again_and_leaves_no_orphan(
     assert [(view.id, view.fence) for view in world.eye.claims(world.name)] == [(grant.id, grant.fence)]
     assert ann.do(grant.release) is True
     assert world.nothing_left()
-
-
-def test_a_try_whose_reply_was_cut_leaves_no_orphan(world: World, proxy: Proxy) -> None:
-    locks = warm(world, proxy)
-    ann, bob = world.actors(2)
-    proxy.drop_next_reply()
-    grant = ann.do(locks.lock(world.name).acquire, timeout=0)
-    assert proxy.cuts == 1
-    proxy.drop_next_reply()
-    assert bob.do(locks.lock(world.name).acquire, timeout=0) is None
-    assert proxy.cuts == 2
-    assert [view.id for view in world.eye.claims(world.name)] == [grant.id]
 
 
 def test_a_release_whose_reply_was_cut_answers_true_and_is_done_once(world: World, proxy: Proxy, kind: Kind) -> None:
@@ -134,27 +122,7 @@ def test_connections_cut_again_and_again_lose_nobody_and_let_no_two_in(world: Wo
     assert world.nothing_left()
 
 
-def test_replies_cut_one_after_the_other_lose_nobody(world: World, proxy: Proxy) -> None:
-    locks = warm(world, proxy)
-    actors = world.actors(3)
-    proxy.cut_after_request(b"interlock:", times=3)  # no acquire is asked more than four times
-    waiting = [actor.start(locks.lock(world.name).acquire) for actor in actors]
-    one_after_another(actors, waiting)
-    eventually(lambda: world.nothing_left())
-
-
 # -- delayed --------------------------------------------------------------------------------------------
-
-
-def test_slow_replies_are_waited_for(world: World, proxy: Proxy) -> None:
-    locks = warm(world, proxy)
-    ann = world.actor()
-    proxy.delay(0.3)
-    began = moment()
-    grant = ann.do(locks.lock(world.name, ttl=5).acquire)
-    assert time.monotonic() - began >= 0.3
-    assert grant.expires_in < 5 - 0.3 + 0.05, "the lease counts from before the request was sent"
-    assert ann.do(grant.release) is True
 
 
 def test_replies_slower_than_the_time_out_are_an_error_that_leaves_nothing(world: World, proxy: Proxy) -> None:
@@ -189,26 +157,6 @@ def test_an_acquire_at_a_black_hole_ends_within_its_time_and_one_time_out(
     assert since(began) < 1 + (0.5 if options else IO_TIMEOUT) + SLACK
     proxy.restore()
     eventually(lambda: world.nothing_left(), within=3)
-
-
-def test_a_try_at_a_black_hole_ends_soon(world: World, proxy: Proxy) -> None:
-    lock = warm(world, proxy, "?socket_timeout=0.5").lock(world.name)
-    ann = world.actor()
-    proxy.black_hole()
-    began = moment()
-    with pytest.raises(StoreError):
-        ann.do(lock.acquire, timeout=0)
-    assert since(began) < TRY + 0.5 + SLACK
-
-
-def test_a_first_connection_to_a_black_hole_ends_within_its_time_and_one_time_out(world: World, proxy: Proxy) -> None:
-    proxy.black_hole()
-    ann = world.actor()
-    began = moment()
-    with pytest.raises(LockError):
-        lock = connect_to(world, proxy.url + "?socket_timeout=0.5").lock(world.name, ttl=1, timeout=1.0)
-        ann.within(lock, lambda grant: None)
-    assert since(began) < 1 + 0.5 + SLACK
 
 
 def test_a_waiter_at_a_black_hole_ends_within_its_time_and_one_time_out(world: World, proxy: Proxy) -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import LockLost, StoreError
-from interlock.testing.waiting import eventually, throughout
-from interlock.testing.world import Kind, World
+from interlock.testing.waiting import eventually
+from interlock.testing.world import World
 from tests.servers import RedisServer
-from tests.support.redis_worlds import one_after_another, servers_with, until_lost
+from tests.support.redis_worlds import one_after_another, servers_with
 
 
 def test_a_holder_learns_that_the_server_has_forgotten_it(world: World, server: RedisServer) -> None:
@@ -23,17 +23,6 @@ def test_a_holder_learns_that_the_server_has_forgotten_it(world: World, server: 
     assert ann.do(grant.release) is False
 
 
-def test_a_body_ends_in_lock_lost_when_the_server_has_forgotten_it(world: World, server: RedisServer) -> None:
-    lock = world.connect().lock(world.name, ttl=1.5)
-
-    def body(grant: Any) -> Any:
-        server.restart()
-        return until_lost(world, grant)
-
-    with pytest.raises(LockLost):
-        world.actor().within(lock, body)
-
-
 def test_waiters_go_on_and_get_the_lock_one_after_another(world: World, server: RedisServer) -> None:
     ann, *others = world.actors(4)
     old = ann.do(world.connect().lock(world.name, ttl=1.5).acquire)
@@ -45,29 +34,6 @@ def test_waiters_go_on_and_get_the_lock_one_after_another(world: World, server: 
     assert fences == sorted(set(fences))
     eventually(lambda: old.lost)
     assert world.nothing_left()
-
-
-def test_a_waiter_outlives_an_outage_of_a_second(world: World, server: RedisServer) -> None:
-    ann, bob = world.actors(2)
-    ann.do(world.connect().lock(world.name, ttl=1.5).acquire)
-    waiting = bob.start(world.connect().lock(world.name).acquire)
-    world.until_waiting(1)
-    server.kill()
-    throughout(1.0, lambda: not waiting.done())
-    server.start()
-    assert bob.do(waiting.result(5).release) is True
-
-
-def test_a_lock_is_acquired_again_at_once_after_a_restart(world: World, server: RedisServer, kind: Kind) -> None:
-    lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
-    fences = []
-    for _ in range(3):
-        grant = ann.do(lock.acquire)
-        fences.append(grant.fence)
-        assert ann.do(grant.release) is True
-        server.restart()
-    assert fences == sorted(set(fences))
 
 
 @pytest.mark.parametrize("server", servers_with(persist=True), indirect=True)

@@ -1,7 +1,6 @@
 """What stands behind the ? of a URL reaches the connections, or is refused with a word about what there is."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,7 +16,6 @@ from interlock.stores.redis.options import is_secure
 from interlock.stores.redis.settings import settings_of
 from interlock.testing.world import TASKS, THREADS, World
 from tests.servers import RedisSentinel, RedisServer, need
-from tests.servers.home import Port
 from tests.servers.sentinel import MASTER, Sentinel
 from tests.support.redis_worlds import SERVERS, key_of, place_of
 
@@ -187,26 +185,6 @@ def test_the_options_of_a_sentinel_url_reach_the_servers(watched: RedisSentinel)
 
 
 # -- TLS -----------------------------------------------------------------------------------------------------
-
-
-def in_cluster(bus: Port) -> dict[str, str]:
-    return {"cluster-enabled": "yes", "cluster-port": str(bus.number), "tls-cluster": "yes"}
-
-
-@COLOURS
-def test_a_cluster_over_tls(colour: str) -> None:
-    need("redis")
-    need("tls")
-    with closing(Port()) as bus, RedisServer("redis", tls=True, config=in_cluster(bus)) as server:
-        server.command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        assert server.tls is not None
-        world = World(
-            place_of(f"rediss+cluster://{server.host}:{server.port}?ssl_ca_certs={server.tls.authority}"), colour
-        )
-        try:
-            end(*use(world))
-        finally:
-            world.close()
 
 
 @COLOURS

@@ -102,19 +102,6 @@ def test_a_lease_is_renewed_while_a_crowd_wants_the_only_connection(
             each.result(WAIT_LIMIT)
 
 
-def test_who_keeps_the_errors_keeps_no_place(world_of_threads: World, server: RedisServer) -> None:
-    locks = connect_to(world_of_threads, f"redis://{server.host}:{server.port}?max_connections=1")
-    errors = []
-    server.stop()
-    for _ in range(3):
-        with pytest.raises(StoreError) as caught:
-            locks.lock("page").acquire(blocking=False)
-        errors.append(caught.value)
-    server.start()
-    with locks.lock("page", timeout=WAIT_LIMIT):
-        assert [type(each).__name__ for each in errors] == ["Unreachable"] * 3
-
-
 # -- a server with too many connections ---------------------------------------------------------------------
 
 FULL = pytest.mark.parametrize("server", servers_with(config={"maxclients": str(ROOM)}), indirect=True)

@@ -16,7 +16,7 @@ import interlock
 from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since, throughout
 from interlock.testing.world import Place, World
 from tests.servers import Proxy, RedisServer
-from tests.support.redis_worlds import Queued, client_ids, connect_to, in_colour, key_of, one_after_another, place_of
+from tests.support.redis_worlds import Queued, client_ids, connect_to, in_colour, place_of
 
 POOLED = 8
 
@@ -252,39 +252,6 @@ def test_a_promise_of_a_server_that_forgot_it_is_void_at_once(world: World, serv
     assert world.nothing_left()
 
 
-def test_a_promise_is_asked_for_too_when_the_release_failed(world: World, proxy: Proxy, server: RedisServer) -> None:
-    locks = connect_to(world, proxy.url + "?socket_timeout=0.3")
-    queued = Queued(locks)
-    ann, bob, carol = world.actors(3)
-    first = ann.do(locks.lock(world.name).acquire)
-    to_bob = bob.start(locks.lock(world.name, ttl=6).acquire)
-    world.until_waiting(1)
-    queued.until(1)
-    proxy.refuse()
-    with pytest.raises(interlock.StoreError):
-        ann.do(first.release)
-    second = to_bob.result(5)
-    server.command("FLUSHALL")
-    newcomer = carol.do(world.connect().lock(world.name).acquire)
-    proxy.restore()
-    eventually(lambda: second.lost, within=1.5)  # at the next look it would be two seconds
-    assert carol.do(newcomer.release) is True
-    bob.do(second.release)
-    ann.do(first.release)
-
-
-def test_a_foreign_value_over_one_key_does_not_lose_the_other_leases(world: World, server: RedisServer) -> None:
-    locks = world.connect()
-    (ann,) = world.actors(1)
-    kept = ann.do(locks.lock(world.fresh_name(), ttl=1.5).acquire)
-    spoilt = ann.do(locks.lock(world.name, ttl=1.5).acquire)
-    server.command("SET", key_of(world.name), "something else")
-    eventually(lambda: spoilt.lost)
-    throughout(2.0, lambda: kept.held)
-    assert ann.do(kept.release) is True
-    server.command("DEL", key_of(world.name))
-
-
 # -- event loops and connections that end ---------------------------------------------------------------
 
 
@@ -328,15 +295,3 @@ def test_a_connection_that_is_dropped_without_close_leaves_no_thread_and_no_sock
     with server.wire() as wire:
         eventually(lambda: gc.collect() >= 0 and not client_ids(wire, "normal"))
     eventually(lambda: not [each for each in threading.enumerate() if each.name.startswith("interlock")])
-
-
-def test_of_many_that_wait_when_the_line_is_cut_each_comes_to_hold_it(world: World, proxy: Proxy) -> None:
-    locks = connect_to(world, proxy.url)
-    holder, *actors = world.actors(6)
-    first = holder.do(world.connect().lock(world.name).acquire)
-    waiting = [each.start(locks.lock(world.name).acquire) for each in actors]
-    world.until_waiting(5)
-    proxy.cut()
-    assert holder.do(first.release) is True
-    assert len(one_after_another(actors, waiting)) == 5
-    assert world.nothing_left()

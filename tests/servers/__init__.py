@@ -1,6 +1,7 @@
 """Private servers for tests and benchmarks: on free ports, in temporary folders, gone with their owner."""
 
 from tests.servers.browser import BrowserPrograms, browser_programs
+from tests.servers.bucket import AzuriteServer, SeaweedServer
 from tests.servers.clock import Stepped
 from tests.servers.cluster import RedisCluster
 from tests.servers.distant import DistantCluster
@@ -18,6 +19,8 @@ from tests.servers.sentinel import RedisSentinel
 from tests.servers.tls import TlsFiles
 
 __all__ = [
+    "AzuriteServer",
+    "SeaweedServer",
     "BrowserPrograms",
     "DistantCluster",
     "EtcdCluster",

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 
 from tests.servers.browser import browser_programs
+from tests.servers.bucket import azurite_program, weed_program
 from tests.servers.clock import compiler
 from tests.servers.etcd import etcd_program
 from tests.servers.home import Missing
@@ -22,6 +23,8 @@ KINDS: dict[str, Callable[[], object]] = {
     "pgbouncer": pgbouncer_program,
     "mariadb": mariadb_programs,
     "etcd": etcd_program,
+    "seaweedfs": weed_program,
+    "azurite": azurite_program,
     "browser": browser_programs,
     "clock": compiler,
     "hosts": host_programs,
@@ -36,8 +39,8 @@ def available(kind: str) -> str | None:
     """Tell why a server of this kind can't be started here; None if it can.
 
     Args:
-        kind: "valkey", "redis", "tls" (certificates), "postgres", "pgbouncer", "mariadb", "etcd", "browser",
-            "clock" (of a server, which is set), or "hosts" (network namespaces).
+        kind: "valkey", "redis", "tls" (certificates), "postgres", "pgbouncer", "mariadb", "etcd", "seaweedfs",
+            "azurite", "browser", "clock" (of a server, which is set), or "hosts" (network namespaces).
     """
     if kind not in KINDS:
         raise ValueError(f"one of {', '.join(KINDS)}, not {kind!r}")

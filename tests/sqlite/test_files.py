@@ -5,7 +5,6 @@ import os
 import socket
 import sqlite3
 import stat
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -149,15 +148,6 @@ def test_no_file_is_replaced_that_a_process_has_open_whatever_the_boot_is_called
         restarted(folder)  # as a container on the same kernel sees it, after the clock was set
         assert remote().do("result = locks.lock('a').acquire(timeout=0) is None")
         assert grant.renew() is not False
-
-
-def test_the_beginning_of_a_boot_tells_it_as_well_as_its_id(
-    url: str, folder: Path, claims: Callable[[], str]
-) -> None:
-    before = claims()
-    with closing(sqlite3.connect(folder / "locks.db")) as kept, kept:
-        kept.execute("UPDATE boot SET id = 'of another container'")
-    assert claims() == before
 
 
 def test_another_time_namespace_is_refused(url: str, folder: Path, claims: Callable[[], str]) -> None:
@@ -313,15 +303,6 @@ def test_a_symbolic_link_of_another_user_is_refused(tmp_path: Path) -> None:
         interlock.connect(f"sqlite:///{tmp_path}/link.db")
 
 
-def test_a_path_that_is_not_utf_8(tmp_path: Path) -> None:
-    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.db")
-    with interlock.connect(f"sqlite:///{path}") as locks:
-        with interlock.connect(f"sqlite:///{tmp_path}/caf%E9.db") as others:
-            assert excluded(locks, others)
-    with interlock.connect(create_engine(f"sqlite:///{path}")) as locks, locks.lock("a"):
-        assert any(each.startswith(b"caf\xe9.db.locks-") for each in os.listdir(os.fsencode(tmp_path)))
-
-
 def test_tasks_wait_for_nobody_who_writes(url: str, claims: Callable[[], str]) -> None:
     async def main() -> bool:
         async with interlock.aconnect(url) as alocks:
@@ -347,19 +328,6 @@ def test_doctor_finds_what_is_damaged(remote: Callable[[], Remote], claims: Call
         file.seek(4096 * 6)
         file.write(os.urandom(4096 * 4))
     assert "fail" in other.do("result = [check.status for check in locks.doctor()]")
-
-
-def test_the_file_has_a_rollback_journal_whoever_writes_to_it(
-    claims: Callable[[], str], locks: Any, remote: Callable[[], Remote]
-) -> None:
-    others = [remote(), remote()]
-    for other in others:
-        other.start("for _ in range(100):\n    with locks.lock('a', timeout=20): pass")
-    for other in others:
-        other.answer()
-    # Another process reads it: when a descriptor is closed, the process loses the locks that SQLite has.
-    header = subprocess.run(["head", "-c", "20", claims()], capture_output=True, check=True).stdout
-    assert header[18:20] == ROLLBACK
 
 
 def status_on(kind: str, url: str, monkeypatch: pytest.MonkeyPatch, allow: str = "") -> str:

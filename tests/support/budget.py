@@ -44,7 +44,6 @@ SHARED = src(
     "stores/_async",
     "stores/_sync",
     "stores/plain.py",
-    "stores/driven.py",
     "stores/engines.py",
     "stores/__init__.py",
 )
@@ -69,6 +68,8 @@ PARTS = (
     Part("files", 1150, 1714, src("stores/files")),
     Part("files, lines of C", 450, 537, src("stores/files"), ".c"),
     Part("sqlite", 330, 418, src("stores/sqlite", "stores/sqlite.py")),
+    Part("etcd", 540, 761, src("stores/etcd")),
+    Part("bucket", 400, 290, src("stores/bucket")),
     Part("mysql", 400, 317, src("stores/mysql", "stores/mysql.py")),
     Part("postgresql", 490, 516, src("stores/postgresql")),
     Part("redis", 1350, 1556, src("stores/redis", "_redis")),

@@ -9,13 +9,12 @@ from uuid import uuid4
 
 from interlock.client.connect import open_store
 from interlock.core.store import Store
-from interlock.stores.driven import DrivenStore
 from interlock.stores.mysql.table import ddl as table_of_mysql
 from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.world import Place
-from tests.servers import EtcdServer, MariaServer, PostgresServer, RedisServer, need
+from tests.servers import EtcdServer, MariaServer, PostgresServer, RedisServer, SeaweedServer, need
 from tests.servers.redis_server import Kind
-from tests.support.register import MemoryRegister, RegisterStore
+from tests.support.records import MemoryRecords, RecordsStore
 from tests.support.texts import Texts, TextStore
 
 
@@ -62,12 +61,9 @@ def _file_apart(folder: Path) -> Place:
     return Place(open=apart, frees_at_death=True)
 
 
-def _register(folds: bool) -> Callable[[Path], Place]:
-    def place(folder: Path) -> Place:
-        register = MemoryRegister(folds)
-        return Place(open=lambda: DrivenStore(RegisterStore(register)))
-
-    return place
+def _records(folder: Path) -> Place:
+    records = MemoryRecords()
+    return Place(open=lambda: RecordsStore(records))
 
 
 @cache
@@ -195,6 +191,27 @@ def _etcd(folder: Path) -> Place:
     return Place(open=lambda: open_store(url), url=url)
 
 
+@cache
+def _seaweed() -> SeaweedServer:
+    need("seaweedfs")
+    server = SeaweedServer()
+    atexit.register(server.close)
+    return server
+
+
+def _s3(folder: Path) -> Place:
+    url = _seaweed().at(uuid4().hex)
+    return Place(open=lambda: open_store(url), url=url)
+
+
+def _bucket(folder: Path) -> Place:
+    """In the memory of this process: its clock has no grain of a second."""
+    from obstore.store import MemoryStore
+
+    bucket = MemoryStore()
+    return Place(open=lambda: open_store(bucket))
+
+
 PARTIAL_ROWS = [
     Row("postgresql+advisory", ("postgresql+advisory",), _advisory, reaches_processes=True, frees_at_death=True),
     Row(
@@ -211,8 +228,7 @@ ROWS = [
     Row("memory", ("memory",), _memory),
     Row("file", ("file",), _file, reaches_processes=True, frees_at_death=True),
     Row("file, connections apart", (), _file_apart),
-    Row("register", (), _register(folds=False)),
-    Row("register that folds", (), _register(folds=True)),
+    Row("records", (), _records),
     Row("valkey", _VALKEY, _redis("valkey"), reaches_processes=True),
     Row("redis", _REDIS, _redis("redis"), reaches_processes=True, twin=True),
     Row("texts that are swapped", (), _texts),
@@ -225,4 +241,6 @@ ROWS = [
         reaches_processes=True,
     ),
     Row("etcd", ("etcd", "etcds"), _etcd, reaches_processes=True),
+    Row("s3", ("s3", "gs", "az"), _s3, reaches_processes=True),
+    Row("bucket in memory", (), _bucket, twin=True),
 ]

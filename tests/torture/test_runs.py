@@ -5,15 +5,12 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.servers import need
 from tests.torture import Plan, Verdict, judge, run
-from tests.torture.faults import NotMade
 from tests.torture.history import read
 from tests.torture.report import as_text
 from tests.torture.runs import STORES, tortured
@@ -119,35 +116,3 @@ def test_a_store_at_a_url_is_tortured_and_judged_again_from_its_history(tmp_path
 def test_a_fault_that_the_store_can_not_have_is_no_success() -> None:
     done = command("memory://", "--secs=1", "--fault=pause")
     assert (done.returncode, "can make pause" in done.stderr) == (75, True)
-
-
-class Fallen:
-    """A server that can't be struck."""
-
-    network: Any = None
-    can: Collection[str] = ("failover",)
-    forgets: Collection[str] = ()
-
-    def fail_over(self) -> None:
-        raise RuntimeError("the replica sleeps")
-
-    pause = resume = restart = wipe = empty = deafen = fail_over
-
-    def step(self, seconds: float) -> None:
-        raise AssertionError
-
-    def left(self) -> dict[str, list[str]]:
-        return {}
-
-
-def test_a_fault_that_is_made_by_half_ends_the_run_and_is_told(tmp_path: Path) -> None:
-    """Else the judge blames the locks for what no fault explains."""
-    plan = Plan("memory://", procs=1, secs=60.0, every=0.1, colour="threads", faults=("failover",))
-    with pytest.raises(NotMade, match="failover was not made: RuntimeError: the replica sleeps"):
-        run(plan, tmp_path, Fallen())
-
-
-def test_a_child_that_does_not_start_is_no_success(tmp_path: Path) -> None:
-    plan = Plan("memory://", procs=1, secs=0.2, connect="tests.torture.broken_locks:Missing")
-    assert {"death"} == {each.rule for each in judge(read(run(plan, tmp_path))).violations}
-    assert "AttributeError" in (tmp_path / "errors").read_text()

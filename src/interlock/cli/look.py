@@ -16,6 +16,7 @@ from interlock.cli import output
 from interlock.cli.exits import BY_SIGNAL, CONFLICT, LOST, STORE, one_line, say
 from interlock.cli.output import completed, json_option, name_argument, namespace_option, store_option
 from interlock.cli.where import called, connect
+from interlock.core.claims import Check
 
 OTHERS_KEPT = 10.0  # seconds; on some stores one has to look at everything to find other namespaces
 MOST_OTHERS = 5
@@ -222,20 +223,26 @@ def _claims(count: int) -> str:
 
 
 @click.command()
+@click.option("--race", is_flag=True, help="let clients write one object of a bucket at once: one may win")
+@click.option("--clients", default=64, show_default=True, type=click.IntRange(2, 512), help="of the race")
+@click.option("--rounds", default=50, show_default=True, type=click.IntRange(1, 10_000), help="of the race")
 @json_option
 @namespace_option
 @store_option
-def doctor(store: str | None, namespace: str, as_json: bool) -> int:
+def doctor(store: str | None, namespace: str, as_json: bool, race: bool, clients: int, rounds: int) -> int:
     """Find out whether the store keeps the promises that locking needs.
+
+    With --race, before anybody trusts a lock to a bucket: many clients write one object at the same moment, each only
+    if nobody else has written, and exactly one may win each round.
 
     Exit status: 0 if it does, with or without warnings; 70 if a check failed: do not use this store; 75 if it
     can't be used at all, because it does not answer or refuses everything.
     """
     name = called(store)
     with connect(store, namespace=namespace) as locks:
-        checks = locks.doctor()
+        checks = _race(locks, name, clients, rounds) if race else locks.doctor()
     statuses = {check.status for check in checks}
-    unusable = statuses == {"fail"}
+    unusable = statuses == {"fail"} and not race
     worst = next((status for status in WORST_FIRST if status in statuses), "ok")
     if as_json:
         found = [{"name": check.name, "status": check.status, "detail": check.detail} for check in checks]
@@ -250,3 +257,11 @@ def doctor(store: str | None, namespace: str, as_json: bool) -> int:
     if unusable:
         return STORE
     return LOST if worst == "fail" else 0
+
+
+def _race(locks: Locks, name: str, clients: int, rounds: int) -> list[Check]:
+    found = getattr(locks._client.store, "race", None)
+    if found is None:
+        raise click.UsageError(f"--race is for buckets (s3://, gs://, az://), not for {one_line(name)}")
+    checks: list[Check] = found(clients, rounds)
+    return checks

@@ -22,6 +22,7 @@ _ADVISORY = "interlock.stores.advisory:AdvisoryStore"
 _POSTGRESQL = "interlock.stores.postgresql:PostgresStore"
 _SQLITE = "interlock.stores.sqlite:SqliteStore"
 _MYSQL = "interlock.stores.mysql:MysqlStore"
+_BUCKET = "interlock.stores.bucket:BucketStore"
 _ETCD = "interlock.stores.etcd:EtcdStore"
 BUILT_IN = {
     "memory": "interlock.stores.memory:MemoryStore",
@@ -50,6 +51,9 @@ BUILT_IN = {
     "mariadb+advisory": _ADVISORY,
     "etcd": _ETCD,
     "etcds": _ETCD,
+    "s3": _BUCKET,
+    "gs": _BUCKET,
+    "az": _BUCKET,
     "sqlite": _SQLITE,
     "sqlite+pysqlite": _SQLITE,
     "sqlite+aiosqlite": _SQLITE,
@@ -58,6 +62,7 @@ _HOSTS = re.compile(r"[^/?#]*")
 CLIENTS = {
     "redis": "interlock.stores.redis:from_client",
     "valkey": "interlock.stores.redis:from_client",
+    "obstore": "interlock.stores.bucket:from_client",
     "sqlalchemy": "interlock.stores.engines:from_client",
 }
 """The top-level module of a client's class, and what makes a store of it."""
@@ -172,10 +177,6 @@ def _store_of_client(client: object, tasks: bool) -> Store:
         maker = CLIENTS.get(base.__module__.partition(".")[0])
         if maker is not None:
             store: Any = _load(maker)(client, tasks)
-            if not hasattr(store, "aqueue"):
-                from interlock.stores.driven import DrivenStore
-
-                store = DrivenStore(store)
             return cast(Store, store)
     raise InvalidArgument(
         f"{described(client)} is neither a store URL nor a client that interlock knows; give a URL like "

@@ -13,9 +13,9 @@ from django.db import router
 from interlock.client.connect import check_url
 from interlock.core.errors import LockError
 from interlock.core.redaction import described, masked
-from interlock.django.beside import is_sqlite, url_beside
+from interlock.django.beside import is_in_memory, is_sqlite, url_beside
+from interlock.django.conf import ORM_STORE, database_of_claims, place, places
 from interlock.django.conf import databases as databases_of_locks
-from interlock.django.conf import place, places
 from interlock.django.databases import OPENERS, given_by, libpq_of, pymysql_of, vendor_of
 from interlock.django.models import Claim
 from interlock.stores.mysql.table import TABLE as MYSQL
@@ -110,7 +110,26 @@ def _check_place(alias: str) -> list[CheckMessage]:
             "arguments of that class, e.g. {'MAX_CONNECTIONS': 2} for a database."
         )
         return [Error(str(error), hint=hint, id="interlock.E002", obj=f"INTERLOCK[{alias!r}]")]
+    if found.backend == ORM_STORE:
+        return _problems_of_records(found.options.get("alias") or database_of_claims())
     return [] if found.database is None else problems_of(found.database)
+
+
+def _problems_of_records(alias: str) -> list[CheckMessage]:
+    """Return what speaks against `orm:` in a database."""
+    if alias not in settings.DATABASES:
+        return problems_of(alias)
+    found = _problems_of_database(alias, settings.DATABASES[alias])
+    if is_in_memory(alias):
+        message = f"The database {alias!r} is in memory, one for each connection: records would exclude nobody."
+        hint = "Give it a file, or leave out the LOCATION: the locks are then in memory too."
+        found.append(Error(message, hint=hint, id="interlock.E006"))
+    elif is_sqlite(alias):
+        message = f"The records of the locks are in the SQLite file of the database {alias!r}."
+        hint = "A transaction there, also one that has only read, keeps records from being written, and they it from "
+        hint += "committing. Leave out the LOCATION: the locks are then beside the database."
+        found.append(Warning(message, hint=hint, id="interlock.W004"))
+    return found
 
 
 def _check_values(namespace: Any, ttl: Any) -> None:
@@ -165,13 +184,12 @@ def problems_of(alias: str) -> list[CheckMessage]:
         ]
     vendor = vendor_of(alias)
     if vendor not in OPENERS:
-        return [
-            Error(
-                f"interlock has no store for the database {alias!r} ({database.get('ENGINE')}).",
-                hint="It has for PostgreSQL, MariaDB, MySQL and SQLite; give a LOCATION for another store.",
-                id="interlock.E009",
-            )
-        ]
+        told = Info(
+            f"Locks in the database {alias!r} ({vendor}) are taken by the ORM alone: `orm:`, which is slow.",
+            hint="interlock knows PostgreSQL, MariaDB, MySQL and SQLite better; a LOCATION names another store.",
+            id="interlock.I002",
+        )
+        return [told, *_problems_of_database(alias, database)]
     return [*_problems_of_server(alias, vendor), *_problems_of_database(alias, database)] if vendor in TABLES else []
 
 

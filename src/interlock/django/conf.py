@@ -24,6 +24,8 @@ from interlock.core.redaction import described, masked
 from interlock.core.store import Store
 
 DEFAULT = "default"
+ORM = "orm:"  # begins the LOCATION of locks by the ORM alone; then comes the alias of a database, or nothing
+ORM_STORE = "interlock.django.store.OrmStore"
 MAX_CONNECTIONS = "MAX_CONNECTIONS"
 KEYS = frozenset({"LOCATION", "BACKEND", "ALIAS", "NAMESPACE", "TTL", "OPTIONS", "NAME"})
 
@@ -76,13 +78,14 @@ class StoreSettings(NamedTuple):
             from interlock.django.databases import DatabaseStore
 
             found: Any = DatabaseStore
-            checked_most(self.options.get("max_connections", 1))
             self.options["alias"] = self.database
         else:
             try:
                 found = import_string(self.backend)
             except ImportError as error:
                 raise StoreError(f"INTERLOCK: the BACKEND {self.backend!r} can't be imported: {error}") from error
+        if self.backend in (None, ORM_STORE):
+            checked_most(self.options.get("max_connections", 1))
         if not (isinstance(found, type) and callable(getattr(found, "queue", None))):
             raise InvalidArgument(f"INTERLOCK: the BACKEND {self.backend!r} is no store class")
         try:
@@ -137,6 +140,9 @@ def place(alias: str) -> StoreSettings:
     options = given.get("OPTIONS") or {}
     if not isinstance(options, dict) or not all(isinstance(key, str) for key in options):
         raise InvalidArgument(f"INTERLOCK[{alias!r}]: OPTIONS is a dict with texts as keys, not {described(options)}")
+    if isinstance(location, str) and location.startswith(ORM) and backend is None:
+        location, backend = None, ORM_STORE
+        options = {**options, "alias": given["LOCATION"].removeprefix(ORM) or None}
     if location is not None and backend is not None:
         raise InvalidArgument(f"INTERLOCK[{alias!r}] has a LOCATION and a BACKEND: give one of them")
     if location is not None and "ALIAS" in given:

@@ -160,6 +160,12 @@ def _beside(alias: str, most: int) -> Store:
     return open_store(beside.url_beside(alias))
 
 
+def _records(alias: str, most: int) -> Store:
+    from interlock.django.records import RecordStore
+
+    return RecordStore(alias, most)
+
+
 OPENERS: dict[str, Callable[[str, int], Store]] = {"postgresql": _postgresql, "mysql": _mysql, "sqlite": _beside}
 
 
@@ -174,7 +180,7 @@ class DatabaseStore:
         place: where the database was when the last queue was made.
 
     Raises:
-        InvalidArgument: it is of a kind that no store is for.
+        InvalidArgument: there is no such database.
         StoreError: a driver is missing.
     """
 
@@ -193,12 +199,8 @@ class DatabaseStore:
 
     def _opened(self) -> Store:
         vendor = vendor_of(self.alias)
-        if vendor not in OPENERS:
-            raise InvalidArgument(
-                f"interlock has no store for the database {self.alias!r} ({vendor}): give INTERLOCK a LOCATION"
-            )
         self.place = place_of(self.alias)
-        return OPENERS[vendor](self.alias, self._most)
+        return OPENERS.get(vendor, _records)(self.alias, self._most)
 
     @property
     def has_moved(self) -> bool:

@@ -1,4 +1,6 @@
-"""The model of claims: for permissions, routers and the admin; the lines of all stores are read by `Locks.claims`."""
+"""The models: claims, for permissions, routers and the admin; and the records of `orm:`."""
+
+from datetime import datetime
 
 from django.db import models
 
@@ -19,3 +21,34 @@ class Claim(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Record(models.Model):
+    """One record of the pending protocol, for `orm:`; the `number` is its place in the order.
+
+    Names are hashed into `key`, all 256 bits: collations that know no case, and limits of indexes, must not make
+    two names one.  A record that is `done` keeps the highest fence of its name.
+    """
+
+    number: "models.BigAutoField[int, int]" = models.BigAutoField(primary_key=True)
+    claim: "models.CharField[str, str]" = models.CharField(max_length=64, unique=True)
+    key: "models.CharField[str, str]" = models.CharField(max_length=64, db_index=True)
+    namespace: "models.TextField[str, str]" = models.TextField(blank=True)
+    name: "models.TextField[str, str]" = models.TextField()
+    state: "models.CharField[str, str]" = models.CharField(max_length=7)
+    units: "models.BigIntegerField[int, int]" = models.BigIntegerField()
+    capacity: "models.BigIntegerField[int, int]" = models.BigIntegerField()
+    fence: "models.BigIntegerField[int, int]" = models.BigIntegerField(default=0)
+    host: "models.CharField[str, str]" = models.CharField(max_length=255, blank=True)
+    pid: "models.BigIntegerField[int, int]" = models.BigIntegerField()
+    thread: "models.CharField[str, str]" = models.CharField(max_length=255, blank=True)
+    label: "models.CharField[str, str]" = models.CharField(max_length=255, blank=True)
+    since: "models.BigIntegerField[int, int]" = models.BigIntegerField()  # microseconds since the epoch
+    until: "models.DateTimeField[datetime, datetime]" = models.DateTimeField()  # by the clock of the database
+
+    class Meta:
+        db_table = "interlock_record"
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.state}, {self.host} {self.pid})"

@@ -185,13 +185,14 @@ def _sender(about: Iterable[tuple[int, int, bytes]]) -> int:
     return -1
 
 
-def sooner(step: Step, line: Line, clock: Clock) -> Step:
+def sooner(step: Step, line: Line, clock: Clock, longest: int = LONGEST_LOOK) -> Step:
     """Let a waiter look soon again if it does not listen, or another host, which can't tell it, is before it.
 
     Args:
         step: its answer is the waiter.
         line: as it is after the step.
         clock: of the step.
+        longest: microseconds between two looks.
     """
     waiter = step.answer
     if not isinstance(waiter, Place) or waiter.state != PENDING:
@@ -201,6 +202,6 @@ def sooner(step: Step, line: Line, clock: Clock) -> Step:
     if waiter.channel and all(place.home.startswith(host) for place in before):
         return step
     waited = max(0, clock.stamp - waiter.since) // GROWTH
-    pause = min(LONGEST_LOOK, max(SHORTEST_LOOK * len(before), waited))
+    pause = min(longest, max(SHORTEST_LOOK * len(before), waited))
     jitter = secrets.randbelow(pause // 4)
     return step._replace(look_in=min(step.look_in or pause, pause) + jitter)

@@ -3,20 +3,18 @@
 import asyncio
 import math
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from threading import RLock, Thread, local
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
-from interlock.core.effects import Op
 from interlock.core.errors import InvalidArgument, NotHeld, StoreError
 from interlock.core.functions import shown
 from interlock.runtime import clock, log
-from interlock.runtime.aio import arun
 from interlock.runtime.process import checked_pid, in_forked_child
-from interlock.runtime.sync import fresh_id as fresh_id
+from interlock.runtime.process import fresh_id as fresh_id
 
 T = TypeVar("T")
 Result: TypeAlias = Coroutine[Any, Any, T]
@@ -37,8 +35,6 @@ LONGEST_SLEEP = 3600.0  # seconds
 SLICE = 0.001  # seconds
 RETRY = 0.02  # seconds after an error that should not be
 CLOSE_ELSEWHERE_LIMIT = 2.0  # seconds
-
-drive: Callable[[Op[Any]], Awaitable[Any]] = arun  # until the last store is no generator any more
 
 
 async def sleep(seconds: float) -> None:
@@ -293,7 +289,7 @@ async def close_elsewhere(
         await asyncio.wait(futures, timeout=CLOSE_ELSEWHERE_LIMIT)
 
 
-class Waiter(Generic[T]):
+class AsyncWaiter(Generic[T]):
     """Waits for one message, which any thread and any loop may tell."""
 
     __slots__ = ("_future", "_loop", "_message", "_told")
@@ -343,7 +339,7 @@ class Waiter(Generic[T]):
         """Nothing to give back."""
 
 
-class Arrivals:
+class AsyncArrivals:
     """Waits for what arrives on a socket that a library reads itself; it is read as soon as it is there.
 
     Args:
@@ -429,7 +425,7 @@ async def readable(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
     return found
 
 
-class Alarm:
+class AsyncAlarm:
     """Calls a function when a moment comes, in a task of its own; no task while nothing is due.
 
     Args:
@@ -521,7 +517,7 @@ def not_of_this_kind(function: object, kind: str) -> str:
     return f"{shown(function)} is a {kind}: hold a lock of aconnect() by `async with` in it"
 
 
-class WrongWith:
+class AsyncWrongWith:
     """Refuses the `with` of the other colour."""
 
     __slots__ = ()

@@ -10,13 +10,11 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
-from interlock.core.effects import Op
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.functions import shown
 from interlock.runtime import clock, log, process
 from interlock.runtime.polling import READABLE, WRITABLE, poller
-from interlock.runtime.sync import fresh_id as fresh_id
-from interlock.runtime.sync import run
+from interlock.runtime.process import fresh_id as fresh_id
 
 T = TypeVar("T")
 Result: TypeAlias = Annotated[T, "at once"]
@@ -35,8 +33,6 @@ GENERATORS = True
 IDLE = 10.0  # seconds without anything to do, after which the thread of an alarm ends
 LONGEST_SLEEP = 3600.0  # seconds
 RETRY = 0.02  # seconds after an error that should not be
-
-drive: Callable[[Op[Any]], Any] = run  # until the last store is no generator any more
 
 
 def sleep(seconds: float) -> None:

@@ -117,3 +117,11 @@ class WeakRegistry(Generic[T]):
             one = ref()
             if one is not None:
                 yield one
+
+
+def fresh_id() -> str:
+    """Return a claim id that nobody has used or will use.
+
+    The operating system is asked each time: what a process has in its memory is cloned with it.
+    """
+    return os.urandom(16).hex()

@@ -3,6 +3,7 @@
 It is loaded by every run of pytest where interlock is installed, so it imports nothing before a fixture is asked for.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 
 
 KEPT = 366 * 86400.0  # seconds: longer than any run; its folder is the run's own
+
+
+def pytest_collection_finish() -> None:
+    """Let freezegun, where tests have imported it, leave the clock of the locks alone."""
+    freezegun: Any = sys.modules.get("freezegun")
+    if freezegun is not None:
+        freezegun.configure(extend_ignore_list=["interlock.runtime.clock"])
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.line import new
 from interlock.core.queue import AcquireCall, Held
 from interlock.core.store import Store
+from interlock.remote.failures import Refused
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.runtime.process import WeakRegistry, in_forked_child
@@ -196,7 +197,8 @@ class AsyncClient(BaseClient):
                 state.watchdog.remove(grant)
                 grant._state = RELEASED
             try:
-                if call is None or call.entered:
+                refused = call is None and isinstance(error, Refused)  # nothing was done
+                if not refused and (call is None or call.entered):
                     await rt.finish(state.queue.leave, call.claim if call is not None else claim)
             except LockError as problem:
                 if id in entering:  # else whoever closed has done it
@@ -292,9 +294,6 @@ class AsyncClient(BaseClient):
             [(state.here, self._close_state, state) for state in self.states if state.here != here]
         )
         self._forget_ended()
-        end = getattr(self.store, "end", None)  # of those that are no places for lines yet
-        if end is not None:
-            await rt.offload(end)
         if failure is not None:
             raise failure
 

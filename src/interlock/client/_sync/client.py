@@ -23,6 +23,7 @@ from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.line import new
 from interlock.core.queue import AcquireCall, Held
 from interlock.core.store import Store
+from interlock.remote.failures import Refused
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.runtime.process import WeakRegistry, in_forked_child
@@ -197,7 +198,8 @@ class Client(BaseClient):
                 state.watchdog.remove(grant)
                 grant._state = RELEASED
             try:
-                if call is None or call.entered:
+                refused = call is None and isinstance(error, Refused)  # nothing was done
+                if not refused and (call is None or call.entered):
                     rt.finish(state.queue.leave, call.claim if call is not None else claim)
             except LockError as problem:
                 if id in entering:  # else whoever closed has done it
@@ -287,9 +289,6 @@ class Client(BaseClient):
             if state.here == here:
                 failure = self._close_state(state)
         self._forget_ended()
-        end = getattr(self.store, "end", None)  # of those that are no places for lines yet
-        if end is not None:
-            rt.offload(end)
         if failure is not None:
             raise failure
 

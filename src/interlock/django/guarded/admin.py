@@ -20,7 +20,7 @@ from interlock.django.guarded.errors import StaleObject
 from interlock.django.guarded.forms import READ, GuardedModelForm, guarded_form
 from interlock.django.rows import Row
 from interlock.runtime import log
-from interlock.runtime.sync import fresh_id
+from interlock.runtime.process import fresh_id
 
 
 class EditedPage:

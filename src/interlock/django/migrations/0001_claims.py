@@ -1,4 +1,4 @@
-"""The table of the locks, where the database is PostgreSQL, MySQL or MariaDB: as the stores would make it."""
+"""The table of the locks on PostgreSQL, MySQL or MariaDB, as the stores would make it; and that of `orm:`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -42,6 +42,27 @@ class Migration(migrations.Migration):
                 "default_permissions": ("view",),
                 "managed": False,
             },
+        ),
+        migrations.CreateModel(
+            name="Record",
+            fields=[
+                ("number", models.BigAutoField(primary_key=True, serialize=False)),
+                ("claim", models.CharField(max_length=64, unique=True)),
+                ("key", models.CharField(db_index=True, max_length=64)),
+                ("namespace", models.TextField(blank=True)),
+                ("name", models.TextField()),
+                ("state", models.CharField(max_length=7)),
+                ("units", models.BigIntegerField()),
+                ("capacity", models.BigIntegerField()),
+                ("fence", models.BigIntegerField(default=0)),
+                ("host", models.CharField(blank=True, max_length=255)),
+                ("pid", models.BigIntegerField()),
+                ("thread", models.CharField(blank=True, max_length=255)),
+                ("label", models.CharField(blank=True, max_length=255)),
+                ("since", models.BigIntegerField()),
+                ("until", models.DateTimeField()),
+            ],
+            options={"db_table": "interlock_record", "default_permissions": ()},
         ),
         RunOn("postgresql", statements(ddl()), statements(undo())),
         RunOn("mysql", [table_of_mysql()], [f"DROP TABLE IF EXISTS `{TABLE}`"]),

@@ -180,14 +180,13 @@ class AsyncDropIn(AsyncTokenLock):
     ) -> None:
         try:
             await self.release()
-        except (self._plain, self._not_owned):
-            if self.raise_on_release_error:
-                raise
-            log.warn("the lock %r was unlocked or no longer owned when its body ended", self.name)
         except Exception as failure:
-            if error is None:
+            if isinstance(failure, (self._plain, self._not_owned)) and not self.raise_on_release_error:
+                log.warn("the lock %r was unlocked or no longer owned when its body ended", self.name)
+            elif error is None:
                 raise
-            self._note(error, failure)
+            else:
+                self._note(error, failure)
 
 
 def _checked_sleep(sleep: float) -> float:

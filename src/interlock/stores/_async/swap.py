@@ -29,12 +29,13 @@ from interlock.core.line import (
     look,
     renew,
 )
-from interlock.remote.neighbours import neighbours, sooner
+from interlock.remote.neighbours import LONGEST_LOOK, neighbours, sooner
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 
 SLACK = 250_000  # microseconds that the server's clock may differ from what is known of it
 FRESH = 0.75  # of a lease that must be left, else a waiter extends it when it looks
+LOOK_AGAIN = 5.0  # seconds; neighbours tell of hand-overs, and who waits for other hosts looks sooner
 TURN = 5.0  # seconds to wait for other steps of this process on the same name
 INTERRUPTED = "who did the step for others too was interrupted: ask again"
 LEAD, DONE = "lead", "done"  # told to who waits for them
@@ -109,18 +110,21 @@ class Asked:
         """True if it was done, and its answer is yes."""
         return isinstance(self.step, Step) and self.step.answer is True
 
-    def do(self, line: Line, now: int, unknown: bool) -> Line:
+    def do(self, line: Line, now: int, unknown: bool, slack: int, longest_look: int) -> Line:
         """Do it on a line as it is; return the line that is to be written.
 
         Args:
             line: as it is.
             now: of the server.
             unknown: True if it may have been done before.
+            slack: microseconds that the server's clock may differ from what is known of it.
+            longest_look: microseconds between two looks of a waiter.
         """
-        step = self.decide(line, Clock(now - SLACK, now), *self.args)
+        args = [_longer(each, slack) for each in self.args]
+        step = self.decide(line, Clock(now - slack, now), *args)
         if self.decide is look:
-            step = step._replace(look_in=step.look_in + 2 * SLACK)
-        step = sooner(step, step.line or line, Clock(now, now))
+            step = step._replace(look_in=step.look_in + 2 * slack)
+        step = sooner(step, step.line or line, Clock(now, now), longest_look)
         if self.decide is enter:
             step = _unwritten(step, line, now)
         if unknown and step.answer is False and self.decide is leave:
@@ -151,10 +155,10 @@ class AsyncSwapSteps:
         store: of texts.
     """
 
-    look_again = 5.0  # seconds; neighbours tell of hand-overs, and who waits for other hosts looks sooner
-
     def __init__(self, store: AsyncSwapStore) -> None:
         self._store = store
+        self.look_again: float = getattr(store, "look_again", LOOK_AGAIN)
+        self._longest_look = int(getattr(store, "longest_look", LONGEST_LOOK / MICROS) * MICROS)
         self._known: dict[str, Known] = {}
         self._asked: dict[str, deque[Asked]] = {}  # by key: who waits for a step that is being done
         self._leader: dict[str, Any] = {}  # by key: who is at it
@@ -181,7 +185,7 @@ class AsyncSwapSteps:
         if decide is kept:
             text, value, now = await self._store.load_kept(key)
             return Step(None, bool(text) and decode(text).done > now and value)
-        mine, me, nested = Asked(decide, tuple(map(_longer, args))), rt.caller(), False
+        mine, me, nested = Asked(decide, args), rt.caller(), False
         with self._mutex:
             others = self._asked.get(key)
             if others is None:
@@ -189,7 +193,7 @@ class AsyncSwapSteps:
             elif self._leader.get(key) is me:  # a signal handler in the middle of a step of its own thread
                 nested = True
             else:
-                mine.waiter = rt.Waiter()
+                mine.waiter = rt.AsyncWaiter()
                 others.insert(0 if decide in (leave, complete) else len(others), mine)
         if mine.waiter is None or await self._leads(key, mine):
             await self._lead(key, mine, me, nested)
@@ -262,10 +266,10 @@ class AsyncSwapSteps:
             loaded = False
             if known is None or self._ahead is None or looks:
                 known, loaded = await self._load(key), True
-            now = self._now()
+            now, slack = self._now(), getattr(self._store, "slack", SLACK)
             line = known.line
             for each in batch:
-                line = each.do(line, now, unknown)
+                line = each.do(line, now, unknown, slack, self._longest_look)
             if line is known.line and key not in self._doubted:
                 if loaded:
                     return
@@ -350,11 +354,11 @@ class AsyncSwapSteps:
         steps: dict[str, Step] = {}
         keys = [key for key in by_key if key not in self._asked and self._ahead is not None]
         for start in range(0, len(keys), AT_A_TIME):
-            now, some = self._now(), {}
+            now, some, slack = self._now(), {}, getattr(self._store, "slack", SLACK)
             for key in keys[start : start + AT_A_TIME]:
                 known = self._remembered(key)
                 if known is not None:
-                    step = renew(known.line, Clock(now - SLACK, now), by_key[key])
+                    step = renew(known.line, Clock(now - slack, now), by_key[key])
                     if step.line is not None and not step.promoted:
                         some[key] = known, step, step.line
             try:
@@ -378,12 +382,12 @@ class AsyncSwapSteps:
         getattr(self._store, "abort", bool)()
 
 
-def _longer(argument: Any) -> Any:
+def _longer(argument: Any, slack: int) -> Any:
     """Return a claim with the lease that the store is told: so that it lasts as long as was asked for at least."""
     if not isinstance(argument, Claim):
         return argument
     spec = argument.spec
-    return argument._replace(spec=spec._replace(ttl=spec.ttl + 2 * SLACK / MICROS))
+    return argument._replace(spec=spec._replace(ttl=spec.ttl + 2 * slack / MICROS))
 
 
 def _unwritten(step: Step, before: Line, now: int) -> Step:

@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.stores.files.machine import file_system, is_guest, is_network, join_marker
+from interlock.stores.files.machine import advice_on_guest, file_system, is_guest, is_network, join_marker
 from interlock.stores.files.opening import (
     NotOurs,
     OpenFile,
@@ -120,7 +120,7 @@ class Folder:
         if is_guest(kind) and kind != self._allowed:
             raise StoreError(
                 f"{self.path} lies on a file system ({kind}) that others than this machine may reach, without seeing "
-                f"its locks; choose a local folder, or write file://{self.path}?allow={kind} if nobody else uses it"
+                f"its locks; {advice_on_guest(kind, f'file://{self.path}')}"
             )
 
     def stay(self) -> None:

@@ -26,6 +26,13 @@ GUESTS = {"fakeowner", "fuse", "fuseblk", "hgfs", "osxfs", "prl_fs", "vboxsf", "
 _FIRST_CLOCK = 0xEFFFFFFA  # the inode of the time namespace that the machine has booted with
 
 
+def advice_on_guest(kind: str, path: str) -> str:
+    """Return what to do about a file system of others than this machine, at a path."""
+    if kind == "fakeowner":
+        return "it is a folder of the host, in a container of Docker Desktop: choose a named volume"
+    return f"choose a local folder, or write {path}?allow={kind} if nobody else uses it"
+
+
 def boot_id() -> str:
     """Return what tells this boot of this machine from all others.
 

@@ -433,5 +433,5 @@ def _refuse_file_system(folder: str, allowed: str) -> None:
     if machine.is_guest(kind) and kind != allowed:
         raise StoreError(
             f"{folder} lies on a file system ({kind}) that others than this machine may reach, without seeing its "
-            f"locks; choose a local folder, or write ?allow={kind} if nobody else uses it"
+            f"locks; {machine.advice_on_guest(kind, '')}"
         )

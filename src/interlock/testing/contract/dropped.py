@@ -3,13 +3,9 @@
 import gc
 import time
 import warnings
-import weakref
 from functools import partial
 from typing import Any
 
-import pytest
-
-from interlock.core.errors import NotHeld
 from interlock.testing.waiting import RENEWED, collected, eventually
 from interlock.testing.world import Kind, World
 
@@ -75,28 +71,3 @@ def test_a_lock_object_keeps_what_was_acquired_by_it(world: World, kind: Kind) -
     eventually(lambda: time.monotonic() + world.holders()[0].expires_in > until + 0.1)
     ann.do(lock.release)
     assert world.nothing_left()
-
-
-def test_lost_grants_do_not_pile_up(world: World, kind: Kind) -> None:
-    lock = kind.make(world.connect(), world.name)
-    lost: list[weakref.ref[Any]] = []
-
-    def work() -> None:
-        lost.append(weakref.ref(lock.acquire()))
-
-    async def task() -> None:
-        lost.append(weakref.ref(await lock.acquire()))
-
-    ann = world.actor()
-    for _ in range(12):
-        ann.do(work if world.colour == "threads" else task)
-        world.eye.evict(world.name)
-        last = lost[-1]()
-        assert last is not None
-        assert ann.do(last.renew) is False
-        del last
-    ann.do(ann.do(lock.acquire).release)
-    gc.collect()
-    assert [each() for each in lost] == [None] * 12
-    with pytest.raises(NotHeld):
-        ann.do(lock.release)

@@ -13,12 +13,12 @@ ACTORS, SECTIONS = 6, 25
 
 
 @pytest.mark.parametrize("kind", EXCLUDING, ids=lambda kind: kind.name)
-def test_no_update_of_an_unprotected_counter_is_lost(world: World, kind: Kind) -> None:
+def test_exclusion_loses_no_update_of_an_unprotected_counter(world: World, kind: Kind) -> None:
     lock = kind.make(world.connect(), world.name)
     assert count_with(world, lambda: lock) == ACTORS * SECTIONS
 
 
-def test_no_update_is_lost_between_connections(world: World) -> None:
+def test_exclusion_between_connections_loses_no_update(world: World) -> None:
     assert count_with(world, lambda: world.connect().lock(world.name)) == ACTORS * SECTIONS
 
 

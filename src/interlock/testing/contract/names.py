@@ -1,6 +1,8 @@
 """Names: any text up to 1,000 characters; different names are different locks."""
 
+import asyncio
 import itertools
+import threading
 
 import pytest
 
@@ -70,3 +72,25 @@ def test_a_store_that_knows_namespaces_tells_those_in_use(world_of_threads: Worl
     assert sorted(tell()) == spaces
     ann.do(grants[1].release)
     assert sorted(tell()) == ["", "}", "日本語"]
+
+
+@pytest.mark.parametrize("odd", ["\ud800", "a\0b", "two\nlines", "tab\t", "\x1b[31m", "", "日本", "n" * 5000])
+def test_an_odd_name_of_a_thread_or_task_is_no_obstacle(world: World, odd: str) -> None:
+    lock = world.connect().lock(world.name, label="label")
+    ann = world.actor()
+
+    def rename() -> None:
+        threading.current_thread().name = odd
+
+    async def rename_task() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.set_name(odd)
+
+    ann.do(rename if world.colour == "threads" else rename_task)
+    grant = ann.do(lock.acquire, timeout=0)
+    (view,) = world.holders()
+    assert view.thread.isprintable()
+    assert (view.label, view.id) == ("label", grant.id)
+    assert ("日本" in view.thread) is (odd == "日本")
+    assert ann.do(grant.release) is True

@@ -1,4 +1,4 @@
-"""`manage.py interlock run|ls|show|watch|evict|doctor`: the command `interlock`, on the locks of INTERLOCK."""
+"""`manage.py interlock`: the command `interlock` on the locks of INTERLOCK; and `migrate`, one process at a time."""
 
 import argparse
 from typing import Any
@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from interlock.cli import main
 from interlock.django.conf import DEFAULT, places
 from interlock.django.configured import make_locks
+from interlock.django.migrating import migrate
 
 
 class Command(BaseCommand):
@@ -19,13 +20,16 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare --alias, and the words of `interlock`."""
         parser.add_argument("--alias", default=DEFAULT, help="Which entry of INTERLOCK. Default: %(default)s.")
-        parser.add_argument("words", nargs=argparse.REMAINDER, metavar="run|ls|show|watch|evict|doctor …")
+        parser.add_argument("words", nargs=argparse.REMAINDER, metavar="run|ls|show|watch|evict|doctor|migrate …")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run it; a status that is not 0 ends the process with it."""
         alias = options["alias"]
         if alias not in places():
             raise CommandError(f"INTERLOCK has no {alias!r}; it has: {', '.join(sorted(places()))}", returncode=64)
+        if options["words"][:1] == ["migrate"]:
+            migrate(options["words"][1:], self.stderr.write)
+            return
         status = main(
             options["words"],
             locks=lambda namespace: make_locks(alias, namespace or None),

@@ -11,7 +11,7 @@ from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.stores.postgresql._async.connection import AsyncServer
 from interlock.stores.postgresql.options import PostgresOptions
-from interlock.stores.postgresql.wire import PostgresWire, Row, Statement
+from interlock.stores.postgresql.wire import PgStatement, PostgresWire, Row
 
 SWEEP_EVERY = 64  # releases
 SWEEP_PAGES = 64
@@ -21,7 +21,7 @@ SKEW = 1.0  # seconds that two clocks may differ without a word
 ROUNDS = 5
 
 
-class AsyncPostgresQueue(AsyncServerQueue[Statement, list[Row]]):
+class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[Row]]):
     """A queue in a PostgreSQL database.
 
     Args:
@@ -69,7 +69,7 @@ class AsyncPostgresQueue(AsyncServerQueue[Statement, list[Row]]):
             times.append(clock.now() - sent)
         version, replica, fsync, pages, number, now = rows[0]
         await self._ask(self._statements.evict("doctor", "nobody"))
-        (schema, grace), *_ = await self._ask(self._statements.place)
+        (schema, others, grace), *_ = await self._ask(self._statements.place)
         skew = clock.time_of_day() - int(now) / MICROS
         crashed = int(grace or 0) / MICROS
         found: list[tuple[str, Literal["ok", "warn", "fail", ""], str]] = [
@@ -86,6 +86,11 @@ class AsyncPostgresQueue(AsyncServerQueue[Statement, list[Row]]):
             ),
             ("server", "ok", f"answers in {min(times) * MICROS:.0f} us"),
             ("table", "ok", f"in the schema {schema}: who finds another schema shares no lock with it"),
+            (
+                "tables", "warn" if others else "",
+                f"there is another table of that name in {others}, as by another search_path: who finds that one is "
+                f"not excluded; let all say ?schema={schema}",
+            ),
             (
                 "grace", "warn" if crashed > 0 else "",
                 f"the server has crashed: locks are given out again in {crashed:.0f} s",

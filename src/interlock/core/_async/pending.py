@@ -9,25 +9,23 @@ Two incompatible holders cannot exist if (a) a completed create or update is see
 -> using is one atomic change of one record, or is visible as `using` before it stops being visible as `pending`,
 (c) a list reads pendings no later than usings, or is a snapshot, (d) an expired record is one whose holder's own
 deadline has passed, (e) ids are never used again.  Nothing is assumed about clocks of clients, speed, order of
-keys or crashes.  The model checker in `proof` drives the code below through every
-interleaving; docs/explanation/protocol.md tells what it found.
+keys or crashes.  The model checker in `proof` drives the code below through every interleaving;
+docs/explanation/protocol.md tells what it found.
 """
 
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, ClaimView, State, fits
-from interlock.core.effects import Op
+from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, State, fits
 from interlock.core.errors import UnknownOutcome
-from interlock.core.oldstore import BaseStore
 from interlock.core.queue import GIVEN_UP, GONE, REFUSED, EnterResult, Renewed
 
 NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, one of them is about to be lowered
 
 
 class Record(NamedTuple):
-    """One record of a register.
+    """One record of a line.
 
     Attributes:
         id: the claim's id.
@@ -47,48 +45,38 @@ class Record(NamedTuple):
     expired: bool
 
 
-class Register(Protocol):
-    """A dumb store, as seen by the protocol: each method returns the request that performs it.
+class AsyncRecords(Protocol):
+    """A dumb store, as seen by the protocol: each method is one request, or a few that may come apart at any point.
 
-    Results of the requests: create None; list a sequence of Record; update True, or False if the record is gone
-    or expired; promote the fence, or None if the record is gone, expired or not pending; promote_if_free the
-    same, and None if an incompatible flag is up; delete True if it was there; renew a bool for each claim.
+    Attributes:
+        look_again: seconds after which a waiter looks again if nobody told it.
     """
 
-    folds: bool
-    """True if promote_if_free is one atomic statement of the store."""
-    poll: float
-    """Seconds after which a waiter looks again if nobody told it."""
+    look_again: float
 
-    def create(self, claim: Claim, wakeup: Any) -> Any:
+    async def create(self, claim: Claim) -> None:
         """Write a pending record whose lease starts on arrival; the same id again changes nothing."""
 
-    def list(self, key: str) -> Any:
+    async def list(self, key: str) -> Sequence[Record]:
         """Read all records of the name, pendings no later than usings."""
 
-    def update(self, claim: Claim, state: State) -> Any:
-        """Raise (pending) or lower (queued) the flag of a record that is there and has not expired."""
+    async def update(self, claim: Claim, state: State) -> bool:
+        """Raise (pending) or lower (queued) the flag of a record; False if it is gone or has expired."""
 
-    def promote(self, claim: Claim) -> Any:
-        """pending -> using, with a fence that the store issues in the same step."""
+    async def promote(self, claim: Claim) -> int | None:
+        """pending -> using, if it has not expired; return the fence, which the store draws for it before.
 
-    def promote_if_free(self, claim: Claim) -> Any:
-        """As promote, if no incompatible flag is up and nobody who is before it waits: one statement."""
+        A fence that was drawn by one is drawn by no other, and is higher than all that were drawn before.
+        """
 
-    def delete(self, claim: Claim) -> Any:
-        """Remove the caller's own record and wake the next in line."""
+    async def delete(self, claim: Claim) -> bool:
+        """Remove the caller's own record; True if it was there."""
 
-    def reap(self, key: str, id: str) -> Any:
+    async def reap(self, key: str, id: str) -> None:
         """Remove somebody's record if it is still expired at that moment."""
 
-    def renew(self, claims: Sequence[Claim], wakeup: Any) -> Any:
-        """Extend leases of records that are there and have not expired; note the wake-up if there is one."""
-
-    def look(self, key: str) -> Any:
-        """List the live claims as ClaimViews."""
-
-    def evict(self, key: str, id: str | None) -> Any:
-        """Remove records, whoever's they are; the result is how many."""
+    async def renew(self, claims: Sequence[Claim]) -> "Sequence[Renewed]":
+        """Extend leases of records that are there and have not expired; say for each whether that was so."""
 
 
 class Verdict(Enum):
@@ -116,7 +104,7 @@ def judge(me: str, records: Sequence[Record]) -> Judgement:
 
     Args:
         me: the claim's id.
-        records: what the register showed.
+        records: what the store showed.
 
     Returns:
         ENTER: nobody incompatible has a flag up, nobody before it waits.  HOLDS: it was promoted already.
@@ -147,90 +135,67 @@ def judge(me: str, records: Sequence[Record]) -> Judgement:
     return Judgement(verdict, mine.state == PENDING, 0, junk)
 
 
-class Pending(BaseStore):
-    """A Queue made of a Register: the pending protocol, step by step in the client."""
+class AsyncPending:
+    """The pending protocol on records, step by step in the client.
 
-    def __init__(self, register: Register) -> None:
-        self.register = register
+    Args:
+        records: where they are kept.
+    """
 
-    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
-        """As `Queue.enter`; a claim with a request of unknown outcome is given up, its id never used again."""
+    __slots__ = ("records",)
+
+    def __init__(self, records: AsyncRecords) -> None:
+        self.records = records
+
+    async def enter(self, claim: Claim, wait: bool, again: bool) -> EnterResult:
+        """As `AsyncQueue.enter`; a claim with a request of unknown outcome is given up, its id never used again."""
         try:
-            result = yield from self._enter(claim, wakeup, wait, again)
+            result = await self._enter(claim, wait, again)
         except UnknownOutcome:
             result = GIVEN_UP
         if result.state == "gone":
-            yield from self._forget(claim)
+            await self._forget(claim)
         return result
 
-    def _enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
-        register = self.register
+    async def _enter(self, claim: Claim, wait: bool, again: bool) -> EnterResult:
+        records = self.records
         if again:
-            renewed = yield register.renew((claim,), wakeup)
+            renewed = await records.renew((claim,))
             if not renewed[0]:
                 return GONE
         else:
-            yield register.create(claim, wakeup)  # 1. claim first ...
-            if register.folds:
-                fence = yield register.promote_if_free(claim)
-                if fence is not None:
-                    return EnterResult("using", fence)
+            await records.create(claim)  # 1. claim first ...
         while True:
-            records = yield register.list(claim.spec.key)  # 2. ... then look
-            verdict, up, fence, junk = judge(claim.id, records)
-            del records
+            line = await records.list(claim.spec.key)  # 2. ... then look
+            verdict, up, fence, junk = judge(claim.id, line)
+            del line
             if verdict is Verdict.GONE:
                 return GONE
             if verdict is Verdict.HOLDS:
                 return EnterResult("using", fence)
             if verdict is Verdict.ENTER and up:
-                # 3. A refusal is no grant; the folded statement looks once more, a plain one must not be used
-                # in its place.
-                request = register.promote_if_free(claim) if register.folds else register.promote(claim)
-                fence = yield request
-                if fence is not None:
-                    return EnterResult("using", fence)
-                if not register.folds:
-                    return GONE
-            elif verdict is not Verdict.GIVE_WAY and not up:
-                raised = yield register.update(claim, PENDING)  # raise the flag, THEN look again
+                granted = await records.promote(claim)  # 3. a refusal is no grant
+                return GONE if granted is None else EnterResult("using", granted)
+            if verdict is not Verdict.GIVE_WAY and not up:
+                raised = await records.update(claim, PENDING)  # raise the flag, THEN look again
                 if not raised:
                     return GONE
             else:
                 break
         if not wait and verdict is not Verdict.NEIGHBOUR:
-            yield register.delete(claim)
+            await records.delete(claim)
             return REFUSED
         if verdict is Verdict.GIVE_WAY and up:
-            lowered = yield register.update(claim, QUEUED)  # step aside, stay in line
+            lowered = await records.update(claim, QUEUED)  # step aside, stay in line
             if not lowered:
                 return GONE
         if junk is not None:
-            yield register.reap(claim.spec.key, junk)
-        return EnterResult("pending", 0, NEIGHBOUR_PAUSE if verdict is Verdict.NEIGHBOUR else register.poll)
+            await records.reap(claim.spec.key, junk)
+        pause = NEIGHBOUR_PAUSE if verdict is Verdict.NEIGHBOUR else records.look_again
+        return EnterResult("pending", look_again=pause)
 
-    def _forget(self, claim: Claim) -> Op[None]:
+    async def _forget(self, claim: Claim) -> None:
         try:
-            yield self.register.delete(claim)
+            await self.records.delete(claim)
         except UnknownOutcome:
             pass  # its lease ends by itself, and the id is never used again
-
-    def leave(self, claim: Claim) -> Op[bool]:
-        """As `Queue.leave`."""
-        removed: bool = yield self.register.delete(claim)
-        return removed
-
-    def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
-        """As `Queue.renew`."""
-        renewed: list[Renewed] = yield self.register.renew(claims, None)
-        return renewed
-
-    def look(self, key: str) -> Op[list[ClaimView]]:
-        """As `Queue.look`."""
-        views: list[ClaimView] = yield self.register.look(key)
-        return views
-
-    def evict(self, key: str, id: str | None) -> Op[int]:
-        """As `Queue.evict`."""
-        count: int = yield self.register.evict(key, id)
-        return count

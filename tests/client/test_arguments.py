@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import threading
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -143,28 +142,6 @@ def test_a_bad_on_lost_or_renew_is_refused(world: World, kind: Kind) -> None:
     refuses(lambda: kind.make(locks, world.name, on_lost="call me"), "on_lost")
     for renew in (1, 0, "yes", None, 10.0):
         refuses(partial(kind.make, locks, world.name, renew=renew), "renew")
-
-
-@pytest.mark.parametrize("odd", ["\ud800", "a\0b", "two\nlines", "tab\t", "\x1b[31m", "", "日本", "n" * 5000])
-def test_an_odd_name_of_a_thread_or_task_is_no_obstacle(world: World, odd: str) -> None:
-    lock = world.connect().lock(world.name, label="label")
-    ann = world.actor()
-
-    def rename() -> None:
-        threading.current_thread().name = odd
-
-    async def rename_task() -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        task.set_name(odd)
-
-    ann.do(rename if world.colour == "threads" else rename_task)
-    grant = ann.do(lock.acquire, timeout=0)
-    (view,) = world.holders()
-    assert view.thread.isprintable()
-    assert (view.label, view.id) == ("label", grant.id)
-    assert ("日本" in view.thread) is (odd == "日本")
-    assert ann.do(grant.release) is True
 
 
 def test_all_refuses_nothing_a_name_twice_and_foreign_locks(world: World) -> None:

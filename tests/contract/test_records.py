@@ -1,4 +1,4 @@
-"""The pending protocol on a register whose replies are lost, one after the other: no orphan, no second holder."""
+"""The pending protocol on records whose replies are lost, one after the other: no orphan, no second holder."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -7,44 +7,35 @@ from typing import Any
 import pytest
 
 from interlock.core.claims import LockSpec
-from interlock.core.effects import Call
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.stores.driven import DrivenStore
 from interlock.testing.waiting import eventually
 from interlock.testing.world import Place, World
-from tests.support.register import MemoryRegister, RegisterStore
+from tests.support.records import MemoryRecords, RecordsStore
 
 SEED = 20261121
 REQUESTS = 12  # an acquire with its release has fewer
-METHODS = ["create", "list", "update", "promote", "promote_if_free", "delete", "reap", "renew"]
+METHODS = ["create", "list", "update", "promote", "delete", "reap", "renew"]
 
 
-class Flaky(MemoryRegister):
-    """A register that does what it is asked, and loses the replies to some of the requests.
+class Flaky(MemoryRecords):
+    """Records that are written and read as is asked, while the replies to some of the requests are lost."""
 
-    Args:
-        folds: as in `MemoryRegister`.
-    """
-
-    def __init__(self, folds: bool) -> None:
-        super().__init__(folds)
+    def __init__(self) -> None:
+        super().__init__()
         self.lose: Callable[[int], bool] = lambda number: False
         self.asked = 0
         for method in METHODS:
             setattr(self, method, self._flaky(getattr(self, method)))
 
-    def _flaky(self, request: Callable[..., Call]) -> Callable[..., Call]:
-        def ask(*args: Any) -> Call:
-            return Call(self._perform, (request(*args),))
+    def _flaky(self, request: Callable[..., Any]) -> Callable[..., Any]:
+        def ask(*args: Any) -> Any:
+            answer = request(*args)
+            self.asked += 1
+            if self.lose(self.asked):
+                raise UnknownOutcome("a reply was lost, by order of the test")
+            return answer
 
         return ask
-
-    def _perform(self, request: Call) -> Any:
-        answer = request.function(*request.args)
-        self.asked += 1
-        if self.lose(self.asked):
-            raise UnknownOutcome("a reply was lost, by order of the test")
-        return answer
 
     def lose_from_now(self, *numbers: int) -> None:
         """Lose the replies to the so-many-th requests from now, from 1."""
@@ -52,42 +43,42 @@ class Flaky(MemoryRegister):
         self.lose = lambda number: number in numbers
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "folds"])
-def register(request: pytest.FixtureRequest) -> Flaky:
-    """Both kinds of register."""
-    return Flaky(request.param)
+@pytest.fixture
+def records() -> Flaky:
+    """Records in memory."""
+    return Flaky()
 
 
 @pytest.fixture(params=["threads", "tasks"])
-def world(request: pytest.FixtureRequest, register: Flaky) -> Iterator[World]:
-    """A world on the register."""
-    world = World(Place(open=lambda: DrivenStore(RegisterStore(register))), request.param)
+def world(request: pytest.FixtureRequest, records: Flaky) -> Iterator[World]:
+    """A world on the records."""
+    world = World(Place(open=lambda: RecordsStore(records)), request.param)
     yield world
-    register.lose_from_now()
+    records.lose_from_now()
     world.close()
 
 
 @pytest.mark.parametrize("number", range(1, REQUESTS))
 @pytest.mark.parametrize("row", [1, 2], ids=["one", "two in a row"])
 def test_any_lost_reply_while_acquiring_strands_no_orphan(
-    world: World, register: Flaky, number: int, row: int
+    world: World, records: Flaky, number: int, row: int
 ) -> None:
     lock = world.connect().lock(world.name)
     ann = world.actor()
-    register.lose_from_now(*range(number, number + row))
+    records.lose_from_now(*range(number, number + row))
     grant = ann.do(lock.acquire, timeout=10)
     assert grant is not None
-    register.lose_from_now()
+    records.lose_from_now()
     assert [view.id for view in world.eye.claims(world.name)] == [grant.id]
     assert ann.do(grant.release) is True
     assert world.nothing_left()
 
 
 @pytest.mark.parametrize("number", range(1, REQUESTS))
-def test_any_lost_reply_while_waiting_strands_no_orphan(world: World, register: Flaky, number: int) -> None:
+def test_any_lost_reply_while_waiting_strands_no_orphan(world: World, records: Flaky, number: int) -> None:
     ann, bob = world.actors(2)
     holder = ann.do(world.connect().lock(world.name).acquire)
-    register.lose_from_now(number)
+    records.lose_from_now(number)
     waiting = bob.start(world.connect().lock(world.name).acquire)
     world.until_waiting(1)
     ann_released = ann.start(holder.release)
@@ -96,38 +87,38 @@ def test_any_lost_reply_while_waiting_strands_no_orphan(world: World, register: 
     except StoreError:
         ann.do(holder.release)
     grant = waiting.result(20)
-    register.lose_from_now()
+    records.lose_from_now()
     assert [view.id for view in world.eye.claims(world.name)] == [grant.id]
     assert bob.do(grant.release) is True
 
 
-def test_who_waits_removes_the_records_of_the_dead(world: World, register: Flaky) -> None:
+def test_who_waits_removes_the_records_of_the_dead(world: World, records: Flaky) -> None:
     ann, bob = world.actors(2)
     lock = world.connect().lock(world.name)
     held = ann.do(lock.acquire)
     dead = world.ghost(LockSpec(world.key(), ttl=0.2))
     waiting = bob.start(lock.acquire)
-    eventually(lambda: [row for row in register._in_line(world.key()) if row.claim.id == dead] == [])
+    eventually(lambda: [row for row in records._in_line(world.key()) if row.claim.id == dead] == [])
     assert ann.do(held.release) is True
     assert waiting.result(20).held is True
 
 
-def test_when_no_reply_ever_comes_it_is_an_error_and_no_hot_loop(world: World, register: Flaky) -> None:
+def test_when_no_reply_ever_comes_it_is_an_error_and_no_hot_loop(world: World, records: Flaky) -> None:
     lock = world.connect().lock(world.name)
     ann = world.actor()
-    register.asked = 0
-    register.lose = lambda number: True
+    records.asked = 0
+    records.lose = lambda number: True
     trying = ann.start(lock.acquire)
     try:
         assert isinstance(trying.exception(10), StoreError)
-        assert register.asked < 200
+        assert records.asked < 200
     finally:
-        register.lose_from_now()
+        records.lose_from_now()
     trying.exception(20)
     world.until_free()
 
 
-def test_one_reply_in_ten_lost_loses_no_update(world: World, register: Flaky) -> None:
+def test_one_reply_in_ten_lost_loses_no_update(world: World, records: Flaky) -> None:
     lock = world.connect().lock(world.name, ttl=3)
     chance = random.Random(SEED)
     box, entered = [0], [0]
@@ -136,13 +127,13 @@ def test_one_reply_in_ten_lost_loses_no_update(world: World, register: Flaky) ->
         entered[0] += 1
         return world.careless_increment(box)
 
-    register.lose = lambda number: chance.random() < 0.1
+    records.lose = lambda number: chance.random() < 0.1
     errors = []
     for job in [actor.start_within(lock, body) for actor in world.actors(4) for _ in range(8)]:
         error = job.exception(60)
         if error is not None:
             errors.append(error)
-    register.lose_from_now()
+    records.lose_from_now()
     assert {type(error) for error in errors} <= {UnknownOutcome}
     assert box == entered
     assert entered[0] >= 16

@@ -1,0 +1,202 @@
+# Generated from _async/pending.py by tools/unasync.py; change that one.
+"""The pending protocol: mutual exclusion on a store that can only create, list, update and delete records.
+
+A record is `pending` (in line, flag up), `queued` (in line, flag down) or `using` (flag up), then gone.  Whoever
+wants the lock writes its record first and looks at the others' afterwards; of two that do so at once, at least
+one sees the other.  Flags make it safe.  The order of the keys only decides who gives way, so skewed clocks can
+cost fairness, never safety.
+
+Two incompatible holders cannot exist if (a) a completed create or update is seen by every later list, (b) pending
+-> using is one atomic change of one record, or is visible as `using` before it stops being visible as `pending`,
+(c) a list reads pendings no later than usings, or is a snapshot, (d) an expired record is one whose holder's own
+deadline has passed, (e) ids are never used again.  Nothing is assumed about clocks of clients, speed, order of
+keys or crashes.  The model checker in `proof` drives the code below through every interleaving;
+docs/explanation/protocol.md tells what it found.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, State, fits
+from interlock.core.errors import UnknownOutcome
+from interlock.core.queue import GIVEN_UP, GONE, REFUSED, EnterResult, Renewed
+
+NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, one of them is about to be lowered
+
+
+class Record(NamedTuple):
+    """One record of a line.
+
+    Attributes:
+        id: the claim's id.
+        key: its place in the order; any total order will do.
+        units, capacity: what it asks for.
+        state: pending, queued or using.
+        fence: what the store gave it with the promotion; 0 before.
+        expired: True when its lease had ended, by the store's clock, when it was read.
+    """
+
+    id: str
+    key: Any
+    units: int
+    capacity: int
+    state: State
+    fence: int
+    expired: bool
+
+
+class Records(Protocol):
+    """A dumb store, as seen by the protocol: each method is one request, or a few that may come apart at any point.
+
+    Attributes:
+        look_again: seconds after which a waiter looks again if nobody told it.
+    """
+
+    look_again: float
+
+    def create(self, claim: Claim) -> None:
+        """Write a pending record whose lease starts on arrival; the same id again changes nothing."""
+
+    def list(self, key: str) -> Sequence[Record]:
+        """Read all records of the name, pendings no later than usings."""
+
+    def update(self, claim: Claim, state: State) -> bool:
+        """Raise (pending) or lower (queued) the flag of a record; False if it is gone or has expired."""
+
+    def promote(self, claim: Claim) -> int | None:
+        """pending -> using, if it has not expired; return the fence, which the store draws for it before.
+
+        A fence that was drawn by one is drawn by no other, and is higher than all that were drawn before.
+        """
+
+    def delete(self, claim: Claim) -> bool:
+        """Remove the caller's own record; True if it was there."""
+
+    def reap(self, key: str, id: str) -> None:
+        """Remove somebody's record if it is still expired at that moment."""
+
+    def renew(self, claims: Sequence[Claim]) -> "Sequence[Renewed]":
+        """Extend leases of records that are there and have not expired; say for each whether that was so."""
+
+
+class Verdict(Enum):
+    """What a claim may do after a look."""
+
+    ENTER = "enter"
+    HOLDS = "holds"
+    GIVE_WAY = "give way"
+    BUSY = "busy"
+    NEIGHBOUR = "neighbour"
+    GONE = "gone"
+
+
+class Judgement(NamedTuple):
+    """A verdict, the flag and fence of the record judged, and an expired record to remove."""
+
+    verdict: Verdict
+    up: bool
+    fence: int
+    junk: str | None
+
+
+def judge(me: str, records: Sequence[Record]) -> Judgement:
+    """Decide, from one list, what the claim `me` may do.
+
+    Args:
+        me: the claim's id.
+        records: what the store showed.
+
+    Returns:
+        ENTER: nobody incompatible has a flag up, nobody before it waits.  HOLDS: it was promoted already.
+        GIVE_WAY: somebody is before it.  BUSY: first in line, and the lock is in use.  NEIGHBOUR: first in line,
+        but another's flag is up and about to be lowered.  GONE: no such record, or expired.
+    """
+    mine = next((r for r in records if r.id == me), None)
+    junk = next((r.id for r in records if r.expired and r.id != me), None)
+    if mine is None or mine.expired:
+        return Judgement(Verdict.GONE, False, 0, junk)
+    if mine.state == USING:
+        return Judgement(Verdict.HOLDS, True, mine.fence, junk)
+    others = [r for r in records if r.id != me and not r.expired]
+    using = [(r.units, r.capacity) for r in others if r.state == USING]
+    raised = [(r.units, r.capacity) for r in others if r.state == PENDING]
+    before = [(r.units, r.capacity) for r in others if r.state != USING and r.key < mine.key]
+    free = fits(mine.units, mine.capacity, using + raised)
+    # Readers may pass together.  Counted units may not: the first in line could be overtaken for ever by later
+    # claims that take turns in raising their flags.
+    together = mine.capacity == WRITER_UNITS and all(capacity == WRITER_UNITS for _, capacity in before)
+    first = not before or (together and fits(mine.units, mine.capacity, using + before))
+    if not first:
+        verdict = Verdict.GIVE_WAY
+    elif free:
+        verdict = Verdict.ENTER
+    else:
+        verdict = Verdict.BUSY if using else Verdict.NEIGHBOUR
+    return Judgement(verdict, mine.state == PENDING, 0, junk)
+
+
+class Pending:
+    """The pending protocol on records, step by step in the client.
+
+    Args:
+        records: where they are kept.
+    """
+
+    __slots__ = ("records",)
+
+    def __init__(self, records: Records) -> None:
+        self.records = records
+
+    def enter(self, claim: Claim, wait: bool, again: bool) -> EnterResult:
+        """As `Queue.enter`; a claim with a request of unknown outcome is given up, its id never used again."""
+        try:
+            result = self._enter(claim, wait, again)
+        except UnknownOutcome:
+            result = GIVEN_UP
+        if result.state == "gone":
+            self._forget(claim)
+        return result
+
+    def _enter(self, claim: Claim, wait: bool, again: bool) -> EnterResult:
+        records = self.records
+        if again:
+            renewed = records.renew((claim,))
+            if not renewed[0]:
+                return GONE
+        else:
+            records.create(claim)  # 1. claim first ...
+        while True:
+            line = records.list(claim.spec.key)  # 2. ... then look
+            verdict, up, fence, junk = judge(claim.id, line)
+            del line
+            if verdict is Verdict.GONE:
+                return GONE
+            if verdict is Verdict.HOLDS:
+                return EnterResult("using", fence)
+            if verdict is Verdict.ENTER and up:
+                granted = records.promote(claim)  # 3. a refusal is no grant
+                return GONE if granted is None else EnterResult("using", granted)
+            if verdict is not Verdict.GIVE_WAY and not up:
+                raised = records.update(claim, PENDING)  # raise the flag, THEN look again
+                if not raised:
+                    return GONE
+            else:
+                break
+        if not wait and verdict is not Verdict.NEIGHBOUR:
+            records.delete(claim)
+            return REFUSED
+        if verdict is Verdict.GIVE_WAY and up:
+            lowered = records.update(claim, QUEUED)  # step aside, stay in line
+            if not lowered:
+                return GONE
+        if junk is not None:
+            records.reap(claim.spec.key, junk)
+        pause = NEIGHBOUR_PAUSE if verdict is Verdict.NEIGHBOUR else records.look_again
+        return EnterResult("pending", look_again=pause)
+
+    def _forget(self, claim: Claim) -> None:
+        try:
+            self.records.delete(claim)
+        except UnknownOutcome:
+            pass  # its lease ends by itself, and the id is never used again

@@ -1,0 +1,296 @@
+"""`orm:` - locks by Django's ORM alone: the pending protocol on a table of records, on any database.
+
+Each request is one statement, or a few, committed by itself on connections of the store's own threads: neither a
+transaction nor a rollback of the site touches a record.  Nothing is tuned here; see docs/stores/orm.md.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from hashlib import sha256
+from itertools import count
+from typing import Any, TypeVar
+
+from django.db import DatabaseError, IntegrityError, InterfaceError, ProgrammingError, connections
+from django.db.models import DurationField, ExpressionWrapper, F
+from django.db.models.functions import Now
+
+from interlock.core._sync.pending import Record as Place
+from interlock.core.claims import DONE, MICROS, PENDING, SEPARATOR, USING, Check, Claim, ClaimView, State, moment_of
+from interlock.core.errors import LockError, StoreError, UnknownOutcome
+from interlock.core.store import Feature
+from interlock.django.models import Record
+from interlock.runtime import clock
+from interlock.runtime.process import HOST, in_forked_child, pid
+
+T = TypeVar("T")
+POLL = 0.25  # seconds until a waiter looks again whom nobody tells
+SWEEP_EVERY = 64  # releases
+OVER = timedelta(minutes=1)  # since when a record is over that is swept
+UNUSED = timedelta(hours=1)  # since when nobody has had a fence of a name that is swept
+TRIES = 100  # to draw a fence
+CHUNK = 500  # ids in one statement
+LONGEST = 255  # characters of a text that says who somebody is
+LEFT = ExpressionWrapper(F("until") - Now(), output_field=DurationField())
+_inherited: list[Any] = []
+"""Connections of a parent; to collect them would say goodbye to the server on the parent's connection."""
+
+
+def hashed(key: str) -> str:
+    """Return what stands for a key: collations, and limits of indexes, must not make two one."""
+    return sha256(key.encode()).hexdigest()
+
+
+def fitting(text: str) -> str:
+    """Return a text that says who somebody is, as far as the column holds it."""
+    return text.replace("\0", "").encode(errors="replace").decode()[:LONGEST]
+
+
+class Workers:
+    """The threads in which a database is asked, each by a connection of Django's own.
+
+    Args:
+        alias: of the database.
+        most: how many.
+    """
+
+    def __init__(self, alias: str, most: int) -> None:
+        self._alias = alias
+        self._threads = ThreadPoolExecutor(most, "interlock-orm")
+        self._open: dict[int, Any] = {}
+        in_forked_child(self._leave_to_the_parent)
+
+    def _leave_to_the_parent(self) -> None:
+        _inherited.append(self._open)
+
+    def do(self, step: Callable[..., T], *args: Any) -> T:
+        """Take a step in one of the threads, and wait for it.
+
+        Raises:
+            StoreError: the database refused it, or can't be reached: nothing was done.
+            UnknownOutcome: nobody knows whether it was done.
+        """
+        try:
+            future = self._threads.submit(self._take, step, *args)
+        except RuntimeError as error:
+            raise StoreError(f"this connection was closed, or the interpreter ends: {error}") from error
+        return future.result()
+
+    def _take(self, step: Callable[..., T], *args: Any) -> T:
+        connection: Any = connections[self._alias]
+        try:
+            if connection.connection is None:
+                self._connect(connection)
+        except DatabaseError as error:
+            raise StoreError(f"the database {self._alias!r} can't be reached: {error}") from error
+        try:
+            return step(*args)
+        except ProgrammingError as error:
+            raise StoreError(
+                f"the database {self._alias!r} refused: {error}; is its table there? "
+                f"`manage.py migrate interlock --database {self._alias}`"
+            ) from error
+        except (DatabaseError, InterfaceError) as error:
+            connection.close()
+            raise UnknownOutcome(f"a statement on the database {self._alias!r} failed: {error}") from error
+
+    def _connect(self, connection: Any) -> None:
+        if id(connection) not in self._open:
+            self._open[id(connection)] = connection
+            connection.inc_thread_sharing()  # it is closed by whoever closes the store
+        connection.ensure_connection()
+        connection.set_autocommit(True)
+        if connection.vendor == "mysql":
+            with connection.cursor() as cursor:  # local time goes back by an hour once a year
+                cursor.execute("SET time_zone = '+00:00'")
+
+    def close_connections(self) -> None:
+        """Close what is open; who asks again connects again."""
+        for connection in list(self._open.values()):
+            try:
+                connection.close()
+            except (DatabaseError, InterfaceError):
+                pass  # it was broken
+
+    def close(self) -> None:
+        """End the threads after their last steps."""
+        self._threads.shutdown()
+        self.close_connections()
+
+
+class OrmRecords:
+    """The records of all lines in one database, as `core._sync.pending.Records` in plain calls.
+
+    Args:
+        alias: of the database.
+        most: connections of this process to it.
+    """
+
+    look_again = POLL
+
+    def __init__(self, alias: str, most: int) -> None:
+        self._alias = alias
+        self._workers = Workers(alias, most)
+        self._releases = count(1)
+        self.rest = self._workers.close_connections
+        self.close = self.abort = self._workers.close
+        for name in ("create", "list", "update", "promote", "delete", "reap", "renew", "look", "evict", "namespaces"):
+            setattr(self, name, partial(self._workers.do, getattr(self, f"_{name}")))
+
+    @property
+    def _all(self) -> Any:
+        return Record.objects.using(self._alias)
+
+    def _live(self, claim: Claim) -> Any:
+        return self._all.filter(claim=claim.id, until__gt=Now())
+
+    def _create(self, claim: Claim) -> None:
+        namespace, _, name = claim.spec.key.partition(SEPARATOR)
+        try:
+            self._all.create(
+                claim=claim.id, key=hashed(claim.spec.key), namespace=namespace, name=name, state=PENDING,
+                units=claim.spec.units, capacity=claim.spec.capacity, host=fitting(HOST), pid=pid(),
+                thread=fitting(claim.who), label=fitting(claim.spec.label),
+                since=int(clock.time_of_day() * MICROS), until=Now() + timedelta(seconds=claim.spec.ttl),
+            )  # fmt: skip
+        except IntegrityError:
+            pass  # it is there: the request before had done it
+
+    def _list(self, key: str) -> list[Place]:
+        rows = self._all.filter(key=hashed(key)).exclude(state=DONE).annotate(left=LEFT)
+        found = rows.values_list("claim", "number", "units", "capacity", "state", "fence", "left")
+        return [
+            Place(id, number, units, capacity, state, fence, left <= timedelta(0))
+            for id, number, units, capacity, state, fence, left in found
+        ]
+
+    def _update(self, claim: Claim, state: State) -> bool:
+        return bool(self._live(claim).update(state=state))
+
+    def _promote(self, claim: Claim) -> int | None:
+        fence = self._draw(claim.spec.key)
+        return fence if self._live(claim).filter(state=PENDING).update(state=USING, fence=fence) else None
+
+    def _draw(self, key: str) -> int:
+        """Return a fence that is higher than all before: the record that is done keeps the highest of a name."""
+        mine = self._all.filter(claim=f"top {hashed(key)[:60]}")
+        for _ in range(TRIES):
+            found = mine.annotate(now=Now()).values_list("fence", "now").first()
+            if found is None:
+                self._keep_top(key)
+                continue
+            top, now = found
+            fence: int = max(top + 1, _micros(now))
+            if mine.filter(fence=top).update(fence=fence, until=Now()):
+                return fence
+        raise UnknownOutcome(f"others drew fences {TRIES} times before this one")
+
+    def _keep_top(self, key: str) -> None:
+        values = {"key": hashed(key), "name": "-", "state": DONE, "units": 0, "capacity": 1, "pid": 0, "since": 0}
+        try:
+            self._all.create(claim=f"top {hashed(key)[:60]}", until=Now(), **values)
+        except IntegrityError:
+            pass  # another was first
+
+    def _delete(self, claim: Claim) -> bool:
+        removed, _ = self._all.filter(claim=claim.id).delete()
+        if next(self._releases) % SWEEP_EVERY == 0:
+            self._all.exclude(state=DONE).filter(until__lt=Now() - OVER).delete()
+            self._all.filter(state=DONE, until__lt=Now() - UNUSED).delete()  # the clock gives higher ones by now
+        return bool(removed)
+
+    def _reap(self, key: str, id: str) -> None:
+        self._all.filter(claim=id, until__lte=Now()).delete()
+
+    def _renew(self, claims: Sequence[Claim]) -> list[int]:
+        alive: set[str] = set()
+        for ttl in {claim.spec.ttl for claim in claims}:
+            ids = [claim.id for claim in claims if claim.spec.ttl == ttl]
+            for at in range(0, len(ids), CHUNK):
+                some = self._all.filter(claim__in=ids[at : at + CHUNK], until__gt=Now())
+                some.update(until=Now() + timedelta(seconds=ttl))
+                alive.update(some.values_list("claim", flat=True))
+        return [int(claim.id in alive) for claim in claims]
+
+    def _rows(self, key: str) -> Any:
+        rows = self._all.exclude(state=DONE).filter(until__gt=Now())
+        name = key.partition(SEPARATOR)[2]
+        return rows.filter(key=hashed(key)) if name else rows.filter(namespace=key.removesuffix(SEPARATOR))
+
+    def _look(self, key: str) -> list[ClaimView]:
+        rows = sorted(self._rows(key).annotate(left=LEFT), key=lambda row: (row.name, row.state != USING, row.number))
+        return [_view(row) for row in rows]
+
+    def _evict(self, key: str, id: str | None) -> int:
+        rows = self._rows(key)
+        removed, _ = (rows if id is None else rows.filter(claim=id)).delete()
+        return int(removed)
+
+    def _namespaces(self) -> list[str]:
+        return sorted(set(self._all.exclude(state=DONE).filter(until__gt=Now()).values_list("namespace", flat=True)))
+
+    def doctor(self) -> list[Check]:
+        """Look at the table and the clock."""
+        try:
+            self._workers.do(self._draw, f"doctor{SEPARATOR}doctor")
+        except LockError as error:
+            return [Check("table", "fail", str(error))]
+        return [Check("table", "ok", f"interlock_record of {self._alias!r}")]
+
+
+def _micros(moment: datetime) -> int:
+    return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * MICROS)
+
+
+def _view(row: Any) -> ClaimView:
+    holds = row.state == USING
+    return ClaimView(
+        name=row.name, id=row.claim, state=USING if holds else PENDING, units=row.units, capacity=row.capacity,
+        fence=row.fence if holds else None, host=row.host, pid=row.pid, thread=row.thread, label=row.label,
+        since=row.since / MICROS, expires_in=row.left.total_seconds(),
+        held_since=moment_of(row.fence) if holds else None,
+    )  # fmt: skip
+
+
+class RecordStore:
+    """As `core.store.Store`, on the table of records.
+
+    Args:
+        alias: of the database.
+        most: connections of a process to it.
+    """
+
+    features: frozenset[Feature] = frozenset({"readers", "semaphores"})
+    frees_at_death = False
+    in_process = False
+    now = staticmethod(clock.awake_or_not)
+
+    def __init__(self, alias: str, most: int) -> None:
+        self._made = partial(OrmRecords, alias, most)
+
+    def queue(self) -> Any:
+        """As `Store.queue`."""
+        from interlock.stores._sync.record_queue import RecordQueue
+
+        return RecordQueue(self._made())  # type: ignore[arg-type] # its methods are set one by one
+
+    def aqueue(self) -> Any:
+        """As `Store.aqueue`."""
+        from interlock.stores._async.record_queue import AsyncRecordQueue
+
+        return AsyncRecordQueue(_Offloaded(self._made()))  # type: ignore[arg-type] # the same
+
+
+class _Offloaded:
+    """Records as the queue of tasks wants them: each request is made in a thread."""
+
+    look_again = POLL
+
+    def __init__(self, records: OrmRecords) -> None:
+        from interlock.runtime._aio import offload  # only programs with an event loop load asyncio
+
+        self.rest, self.abort, self.aclose = records.rest, records.abort, partial(offload, records.close)
+        for name in ("create", "list", "update", "promote", "delete", "reap", "renew", "look", "evict", "namespaces"):
+            setattr(self, name, partial(offload, getattr(records, name)))
+        self.doctor = partial(offload, records.doctor)

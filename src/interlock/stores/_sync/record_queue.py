@@ -1,0 +1,110 @@
+# Generated from _async/record_queue.py by tools/unasync.py; change that one.
+"""A queue on a store of records, by the pending protocol: plain, and told of hand-overs in its own process only."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from interlock.core._sync.pending import Pending, Records
+from interlock.core.claims import Check, Claim, ClaimView
+from interlock.core.errors import Unsupported
+from interlock.core.queue import EnterResult, Held, Renewed
+from interlock.runtime import _threads as rt
+
+OTHERS = "use a store that can, as postgresql://, redis:// or file://"
+JITTER = 0.5  # a waiter looks again after this part of `look_again` at least
+
+
+class RecordStore(Records, Protocol):
+    """What a queue needs of its records besides the protocol."""
+
+    def look(self, key: str) -> list[ClaimView]:
+        """List the live claims of a key, or of a namespace, in line order."""
+
+    def evict(self, key: str, id: str | None) -> int:
+        """Remove records, whoever's they are; return how many."""
+
+    def namespaces(self) -> list[str]:
+        """List the namespaces in which somebody holds a lock or waits."""
+
+    def doctor(self) -> list[Check]:
+        """Find out whether this store keeps the promises that the protocol needs."""
+
+    def close(self) -> None:
+        """Give up what is open."""
+
+    def abort(self) -> None:
+        """Give up what is open, without waiting."""
+
+    def rest(self) -> None:
+        """Give up what can be had again."""
+
+
+class RecordQueue:
+    """A queue on records.
+
+    Args:
+        records: where the claims are kept.
+    """
+
+    node_of = None
+
+    def __init__(self, records: RecordStore) -> None:
+        self._records = records
+        self._protocol = Pending(records)
+        self._waiting: dict[str, dict[str, Any]] = {}
+        self._mutex = rt.Mutex()
+        self.rest = records.rest
+        self.abort = records.abort
+        self.look, self.evict, self.namespaces = records.look, records.evict, records.namespaces
+        self.doctor = records.doctor
+
+    def set_doubt(self, doubt: Callable[[str], object]) -> None:
+        """Nothing: a record says whether it is there."""
+
+    def subscribe(self) -> Any:
+        return rt.Waiter()
+
+    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+        key = claim.spec.key
+        if waiter is not None:
+            with self._mutex:  # before: the lock may get free while it looks
+                self._waiting.setdefault(key, {})[claim.id] = waiter
+        answer = self._protocol.enter(claim, wait, again)
+        if answer.state != "pending":
+            self._waits_no_more(claim)
+        elif answer.look_again == self._records.look_again:
+            answer = answer._replace(look_again=answer.look_again * random.uniform(JITTER, 1.0))
+        return answer
+
+    def _waits_no_more(self, claim: Claim) -> None:
+        with self._mutex:
+            others = self._waiting.get(claim.spec.key)
+            if others is not None:
+                others.pop(claim.id, None)
+                if not others:
+                    del self._waiting[claim.spec.key]
+
+    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
+        self._waits_no_more(claim)
+        removed = self._records.delete(claim)
+        with self._mutex:
+            told = list(self._waiting.get(claim.spec.key, {}).values())
+        for waiter in told:
+            waiter.tell()
+        return removed
+
+    def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
+        return list(self._records.renew(claims))
+
+    def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
+        raise Unsupported(f"records can't be handed over: {OTHERS}")
+
+    def kept(self, key: str) -> str | None:
+        raise Unsupported(f"records don't say what was completed: {OTHERS}")
+
+    def forget(self, key: str) -> bool:
+        raise Unsupported(f"records don't say what was completed: {OTHERS}")
+
+    def close(self) -> None:
+        self._records.close()

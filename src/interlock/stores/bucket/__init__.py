@@ -1,0 +1,127 @@
+"""s3://, gs://, az:// or a store of obstore: locks in a bucket, by writes that are done only if nobody else wrote.
+
+One object a name holds its line. It is read and swapped, never deleted, so fences go on.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote
+
+from interlock.core.claims import Check
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.options import read_options, seconds_in, text_in
+from interlock.core.redaction import place_of, read
+from interlock.stores.plain import PlainStore
+
+INSTALL = "locks in a bucket need obstore: pip install 'interlock[bucket]'"
+IO_TIMEOUT = 10.0  # seconds to wait for an answer
+PREFIX = "interlock"
+_KNOWN = {"endpoint": text_in, "region": text_in, "timeout": seconds_in}
+_USES = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
+
+
+class BucketStore(PlainStore):
+    """A store in a bucket.
+
+    Args:
+        made: returns the store of obstore, once in each process.
+        prefix: with which the names of all objects begin.
+        where: the bucket, without a password.
+    """
+
+    def __init__(self, made: Callable[[], Any], prefix: str, where: str) -> None:
+        from interlock.stores._sync.swap import SwapSteps
+        from interlock.stores.bucket.lines import BucketLines
+
+        self._made, self._prefix = made, prefix
+        self._steps: Callable[[], Any] = lambda: SwapSteps(BucketLines(made(), prefix, where))
+
+    @classmethod
+    def from_url(cls, url: SplitResult) -> "BucketStore":
+        """Connect to s3://bucket/prefix, gs://bucket/prefix or az://container/prefix.
+
+        Credentials are those of the environment, as the tools of the cloud find them, or stand before an @: key and
+        secret of S3, account and key of Azure.
+        """
+        _check_installed()
+        where = place_of(url)
+        return read(url, lambda url: _store_of(url, where))
+
+    def steps(self) -> Any:
+        """As `PlainStore.steps`."""
+        return self._steps()
+
+    def race(self, clients: int, rounds: int) -> list[Check]:
+        """Find out whether one of many writes at the same moment wins; as `interlock doctor --race`.
+
+        Args:
+            clients: that write.
+            rounds: how often.
+
+        Raises:
+            StoreError: it can't be used.
+        """
+        from obstore.exceptions import BaseError
+
+        from interlock.stores.bucket.race import race
+
+        try:
+            return race(self._made, f"{self._prefix}/.clock/race", clients, rounds)
+        except (BaseError, FileNotFoundError) as error:
+            raise StoreError(f"the race broke off: {str(error).partition(chr(10))[0]}") from error
+
+
+def _check_installed() -> None:
+    try:
+        import obstore  # noqa: F401
+    except ImportError as error:
+        raise StoreError(f"{INSTALL} ({error})") from error
+
+
+def _store_of(url: SplitResult, where: str) -> BucketStore:
+    import obstore.store
+
+    given = read_options(parse_qsl(url.query, keep_blank_values=True), _KNOWN, f"{url.scheme}://")
+    login, _, bucket = url.netloc.rpartition("@")
+    user, _, password = (unquote(part) for part in login.partition(":"))
+    if not bucket or url.fragment or (login and url.scheme == "gs"):
+        raise InvalidArgument(f"{where}: write {url.scheme}://bucket/prefix, and let the environment say who you are")
+    how: dict[str, Any] = {name: given[name] for name in ("endpoint", "region") if name in given}
+    if login:
+        names = {"s3": ("access_key_id", "secret_access_key"), "az": ("account_name", "account_key")}[url.scheme]
+        how |= dict(zip(names, (user, password), strict=True))
+    if url.scheme == "s3" and "endpoint" in how:
+        how |= {"virtual_hosted_style_request": False, "region": how.get("region", "us-east-1")}
+    timeout = f"{given.get('timeout', IO_TIMEOUT):g}s"
+    how["client_options"] = {"timeout": timeout, "connect_timeout": timeout}
+    if given.get("endpoint", "").startswith("http://"):
+        how["client_options"]["allow_http"] = True
+    how["retry_config"] = {"max_retries": 0}  # one that had no answer is for us to think about
+    kind = getattr(obstore.store, _USES[url.scheme])
+    return BucketStore(lambda: kind(bucket, **how), unquote(url.path).strip("/") or PREFIX, where)
+
+
+def from_client(client: Any, tasks: bool) -> BucketStore:
+    """Return the store in the bucket of a store of obstore that the program has already.
+
+    Args:
+        client: an `S3Store`, `GCSStore`, `AzureStore` or, for tests, a `MemoryStore`.
+        tasks: either will do.
+
+    Raises:
+        InvalidArgument: it can't compare and swap.
+    """
+    kind, pid = type(client).__name__, os.getpid()
+    if kind not in (*_USES.values(), "MemoryStore"):
+        raise InvalidArgument(
+            f"a {kind} can't write only if nobody else has written: use an S3Store, GCSStore or AzureStore, or "
+            f"file:// for a folder"
+        )
+
+    def made() -> Any:
+        if os.getpid() != pid:
+            raise StoreError("a store of obstore can't be used in a forked child: give interlock a URL")
+        return client
+
+    return BucketStore(made, PREFIX, f"the bucket of a {kind}")

@@ -1,0 +1,90 @@
+"""A race for one object: does a server let only one of many conditional writes win?
+
+Servers that were said to speak like S3 let two win under load (SeaweedFS #8800, RustFS #1659, versitygw #2288).
+"""
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+from interlock.core.claims import Check
+from interlock.stores.bucket.lines import first_line, version_of
+
+LATEST = 60.0  # seconds to wait for the slowest client of a round
+USE = "do not keep locks there: ask who makes it for conditional writes that are atomic"
+
+
+def race(opened: Callable[[], Any], path: str, clients: int, rounds: int) -> list[Check]:
+    """Let clients write one object at the same moment, again and again, each as if it was still what it was before.
+
+    Args:
+        opened: returns a store of obstore, with connections of its own.
+        path: of the object; it is deleted at the end.
+        clients: how many.
+        rounds: how often; each first round of ten begins without an object.
+
+    Returns:
+        The findings: how many rounds had one winner, and whether what is there is what the winner wrote.
+    """
+    stores = [opened() for _ in range(clients)]
+    stores[0].put(path, b"")  # if that can't be, nobody need race
+    start = Barrier(clients)
+
+    def write(number: int, mode: Any) -> bytes | str | None:
+        body = f"{number} {secrets.token_hex(8)}".encode()
+        start.wait(LATEST)
+        try:
+            stores[number].put(path, body, mode=mode)
+        except (AlreadyExistsError, PreconditionError, FileNotFoundError):
+            return None
+        except BaseError as error:
+            return first_line(error)
+        return body
+
+    winners: Counter[int] = Counter()
+    errors: list[str] = []
+    overwritten = 0
+    with ThreadPoolExecutor(clients) as pool:
+        for number in range(rounds):
+            if number % 10 == 0:
+                _delete(stores[0], path)
+                mode: Any = "create"
+            else:
+                mode = version_of(stores[0].head(path))
+            ended = list(pool.map(write, range(clients), [mode] * clients))
+            won = [each for each in ended if isinstance(each, bytes)]
+            failed = [each for each in ended if isinstance(each, str)]
+            errors += failed
+            if won or not failed:  # else all may have been refused for another reason, as that it is too busy
+                winners[len(won)] += 1
+            overwritten += len(won) == 1 and not failed and bytes(stores[0].get(path).bytes()) != won[0]
+    _delete(stores[0], path)
+    return _findings(clients, rounds, winners, errors, overwritten)
+
+
+def _delete(store: Any, path: str) -> None:
+    try:
+        store.delete(path)
+    except FileNotFoundError:
+        pass
+
+
+def _findings(
+    clients: int, rounds: int, winners: Counter[int], errors: Sequence[str], overwritten: int
+) -> list[Check]:
+    two = sum(count for many, count in winners.items() if many > 1)
+    said = f"{clients} clients, {rounds} rounds: one winner in {winners[1]}, none in {winners[0]}, several in {two}"
+    checks = [Check("race", "fail" if two else "ok", f"{said}; {USE}" if two else said)]
+    if overwritten:
+        checks.append(Check("what is there", "fail", f"not what the winner wrote, {overwritten} times; {USE}"))
+    if winners[0]:
+        checks.append(Check("no winner", "warn", "some rounds had none: it is safe, but waiters wait longer"))
+    if errors:
+        words = f"{len(errors)} writes had none, as: {errors[0]}; try fewer --clients"
+        checks.append(Check("answers", "warn", words))
+    return checks

@@ -1,0 +1,25 @@
+"""Private servers of objects for these tests."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.servers import AzuriteServer, SeaweedServer, need
+
+SERVERS = {"seaweedfs": SeaweedServer, "azurite": AzuriteServer}
+
+
+@pytest.fixture(scope="session", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """One that is shared, and never broken."""
+    need(request.param)
+    with SERVERS[request.param]() as started:
+        yield started
+
+
+@pytest.fixture
+def url(server: Any) -> str:
+    """A place of its own on it."""
+    return str(server.at(uuid4().hex))

@@ -1,0 +1,109 @@
+"""What may go wrong between a lock and a bucket: each is done to a real server."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from obstore.store import LocalStore, MemoryStore
+
+import interlock
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.testing.remote import Remote
+from interlock.testing.waiting import eventually
+from tests.servers import Proxy
+
+
+def through(proxy: Proxy, server: Any, url: str) -> str:
+    return url.replace(f"{server.host}:{server.port}", f"{proxy.host}:{proxy.port}")
+
+
+def test_processes_count_without_losing_one(url: str) -> None:
+    remotes = [Remote(url) for _ in range(3)]
+    story = """
+for _ in range(5):
+    with locks.lock('count'):
+        from pathlib import Path
+        path = Path({path!r}); path.write_text(str(int(path.read_text()) + 1))
+"""
+    path = Path(os.environ.get("TMPDIR", "/tmp")) / f"interlock-count-{os.getpid()}"
+    path.write_text("0")
+    try:
+        for remote in remotes:
+            remote.start(story.format(path=str(path)))
+        for remote in remotes:
+            remote.answer(120)
+        assert path.read_text() == "15"
+    finally:
+        path.unlink()
+        for remote in remotes:
+            remote.close()
+
+
+def test_the_claim_of_a_killed_process_ends_also_for_who_tries_once(url: str) -> None:
+    remote = Remote(url)
+    remote.do("grant = locks.lock('a', ttl=1).acquire()")
+    remote.kill()
+    with interlock.connect(url) as locks:
+        assert locks.lock("a").acquire(timeout=0) is None
+        eventually(lambda: locks.lock("a").acquire(timeout=0), within=10)
+    remote.close()
+
+
+def test_a_write_whose_answer_is_lost_is_done_once(server: Any, url: str) -> None:
+    with Proxy(server.host, server.port) as proxy, interlock.connect(through(proxy, server, url)) as locks:
+        locks.lock("a").acquire().release()
+        proxy.cut_after_request(b"PUT")
+        grant = locks.lock("a").acquire(timeout=20)
+        assert [view.id for view in locks.claims("a")] == [grant.id]
+        proxy.cut_after_request(b"PUT")
+        assert grant.release() is True
+        assert locks.claims("a") == []
+
+
+def test_a_server_that_is_cut_off_is_waited_for(server: Any, url: str) -> None:
+    with Proxy(server.host, server.port) as proxy, interlock.connect(through(proxy, server, url)) as locks:
+        locks.lock("a").acquire().release()
+        proxy.refuse()
+        with pytest.raises(StoreError):
+            locks.lock("a").acquire(timeout=0)
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(locks.lock("a").acquire, timeout=30)
+            proxy.restore()
+            assert waiting.result(30).held
+
+
+def test_long_and_odd_names_are_found_again(url: str) -> None:
+    names = ["x" * 900, "a/b", "..", "ü 1%", "="]
+    with interlock.connect(url, namespace="lib/../1") as locks:
+        grants = [locks.lock(name).acquire(timeout=20) for name in names]
+        assert sorted(view.name for view in locks.claims()) == sorted(names)
+        assert all(grant.release() for grant in grants)
+
+
+def test_wrong_keys_and_a_bucket_that_is_not_there_are_said(server: Any, url: str) -> None:
+    for wrong in (url.replace(":secret@", ":5ecret@").replace(":Eby8", ":abcd"), url.replace("@locks", "@nowhere")):
+        with interlock.connect(wrong) as locks, pytest.raises(StoreError) as caught:
+            locks.lock("a").acquire(timeout=5)
+        assert "5ecret" not in str(caught.value)
+
+
+def test_a_store_of_the_programs_own_is_taken_but_for_one_that_can_not_swap(tmp_path: Path) -> None:
+    with interlock.connect(MemoryStore()) as locks, locks.lock("a") as grant:
+        assert grant.held
+    with pytest.raises(InvalidArgument, match="file://"):
+        interlock.connect(LocalStore(tmp_path))
+
+
+def test_doctor_looks_whether_a_stale_write_is_refused(url: str) -> None:
+    with interlock.connect(url) as locks:
+        found = {check.name: check.status for check in locks.doctor()}
+    assert found["conditional writes"] == found["clock"] == found["round trip"] == "ok"
+
+
+def test_what_a_url_does_not_say_is_refused() -> None:
+    for wrong in ("s3://", "s3://b?x=1", "gs://user:secret@b", "az://c#x"):
+        with pytest.raises(InvalidArgument) as caught:
+            interlock.connect(wrong)
+        assert "secret" not in str(caught.value)

@@ -1,0 +1,14 @@
+"""What the client promises by itself is played on memory://: no store has a part in it."""
+
+import pytest
+
+from interlock.testing.contract.fixtures import kind, world, world_of_tasks, world_of_threads
+from tests.support.stores import ROWS, Row
+
+__all__ = ["kind", "row", "world", "world_of_tasks", "world_of_threads"]
+
+
+@pytest.fixture
+def row() -> Row:
+    """The row of memory://."""
+    return ROWS[0]

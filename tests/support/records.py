@@ -1,0 +1,186 @@
+"""Real records in memory, so that the pending protocol runs for real in the contract suite, in both colours.
+
+They are as dumb as a store may be: every method is one short atomic step, and between two of them anybody may act.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from interlock.client.base import name_of
+from interlock.core._sync.pending import Record
+from interlock.core.claims import PENDING, USING, Check, Claim, ClaimView, State, keys_of, namespace_of
+from interlock.core.store import Feature
+from interlock.runtime import clock
+from interlock.runtime.process import HOST, pid
+
+REQUESTS = ("create", "list", "update", "promote", "delete", "reap", "renew", "look", "evict", "namespaces", "doctor")
+
+
+@dataclass(slots=True)
+class _Row:
+    """A record as it lies in memory; `order` is its place in the order of arrival."""
+
+    claim: Claim
+    order: int
+    until: float
+    state: State = PENDING
+    fence: int = 0
+    since: float = field(default_factory=time.time)
+    held_since: float | None = None
+
+
+class MemoryRecords:
+    """The records of a dumb store, in memory, for threads and tasks of one process.
+
+    Args:
+        look_again: seconds after which a waiter that nobody told looks again.
+        now: the store's clock, in seconds.
+    """
+
+    def __init__(self, look_again: float = 0.05, now: Callable[[], float] = clock.now) -> None:
+        self.look_again = look_again
+        self._now = now
+        self._mutex = threading.RLock()
+        self._rows: dict[str, dict[str, _Row]] = {}
+        self._arrivals = self._fence = 0
+
+    def create(self, claim: Claim) -> None:
+        with self._mutex:
+            rows = self._rows.setdefault(claim.spec.key, {})
+            if claim.id not in rows:
+                self._arrivals += 1
+                rows[claim.id] = _Row(claim, self._arrivals, self._now() + claim.spec.ttl)
+
+    def list(self, key: str) -> Sequence[Record]:
+        with self._mutex:
+            now = self._now()
+            return [_record(row, now) for row in self._rows.get(key, {}).values()]
+
+    def update(self, claim: Claim, state: State) -> bool:
+        with self._mutex:
+            row = self._live(claim)
+            if row is not None:
+                row.state = state
+            return row is not None
+
+    def promote(self, claim: Claim) -> int | None:
+        with self._mutex:
+            row = self._live(claim)
+            if row is None or row.state != PENDING:
+                return None
+            self._fence += 1
+            row.state, row.fence, row.held_since = USING, self._fence, time.time()
+            return self._fence
+
+    def delete(self, claim: Claim) -> bool:
+        with self._mutex:
+            return self._rows.get(claim.spec.key, {}).pop(claim.id, None) is not None
+
+    def reap(self, key: str, id: str) -> None:
+        with self._mutex:
+            row = self._rows.get(key, {}).get(id)
+            if row is not None and row.until <= self._now():
+                del self._rows[key][id]
+
+    def renew(self, claims: Sequence[Claim]) -> Sequence[int]:
+        with self._mutex:
+            rows = [self._live(claim) for claim in claims]
+            for row in rows:
+                if row is not None:
+                    row.until = self._now() + row.claim.spec.ttl
+            return [int(row is not None) for row in rows]
+
+    def look(self, key: str) -> Sequence[ClaimView]:
+        with self._mutex:
+            now = self._now()
+            rows = [row for each in keys_of(key, sorted(self._rows)) for row in self._in_line(each)]
+            return [_view(row, now) for row in rows if row.until > now]
+
+    def evict(self, key: str, id: str | None) -> int:
+        with self._mutex:
+            victims = [row for row in self._in_line(key) if id is None or row.claim.id == id]
+            return sum(self.delete(row.claim) for row in victims)
+
+    def namespaces(self) -> Sequence[str]:
+        with self._mutex:
+            return sorted({namespace_of(key) for key in self._rows if self.look(key)})
+
+    def doctor(self) -> Sequence[Check]:
+        return [Check("reach", "warn", "records in memory are seen by this process only; use them for tests")]
+
+    def rest(self) -> None:
+        """Nothing to give up."""
+
+    abort = close = rest
+
+    def _live(self, claim: Claim) -> _Row | None:
+        row = self._rows.get(claim.spec.key, {}).get(claim.id)
+        return row if row is not None and row.until > self._now() else None
+
+    def _in_line(self, key: str) -> Sequence[_Row]:
+        return sorted(self._rows.get(key, {}).values(), key=lambda row: (row.state != USING, row.order))
+
+
+class RecordsOfTasks:
+    """The same as the queue of tasks wants them: each method may suspend before it is done, and after it."""
+
+    def __init__(self, records: Any) -> None:
+        from interlock.runtime._aio import plain
+
+        self.look_again, self.rest, self.abort = records.look_again, records.rest, records.abort
+        self.aclose = plain(records.close)
+        for name in REQUESTS:
+            setattr(self, name, plain(getattr(records, name)))
+
+
+class RecordsStore:
+    """A store of records in memory.
+
+    Args:
+        records: where they are kept; several stores may share it.
+    """
+
+    features: frozenset[Feature] = frozenset({"readers", "semaphores"})
+    frees_at_death = False
+    in_process = True
+    now = staticmethod(clock.now)
+
+    def __init__(self, records: Any) -> None:
+        self._records = records
+
+    def queue(self) -> Any:
+        from interlock.stores._sync.record_queue import RecordQueue
+
+        return RecordQueue(self._records)
+
+    def aqueue(self) -> Any:
+        from interlock.stores._async.record_queue import AsyncRecordQueue
+
+        return AsyncRecordQueue(RecordsOfTasks(self._records))  # type: ignore[arg-type]
+
+
+def _record(row: _Row, now: float) -> Record:
+    spec = row.claim.spec
+    return Record(row.claim.id, row.order, spec.units, spec.capacity, row.state, row.fence, row.until <= now)
+
+
+def _view(row: _Row, now: float) -> ClaimView:
+    spec = row.claim.spec
+    return ClaimView(
+        name=name_of(spec.key),
+        id=row.claim.id,
+        state="using" if row.state == USING else "pending",
+        units=spec.units,
+        capacity=spec.capacity,
+        fence=row.fence or None,
+        host=HOST,
+        pid=pid(),
+        thread=row.claim.who,
+        label=spec.label,
+        since=row.since,
+        expires_in=row.until - now,
+        held_since=row.held_since,
+    )
