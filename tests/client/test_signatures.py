@@ -38,4 +38,4 @@ def test_options_are_given_by_name_and_what_is_needed_either_way(method: Callabl
 
 
 def test_an_answer_of_a_store_says_at_least_where_the_claim_stands() -> None:
-    assert EnterResult("pending") == ("pending", 0, 1.0, True, None, 0)
+    assert EnterResult("pending") == ("pending", 0, 1.0, True, None, 0, None)

@@ -107,7 +107,7 @@ def test_what_is_left_out_is_usual() -> None:
     wrong: Any = LockTimeout
     with pytest.raises(TypeError):
         wrong("late", "door")
-    assert EnterResult("pending") == ("pending", 0, 1.0, True, None, 0)
+    assert EnterResult("pending") == ("pending", 0, 1.0, True, None, 0, None)
 
 
 def test_only_what_was_not_asked_leaves_the_lease_where_it_was() -> None:

@@ -13,6 +13,7 @@ import httpx
 import nbclient
 import nbformat
 import pytest
+import yaml
 from redis import Redis
 
 import interlock
@@ -280,3 +281,38 @@ def test_the_units_of_systemd_are_right(environment: dict[str, str], tmp_path: P
 def test_the_notebook_has_no_outputs() -> None:
     cells = json.loads((RECIPES / "notebook.ipynb").read_text())["cells"]
     assert not any(cell.get("outputs") for cell in cells)
+
+
+def commands_of(path: Path) -> list[list[str]]:
+    """Return the commands of all containers of a manifest."""
+
+    def found(node: object) -> Iterator[list[str]]:
+        if isinstance(node, dict):
+            if "command" in node:
+                yield [str(word) for word in node["command"]]
+            for value in node.values():
+                yield from found(value)
+        elif isinstance(node, list):
+            for value in node:
+                yield from found(value)
+
+    return list(found(yaml.safe_load(path.read_text())))
+
+
+@pytest.mark.parametrize("name", ["scheduler", "report"])
+def test_the_commands_of_the_manifests_run(name: str, environment: dict[str, str], tmp_path: Path) -> None:
+    (command,) = commands_of(RECIPES / "kubernetes" / f"{name}.yaml")
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / f"{name}.py").write_text("print('at work', flush=True)\nimport time; time.sleep(60)\n")
+    environment["INTERLOCK_URL"] = (tmp_path / "locks").as_uri()
+    with (
+        subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as pod,
+        interlock.connect(environment["INTERLOCK_URL"]) as locks,
+    ):
+        assert pod.stdout is not None
+        assert pod.stdout.readline() == "at work\n"
+        (claim,) = locks.claims(name)
+        assert claim.state == "using"
+        pod.terminate()
+        assert pod.wait(30) != 0
+        assert locks.claims(name) == []

@@ -37,6 +37,7 @@ class EnterResult(NamedTuple):
         asked: False if the store did not take part in this answer, so that the claim's lease is where it was.
         outage: why the store could not be asked, where that is worth waiting for; None otherwise.
         slot: the number among the holders of a semaphore, when using.
+        waiter: what is told of the claim from now on, when pending and the caller gave none: of `subscribe`.
     """
 
     state: Literal["using", "pending", "occupied", "refused", "done", "gone", "busy", "indeterminate"]
@@ -45,6 +46,7 @@ class EnterResult(NamedTuple):
     asked: bool = True
     outage: Outage | None = None
     slot: int = 0
+    waiter: "Tells | None" = None
 
 
 OCCUPIED = EnterResult("occupied")

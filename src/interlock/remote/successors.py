@@ -50,8 +50,8 @@ class Successors(Waiters):
     def follow(self, before: str, id: str, fence: int) -> None:
         """Note that the waiting claim `id` holds the lock with `fence` as soon as `before` has left."""
         with self._mutex:
-            waits = id in self and id not in self._held
-            if waits and (before in self._held or before in self):
+            waits = id in self.by_id and id not in self._held
+            if waits and (before in self._held or before in self.by_id):
                 self._unlink(id)
                 former = self._after.get(before)
                 if former is not None:
@@ -61,7 +61,7 @@ class Successors(Waiters):
 
     def notify(self, id: str, fence: int, slot: int = 0) -> bool:
         """As `Waiters.notify`: the server says that a claim holds the lock."""
-        if fence and id in self:
+        if fence and id in self.by_id:
             self.holds(id)
         return super().notify(id, fence, slot)
 
@@ -75,7 +75,7 @@ class Successors(Waiters):
         Returns:
             The successor that was let in; "" if none was.
         """
-        self.remove(id)
+        self.by_id.pop(id, None)
         held = id in self._held
         self._held.discard(id)
         if not self._after:

@@ -1,9 +1,12 @@
 """The waiting claims of this process, and what wakes each."""
 
+import re
+
 from interlock.core.queue import Granted, Tells
 from interlock.runtime.process import WeakRegistry, in_forked_child
 
 DIGITS = 19  # of the largest fence
+MESSAGE = re.compile(f"([^ ]*) ([0-9]{{1,{DIGITS}}})(?: ([0-9]{{1,{DIGITS}}}))?")
 
 
 class Waiters:
@@ -27,11 +30,6 @@ class Waiters:
     def __contains__(self, id: str) -> bool:
         return id in self.by_id
 
-    @property
-    def ids(self) -> list[str]:
-        """The claims that wait."""
-        return list(self.by_id)
-
     def add(self, id: str, waiter: Tells) -> None:
         """Tell `waiter` what is told to a claim."""
         self.by_id[id] = waiter
@@ -53,9 +51,9 @@ class Waiters:
 
     def hear(self, message: str) -> None:
         """Tell what another process said: "id fence slot"."""
-        id, *numbers = message.split(" ")
-        if 1 <= len(numbers) <= 2 and all(each.isdecimal() and len(each) <= DIGITS for each in numbers):
-            self.notify(id, *map(int, numbers))  # else it is not from us
+        words = MESSAGE.fullmatch(message)
+        if words is not None:  # else it is not from us
+            self.notify(words[1], int(words[2]), int(words[3] or 0))
 
     def wake_all(self) -> None:
         """Let everybody look: what was said meanwhile was not heard."""

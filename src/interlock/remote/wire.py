@@ -1,6 +1,5 @@
 """What a server store gives to `ServerQueue`: how its requests are written and its answers read; no I/O."""
 
-import random
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -20,14 +19,6 @@ WAIT: Mode = "w"  # stand in line if it is occupied
 AGAIN: Mode = "a"  # where does it stand: it is in line, or gone
 
 
-LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
-
-
-def look_after(seconds: float) -> float:
-    """Return after how many seconds a waiter looks by itself: not all of them at the same moment."""
-    return min(LOOK_AGAIN, seconds) * random.uniform(1.0, 1.1)
-
-
 class Promised(NamedTuple):
     """An answer to `enter`: the claim waits, and holds the lock with `fence` as soon as the one before it has left.
 
@@ -44,7 +35,7 @@ class Promised(NamedTuple):
     look_again: float
 
 
-class Left(NamedTuple):
+class LeaveResult(NamedTuple):
     """The answer to `leave`.
 
     Attributes:
@@ -61,7 +52,7 @@ class Left(NamedTuple):
     unheard: bool = False
 
 
-REMOVED, NOT_THERE = Left(True), Left(False)
+REMOVED, NOT_THERE = LeaveResult(True), LeaveResult(False)
 
 
 class Wire(Protocol[Q_co, A_contra]):
@@ -98,7 +89,7 @@ class Wire(Protocol[Q_co, A_contra]):
             value: what is kept with the record.
         """
 
-    def left(self, reply: A_contra) -> Left:
+    def left(self, reply: A_contra) -> LeaveResult:
         """Read the answer."""
 
     def undo(self, claim: Claim) -> Q_co:

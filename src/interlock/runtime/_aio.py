@@ -289,7 +289,7 @@ async def close_elsewhere(
         await asyncio.wait(futures, timeout=CLOSE_ELSEWHERE_LIMIT)
 
 
-class Waiter(Generic[T]):
+class AsyncWaiter(Generic[T]):
     """Waits for one message, which any thread and any loop may tell."""
 
     __slots__ = ("_future", "_loop", "_message", "_told")
@@ -339,7 +339,7 @@ class Waiter(Generic[T]):
         """Nothing to give back."""
 
 
-class Arrivals:
+class AsyncArrivals:
     """Waits for what arrives on a socket that a library reads itself; it is read as soon as it is there.
 
     Args:
@@ -425,7 +425,7 @@ async def readable(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
     return found
 
 
-class Alarm:
+class AsyncAlarm:
     """Calls a function when a moment comes, in a task of its own; no task while nothing is due.
 
     Args:
@@ -517,7 +517,7 @@ def not_of_this_kind(function: object, kind: str) -> str:
     return f"{shown(function)} is a {kind}: hold a lock of aconnect() by `async with` in it"
 
 
-class WrongWith:
+class AsyncWrongWith:
     """Refuses the `with` of the other colour."""
 
     __slots__ = ()

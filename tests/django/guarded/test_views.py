@@ -204,6 +204,7 @@ class TestOccupiedUpdateView:
     def test_what_is_not_there_is_404(self) -> None:
         assert Client().post("/occupied/0", {"name": "mine"}).status_code == 404
 
+    @pytest.mark.filterwarnings("ignore:DeleteView uses FormMixin")  # of Django 4.2
     @pytest.mark.parametrize("method", ["post", "delete"])
     def test_it_is_not_deleted_while_somebody_else_has_it(self, book: Book, method: str) -> None:
         def delete() -> HttpResponse:

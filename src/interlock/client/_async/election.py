@@ -20,7 +20,7 @@ STOP = 30.0  # seconds that `stop` waits for the work
 Told: TypeAlias = Callable[["AsyncElection"], object]
 
 
-class AsyncElection(rt.WrongWith):
+class AsyncElection(rt.AsyncWrongWith):
     """One candidate of an election; made by `AsyncLocks.election`.
 
     `async with` stands for it in the background; `run` calls a function each time that it is elected.  One that was
@@ -186,12 +186,12 @@ class AsyncElection(rt.WrongWith):
 
     async def _step_down(self, grant: AsyncGrant) -> None:
         """Give the lock back, within 2 seconds."""
-        waiter: rt.Waiter[bool] = rt.Waiter()
+        waiter: rt.AsyncWaiter[bool] = rt.AsyncWaiter()
         rt.spawn("interlock-step-down", self._release, grant, waiter)
         await waiter.wait(STEP_DOWN)
         waiter.close()
 
-    async def _release(self, grant: AsyncGrant, waiter: rt.Waiter[bool]) -> None:
+    async def _release(self, grant: AsyncGrant, waiter: rt.AsyncWaiter[bool]) -> None:
         try:
             await grant.release()
         except LockError as error:
@@ -216,7 +216,7 @@ class AsyncElection(rt.WrongWith):
     async def _until(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until a condition holds; False if the time is over."""
         deadline = None if timeout is None else clock.now() + timeout
-        waiter: rt.Waiter[None] = rt.Waiter()
+        waiter: rt.AsyncWaiter[None] = rt.AsyncWaiter()
         self._watching.append(waiter)
         try:
             while not condition():

@@ -45,7 +45,7 @@ R = TypeVar("R")
 G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
 
 
-class AsyncLockable(rt.WrongWith, Same, Owned[G], Generic[G]):
+class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
     """`async with`, decorator and ownership by task, for whatever can be acquired."""
 
     __slots__ = ("_client", "_options")

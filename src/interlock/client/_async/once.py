@@ -78,7 +78,7 @@ class AsyncRun:
             raise problem
 
 
-class AsyncOnce(rt.WrongWith):
+class AsyncOnce(rt.AsyncWrongWith):
     """What is done once while its record is kept; made by `AsyncLocks.once`.
 
     It may be used by many tasks at once: one runs, the others wait for its result.

@@ -46,7 +46,7 @@ class AsyncWatchdog:
         self._staying: dict[str, tuple[Claim, float]] = {}
         self._doubted: dict[str, None] = {}
         self._dropped: dict[str, tuple[Claim, float]] = {}
-        self._alarm = rt.Alarm(self._look, "interlock-watchdog", self._now, queue.rest)
+        self._alarm = rt.AsyncAlarm(self._look, "interlock-watchdog", self._now, queue.rest)
         queue.set_doubt(self.doubt)
 
     def add(self, grant: Any) -> None:

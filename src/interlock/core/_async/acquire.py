@@ -177,6 +177,8 @@ async def _wait(rt: Any, queue: AsyncQueue, call: AcquireCall, at: Progress, ans
         pause = await _pause_in_outage(rt, call, at, answer.outage, pause)
     if answer.state == "busy":  # whoever keeps the store busy for long is not asked all the time
         pause += min(MOST_PAUSE, (at.now - call.started) / 20)
+    if call.waiter is None:
+        call.waiter = answer.waiter
     if answer.state == "pending" and call.wait and call.waiter is None:
         call.waiter = queue.subscribe()
     elif call.waiter is None or not at.in_line:

@@ -178,6 +178,8 @@ def _wait(rt: Any, queue: Queue, call: AcquireCall, at: Progress, answer: EnterR
         pause = _pause_in_outage(rt, call, at, answer.outage, pause)
     if answer.state == "busy":  # whoever keeps the store busy for long is not asked all the time
         pause += min(MOST_PAUSE, (at.now - call.started) / 20)
+    if call.waiter is None:
+        call.waiter = answer.waiter
     if answer.state == "pending" and call.wait and call.waiter is None:
         call.waiter = queue.subscribe()
     elif call.waiter is None or not at.in_line:

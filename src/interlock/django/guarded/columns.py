@@ -76,6 +76,10 @@ def comparison_of(field: Any, connection: Any) -> Comparison | None:
 class Column:
     """A column in one database, and the SQL that compares it, made once.
 
+    Attributes:
+        comparable: whether the database can be asked.
+        may_adapt: whether there are values that it holds otherwise than they are given, which somebody must know.
+
     Args:
         field: the field of the model.
         sign: what the column must be to the value.
@@ -83,7 +87,7 @@ class Column:
         settles: False if nobody need know what it makes of a value.
     """
 
-    __slots__ = ("_equal", "_kind", "_null", "_right", "_vendor", "comparable", "field")
+    __slots__ = ("_equal", "_kind", "_null", "_right", "_vendor", "comparable", "field", "may_adapt")
 
     def __init__(self, field: Any, connection: Any, sign: str, comparison: Comparison | None, settles: bool) -> None:
         quote = connection.ops.quote_name
@@ -94,7 +98,13 @@ class Column:
         self._null = f"{column} IS NULL"
         self._equal = f"{left.format(column)} {sign} "
         self._vendor: str = connection.vendor
-        self._kind: str | None = (field.db_type(connection) or "") if settles else None
+        self._kind: str = field.db_type(connection) or ""
+        as_given = _HELD_BY.get(self._vendor)
+        self.may_adapt: bool = settles and (
+            self._vendor == "postgresql"
+            if isinstance(field, JSONField)
+            else isinstance(field, DecimalField) or as_given is None or not as_given.match(self._kind)
+        )
 
     def as_sql(self, value: Any, compiler: Any, connection: Any) -> tuple[str, Sequence[Any]]:
         """Return the SQL that compares it with a value of the field in Python, and its parameters."""
@@ -114,16 +124,13 @@ class Column:
     def adapts(self, value: Any) -> bool:
         """True if it may hold a value otherwise than it is given."""
         field, kind, vendor = self.field, self._kind, self._vendor
-        if kind is None or value is None or is_expression(value):
+        if not self.may_adapt or value is None or is_expression(value):
             return False
         if isinstance(field, DecimalField):
             return not _fits(value, field.decimal_places, vendor)
         if isinstance(field, JSONField):
             # To jsonb 1e22 is a number of 23 digits, which comes back as an integer.
-            text = str(field.get_prep_value(value) or value)
-            return vendor == "postgresql" and _WITH_EXPONENT.search(text) is not None
-        if vendor in _HELD_BY and _HELD_BY[vendor].match(kind):
-            return False
+            return _WITH_EXPONENT.search(str(field.get_prep_value(value) or value)) is not None
         if kind.lower().startswith(("double", "real")) and (vendor != "postgresql" or kind.startswith("double")):
             return isinstance(value, float) and not math.isfinite(value)
         if vendor == "mysql" and kind.lower().startswith("char"):

@@ -145,7 +145,7 @@ class Guarded(Base):
     ) -> Any:
         django: Any = super()._save_table  # type: ignore[misc]
         saving = vars(self)[SAVING] = TableSave(self, plan_of(type(self)), cls, using, raw)
-        reads_back = bool(saving.adapted(saving.values()))
+        reads_back = bool(saving.adapted(vars(self)))
         try:
             with transaction.atomic(using=using, savepoint=False) if reads_back else nullcontext():
                 updated = django(raw, cls, force_insert, force_update, using, update_fields)
@@ -167,7 +167,9 @@ class Guarded(Base):
 
         if not values:
             return update(base_qs, values)
-        answer = vars(self)[SAVING].update(base_qs, values, update)
+        # A base class that does more than Django's here is asked; else that is done in a shorter way.
+        plain = django.__func__ is models.Model._do_update and not base_qs.model._meta.select_on_save
+        answer = vars(self)[SAVING].update(base_qs, values, update, more if plain else None)
         if answer is not None:
             return answer
         if forced_update and update_fields is None:

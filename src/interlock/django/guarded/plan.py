@@ -58,6 +58,7 @@ class ModelPlan:
         }
         self._some: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[int, ...]]] = {}
         self._columns: dict[tuple[str, str], Column] = {}
+        self._adapting: dict[str, dict[str, Column]] = {}
 
     def _those(self, are: Any) -> frozenset[str]:
         return frozenset(field.attname for field in self.fields if are(field))
@@ -88,6 +89,13 @@ class ModelPlan:
                 settles=not plain and self.policies[attname] is not LAST_WINS,
             )
         return self._columns[using, attname]
+
+    def adapting(self, using: str) -> dict[str, Column]:
+        """Return the columns in a database, by their attributes, that may hold values otherwise than given."""
+        if using not in self._adapting:
+            columns = {attname: self.column(field, using) for attname, field in self.by_attname.items()}
+            self._adapting[using] = {attname: column for attname, column in columns.items() if column.may_adapt}
+        return self._adapting[using]
 
     def checked(self) -> list[Any]:
         """Return the fields that are an object's state: not keys, fences, generated ones and where the last wins."""

@@ -1,6 +1,7 @@
 """One save of one table of a guarded instance."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from django.db import connections, transaction
@@ -128,16 +129,18 @@ class TableSave:
 
     def adapted(self, values: dict[str, Any]) -> list[str]:
         """Return those of the attributes whose columns may hold these values otherwise than they are."""
-        fields = self.plan.by_attname
-        return [each for each, value in values.items() if self.plan.column(fields[each], self.using).adapts(value)]
+        columns = self.plan.adapting(self.using).items()
+        return [attname for attname, column in columns if attname in values and column.adapts(values[attname])]
 
-    def update(self, base: Any, triples: list[Triple], update: Update) -> Any:
+    def update(self, base: Any, triples: list[Triple], update: Update, returning: tuple[Any, ...] | None) -> Any:
         """Update the row if what is written still stands there as it was read.
 
         Args:
             base: a query set of the table's rows, not shared.
             triples: all fields that the save concerns, as their `pre_save` gave them.
             update: writes some of them to the row, which it finds in a query set of base's kind.
+            returning: what Django gives from 6.0 on: a list of the fields to be returned; None if `update` must be
+                asked rather than the database.
 
         Returns:
             What `update` answers; None if nothing has changed, and so nothing was written.
@@ -148,6 +151,7 @@ class TableSave:
         if self.snapshot is None:
             self.wrote = {field.attname: value for field, _, value in triples}
             return update(base, triples)
+        django = update
         writes = self._writes(self.snapshot, {field.attname: mine for field, _, mine in triples})
         if not writes:
             return None
@@ -159,12 +163,23 @@ class TableSave:
                 (column, write.mine if write.field.attname in fences else thaw_held(write.kept))
                 for column, write in checked
             ]
+            if returning is not None:
+                # What `update` does, without building a query set more to find the row by its key.
+                update = partial(self._send, returning)
+                keys = key_fields(self.model._meta)
+                conditions += [
+                    (self.plan.column(key, self.using), getattr(self.instance, key.attname)) for key in keys
+                ]
             if conditions:
                 base.query.where.add(StillAsRead(conditions), AND)
             answer = self._write(base, writes, update)
             if answer:
                 return answer
-        return self._update_locked(self.model._base_manager.using(self.using), writes, update, tried=comparable)
+        return self._update_locked(self.model._base_manager.using(self.using), writes, django, tried=comparable)
+
+    def _send(self, returning: tuple[Any, ...], base: Any, triples: list[Triple]) -> Any:
+        answer = base._update(triples, *returning)
+        return answer if returning else answer > 0
 
     def note(self) -> None:
         """Remember what stands in the row since it was saved; in the transaction, if any, that has written it."""

@@ -64,9 +64,9 @@ class AsyncListener:
         self._where = where
         self._io_timeout = io_timeout
         self._mutex = rt.Mutex()
-        self._starting: list[rt.Waiter[StoreError]] = []
+        self._starting: list[rt.AsyncWaiter[StoreError]] = []
         self._runs = False
-        self._pause: rt.Waiter[None] | None = None
+        self._pause: rt.AsyncWaiter[None] | None = None
         self._subscription: AsyncSubscription | None = None
         self._used = 0.0
         self._closed = False
@@ -78,7 +78,7 @@ class AsyncListener:
         Raises:
             StoreError: they are not; why.
         """
-        waiter: rt.Waiter[StoreError] = rt.Waiter()
+        waiter: rt.AsyncWaiter[StoreError] = rt.AsyncWaiter()
         with self._mutex:
             if self._closed:
                 raise closed()
@@ -114,7 +114,7 @@ class AsyncListener:
                 return
             if clock.now() - began > SILENCE:
                 pause = SHORTEST_PAUSE
-            paused: rt.Waiter[None] = rt.Waiter()
+            paused: rt.AsyncWaiter[None] = rt.AsyncWaiter()
             self._pause = paused
             await paused.wait(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)

@@ -79,7 +79,7 @@ class AsyncPool(Generic[Q, A]):
         self._undo = undo
         self._idle: list[AsyncPooled[Q, A]] = []
         self._count = 0  # what there is, and what is being made
-        self._line: deque[rt.Waiter[Found[Q, A]]] = deque()
+        self._line: deque[rt.AsyncWaiter[Found[Q, A]]] = deque()
         self._mutex = rt.Mutex()
         self._trust = object()  # what connections have that nothing speaks against
         self.closed = False
@@ -125,7 +125,7 @@ class AsyncPool(Generic[Q, A]):
         began = clock.now()
         may_make = True
         while True:
-            waiter: rt.Waiter[Found[Q, A]] | None = None
+            waiter: rt.AsyncWaiter[Found[Q, A]] | None = None
             with self._mutex:
                 if self.closed:
                     raise closed()
@@ -134,7 +134,7 @@ class AsyncPool(Generic[Q, A]):
                 if may_make and self._count < self._most:
                     self._count += 1
                 else:
-                    waiter = rt.Waiter()
+                    waiter = rt.AsyncWaiter()
                     (self._line.appendleft if first else self._line.append)(waiter)
             found = ROOM if waiter is None else await self._wait(waiter, deadline, began)
             if found != ROOM:
@@ -155,7 +155,7 @@ class AsyncPool(Generic[Q, A]):
         connection.trust = self._trust
         return connection
 
-    async def _wait(self, waiter: "rt.Waiter[Found[Q, A]]", deadline: float, began: float) -> "Found[Q, A]":
+    async def _wait(self, waiter: "rt.AsyncWaiter[Found[Q, A]]", deadline: float, began: float) -> "Found[Q, A]":
         """Wait for a connection, or for room to make one.
 
         Raises:
@@ -171,7 +171,7 @@ class AsyncPool(Generic[Q, A]):
             raise closed() if self.closed else no_room(self._where, self._most, clock.now() - began)
         return found
 
-    async def _give_up(self, waiter: "rt.Waiter[Found[Q, A]]") -> None:
+    async def _give_up(self, waiter: "rt.AsyncWaiter[Found[Q, A]]") -> None:
         """Leave the line; what was told just now goes to the next one."""
         with self._mutex:
             if waiter in self._line:

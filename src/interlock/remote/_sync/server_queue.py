@@ -27,7 +27,7 @@ from interlock.remote.wire import (
     WAIT,
     A,
     A_co,
-    Left,
+    LeaveResult,
     Mode,
     Promised,
     Q,
@@ -41,6 +41,7 @@ CUTS = 5  # so many connections may end in a row under one request
 RECOVERY = 60.0  # seconds that a server is waited for without a limit; a fail-over takes 15 to 30
 FIRST_CONTACT = 2.0  # seconds; where nothing was ever done, the address is probably wrong
 MOST_GHOSTS = 256
+LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
 
 
 class Asks(Protocol[Q_contra, A_co]):
@@ -86,7 +87,6 @@ class ServerQueue(Generic[Q, A]):
         self.channel = channel
         self._waiters = Successors()
         self._listener = Listener(subscribe, self._waiters, wire.where, wire.io_timeout)
-        self._early: dict[str, Early] = {}
         self._ghosts: dict[str, Claim] = {}
         self._doubt: Callable[[str], object] = _nobody_doubts
         self._answered = False
@@ -103,10 +103,9 @@ class ServerQueue(Generic[Q, A]):
     def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         """As `Queue.enter`."""
         mode: Mode = AGAIN if again else WAIT if wait else TRY
+        made: rt.Waiter[Granted] | None = None
         if waiter is not None:
-            known = self._take_place_of_early(claim.id, waiter)
-            if known is not None:
-                return known
+            self._waiters.add(claim.id, waiter)
             if not self._listener.live:
                 try:
                     self._listener.start(clock.now() + self._wire.io_timeout)
@@ -114,8 +113,8 @@ class ServerQueue(Generic[Q, A]):
                     return self._failed(claim, error, wait, again, None)
         elif mode is WAIT:
             if self._listener.live:
-                self._early[claim.id] = early = Early()
-                self._waiters.add(claim.id, early)
+                made = rt.Waiter()
+                self._waiters.add(claim.id, made)
             else:
                 mode = LOOK_FIRST  # a claim stands in line when its process listens
         request, undo = self._wire.enter(claim, mode, self.channel), None if again else claim
@@ -129,23 +128,10 @@ class ServerQueue(Generic[Q, A]):
         self._answered = True
         if self._ghosts:
             self._take_out_ghosts()
-        return self._entered(claim.id, self._wire.entered(reply), wait, again)
-
-    def _take_place_of_early(self, id: str, waiter: Tells) -> EnterResult | None:
-        """Let a waiter be told what is told to a claim; return where that stands, if it entered a moment ago."""
-        early = self._early.pop(id, None)
-        if early is None:
-            self._waiters.add(id, waiter)
-            return None
-        early.waiter = waiter  # in this order: who fetched it before tells it now
-        self._waiters.add(id, waiter)
-        granted = early.message
-        if granted is not None:
-            self._waiters.remove(id)
-            return EnterResult("using", granted.fence, asked=False, slot=granted.slot)
-        if early.told or not early.look_again:
-            return None
-        return EnterResult("pending", look_again=early.look_again, asked=False)
+        answer = self._entered(claim.id, self._wire.entered(reply), wait, again)
+        if answer.state != "pending":
+            return answer
+        return answer._replace(look_again=look_after(answer.look_again), waiter=made)
 
     def _entered(self, id: str, answer: EnterResult | Promised | None, wait: bool, again: bool) -> EnterResult:
         """Take the answer of the server."""
@@ -153,14 +139,10 @@ class ServerQueue(Generic[Q, A]):
             self._waiters.follow(answer.before, id, answer.fence)
             answer = EnterResult("pending", look_again=answer.look_again)
         if answer is not None and answer.state == "pending":
-            early = self._early.get(id)
-            if early is not None:
-                early.look_again = answer.look_again
             return answer
-        if self._early:
-            self._early.pop(id, None)
         if answer is not None and answer.state == "using":
             self._waiters.holds(id)
+            self._waiters.remove(id)
             return answer
         self._waiters.leaves(id)
         return answer or (GONE if again else OCCUPIED if wait else REFUSED)
@@ -179,7 +161,6 @@ class ServerQueue(Generic[Q, A]):
         """
         late = isinstance(error, NoAnswer) and mode is not None and not again
         if not again:
-            self._early.pop(claim.id, None)
             self._waiters.leaves(claim.id)
         if late and len(self._ghosts) < MOST_GHOSTS:
             self._ghosts[claim.id] = claim
@@ -208,8 +189,6 @@ class ServerQueue(Generic[Q, A]):
 
     def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `Queue.leave`."""
-        if self._early:
-            self._early.pop(claim.id, None)
         let_in = self._waiters.leaves(claim.id, not done)
         request = self._wire.leave(claim, self.channel, let_in, done, value)
         try:
@@ -224,7 +203,7 @@ class ServerQueue(Generic[Q, A]):
         left = self._wire.left(reply)
         return True if left is REMOVED else self._left(claim, left, let_in)
 
-    def _left(self, claim: Claim, left: Left, let_in: str) -> bool:
+    def _left(self, claim: Claim, left: LeaveResult, let_in: str) -> bool:
         """Take the answer to a leave: tell those of this process who were promoted by it."""
         removed = left.removed
         self._tell(left)
@@ -236,7 +215,7 @@ class ServerQueue(Generic[Q, A]):
             self._left_unheard(let_in)
         return removed
 
-    def _tell(self, left: Left) -> None:
+    def _tell(self, left: LeaveResult) -> None:
         for id, fence, slot in left.promoted:
             self._waiters.notify(id, fence, slot)
         if left.unheard and not self._unheard:
@@ -362,31 +341,9 @@ class ServerQueue(Generic[Q, A]):
             return self._ask(request, None, limit)
 
 
-class Early:
-    """What a claim is told whose caller has not subscribed yet: it stands in line a moment before.
-
-    Attributes:
-        message: that it holds the lock.
-        told: True if it should look.
-        look_again: seconds to wait at most.
-        waiter: who is told from now on.
-    """
-
-    __slots__ = ("look_again", "message", "told", "waiter")
-
-    def __init__(self) -> None:
-        self.message: Granted | None = None
-        self.told = False
-        self.look_again = 0.0
-        self.waiter: Tells | None = None
-
-    def tell(self, message: Granted | None = None) -> None:
-        """As `Tells.tell`."""
-        if message is not None:
-            self.message = message
-        self.told = True
-        if self.waiter is not None:
-            self.waiter.tell(message)
+def look_after(seconds: float) -> float:
+    """Return after how many seconds a waiter looks by itself: not all of them at the same moment."""
+    return min(LOOK_AGAIN, seconds) * random.uniform(1.0, 1.1)
 
 
 def _may_pass(error: StoreError, in_line: bool) -> bool:

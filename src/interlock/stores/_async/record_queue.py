@@ -62,7 +62,7 @@ class AsyncRecordQueue:
         """Nothing: a record says whether it is there."""
 
     def subscribe(self) -> Any:
-        return rt.Waiter()
+        return rt.AsyncWaiter()
 
     async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
         key = claim.spec.key

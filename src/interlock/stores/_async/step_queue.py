@@ -107,7 +107,7 @@ class AsyncStepQueue:
         """Nothing: a step store never doubts."""
 
     def subscribe(self) -> Any:
-        return rt.Waiter()
+        return rt.AsyncWaiter()
 
     async def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         # async only
@@ -138,7 +138,7 @@ class AsyncStepQueue:
             return IS_GONE if again else OCCUPIED if wait else REFUSED
         if place is IS_DONE:
             return DONE_BEFORE
-        using: EnterResult = new(EnterResult, ("using", place.fence, 0.0, True, None, place.slot))
+        using: EnterResult = new(EnterResult, ("using", place.fence, 0.0, True, None, place.slot, None))
         return using
 
     def _away(self, claim: Claim, error: StoreError) -> EnterResult:

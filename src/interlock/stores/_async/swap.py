@@ -193,7 +193,7 @@ class AsyncSwapSteps:
             elif self._leader.get(key) is me:  # a signal handler in the middle of a step of its own thread
                 nested = True
             else:
-                mine.waiter = rt.Waiter()
+                mine.waiter = rt.AsyncWaiter()
                 others.insert(0 if decide in (leave, complete) else len(others), mine)
         if mine.waiter is None or await self._leads(key, mine):
             await self._lead(key, mine, me, nested)

@@ -136,7 +136,7 @@ class StepQueue:
             return IS_GONE if again else OCCUPIED if wait else REFUSED
         if place is IS_DONE:
             return DONE_BEFORE
-        using: EnterResult = new(EnterResult, ("using", place.fence, 0.0, True, None, place.slot))
+        using: EnterResult = new(EnterResult, ("using", place.fence, 0.0, True, None, place.slot, None))
         return using
 
     def _away(self, claim: Claim, error: StoreError) -> EnterResult:

@@ -12,7 +12,7 @@ from interlock.core.claims import MICROS, PENDING, SEPARATOR, USING, Claim, Clai
 from interlock.core.errors import StoreError
 from interlock.core.line import GONE
 from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
-from interlock.remote.wire import AGAIN, NOT_THERE, REMOVED, WAIT, Left, Mode, look_after
+from interlock.remote.wire import AGAIN, NOT_THERE, REMOVED, WAIT, LeaveResult, Mode
 from interlock.runtime import clock
 from interlock.runtime._threads import Alarm
 from interlock.runtime.process import HOST, checked_pid, in_forked_child
@@ -29,7 +29,7 @@ SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds between two looks of a waiter
 OF_THE_WAIT = 0.25  # such a waiter looks again after this part of the time for which it has waited
 
 
-class Statement(NamedTuple):
+class PgStatement(NamedTuple):
     """One statement.
 
     Attributes:
@@ -44,9 +44,9 @@ class Statement(NamedTuple):
     told: str | None = None
 
 
-BEGIN = Statement(b"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE")
-COMMIT = Statement(b"COMMIT")
-ROLLBACK = Statement(b"ROLLBACK")
+BEGIN = PgStatement(b"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE")
+COMMIT = PgStatement(b"COMMIT")
+ROLLBACK = PgStatement(b"ROLLBACK")
 
 
 @lru_cache(4096)
@@ -65,13 +65,13 @@ def micros(seconds: float) -> bytes:
     return b"%d" % int(seconds * MICROS)
 
 
-def notifying(messages: Sequence[tuple[str, str]]) -> Statement:
+def notifying(messages: Sequence[tuple[str, str]]) -> PgStatement:
     """Return the statement that tells waiters of other processes, by their channels."""
     words = b"SELECT pg_notify(c, m) FROM unnest($1::text[], $2::text[]) AS w (c, m)"
-    return Statement(words, tuple(array(each.encode() for each in some) for some in zip(*messages, strict=True)))
+    return PgStatement(words, tuple(array(each.encode() for each in some) for some in zip(*messages, strict=True)))
 
 
-def telling(rows: Sequence[Row], own: str) -> Statement | None:
+def telling(rows: Sequence[Row], own: str) -> PgStatement | None:
     """Return what tells those whose promotion had to be on the disk first; None if there are none."""
     lines = [line.split(" ", 1) for line in rows[0][-1].splitlines()]
     others = [(channel, message) for channel, message in lines if channel not in ("", own)]
@@ -95,7 +95,7 @@ class PostgresWire:
         names = names_of(options.table, options.schema)
         making = ddl(options.table, options.schema, options.grace)
         one_at_a_time = "SELECT pg_advisory_xact_lock(7308896216438961)"
-        self.making = [Statement(each.encode()) for each in (one_at_a_time, *statements(making))]
+        self.making = [PgStatement(each.encode()) for each in (one_at_a_time, *statements(making))]
 
         def step(columns: str, function: str, values: int) -> bytes:
             places = ", ".join(f"${place}" for place in range(1, values + 1))
@@ -115,12 +115,12 @@ class PostgresWire:
             "SELECT l.name, l.id, l.units, l.capacity, l.fence, l.home, l.who, l.label, l.since, "
             f"l.until - n.moment, l.held, l.done - n.moment {live}"
         )
-        self.namespaces = Statement(f"SELECT DISTINCT l.namespace {live} ORDER BY 1".encode())
-        self.about = Statement(
+        self.namespaces = PgStatement(f"SELECT DISTINCT l.namespace {live} ORDER BY 1".encode())
+        self.about = PgStatement(
             "SELECT current_setting('server_version'), pg_is_in_recovery()::int, current_setting('fsync'), "
             f"current_setting('full_page_writes'), current_setting('server_version_num'), {NOW}".encode()
         )
-        self.place = Statement(
+        self.place = PgStatement(
             f"SELECT c.relnamespace::regnamespace, (SELECT string_agg(o.relnamespace::regnamespace::text, ', ') "
             f"FROM pg_class o WHERE o.relname = c.relname AND o.relkind = 'r' AND o.oid <> c.oid), "
             f"(SELECT greatest(0, min(open_from) - {NOW}) FROM {names.alive}) "
@@ -128,13 +128,13 @@ class PostgresWire:
         )
         self._fixed = lru_cache(4096)(_fixed)
 
-    def enter(self, claim: Claim, mode: Mode, channel: str) -> Statement:
+    def enter(self, claim: Claim, mode: Mode, channel: str) -> PgStatement:
         """As `Wire.enter`."""
         id, spec, who = claim
         listens = "" if self.deaf or mode not in MODES else channel
         values = (id.encode(), MODES.get(mode, b"try"), listens.encode())
         key, about = self._fixed(spec, who, checked_pid())
-        return Statement(self._enter, (key, *values, *about), "")
+        return PgStatement(self._enter, (key, *values, *about), "")
 
     def entered(self, reply: Sequence[Row]) -> EnterResult | None:
         """As `Wire.entered`."""
@@ -145,44 +145,44 @@ class PostgresWire:
             pause = max(SHORTEST_LOOK, int(look_in) / MICROS)
             if self.deaf:
                 pause = min(pause, LONGEST_POLL, max(SHORTEST_POLL, OF_THE_WAIT * int(waited) / MICROS))
-            return EnterResult("pending", look_again=look_after(pause))
+            return EnterResult("pending", look_again=pause)
         return DONE_BEFORE if state == "done" else None
 
-    def leave(self, claim: Claim, channel: str, let_in: str, done: float = 0.0, value: str = "") -> Statement:
+    def leave(self, claim: Claim, channel: str, let_in: str, done: float = 0.0, value: str = "") -> PgStatement:
         """As `Wire.leave`."""
         return self._leaving(claim.spec.key, claim.id, b"f", channel, done, value)
 
     def _leaving(
         self, key: str, id: str, evict: bytes, channel: str, done: float = 0.0, value: str = ""
-    ) -> Statement:
+    ) -> PgStatement:
         words = (hashed(key), id.encode(), micros(done), evict, channel.encode(), value.encode())
-        return Statement(self._leave, words, channel)
+        return PgStatement(self._leave, words, channel)
 
-    def kept(self, key: str, forget: bool) -> Statement:
+    def kept(self, key: str, forget: bool) -> PgStatement:
         """As `Wire.kept`."""
-        return Statement(self._kept, (hashed(key), b"t" if forget else b"f"))
+        return PgStatement(self._kept, (hashed(key), b"t" if forget else b"f"))
 
     def value(self, reply: Sequence[Row]) -> str | None:
         """As `Wire.value`."""
         text = reply[0][0]
         return text[1:] if text else None
 
-    def undo(self, claim: Claim) -> Statement:
+    def undo(self, claim: Claim) -> PgStatement:
         """As `Wire.undo`."""
         return self.leave(claim, "", "")
 
-    def left(self, reply: Sequence[Row]) -> Left:
+    def left(self, reply: Sequence[Row]) -> LeaveResult:
         """As `Wire.left`; the ids of other processes do no harm."""
         removed, told = reply[0]
         if not told:
             return REMOVED if removed == "1" else NOT_THERE
         promoted = [line.split(" ") for line in told.splitlines()]
-        return Left(removed != "0", [(id, int(fence), int(slot)) for _, id, fence, slot in promoted])
+        return LeaveResult(removed != "0", [(id, int(fence), int(slot)) for _, id, fence, slot in promoted])
 
-    def renew(self, claims: Sequence[Claim]) -> Statement:
+    def renew(self, claims: Sequence[Claim]) -> PgStatement:
         """As `Wire.renew`."""
         keys = array(hashed(claim.spec.key) for claim in claims)
-        return Statement(self._renew, (keys, array(claim.id.encode() for claim in claims)))
+        return PgStatement(self._renew, (keys, array(claim.id.encode() for claim in claims)))
 
     def renewed(self, claims: Sequence[Claim], reply: Sequence[Row]) -> list[Renewed]:
         """As `Wire.renewed`."""
@@ -190,18 +190,18 @@ class PostgresWire:
         found = {id: held_up if answer == "-1" else int(answer) for id, answer in reply}
         return [found.get(claim.id, GONE) for claim in claims]
 
-    def adopt(self, key: str, id: str, claim: Claim, channel: str) -> Statement:
+    def adopt(self, key: str, id: str, claim: Claim, channel: str) -> PgStatement:
         """As `Wire.adopt`."""
         hashed_key, about = self._fixed(claim.spec, claim.who, checked_pid())
         ids = (id.encode(), claim.id.encode(), channel.encode())
-        return Statement(self._adopt, (hashed_key, *ids, about[0], *about[-3:]), "")
+        return PgStatement(self._adopt, (hashed_key, *ids, about[0], *about[-3:]), "")
 
     def adopted(self, reply: Sequence[Row]) -> tuple[int, int] | None:
         """As `Wire.adopted`."""
         fence, slot, _ = reply[0]
         return (int(fence), int(slot)) if fence else None
 
-    def evict(self, key: str, id: str | None) -> Statement:
+    def evict(self, key: str, id: str | None) -> PgStatement:
         """As `Wire.evict`."""
         return self._leaving(key, id or "*", b"t", "")
 
@@ -209,12 +209,12 @@ class PostgresWire:
         """As `Wire.evicted`."""
         return int(reply[0][0]), False
 
-    def look(self, key: str) -> Statement:
+    def look(self, key: str) -> PgStatement:
         """As `Wire.look`; also of a whole namespace."""
         if key.endswith(SEPARATOR):
             words = f'{self._look} AND l.namespace = $1 ORDER BY l.name COLLATE "C", l.number'
-            return Statement(words.encode(), (key[:-1],))
-        return Statement(f"{self._look} AND l.key = $1 ORDER BY l.number".encode(), (hashed(key),))
+            return PgStatement(words.encode(), (key[:-1],))
+        return PgStatement(f"{self._look} AND l.key = $1 ORDER BY l.number".encode(), (hashed(key),))
 
     def views(self, key: str, reply: Sequence[Row]) -> list[ClaimView]:
         """As `Wire.views`."""
@@ -222,9 +222,9 @@ class PostgresWire:
         views += [record_view(SEPARATOR + row[0], int(row[-1]) / MICROS) for row in reply if int(row[-1]) > 0]
         return sorted(views, key=_name)
 
-    def sweep(self, pages: int, age: float) -> Statement:
+    def sweep(self, pages: int, age: float) -> PgStatement:
         """Delete what is over since `age` seconds in a part of the table."""
-        return Statement(self._sweep, (b"%d" % pages, micros(age)))
+        return PgStatement(self._sweep, (b"%d" % pages, micros(age)))
 
 
 def _fixed(spec: LockSpec, who: str, pid: int) -> tuple[bytes, tuple[Value, ...]]:

@@ -10,13 +10,16 @@ from interlock.stores.redis.library import answered, as_bytes, as_of_socket
 from interlock.stores.redis.settings import Address
 from interlock.stores.redis.sockets import keep_alive
 
+MOST = 65536  # bytes taken at a time; into one buffer, since asyncio makes a large one for each message else
 
-class Stream(asyncio.Protocol):
+
+class AsyncStream(asyncio.BufferedProtocol):
     """A socket by a protocol of its own, for one task at a time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
+        self._buffer = memoryview(bytearray(MOST))
         self._data = b""
         self._future: asyncio.Future[None] | None = None
         self._ended = False
@@ -26,9 +29,13 @@ class Stream(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
-        """As `Protocol.data_received`."""
-        self._data += data
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """As `BufferedProtocol.get_buffer`."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """As `BufferedProtocol.buffer_updated`."""
+        self._data += self._buffer[:nbytes].tobytes()
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -40,7 +47,7 @@ class Stream(asyncio.Protocol):
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
-    def give_to(self, protocol: asyncio.Protocol) -> asyncio.Transport:
+    def give_to(self, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
         """Let another protocol have what comes from now on; return what sends."""
         self._transport.set_protocol(protocol)
         if self._ended:
@@ -90,16 +97,18 @@ class Stream(asyncio.Protocol):
         self._transport.abort()
 
 
-async def open_stream(address: Address | str, tls: Any, deadline: float, io_timeout: float, looks: bool) -> Stream:
+async def open_stream(
+    address: Address | str, tls: Any, deadline: float, io_timeout: float, looks: bool
+) -> AsyncStream:
     """As the `open_stream` of threads."""
     loop = asyncio.get_running_loop()
-    stream: Stream
+    stream: AsyncStream
     async with asyncio.timeout(max(0.0, deadline - clock.now())):
         if isinstance(address, str):
-            _, stream = await loop.create_unix_connection(Stream, address)
+            _, stream = await loop.create_unix_connection(AsyncStream, address)
         else:
             name = None if tls is None else address[0]
-            _, stream = await loop.create_connection(Stream, *address, ssl=tls, server_hostname=name)
+            _, stream = await loop.create_connection(AsyncStream, *address, ssl=tls, server_hostname=name)
     try:
         sock = stream._transport.get_extra_info("socket")
         if sock is not None:
@@ -111,17 +120,17 @@ async def open_stream(address: Address | str, tls: Any, deadline: float, io_time
 
 
 class LibraryTransport(asyncio.Transport):
-    """What `Stream` writes to, where the program's own class has made the connection.
+    """What `AsyncStream` writes to, where the program's own class has made the connection.
 
     Args:
         connection: of redis-py or valkey-py.
         stream: takes what comes.
     """
 
-    def __init__(self, connection: Any, stream: asyncio.Protocol) -> None:
+    def __init__(self, connection: Any, stream: asyncio.BufferedProtocol) -> None:
         super().__init__()
         self._connection = connection
-        self._stream: Any = stream
+        self._stream = stream
         self._unsent: asyncio.Queue[bytes] = asyncio.Queue()
         self._tasks = [asyncio.ensure_future(each()) for each in (self._send, self._receive)]
 
@@ -131,6 +140,7 @@ class LibraryTransport(asyncio.Transport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """As `Transport.set_protocol`."""
+        assert isinstance(protocol, asyncio.BufferedProtocol)
         self._stream = protocol
 
     async def _send(self) -> None:
@@ -148,7 +158,12 @@ class LibraryTransport(asyncio.Transport):
                     data = as_bytes(await self._connection.read_response(disable_decoding=True))
                 except Exception as error:
                     data = answered(error)
-                self._stream.data_received(data)
+                while data:
+                    buffer = memoryview(self._stream.get_buffer(len(data)))
+                    some = data[: len(buffer)]
+                    buffer[: len(some)] = some
+                    self._stream.buffer_updated(len(some))
+                    data = data[len(some) :]
         except OSError:
             self.abort()
 
@@ -170,6 +185,6 @@ async def open_library(connection: Any, deadline: float) -> Any:
             await connection.connect()
     except Exception as error:
         raise as_of_socket(error) from error
-    stream = Stream()
+    stream = AsyncStream()
     stream.connection_made(LibraryTransport(connection, stream))
     return stream

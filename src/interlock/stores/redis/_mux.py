@@ -12,17 +12,17 @@ from typing import Protocol
 from interlock.core.claims import Claim
 from interlock.remote.failures import ConnectionEnded, Unreachable, closed, ended, no_answer
 from interlock.runtime import clock
-from interlock.stores.redis._aio import Stream
+from interlock.stores.redis._aio import MOST, AsyncStream
 from interlock.stores.redis.errors import garbled, refusal
-from interlock.stores.redis.resp import MISSING, Command, Garbage, Parser, Reply, ReplyError
+from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, Reply, ReplyError
 from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Settings
 
 
-class Opened(Protocol):
+class Dialed(Protocol):
     """A connection that is ready."""
 
-    stream: Stream
+    stream: AsyncStream
 
 
 class Dials(Protocol):
@@ -31,11 +31,11 @@ class Dials(Protocol):
     where: str
     settings: Settings
 
-    async def open(self, deadline: float) -> Opened:
+    async def open(self, deadline: float) -> Dialed:
         """Return a connection that is ready."""
 
 
-class Mux(asyncio.Protocol):
+class Mux(asyncio.BufferedProtocol):
     """One connection of a loop, after login.
 
     Args:
@@ -48,11 +48,12 @@ class Mux(asyncio.Protocol):
         closed: True if nothing comes any more either.
     """
 
-    def __init__(self, stream: Stream, where: str, io_timeout: float) -> None:
+    def __init__(self, stream: AsyncStream, where: str, io_timeout: float) -> None:
         self._stream = stream
         self._where = where
         self._io_timeout = io_timeout
         self._loop = asyncio.get_running_loop()
+        self._buffer = memoryview(bytearray(MOST))
         self._parser = Parser()
         # Who waits for a reply, until when, and of how many parts it is; what has come of the first one's.
         self._line: deque[tuple[asyncio.Future[Reply], float, int]] = deque()
@@ -104,8 +105,13 @@ class Mux(asyncio.Protocol):
             self._timer_at = next
             self._timer = self._loop.call_later(max(0.0, next - now), self._look_at_clock)
 
-    def data_received(self, data: bytes) -> None:
-        """As `Protocol.data_received`."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """As `BufferedProtocol.get_buffer`."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """As `BufferedProtocol.buffer_updated`."""
+        data = self._buffer[:nbytes].tobytes()
         alone = len(self._line) == 1 and not self._parser.unread
         if alone and data[:1] == b":" and data[-2:] == b"\r\n" and data[1:-2].isdigit():
             self._answer(int(data[1:-2]))
@@ -164,7 +170,7 @@ class MuxPool:
         undo: returns the command that takes a claim out again.
     """
 
-    def __init__(self, dialer: Dials, undo: Callable[[Claim], Command]) -> None:
+    def __init__(self, dialer: Dials, undo: Callable[[Claim], RedisCommand]) -> None:
         self._dialer = dialer
         self._undo = undo
         self._mux: Mux | None = None
@@ -172,7 +178,7 @@ class MuxPool:
         self._connecting: asyncio.Task[Mux] | None = None
         self.closed = False
 
-    async def ask(self, command: Command, deadline: float, undo: Claim | None = None) -> Reply:
+    async def ask(self, command: RedisCommand, deadline: float, undo: Claim | None = None) -> Reply:
         """As `AsyncPool.ask`."""
         mux = self._mux
         if mux is None or not mux.good:
@@ -196,16 +202,16 @@ class MuxPool:
 
     async def _connected(self, deadline: float) -> Mux:
         """Return a connection; all who wait for one share the attempt to make it."""
-        joined = self._connecting is not None
+        begun = self._connecting
         try:
-            mux = await self._shared(deadline)
+            return await self._attempt(deadline)
         except Unreachable:
-            if not joined or clock.now() >= deadline:
+            if begun is None:
                 raise
-            mux = await self._shared(deadline)  # that attempt ended by the deadline of who began it
-        return mux
+            # It was begun by somebody else, perhaps while the server was away.
+            return await self._attempt(clock.now() + self._dialer.settings.io_timeout)
 
-    async def _shared(self, deadline: float) -> Mux:
+    async def _attempt(self, deadline: float) -> Mux:
         if self.closed:
             raise closed()
         if self._connecting is None:

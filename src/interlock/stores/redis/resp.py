@@ -6,7 +6,7 @@ Source: https://redis.io/docs/latest/develop/reference/protocol-spec/
 from typing import Any, NamedTuple, TypeAlias
 
 
-class Command(NamedTuple):
+class RedisCommand(NamedTuple):
     """What is sent to a server.
 
     Attributes:
@@ -46,10 +46,12 @@ def begun(more: int, *words: bytes | str) -> bytes:
     return b"*%d\r\n" % (len(words) + more) + pack(*words).partition(b"\r\n")[2]
 
 
-def ended(start: bytes, word: str) -> bytes:
-    """Return a command of which only one word, or the rest of them, was missing."""
-    data = word.encode()
-    return b"%s$%d\r\n%s\r\n" % (start, len(data), data)
+def ended(start: bytes, *words: str) -> bytes:
+    """Return a command of which only these words were missing."""
+    for word in words:
+        data = word.encode()
+        start = b"%s$%d\r\n%s\r\n" % (start, len(data), data)
+    return start
 
 
 class _Incomplete(Exception):
@@ -62,22 +64,21 @@ MISSING: Any = object()
 
 
 class Parser:
-    """Takes bytes as they come, and gives replies."""
+    """Takes bytes as they come, and gives replies.
 
-    __slots__ = ("_at", "_data")
+    Attributes:
+        unread: what has come of a reply that is not complete.
+    """
+
+    __slots__ = ("_at", "unread")
 
     def __init__(self) -> None:
-        self._data = b""
+        self.unread = b""
         self._at = 0
-
-    @property
-    def unread(self) -> bool:
-        """Whether a part of a reply has come."""
-        return self._at < len(self._data)
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
-        self._data = self._data[self._at :] + data
+        self.unread = self.unread[self._at :] + data
         self._at = 0
 
     def next(self) -> Any:
@@ -87,7 +88,8 @@ class Parser:
             Garbage: it is none.
         """
         start = self._at
-        if start == len(self._data):
+        if start == len(self.unread):
+            self.unread, self._at = b"", 0
             return MISSING
         try:
             return self._reply()
@@ -95,15 +97,15 @@ class Parser:
             self._at = start
             return MISSING
         except (ValueError, RecursionError):
-            raise Garbage(self._data[start : start + 60]) from None
+            raise Garbage(self.unread[start : start + 60]) from None
 
     def _reply(self) -> Any:
-        end = self._data.find(b"\r\n", self._at)
+        end = self.unread.find(b"\r\n", self._at)
         if end < 0:
-            if self._data[self._at : self._at + 1] not in b"+-:$*" or len(self._data) - self._at > LONGEST_LINE:
+            if self.unread[self._at : self._at + 1] not in b"+-:$*" or len(self.unread) - self._at > LONGEST_LINE:
                 raise ValueError("not of RESP 2")
             raise _Incomplete
-        kind, rest = self._data[self._at : self._at + 1], self._data[self._at + 1 : end]
+        kind, rest = self.unread[self._at : self._at + 1], self.unread[self._at + 1 : end]
         self._at = end + 2
         if kind == b":":
             return int(rest)
@@ -119,10 +121,10 @@ class Parser:
 
     def _exactly(self, size: int) -> bytes:
         end = self._at + size
-        if size < 0 or self._data[end : end + 2] not in (b"", b"\r", b"\r\n"):
+        if size < 0 or self.unread[end : end + 2] not in (b"", b"\r", b"\r\n"):
             raise ValueError("a text of another length")
-        if len(self._data) < end + 2:
+        if len(self.unread) < end + 2:
             raise _Incomplete
-        data = self._data[self._at : end]
+        data = self.unread[self._at : end]
         self._at = end + 2
         return data

@@ -6,11 +6,11 @@ from typing import Any
 
 from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, record_view
 from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
-from interlock.remote.wire import NOT_THERE, REMOVED, Left, Mode, Promised, look_after
+from interlock.remote.wire import NOT_THERE, REMOVED, LeaveResult, Mode, Promised
 from interlock.runtime.process import HOST, pid
 from interlock.stores.redis.errors import refusal
 from interlock.stores.redis.keys import line_of
-from interlock.stores.redis.resp import Command, ReplyError, begun, ended, pack
+from interlock.stores.redis.resp import RedisCommand, ReplyError, begun, ended, pack
 from interlock.stores.redis.scripts import ADOPT, ENTER, EVICT, KEPT, LEAVE, LOOK, RENEW, Script
 
 GONE_THERE, DONE_THERE, PENDING_THERE = -1, -2, -10
@@ -38,10 +38,11 @@ class RedisWire:
         self._entering = lru_cache(4096)(_entering)
         self._leaving = lru_cache(4096)(_leaving)
 
-    def enter(self, claim: Claim, mode: Mode, channel: str) -> Command:
+    def enter(self, claim: Claim, mode: Mode, channel: str) -> RedisCommand:
         """As `Wire.enter`."""
-        start, line = self._entering(claim.spec, claim.who, mode, channel)
-        return Command(ended(start, claim.id), line)
+        id, spec, who = claim
+        start, line = self._entering(spec, mode, channel)
+        return RedisCommand(ended(start, f"{HOST}\n{pid()}\n{who}\n{spec.label}", id), line)
 
     def entered(self, reply: Any) -> EnterResult | Promised | None:
         """As `Wire.entered`."""
@@ -57,21 +58,21 @@ class RedisWire:
         return DONE_BEFORE if reply == DONE_THERE else None
 
     def _pause(self, answer: int) -> float:
-        pause = look_after((PENDING_THERE - answer) / 1000)
+        pause = (PENDING_THERE - answer) / 1000
         return min(pause, DEAF_LOOK) if self.deaf else pause
 
-    def leave(self, claim: Claim, channel: str, let_in: str, done: float = 0.0, value: str = "") -> Command:
+    def leave(self, claim: Claim, channel: str, let_in: str, done: float = 0.0, value: str = "") -> RedisCommand:
         """As `Wire.leave`."""
         if done:
             return _call(LEAVE, line_of(claim.spec.key), _milliseconds(done), channel, let_in, claim.id, value)
         start, alone, line = self._leaving(claim.spec.key, channel)
-        return Command(ended(ended(start, let_in) if let_in else alone, claim.id), line)
+        return RedisCommand(ended(start, let_in, claim.id) if let_in else ended(alone, claim.id), line)
 
-    def undo(self, claim: Claim) -> Command:
+    def undo(self, claim: Claim) -> RedisCommand:
         """As `Wire.undo`."""
         return self.leave(claim, "", "")
 
-    def left(self, reply: Any) -> Left:
+    def left(self, reply: Any) -> LeaveResult:
         """As `Wire.left`."""
         if reply == REMOVED_BIT:
             return REMOVED
@@ -82,14 +83,14 @@ class RedisWire:
             (id.decode(), fence if type(fence) is int else int(fence), int(slot))
             for id, fence, slot in zip(told[::3], told[1::3], told[2::3], strict=True)
         ]
-        return Left(bool(code & REMOVED_BIT), promoted, bool(code & MORE_BIT), bool(code & UNHEARD_BIT))
+        return LeaveResult(bool(code & REMOVED_BIT), promoted, bool(code & MORE_BIT), bool(code & UNHEARD_BIT))
 
-    def renew(self, claims: Sequence[Claim]) -> Command:
+    def renew(self, claims: Sequence[Claim]) -> RedisCommand:
         """As `Wire.renew`."""
         if self._together or len(claims) == 1:
-            return Command(_renewal(claims), line_of(claims[0].spec.key))
+            return RedisCommand(_renewal(claims), line_of(claims[0].spec.key))
         data = b"".join([_renewal((claim,)) for claim in claims])
-        return Command(data, line_of(claims[0].spec.key), len(claims))
+        return RedisCommand(data, line_of(claims[0].spec.key), len(claims))
 
     def renewed(self, claims: Sequence[Claim], reply: Any) -> list[Renewed]:
         """As `Wire.renewed`."""
@@ -103,7 +104,7 @@ class RedisWire:
         error = word if isinstance(word, ReplyError) else ReplyError(word.decode(errors="replace"))
         return refusal(error, self.where, line_of(claim.spec.key))
 
-    def kept(self, key: str, forget: bool) -> Command:
+    def kept(self, key: str, forget: bool) -> RedisCommand:
         """As `Wire.kept`."""
         return _call(KEPT, line_of(key), "forget" if forget else "")
 
@@ -111,9 +112,17 @@ class RedisWire:
         """As `Wire.value`."""
         return None if reply is None else str(reply.decode())
 
-    def adopt(self, key: str, id: str, claim: Claim, channel: str) -> Command:
+    def adopt(self, key: str, id: str, claim: Claim, channel: str) -> RedisCommand:
         """As `Wire.adopt`."""
-        return _call(ADOPT, line_of(key), id, claim.id, _milliseconds(claim.spec.ttl), channel, _about(claim))
+        return _call(
+            ADOPT,
+            line_of(key),
+            id,
+            claim.id,
+            _milliseconds(claim.spec.ttl),
+            channel,
+            f"{HOST}\n{pid()}\n{claim.who}\n{claim.spec.label}",
+        )
 
     def adopted(self, reply: Any) -> tuple[int, int] | None:
         """As `Wire.adopted`."""
@@ -121,7 +130,7 @@ class RedisWire:
             return reply[0], reply[1]
         return None if reply == GONE_THERE else (reply, 0)
 
-    def evict(self, key: str, id: str | None) -> Command:
+    def evict(self, key: str, id: str | None) -> RedisCommand:
         """As `Wire.evict`."""
         return _call(EVICT, line_of(key), id or "")
 
@@ -129,7 +138,7 @@ class RedisWire:
         """As `Wire.evicted`."""
         return (reply[0], True) if type(reply) is list else (reply, False)
 
-    def look(self, key: str) -> Command:
+    def look(self, key: str) -> RedisCommand:
         """As `Wire.look`."""
         return _call(LOOK, line_of(key))
 
@@ -151,23 +160,17 @@ def _milliseconds(seconds: float) -> str:
     return str(int(seconds * 1000 + 0.999))
 
 
-def _call(script: Script, line: str, *words: str) -> Command:
-    return Command(pack(b"EVALSHA", script.sha, b"1", line, *words), line)
+def _call(script: Script, line: str, *words: str) -> RedisCommand:
+    return RedisCommand(pack(b"EVALSHA", script.sha, b"1", line, *words), line)
 
 
-def _about(claim: Claim) -> str:
-    who = claim.who.replace("\n", " ")
-    return f"{HOST}\n{pid()}\n{who}\n{claim.spec.label}"
-
-
-def _entering(spec: LockSpec, who: str, mode: Mode, channel: str) -> tuple[bytes, str]:
-    """Return what stays the same when a thread enters with the same spec again and again, and the line."""
+def _entering(spec: LockSpec, mode: Mode, channel: str) -> tuple[bytes, str]:
+    """Return what stays the same when somebody enters with the same spec again and again, and the line."""
     line = line_of(spec.key)
     words = (
-        _milliseconds(spec.ttl), str(spec.units), str(spec.capacity), "1" if spec.once else "0", channel,
-        _about(Claim("", spec, who)), mode,
+        _milliseconds(spec.ttl), str(spec.units), str(spec.capacity), "1" if spec.once else "0", channel, mode,
     )  # fmt: skip
-    return begun(1, b"EVALSHA", ENTER.sha, b"1", line, *words), line
+    return begun(2, b"EVALSHA", ENTER.sha, b"1", line, *words), line
 
 
 def _leaving(key: str, channel: str) -> tuple[bytes, bytes, str]:

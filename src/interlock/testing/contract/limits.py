@@ -14,7 +14,7 @@ from interlock.testing.world import World
 def test_at_most_ends_a_hold_at_its_moment(world: World) -> None:
     locks, ann, told = world.connect(), world.actor(), threading.Event()
     began = time.monotonic()
-    grant = ann.do(locks.lock(world.name, at_most=0.5, on_lost=lambda grant: told.set()).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=600, at_most=0.5, on_lost=lambda grant: told.set()).acquire)
     assert 0 < grant.expires_in <= 0.5
     assert ann.do(grant.renew) is True
     assert grant.expires_in <= 0.5
@@ -26,7 +26,7 @@ def test_at_most_ends_a_hold_at_its_moment(world: World) -> None:
 
 
 def test_at_most_counts_for_all_handles_of_a_hold(world: World) -> None:
-    lock, ann = world.connect().rlock(world.name, at_most=0.5), world.actor()
+    lock, ann = world.connect().rlock(world.name, ttl=600, at_most=0.5), world.actor()
     first, second = ann.do(lock.acquire), ann.do(lock.acquire)
     eventually(lambda: first.lost and second.lost)
     world.until_free()

@@ -57,7 +57,7 @@ class AsyncAdvisoryQueue:
         self.doubt = doubt
 
     def subscribe(self) -> Any:
-        return rt.Waiter()
+        return rt.AsyncWaiter()
 
     # -- entering ---------------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class AsyncAdvisoryQueue:
 
     async def _break_off(self, place: AdvisoryPlace) -> None:
         """End a wait, which may be granted at this very moment."""
-        over: rt.Waiter[None] = rt.Waiter()
+        over: rt.AsyncWaiter[None] = rt.AsyncWaiter()
         place.over = over
         pause, deadline = SOONEST, now() + IO_TIMEOUT
         while place.stands and place.session is not None and now() < deadline:
@@ -245,19 +245,19 @@ class AsyncAdvisoryQueue:
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         answers: dict[str, Renewed] = {}
-        waits: list[rt.Waiter[bool]] = []
+        waits: list[rt.AsyncWaiter[bool]] = []
         for at in range(1, min(SIDE_BY_SIDE, len(claims))):
-            waits.append(rt.Waiter())
+            waits.append(rt.AsyncWaiter())
             some = claims[at::SIDE_BY_SIDE], answers, waits[-1]
             if rt.spawn("interlock-advisory-renew", self._renew_some, *some) is None:
                 await self._renew_some(*some)
-        await self._renew_some(claims[::SIDE_BY_SIDE], answers, rt.Waiter())
+        await self._renew_some(claims[::SIDE_BY_SIDE], answers, rt.AsyncWaiter())
         for each in waits:
             await each.wait(RENEWED_WITHIN)
         return [answers.get(claim.id, NOT_RENEWED) for claim in claims]
 
     async def _renew_some(
-        self, claims: Sequence[Claim], answers: dict[str, Renewed], over: "rt.Waiter[bool]"
+        self, claims: Sequence[Claim], answers: dict[str, Renewed], over: "rt.AsyncWaiter[bool]"
     ) -> None:
         """Renew claims, a session after another; then tell that it is over."""
         try:

@@ -49,7 +49,7 @@ class AsyncEtcdQueue:
 
     def subscribe(self) -> Any:
         """Return what the caller can wait on."""
-        return rt.Waiter()
+        return rt.AsyncWaiter()
 
     def rest(self) -> None:
         """Nothing: idle connections end by themselves."""

@@ -93,6 +93,8 @@ class AsyncFileQueue(AsyncStepQueue):
 
     async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
         if self._quick is not None and not again:
+            # async only
+            await rt.give_way()  # nothing else here waits
             result = self._quick.enter(claim, waiter, wait)
             if result is not None:
                 return result

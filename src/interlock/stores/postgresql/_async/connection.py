@@ -37,9 +37,9 @@ from interlock.stores.postgresql.wire import (
     BEGIN,
     COMMIT,
     ROLLBACK,
+    PgStatement,
     PostgresWire,
     Row,
-    Statement,
     linger,
     notifying,
     telling,
@@ -131,7 +131,7 @@ class AsyncPgConnection:
         self._coding = "utf-8" if pgconn.parameter_status(b"server_encoding") == b"UTF8" else "unicode_escape"
         pgconn.nonblocking = 1
         pgconn.enter_pipeline_mode()
-        self._arrivals = rt.Arrivals(pgconn.socket, self._read)
+        self._arrivals = rt.AsyncArrivals(pgconn.socket, self._read)
 
     def _is_ours(self) -> bool:
         """Tell whether its descriptor is still its own; if not, libpq is to touch it no more."""
@@ -152,7 +152,7 @@ class AsyncPgConnection:
         if self._ended:
             self._arrivals.close()  # libpq gives the number of the socket back by itself
 
-    async def ask(self, request: Statement, deadline: float) -> list[Row]:
+    async def ask(self, request: PgStatement, deadline: float) -> list[Row]:
         """Perform a statement as a transaction of its own, and return its rows.
 
         Args:
@@ -177,7 +177,7 @@ class AsyncPgConnection:
                 log.warn("could not tell who is next, who will find out by looking: %s", error)
         return rows
 
-    async def _insist(self, statement: Statement, deadline: float) -> list[Row]:
+    async def _insist(self, statement: PgStatement, deadline: float) -> list[Row]:
         """Perform a statement, and do what is missing for it."""
         made, until = False, min(deadline, clock.now() + RETRY_LIMIT)
         server = self._server
@@ -199,7 +199,7 @@ class AsyncPgConnection:
                 else:
                     raise
 
-    async def _in_transaction(self, deadline: float, *statements: Statement) -> list[Row]:
+    async def _in_transaction(self, deadline: float, *statements: PgStatement) -> list[Row]:
         """Perform statements in a transaction that says its isolation, by one request."""
         try:
             return await self.exchange((BEGIN, *statements, COMMIT), deadline)
@@ -209,7 +209,7 @@ class AsyncPgConnection:
                 raise refusal(READ_ONLY, str(error), self._where) from error
             raise
 
-    async def exchange(self, statements: Sequence[Statement], deadline: float) -> list[Row]:
+    async def exchange(self, statements: Sequence[PgStatement], deadline: float) -> list[Row]:
         """Perform statements by one request; return the rows of the last that has some."""
         results: list[PGresult] = []
         pgconn, arrivals = self._pgconn, self._arrivals
@@ -230,7 +230,7 @@ class AsyncPgConnection:
             self._ended = True
             raise failure("", str(error).strip(), self._where, True) from error
 
-    def _send(self, statements: Sequence[Statement]) -> None:
+    def _send(self, statements: Sequence[PgStatement]) -> None:
         coding = self._coding
         for words, values, _ in statements:
             given = [value if isinstance(value, bytes) else value.encode(coding) for value in values]
@@ -254,7 +254,7 @@ class AsyncPgConnection:
             raise ended(self._where)
         return rows
 
-    def abandon(self, undo: Statement | None) -> None:
+    def abandon(self, undo: PgStatement | None) -> None:
         """Give up a request that has no answer; what undoes it follows it, should it be performed later."""
         if undo is None or self._ended or self._pid != checked_pid():
             self.close()
@@ -282,10 +282,10 @@ class AsyncPgSubscription(AsyncPgConnection):
 
     async def listen(self, deadline: float) -> None:
         """Listen, unless a pooler lies between, which takes messages to others: then waiters look often."""
-        rows = await self.exchange((Statement(b"SELECT pg_backend_pid()"),), deadline)
+        rows = await self.exchange((PgStatement(b"SELECT pg_backend_pid()"),), deadline)
         self._deaf = self._server.wire.deaf = rows[0][0] != str(self._pgconn.backend_pid)
         if not self._deaf:
-            await self.exchange((Statement(f'LISTEN "{self._server.channel}"'.encode()),), deadline)
+            await self.exchange((PgStatement(f'LISTEN "{self._server.channel}"'.encode()),), deadline)
 
     async def receive(self, deadline: float) -> list[str]:
         """As `AsyncSubscription.receive`."""

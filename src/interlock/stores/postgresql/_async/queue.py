@@ -11,7 +11,7 @@ from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.stores.postgresql._async.connection import AsyncServer
 from interlock.stores.postgresql.options import PostgresOptions
-from interlock.stores.postgresql.wire import PostgresWire, Row, Statement
+from interlock.stores.postgresql.wire import PgStatement, PostgresWire, Row
 
 SWEEP_EVERY = 64  # releases
 SWEEP_PAGES = 64
@@ -21,7 +21,7 @@ SKEW = 1.0  # seconds that two clocks may differ without a word
 ROUNDS = 5
 
 
-class AsyncPostgresQueue(AsyncServerQueue[Statement, list[Row]]):
+class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[Row]]):
     """A queue in a PostgreSQL database.
 
     Args:

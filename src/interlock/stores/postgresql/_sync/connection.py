@@ -38,9 +38,9 @@ from interlock.stores.postgresql.wire import (
     BEGIN,
     COMMIT,
     ROLLBACK,
+    PgStatement,
     PostgresWire,
     Row,
-    Statement,
     linger,
     notifying,
     telling,
@@ -153,7 +153,7 @@ class PgConnection:
         if self._ended:
             self._arrivals.close()  # libpq gives the number of the socket back by itself
 
-    def ask(self, request: Statement, deadline: float) -> list[Row]:
+    def ask(self, request: PgStatement, deadline: float) -> list[Row]:
         """Perform a statement as a transaction of its own, and return its rows.
 
         Args:
@@ -178,7 +178,7 @@ class PgConnection:
                 log.warn("could not tell who is next, who will find out by looking: %s", error)
         return rows
 
-    def _insist(self, statement: Statement, deadline: float) -> list[Row]:
+    def _insist(self, statement: PgStatement, deadline: float) -> list[Row]:
         """Perform a statement, and do what is missing for it."""
         made, until = False, min(deadline, clock.now() + RETRY_LIMIT)
         server = self._server
@@ -200,7 +200,7 @@ class PgConnection:
                 else:
                     raise
 
-    def _in_transaction(self, deadline: float, *statements: Statement) -> list[Row]:
+    def _in_transaction(self, deadline: float, *statements: PgStatement) -> list[Row]:
         """Perform statements in a transaction that says its isolation, by one request."""
         try:
             return self.exchange((BEGIN, *statements, COMMIT), deadline)
@@ -210,7 +210,7 @@ class PgConnection:
                 raise refusal(READ_ONLY, str(error), self._where) from error
             raise
 
-    def exchange(self, statements: Sequence[Statement], deadline: float) -> list[Row]:
+    def exchange(self, statements: Sequence[PgStatement], deadline: float) -> list[Row]:
         """Perform statements by one request; return the rows of the last that has some."""
         results: list[PGresult] = []
         pgconn, arrivals = self._pgconn, self._arrivals
@@ -231,7 +231,7 @@ class PgConnection:
             self._ended = True
             raise failure("", str(error).strip(), self._where, True) from error
 
-    def _send(self, statements: Sequence[Statement]) -> None:
+    def _send(self, statements: Sequence[PgStatement]) -> None:
         coding = self._coding
         for words, values, _ in statements:
             given = [value if isinstance(value, bytes) else value.encode(coding) for value in values]
@@ -255,7 +255,7 @@ class PgConnection:
             raise ended(self._where)
         return rows
 
-    def abandon(self, undo: Statement | None) -> None:
+    def abandon(self, undo: PgStatement | None) -> None:
         """Give up a request that has no answer; what undoes it follows it, should it be performed later."""
         if undo is None or self._ended or self._pid != checked_pid():
             self.close()
@@ -283,10 +283,10 @@ class PgSubscription(PgConnection):
 
     def listen(self, deadline: float) -> None:
         """Listen, unless a pooler lies between, which takes messages to others: then waiters look often."""
-        rows = self.exchange((Statement(b"SELECT pg_backend_pid()"),), deadline)
+        rows = self.exchange((PgStatement(b"SELECT pg_backend_pid()"),), deadline)
         self._deaf = self._server.wire.deaf = rows[0][0] != str(self._pgconn.backend_pid)
         if not self._deaf:
-            self.exchange((Statement(f'LISTEN "{self._server.channel}"'.encode()),), deadline)
+            self.exchange((PgStatement(f'LISTEN "{self._server.channel}"'.encode()),), deadline)
 
     def receive(self, deadline: float) -> list[str]:
         """As `Subscription.receive`."""

@@ -12,7 +12,7 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.stores.postgresql._sync.connection import Server
 from interlock.stores.postgresql.options import PostgresOptions
-from interlock.stores.postgresql.wire import PostgresWire, Row, Statement
+from interlock.stores.postgresql.wire import PgStatement, PostgresWire, Row
 
 SWEEP_EVERY = 64  # releases
 SWEEP_PAGES = 64
@@ -22,7 +22,7 @@ SKEW = 1.0  # seconds that two clocks may differ without a word
 ROUNDS = 5
 
 
-class PostgresQueue(ServerQueue[Statement, list[Row]]):
+class PostgresQueue(ServerQueue[PgStatement, list[Row]]):
     """A queue in a PostgreSQL database.
 
     Args:

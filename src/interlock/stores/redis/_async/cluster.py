@@ -19,7 +19,7 @@ from interlock.stores.redis._async.connection import AsyncDialer, AsyncRedisSubs
 from interlock.stores.redis._async.queue import AsyncRedisQueue, fresh_channel, pool_to
 from interlock.stores.redis.errors import Redirected, refusal
 from interlock.stores.redis.keys import line_of
-from interlock.stores.redis.resp import Command, Reply, ReplyError, pack
+from interlock.stores.redis.resp import RedisCommand, Reply, ReplyError, pack
 from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.slots import CLUSTER_SLOTS, SLOTS, Shares, covered, host_or, shares_of, slot_of
@@ -46,7 +46,7 @@ class AsyncCluster:
     def __init__(self, settings: Settings, wire: RedisWire) -> None:
         self._settings = settings
         self._wire = wire
-        self._pools: dict[Address, AsyncAsks[Command, Reply]] = {}
+        self._pools: dict[Address, AsyncAsks[RedisCommand, Reply]] = {}
         self._shares: Shares = []
         self._owners: list[Address | None] = [None] * SLOTS
         self.addresses: list[Address] = []
@@ -58,7 +58,7 @@ class AsyncCluster:
         """Return what makes connections to a node."""
         return AsyncDialer(self._settings.at(address))
 
-    def _pool(self, address: Address) -> AsyncAsks[Command, Reply]:
+    def _pool(self, address: Address) -> AsyncAsks[RedisCommand, Reply]:
         if self.closed:
             raise closed()
         pool = self._pools.get(address)
@@ -84,7 +84,7 @@ class AsyncCluster:
             raise Passing(f"no node of the cluster has {line!r} now; look at CLUSTER INFO")
         return address
 
-    async def ask(self, command: Command, deadline: float, undo: Claim | None = None) -> Reply:
+    async def ask(self, command: RedisCommand, deadline: float, undo: Claim | None = None) -> Reply:
         """As `AsyncPool.ask`, on the node that the line lives on; follows it until the deadline."""
         target: Address | None = None
         asking = False
@@ -119,11 +119,11 @@ class AsyncCluster:
                 await self._read_map_if_possible(version)
 
     async def _ask_node(
-        self, address: Address, command: Command, asking: bool, deadline: float, undo: Claim | None
+        self, address: Address, command: RedisCommand, asking: bool, deadline: float, undo: Claim | None
     ) -> Reply:
         if not asking:
             return await self._pool(address).ask(command, deadline, undo)
-        both = Command(ASKING + with_source(command.data), command.line, 2)
+        both = RedisCommand(ASKING + with_source(command.data), command.line, 2)
         replies = await self._pool(address).ask(both, deadline, undo)
         for reply in replies:
             if isinstance(reply, ReplyError):
@@ -158,7 +158,7 @@ class AsyncCluster:
                 return
             try:
                 limit = clock.now() + self._settings.io_timeout / 2
-                reply = await self._pool(address).ask(Command(CLUSTER_SLOTS), limit)
+                reply = await self._pool(address).ask(RedisCommand(CLUSTER_SLOTS), limit)
             except StoreError as error:
                 failure = error
                 continue

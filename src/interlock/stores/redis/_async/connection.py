@@ -11,7 +11,7 @@ from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.stores.redis import _aio as sockets
 from interlock.stores.redis.errors import garbled, refusal, unreachable
-from interlock.stores.redis.resp import MISSING, Command, Garbage, Parser, ReplyError, pack
+from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, ReplyError, pack
 from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Address, Settings
 
@@ -28,14 +28,14 @@ class AsyncRedisConnection:
 
     __slots__ = ("_io_timeout", "_parser", "_where", "stream", "trust")
 
-    def __init__(self, stream: sockets.Stream, where: str, io_timeout: float) -> None:
+    def __init__(self, stream: sockets.AsyncStream, where: str, io_timeout: float) -> None:
         self.stream = stream
         self._where = where
         self._io_timeout = io_timeout
         self._parser = Parser()
         self.trust: object = None
 
-    async def ask(self, command: Command, deadline: float) -> Any:
+    async def ask(self, command: RedisCommand, deadline: float) -> Any:
         """As `AsyncConnection.ask`."""
         reply = await self.raw(command.data, command.replies, deadline)
         if type(reply) is not ReplyError:
@@ -83,7 +83,7 @@ class AsyncRedisConnection:
                 return reply
             data = await self.stream.receive(deadline)
 
-    def abandon(self, undo: Command | None) -> None:
+    def abandon(self, undo: RedisCommand | None) -> None:
         """As `AsyncConnection.abandon`."""
         if undo is None:
             self.stream.close()
@@ -298,7 +298,7 @@ class AsyncSentinels:
         dialer = AsyncDialer(sentinel.at(node), b"")
         connection = await dialer.open(min(deadline, limit))
         try:
-            reply = await connection.ask(Command(pack("SENTINEL", "MASTERS")), min(deadline, limit))
+            reply = await connection.ask(RedisCommand(pack("SENTINEL", "MASTERS")), min(deadline, limit))
         finally:
             connection.close()
         found = []

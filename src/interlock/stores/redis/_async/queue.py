@@ -15,14 +15,14 @@ from interlock.runtime import clock, log
 from interlock.stores.redis._async.connection import AsyncDialer
 from interlock.stores.redis._async.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
-from interlock.stores.redis.resp import Command, Reply, pack
+from interlock.stores.redis.resp import RedisCommand, Reply, pack
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import DEAF_LOOK, RedisWire
 
 CHANNEL = "interlock:wake:"
 
 
-def pool_to(dialer: AsyncDialer, wire: RedisWire) -> AsyncAsks[Command, Reply]:
+def pool_to(dialer: AsyncDialer, wire: RedisWire) -> AsyncAsks[RedisCommand, Reply]:
     """Return the connections to one server: a pool for threads, one connection for tasks."""
     # async only
     if rt.TASKS:
@@ -32,7 +32,7 @@ def pool_to(dialer: AsyncDialer, wire: RedisWire) -> AsyncAsks[Command, Reply]:
     return AsyncPool(dialer.open, dialer.where, dialer.settings.most, wire.undo)
 
 
-class AsyncRedisQueue(AsyncServerQueue[Command, Reply]):
+class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
     """The queue of one process or event loop on one server.
 
     Args:
@@ -73,7 +73,7 @@ class AsyncRedisQueue(AsyncServerQueue[Command, Reply]):
         cursor: Any = b"0"
         while True:
             command = pack("SCAN", cursor, "MATCH", pattern_of(prefix), "COUNT", "1000")
-            cursor, names = await self._ask_twice(Command(command, node))
+            cursor, names = await self._ask_twice(RedisCommand(command, node))
             found.update(key_of(name.decode()) for name in names)
             if cursor in (b"0", 0):
                 return found
@@ -88,7 +88,7 @@ class AsyncRedisQueue(AsyncServerQueue[Command, Reply]):
 
     async def ask(self, command: bytes, node: str) -> Any:
         """Ask a server something that may be asked twice; `node` stands for it in the place of a line."""
-        return await self._ask_twice(Command(command, node))
+        return await self._ask_twice(RedisCommand(command, node))
 
     async def listen(self) -> None:
         """Return when messages are heard."""
@@ -113,7 +113,7 @@ class AsyncDeaf:
     """In the place of a subscription, where there is none: it hears nothing."""
 
     def __init__(self) -> None:
-        self._waiter: rt.Waiter[object] = rt.Waiter()
+        self._waiter: rt.AsyncWaiter[object] = rt.AsyncWaiter()
 
     async def receive(self, deadline: float) -> list[str]:
         """As `AsyncSubscription.receive`."""

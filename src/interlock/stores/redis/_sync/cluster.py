@@ -20,7 +20,7 @@ from interlock.stores.redis._sync.connection import Dialer, RedisSubscription
 from interlock.stores.redis._sync.queue import RedisQueue, fresh_channel, pool_to
 from interlock.stores.redis.errors import Redirected, refusal
 from interlock.stores.redis.keys import line_of
-from interlock.stores.redis.resp import Command, Reply, ReplyError, pack
+from interlock.stores.redis.resp import RedisCommand, Reply, ReplyError, pack
 from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.slots import CLUSTER_SLOTS, SLOTS, Shares, covered, host_or, shares_of, slot_of
@@ -47,7 +47,7 @@ class Cluster:
     def __init__(self, settings: Settings, wire: RedisWire) -> None:
         self._settings = settings
         self._wire = wire
-        self._pools: dict[Address, Asks[Command, Reply]] = {}
+        self._pools: dict[Address, Asks[RedisCommand, Reply]] = {}
         self._shares: Shares = []
         self._owners: list[Address | None] = [None] * SLOTS
         self.addresses: list[Address] = []
@@ -59,7 +59,7 @@ class Cluster:
         """Return what makes connections to a node."""
         return Dialer(self._settings.at(address))
 
-    def _pool(self, address: Address) -> Asks[Command, Reply]:
+    def _pool(self, address: Address) -> Asks[RedisCommand, Reply]:
         if self.closed:
             raise closed()
         pool = self._pools.get(address)
@@ -85,7 +85,7 @@ class Cluster:
             raise Passing(f"no node of the cluster has {line!r} now; look at CLUSTER INFO")
         return address
 
-    def ask(self, command: Command, deadline: float, undo: Claim | None = None) -> Reply:
+    def ask(self, command: RedisCommand, deadline: float, undo: Claim | None = None) -> Reply:
         """As `Pool.ask`, on the node that the line lives on; follows it until the deadline."""
         target: Address | None = None
         asking = False
@@ -120,11 +120,11 @@ class Cluster:
                 self._read_map_if_possible(version)
 
     def _ask_node(
-        self, address: Address, command: Command, asking: bool, deadline: float, undo: Claim | None
+        self, address: Address, command: RedisCommand, asking: bool, deadline: float, undo: Claim | None
     ) -> Reply:
         if not asking:
             return self._pool(address).ask(command, deadline, undo)
-        both = Command(ASKING + with_source(command.data), command.line, 2)
+        both = RedisCommand(ASKING + with_source(command.data), command.line, 2)
         replies = self._pool(address).ask(both, deadline, undo)
         for reply in replies:
             if isinstance(reply, ReplyError):
@@ -159,7 +159,7 @@ class Cluster:
                 return
             try:
                 limit = clock.now() + self._settings.io_timeout / 2
-                reply = self._pool(address).ask(Command(CLUSTER_SLOTS), limit)
+                reply = self._pool(address).ask(RedisCommand(CLUSTER_SLOTS), limit)
             except StoreError as error:
                 failure = error
                 continue

@@ -12,7 +12,7 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.stores.redis import _threads as sockets
 from interlock.stores.redis.errors import garbled, refusal, unreachable
-from interlock.stores.redis.resp import MISSING, Command, Garbage, Parser, ReplyError, pack
+from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, ReplyError, pack
 from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Address, Settings
 
@@ -36,7 +36,7 @@ class RedisConnection:
         self._parser = Parser()
         self.trust: object = None
 
-    def ask(self, command: Command, deadline: float) -> Any:
+    def ask(self, command: RedisCommand, deadline: float) -> Any:
         """As `Connection.ask`."""
         reply = self.raw(command.data, command.replies, deadline)
         if type(reply) is not ReplyError:
@@ -84,7 +84,7 @@ class RedisConnection:
                 return reply
             data = self.stream.receive(deadline)
 
-    def abandon(self, undo: Command | None) -> None:
+    def abandon(self, undo: RedisCommand | None) -> None:
         """As `Connection.abandon`."""
         if undo is None:
             self.stream.close()
@@ -299,7 +299,7 @@ class Sentinels:
         dialer = Dialer(sentinel.at(node), b"")
         connection = dialer.open(min(deadline, limit))
         try:
-            reply = connection.ask(Command(pack("SENTINEL", "MASTERS")), min(deadline, limit))
+            reply = connection.ask(RedisCommand(pack("SENTINEL", "MASTERS")), min(deadline, limit))
         finally:
             connection.close()
         found = []

@@ -11,7 +11,7 @@ from interlock.remote.redispy import code_of
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 from interlock.stores.redis.keys import line_of
-from interlock.stores.redis.resp import Command, ReplyError, pack
+from interlock.stores.redis.resp import RedisCommand, ReplyError, pack
 
 SKEW = 1.0  # seconds that two clocks may differ without a word
 BEARS = 3  # a lease is renewed at a third: it bears so much skew
@@ -135,7 +135,7 @@ def _ahead_there(queue: Any, address: tuple[str, int]) -> float:
     connection = queue.dialer_to(address).open(clock.now() + REPLICA_LIMIT)
     try:
         day = clock.time_of_day()
-        seconds, micros = connection.ask(Command(pack("TIME")), clock.now() + REPLICA_LIMIT)
+        seconds, micros = connection.ask(RedisCommand(pack("TIME")), clock.now() + REPLICA_LIMIT)
         return float(int(seconds) + int(micros) / 1e6 - day)
     finally:
         connection.close()

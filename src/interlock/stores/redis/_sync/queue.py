@@ -16,19 +16,19 @@ from interlock.runtime import clock, log
 from interlock.stores.redis._sync.connection import Dialer
 from interlock.stores.redis._sync.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
-from interlock.stores.redis.resp import Command, Reply, pack
+from interlock.stores.redis.resp import RedisCommand, Reply, pack
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import DEAF_LOOK, RedisWire
 
 CHANNEL = "interlock:wake:"
 
 
-def pool_to(dialer: Dialer, wire: RedisWire) -> Asks[Command, Reply]:
+def pool_to(dialer: Dialer, wire: RedisWire) -> Asks[RedisCommand, Reply]:
     """Return the connections to one server: a pool for threads, one connection for tasks."""
     return Pool(dialer.open, dialer.where, dialer.settings.most, wire.undo)
 
 
-class RedisQueue(ServerQueue[Command, Reply]):
+class RedisQueue(ServerQueue[RedisCommand, Reply]):
     """The queue of one process or event loop on one server.
 
     Args:
@@ -69,7 +69,7 @@ class RedisQueue(ServerQueue[Command, Reply]):
         cursor: Any = b"0"
         while True:
             command = pack("SCAN", cursor, "MATCH", pattern_of(prefix), "COUNT", "1000")
-            cursor, names = self._ask_twice(Command(command, node))
+            cursor, names = self._ask_twice(RedisCommand(command, node))
             found.update(key_of(name.decode()) for name in names)
             if cursor in (b"0", 0):
                 return found
@@ -84,7 +84,7 @@ class RedisQueue(ServerQueue[Command, Reply]):
 
     def ask(self, command: bytes, node: str) -> Any:
         """Ask a server something that may be asked twice; `node` stands for it in the place of a line."""
-        return self._ask_twice(Command(command, node))
+        return self._ask_twice(RedisCommand(command, node))
 
     def listen(self) -> None:
         """Return when messages are heard."""

@@ -1,11 +1,11 @@
 -- A claim asks for the lock, or where it stands.
--- ARGV: ttl, units, capacity, once (0 or 1), channel, about, mode, id.  mode: t (one try), o (one try of one that would
+-- ARGV: ttl, units, capacity, once (0 or 1), channel, mode, about, id.  mode: t (one try), o (one try of one that would
 -- wait), w (it waits), a (it stands in line, or is gone).
 -- Returns the fence, or {fence, slot}: it holds the lock; 0: occupied; -1: gone; -2: the run was completed before;
 -- -(10 + milliseconds): it waits, and looks again then; or {that, before, fence}: it holds the lock with that fence as soon
 -- as `before` has left.
 local ttl, units, capacity = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local once, channel, about, mode, id = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local once, channel, mode, about, id = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local stop = now + 1 + ttl
 local mine = open(id)
 local rest = once .. ' ' .. now .. ' ' .. channel .. ' ' .. about

@@ -3,7 +3,7 @@
 -- ARGV and answers: enter.lua.  What the fields mean: line.lua.
 do
   local call, key = redis.call, KEYS[1]
-  local ttl, units, capacity, once, channel, about, mode, id = unpack(ARGV)
+  local ttl, units, capacity, once, channel, mode, about, id = unpack(ARGV)
   local found = call('HMGET', key, 'using', 'queue', 'done', 'fence', 'kept', '@' .. id)
   local using, queue = found[1], found[2]
   local ends, holder

@@ -1,0 +1,8 @@
+"""A line of the contract is found by the module that it stands in: `pytest tests/contract -k exclusion`."""
+
+import pytest
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if isinstance(item, pytest.Function):
+        item.extra_keyword_matches.add(item.function.__module__.rpartition(".")[2])
