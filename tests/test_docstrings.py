@@ -47,7 +47,7 @@ def test_arguments_that_a_docstring_tells_are_parameters() -> None:
     found = []
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.args.kwarg is None:
                 told = told_arguments(ast.get_docstring(node) or "")
                 found += [f"{path.name}: {node.name}: {name}" for name in told if name not in parameters(node)]
     assert found == []

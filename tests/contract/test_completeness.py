@@ -21,6 +21,7 @@ from interlock.testing.world import KINDS, Place
 from tests.support.stores import PARTIAL_ROWS, ROWS
 
 NOT_KINDS = {"guard", "claims", "evict", "doctor", "close", "store", "namespace", "namespaces", "subscribe"}
+PRODUCTS = {"once", "is_done", "forget", "election", "one_of", "attach", "renew", "release"}  # chapters of their own
 COLOURS = [
     (Locks, AsyncLocks), (Lock, AsyncLock), (RLock, AsyncRLock), (AllLock, AsyncAllLock), (Grant, AsyncGrant),
     (Grants, AsyncGrants), (interlock.connect, interlock.aconnect),
@@ -55,7 +56,7 @@ def test_the_registry_alone_names_the_stores_of_ours() -> None:
 def test_every_kind_of_lock_is_in_the_table_of_kinds() -> None:
     made = {kind.factory for kind in KINDS} | {"all"}  # `all` has a chapter of its own
     for locks in (Locks, AsyncLocks):
-        assert public(locks) - NOT_KINDS == made
+        assert public(locks) - NOT_KINDS - PRODUCTS == made
     assert public(ReadWrite) == {"read", "write"}
     assert {kind.name for kind in KINDS} >= {"reader", "writer"}
 
@@ -84,6 +85,7 @@ def test_what_does_not_wait_is_no_coroutine_in_either_colour(pair: tuple[Any, An
         assert not inspect.iscoroutinefunction(other)
         return
     waits = {"acquire", "release", "renew", "locked", "claims", "namespaces", "evict", "doctor", "close"}
+    waits |= {"attach", "detach", "is_done", "forget"}
     waits &= public(other)
     found = {name for name in public(other) if inspect.iscoroutinefunction(inspect.getattr_static(other, name))}
     assert found == waits

@@ -22,6 +22,12 @@ RUN_ELSEWHERE = {
     "docs/stores/redis-keylock.md": "tests/redis/keylock/test_pages.py",
 }
 
+# Pages whose blocks are those of another page, or of files that are run; the others run them.
+SHOWN = (
+    "docs/explanation/walks.md",  # tests/docs/walk.py
+    "docs/zh/choosing.md", "docs/zh/django.md", "docs/zh/django-guarded.md", "docs/zh/django-rest.md",  # shortened
+)  # fmt: skip
+
 # Translations: the same blocks, byte by byte, as the page that they translate.
 TRANSLATIONS = {
     "README.zh-CN.md": "README.md",

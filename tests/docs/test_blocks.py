@@ -14,6 +14,7 @@ from tests.docs.pages import (
     ROOT,
     RUN_BY_COMMAND,
     RUN_ELSEWHERE,
+    SHOWN,
     TRANSLATIONS,
     blocks_of,
     name_of,
@@ -21,7 +22,8 @@ from tests.docs.pages import (
 )
 from tests.servers import MariaServer, PostgresServer, RedisServer, need
 
-WITH_BLOCKS = [page for page in PAGES if blocks_of(page) and name_of(page) not in {**RUN_ELSEWHERE, **TRANSLATIONS}]
+ELSEWHERE = {*RUN_ELSEWHERE, *TRANSLATIONS, *SHOWN}
+WITH_BLOCKS = [page for page in PAGES if blocks_of(page) and name_of(page) not in ELSEWHERE]
 SERVERS = {"valkey": RedisServer, "postgres": PostgresServer, "mariadb": MariaServer}
 
 
