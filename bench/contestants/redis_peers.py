@@ -71,6 +71,25 @@ class RedisFifoLock:
         await self._lock.release(self._lease)
 
 
+class XtrLock:
+    """xtr-lock's lock on its RedisStore; looks again and again."""
+
+    def __init__(self, place: Place) -> None:
+        from redis.asyncio import Redis
+        from xtr_lock import LockFactory, RedisStore
+
+        factory = LockFactory(RedisStore(Redis.from_url(place.facts["url"])))
+        self._lock = factory.create_lock(key_of(place), ttl=ttl_of(place))
+
+    async def acquire(self) -> None:
+        """Wait for the lock."""
+        await self._lock.acquire(blocking=True)
+
+    async def release(self) -> None:
+        """Give it back."""
+        await self._lock.release()
+
+
 class AsyncPeer(NamedTuple):
     """A library's lock for tasks.
 
@@ -122,6 +141,7 @@ PEERS = (
 )
 ASYNC_PEERS = (
     AsyncPeer("redis-fifo-lock", RedisFifoLock, needs.module("redis_fifo_lock", "FifoLock"), "strict order, BLPOP"),
+    AsyncPeer("xtr-lock", XtrLock, needs.module("xtr_lock", "LockFactory"), "looks again"),
 )
 
 
