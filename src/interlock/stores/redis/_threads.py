@@ -116,7 +116,7 @@ class PolledStream(Stream):
                 os.sched_yield()
             now = clock.now()
         data = self._after_sleep(deadline)
-        self._near = clock.now() < began + 2 * LOOK
+        self._near = clock.now() < began + LOOK
         return data
 
     def _after_sleep(self, deadline: float) -> bytes:
