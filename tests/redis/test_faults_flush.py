@@ -48,7 +48,8 @@ def test_a_renewal_over_a_killed_connection_is_repeated(world: World, server: Re
 def test_a_waiter_whose_subscription_was_killed_gets_the_lock_all_the_same(
     world: World, server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.remote.wire.LOOK_AGAIN", WAIT_LIMIT * 3)  # it must be told
+    for colour in ("_sync", "_async"):  # it must be told
+        monkeypatch.setattr(f"interlock.remote.{colour}.server_queue.LOOK_AGAIN", WAIT_LIMIT * 3)
     ann, bob = world.actors(2)
     grant = ann.do(world.connect().lock(world.name).acquire)
     waiting = bob.start(world.connect().lock(world.name).acquire)
