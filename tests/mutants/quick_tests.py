@@ -18,7 +18,7 @@ SELECTION = (
     "-n 6 tests/core tests/locks tests/contract tests/fakes tests/test_events.py tests/test_passwords.py "
     "tests/test_process.py tests/process/test_fork.py tests/process/test_forgotten.py tests/process/test_exit.py -k"
 )
-ROWS = "not apart and not redis and not valkey and not postgresql and not mariadb and not sqlite"
+ROWS = "not redis and not valkey and not postgresql and not mariadb and not sqlite"
 SLOW = 5.0  # seconds of a test; those that take longer are left out
 QUICKEST = 0.25  # of the time is for the quickest tests, however many there are of a function
 RECORDING = 1800.0  # seconds

@@ -40,7 +40,7 @@ class MemoryRecords:
         now: the store's clock, in seconds.
     """
 
-    def __init__(self, look_again: float = 0.05, now: Callable[[], float] = clock.now) -> None:
+    def __init__(self, look_again: float = 0.4, now: Callable[[], float] = clock.now) -> None:
         self.look_again = look_again
         self._now = now
         self._mutex = threading.RLock()

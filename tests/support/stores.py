@@ -8,7 +8,6 @@ from pathlib import Path
 from uuid import uuid4
 
 from interlock.client.connect import open_store
-from interlock.core.store import Store
 from interlock.stores.mysql.table import ddl as table_of_mysql
 from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.world import Place
@@ -47,18 +46,6 @@ def _memory(folder: Path) -> Place:
 def _file(folder: Path) -> Place:
     url = f"file://{folder / 'locks'}"
     return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
-
-
-def _file_apart(folder: Path) -> Place:
-    """As connections of several processes: by paths of their own, they share no liveness pipe and no open files."""
-    (folder / "locks").mkdir(0o700, exist_ok=True)
-
-    def apart() -> Store:
-        link = folder / uuid4().hex
-        link.symlink_to(folder / "locks")
-        return open_store(f"file://{link}")
-
-    return Place(open=apart, frees_at_death=True)
 
 
 def _records(folder: Path) -> Place:
@@ -201,7 +188,7 @@ def _seaweed() -> SeaweedServer:
 
 def _s3(folder: Path) -> Place:
     url = _seaweed().at(uuid4().hex)
-    return Place(open=lambda: open_store(url), url=url)
+    return Place(open=lambda: open_store(url), url=url, clock_error=1.0)  # HTTP dates are whole seconds
 
 
 def _bucket(folder: Path) -> Place:
@@ -227,7 +214,6 @@ PARTIAL_ROWS = [
 ROWS = [
     Row("memory", ("memory",), _memory),
     Row("file", ("file",), _file, reaches_processes=True, frees_at_death=True),
-    Row("file, connections apart", (), _file_apart),
     Row("records", (), _records),
     Row("valkey", _VALKEY, _redis("valkey"), reaches_processes=True),
     Row("redis", _REDIS, _redis("redis"), reaches_processes=True, twin=True),

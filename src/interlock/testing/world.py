@@ -28,12 +28,14 @@ class Place:
         url: how other processes connect to it; None if they can't.
         frees_at_death: True if the locks of a killed process are free at once, False if when their leases end.
         open_for_tasks: as `open`, for asyncio tasks; None if one store serves both colours.
+        clock_error: seconds by which the store's clock may be unlike this machine's.
     """
 
     open: Callable[[], Store]
     url: str | None = None
     frees_at_death: bool = False
     open_for_tasks: Callable[[], Store] | None = None
+    clock_error: float = 0.1
 
 
 @dataclass(frozen=True)

@@ -213,12 +213,18 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             StoreError: the store could not be asked before the lease ended.
         """
         self._record = keep, value
+        failed: StoreError | None = None
         while True:
             try:
-                return await self.release()
+                recorded = await self.release()
             except StoreError as error:
                 if isinstance(error, Unsupported) or self._client.now() + RETRY >= self._deadline:
                     raise
+                failed = error
+            else:
+                if recorded or failed is None or self.lost:
+                    return recorded
+                raise failed  # the lease ended while the store was away
             await rt.sleep(RETRY)
 
     async def _stays(self) -> bool:

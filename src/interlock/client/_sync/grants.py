@@ -190,12 +190,18 @@ class Grant(_AsyncBody, BaseGrant):
             StoreError: the store could not be asked before the lease ended.
         """
         self._record = keep, value
+        failed: StoreError | None = None
         while True:
             try:
-                return self.release()
+                recorded = self.release()
             except StoreError as error:
                 if isinstance(error, Unsupported) or self._client.now() + RETRY >= self._deadline:
                     raise
+                failed = error
+            else:
+                if recorded or failed is None or self.lost:
+                    return recorded
+                raise failed  # the lease ended while the store was away
             rt.sleep(RETRY)
 
     def _stays(self) -> bool:

@@ -96,7 +96,7 @@ def _permissions(folder: Folder) -> Found:
 
 
 def _named_pipes(folder: Folder) -> Found:
-    path = folder.path / f".doctor-{os.urandom(6).hex()}"
+    path = folder.path.resolve() / f".doctor-{os.urandom(6).hex()}"  # the way there may be a link
     made = OpenFile(path, make_pipe(path))
     try:
         writer = open_pipe(path, os.O_WRONLY)

@@ -65,7 +65,7 @@ class Folder:
                 with contextlib.suppress(FileNotFoundError):  # something was removed meanwhile
                     return self._make(wait)
         except OSError as error:
-            raise failed(f"{self.path} can't keep locks (choose a folder on a local disk)", error) from error
+            raise failed(f"{self.path} can't keep locks (choose another folder, on a local disk)", error) from error
         raise StoreError(f"{self.path} is removed all the time: find out who does it")
 
     def _make(self, wait: bool) -> None:
