@@ -15,23 +15,23 @@ from interlock.cli import main
 from interlock.core.redaction import described, masked
 from interlock.stores.redis.settings import settings_of
 
-SECRET = "s3cret"
+SECRET = "s9cret"
 # Parts of it, too: what stands between the characters that end the host of a URL.
 ODD = [
-    "s3cret",
-    "s3/cret",
-    "s3#cret",
-    "s3?cret",
-    "s3@cret",
-    "s3[cret",
-    "s3:cret",
-    "s3/c?r#s3c@ret",
-    "12/s3cret",
-    "s3℀cret",
-    "s3%cret",
-    "s3 cret",
+    "s9cret",
+    "s9/cret",
+    "s9#cret",
+    "s9?cret",
+    "s9@cret",
+    "s9[cret",
+    "s9:cret",
+    "s9/c?r#s9c@ret",
+    "12/s9cret",
+    "s9℀cret",
+    "s9%cret",
+    "s9 cret",
 ]
-TELLTALE = ("s3", "cret")
+TELLTALE = ("s9", "cret")
 
 
 def shown(error: BaseException) -> str:

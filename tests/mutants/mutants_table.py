@@ -33,18 +33,11 @@ def _error(name: str, tests: str, *texts: str) -> Mutant:
 
 MUTANTS = [
     # -- time ---------------------------------------------------------------------------------------
-    _error(
-        "time: a clock that is set back gives a line in files a fence again",
-        "tests/process/test_folder.py -k clock_was_set_back",
-        "stores/files/steps.py",
-        "            before = before._replace(top=self.folder.floor())\n",
-        "            pass\n",
-    ),
     # -- partial failure ----------------------------------------------------------------------------
     _error(
         "partial: a connection is used again after an interrupt, transactions of threads",
         "tests/optimistic/test_faults.py -k interrupted",
-        "optimistic/redis/_sync/connection.py",
+        "optimistic/redis/_sync/attempt.py",
         "        self.broken = True  # until all replies are there\n",
         "",
     ),
@@ -64,13 +57,6 @@ MUTANTS = [
         "",
     ),
     _error(
-        "fork: a child keeps its parent's liveness pipe and pipes open",
-        "tests/process/test_files_descriptors.py -k but_the_marker",
-        "stores/files/steps.py",
-        "            self._liveness.forget()\n",
-        "            pass\n",
-    ),
-    _error(
         "fork: a child keeps the liveness pipes of others open",
         "tests/process/test_files_descriptors.py -k but_the_marker",
         "stores/files/liveness.py",
@@ -79,26 +65,11 @@ MUTANTS = [
     ),
     # -- start and clean-up -------------------------------------------------------------------------
     _error(
-        "start: a liveness pipe has its name before it is locked",
-        "tests/process/test_files_descriptors.py -k only_when_it_is_locked",
-        "stores/files/liveness.py",
-        "            flock(made.fd, LOCK_EX | LOCK_NB)\n            os.rename(made.path, self._folder / token)"
-        "  # others see it locked, or not at all\n",
-        "            os.rename(made.path, self._folder / token)\n            flock(made.fd, LOCK_EX | LOCK_NB)\n",
-    ),
-    _error(
         "start: a sweep takes a liveness pipe that is being made",
         "tests/process/test_files_descriptors.py -k being_made",
         "stores/files/liveness.py",
         'self.is_alive(token) or (name.startswith(".") and self.is_alive(name))',
         "self.is_alive(token)",
-    ),
-    _error(
-        "start: a name is removed though somebody waits for it",
-        "tests/process/test_folder.py -k waits_in",
-        "stores/files/steps.py",
-        "or self._live(slots):\n                return False\n",
-        "or any(place.state == USING for place in self._live(slots)):\n                return False\n",
     ),
     _error(
         "start: a dead waiter stays before the one that watches it",
@@ -127,21 +98,21 @@ MUTANTS = [
     _error(
         "key locks: a cancelled task does not wait for the reply to what it has sent",
         "tests/redis/keylock/test_interrupts.py -k cancelled",
-        "keylock/_async/tokens.py",
+        "keylock/_async/onekey.py",
         "await rt.finish_within(PATIENCE, self._try, attempt)",
         "await self._try(attempt)",
     ),
     _error(
         "key locks: a release of a cancelled task is not finished",
         "tests/redis/keylock/test_interrupts.py -k any_turn",
-        "keylock/_async/tokens.py",
+        "keylock/_async/onekey.py",
         "or_undo(self._settle, partial(rt.finish_within, PATIENCE, self._leave), holding)",
         "self._leave(holding)",
     ),
     _error(
         "key locks: a forked child takes what its parent holds for its own",
         "tests/redis/keylock/test_owner.py -k forked",
-        "keylock/holdings.py",
+        "keylock/clients.py",
         "if mine is not None and mine.pid == here:",
         "if mine is not None:",
     ),

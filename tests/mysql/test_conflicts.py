@@ -158,7 +158,7 @@ def test_of_two_who_enter_a_new_name_the_victim_of_a_deadlock_tries_again(
         for _ in entering:
             assert inserting.acquire(timeout=20)
         third.begin()
-        third.cursor().execute(f"INSERT INTO {table_of(url)} VALUES (%s, '', 1, '', 'a')", (KEY,))
+        third.cursor().execute(f"INSERT INTO {table_of(url)} VALUES (%s, '', 1, '', 'a', '')", (KEY,))
         go.set()
         eventually(lambda: len(ask(WAITING)) == 2)
         third.rollback()

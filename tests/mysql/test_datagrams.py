@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.stores._sync.swap import SwapSteps
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
 
 Start = Callable[[], Remote]
-NO_LOOK = "from interlock.stores._sync.swap import SwapSteps; SwapSteps.look_again = 600.0"
+NO_LOOK = "from interlock.stores._sync import swap; swap.LOOK_AGAIN = 600.0"
 WAIT = "with locks.lock('a', ttl=600) as held: result = held.fence"
 WAIT_AS_TASK = """
 import asyncio
@@ -91,7 +90,7 @@ def test_a_waiter_whose_loop_has_ended_is_told_in_the_next_one(
         await tasks.close()
 
     other = remote()
-    monkeypatch.setattr(SwapSteps, "look_again", 600.0)
+    monkeypatch.setattr("interlock.stores._sync.swap.LOOK_AGAIN", 600.0)
     other.do("grant = locks.lock('a').acquire()")
     tasks = interlock.aconnect(url)
     asyncio.run(refused(tasks))

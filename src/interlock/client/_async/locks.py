@@ -515,7 +515,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         """Let the lease of a detached lock last for a full ttl from now; False if it is gone.
 
         Args:
-            token, ttl, raises: as for `attach`; the token can be used again.
+            token, ttl: as for `attach`, which also says what is raised; the token can be used again.
         """
         from interlock.client._async.handing import extend
 
@@ -526,7 +526,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         """Release a detached lock; False if it is gone.
 
         Args:
-            token, raises: as for `attach`.
+            token: as for `attach`, which also says what is raised.
         """
         from interlock.client._async.handing import give_back
 

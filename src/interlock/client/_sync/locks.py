@@ -514,7 +514,7 @@ class Locks(BaseLocks[Lock]):
         """Let the lease of a detached lock last for a full ttl from now; False if it is gone.
 
         Args:
-            token, ttl, raises: as for `attach`; the token can be used again.
+            token, ttl: as for `attach`, which also says what is raised; the token can be used again.
         """
         from interlock.client._sync.handing import extend
 
@@ -525,7 +525,7 @@ class Locks(BaseLocks[Lock]):
         """Release a detached lock; False if it is gone.
 
         Args:
-            token, raises: as for `attach`.
+            token: as for `attach`, which also says what is raised.
         """
         from interlock.client._sync.handing import give_back
 

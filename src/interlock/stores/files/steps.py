@@ -247,7 +247,7 @@ class FileSteps:
             if self.closed:
                 raise StoreError(CLOSED)
             retired = [
-                self.lines.pop(each) for each in [*islice(self.lines, max(0, len(self.lines) - MOST_OPEN + 1))]
+                self.lines.pop(each) for each in [*islice(self.lines, max(0, len(self.lines) - self._most_open + 1))]
             ]
             line = self.lines.get(key)
             if line is None:
