@@ -112,7 +112,7 @@ def test_the_claims_of_before_a_restart_are_void_and_their_fences_are_not_repeat
     url: str, folder: Path, claims: Callable[[], str]
 ) -> None:
     before = claims()
-    with interlock.connect(url) as locks:
+    with pytest.raises(StoreError, match="was closed"), interlock.connect(url) as locks:  # as its process has ended
         locks.lock("a").acquire()
         later = time.time() + 3600  # the clock was set back by an hour since
         fence = later * 1_000_000
