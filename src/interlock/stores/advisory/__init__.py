@@ -1,6 +1,6 @@
 """postgresql+advisory://, mysql+advisory://: locks of a server that end with the session that has them."""
 
-import os
+import sys
 from typing import Any
 from urllib.parse import SplitResult
 from weakref import WeakSet
@@ -28,7 +28,7 @@ class AdvisoryStore:
     now = staticmethod(clock.awake_or_not)
 
     def __init__(self, options: Options) -> None:
-        if os.name != "posix":
+        if sys.platform == "win32":
             raise StoreError("advisory locks need a POSIX system: take postgresql:// here, which does not")
         self._options = options
         self.features: frozenset[Feature] = frozenset(() if options.mysql else ("readers",))
