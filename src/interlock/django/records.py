@@ -86,12 +86,12 @@ class Workers:
             raise StoreError(f"the database {self._alias!r} can't be reached: {error}") from error
         try:
             return step(*args)
-        except ProgrammingError as error:
-            raise StoreError(
-                f"the database {self._alias!r} refused: {error}; is its table there? "
-                f"`manage.py migrate interlock --database {self._alias}`"
-            ) from error
         except (DatabaseError, InterfaceError) as error:
+            if isinstance(error, ProgrammingError) or "no such table" in str(error):
+                raise StoreError(
+                    f"the database {self._alias!r} refused: {error}; is its table there? "
+                    f"`manage.py migrate interlock --database {self._alias}`"
+                ) from error
             connection.close()
             raise UnknownOutcome(f"a statement on the database {self._alias!r} failed: {error}") from error
 
