@@ -1,6 +1,8 @@
 """What may go wrong between a lock and a bucket: each is done to a real server."""
 
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -74,6 +76,31 @@ def test_a_server_that_is_cut_off_is_waited_for(server: Any, url: str) -> None:
             assert waiting.result(30).held
 
 
+FORKS = """
+import ctypes, os, sys
+import interlock
+locks = interlock.connect(sys.argv[1])
+if sys.argv[2] == "used":
+    locks.lock("a").acquire().release()
+for fork in (os.fork, ctypes.PyDLL(None).fork):
+    if fork() == 0:
+        for again in (lambda: locks, lambda: interlock.connect(sys.argv[1])):
+            try:
+                again().lock("a").acquire(timeout=0)
+            except interlock.StoreError as error:
+                print("by spawn" in str(error), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.mark.parametrize("used", ["used", "connected"])
+def test_a_forked_child_is_told_that_it_can_not_use_a_bucket(url: str, used: str) -> None:
+    command = [sys.executable, "-c", FORKS, url, used]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert told.stdout.split() == ["True"] * 4
+
+
 def test_long_and_odd_names_are_found_again(url: str) -> None:
     names = ["x" * 900, "a/b", "..", "ü 1%", "="]
     with interlock.connect(url, namespace="lib/../1") as locks:
@@ -94,6 +121,14 @@ def test_a_store_of_the_programs_own_is_taken_but_for_one_that_can_not_swap(tmp_
         assert grant.held
     with pytest.raises(InvalidArgument, match="file://"):
         interlock.connect(LocalStore(tmp_path))
+
+
+def test_a_process_leaves_nothing_but_its_lines() -> None:
+    bucket = MemoryStore()
+    for _ in range(3):
+        with interlock.connect(bucket) as locks:
+            locks.lock("a").acquire().release()
+    assert [each["path"] for some in bucket.list() for each in some] == ["interlock/=/=a"]
 
 
 def test_doctor_looks_whether_a_stale_write_is_refused(url: str) -> None:

@@ -3,7 +3,6 @@
 One object a name holds its line. It is read and swapped, never deleted, so fences go on.
 """
 
-import os
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote
@@ -32,10 +31,14 @@ class BucketStore(PlainStore):
 
     def __init__(self, made: Callable[[], Any], prefix: str, where: str) -> None:
         from interlock.stores._sync.swap import SwapSteps
-        from interlock.stores.bucket.lines import BucketLines
+        from interlock.stores.bucket.lines import BucketLines, see_that_it_runs_here
+
+        def steps() -> Any:
+            see_that_it_runs_here()
+            return SwapSteps(BucketLines(made(), prefix, where))
 
         self._made, self._prefix = made, prefix
-        self._steps: Callable[[], Any] = lambda: SwapSteps(BucketLines(made(), prefix, where))
+        self._steps: Callable[[], Any] = steps
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "BucketStore":
@@ -111,17 +114,15 @@ def from_client(client: Any, tasks: bool) -> BucketStore:
 
     Raises:
         InvalidArgument: it can't compare and swap.
+        StoreError: this is a forked child of a process that has used a bucket.
     """
-    kind, pid = type(client).__name__, os.getpid()
+    kind = type(client).__name__
     if kind not in (*_USES.values(), "MemoryStore"):
         raise InvalidArgument(
             f"a {kind} can't write only if nobody else has written: use an S3Store, GCSStore or AzureStore, or "
             f"file:// for a folder"
         )
+    from interlock.stores.bucket.lines import see_that_it_runs_here
 
-    def made() -> Any:
-        if os.getpid() != pid:
-            raise StoreError("a store of obstore can't be used in a forked child: give interlock a URL")
-        return client
-
-    return BucketStore(made, PREFIX, f"the bucket of a {kind}")
+    see_that_it_runs_here()  # it may have been used
+    return BucketStore(lambda: client, PREFIX, f"the bucket of a {kind}")

@@ -1,7 +1,7 @@
 """The lines in a bucket: each is one object, which is written only if it is still the one that was read.
 
 An object begins with a number that is written only once, since the tag of an object of S3 is a hash of its content,
-and two equal ones could not be told apart. Nothing of it is ever deleted.
+and two equal ones could not be told apart. It is never deleted.
 
 **Time.** A bucket says when an object was written, to the second. From that, and the moments at which this process
 sent the request and had its answer, follows between which bounds the bucket's clock stands beside its own; each
@@ -11,6 +11,7 @@ moment; and what this process has seen itself counts more than what is stored: a
 from its look before that, and one that it saw unchanged for its whole length is over.
 """
 
+import contextlib
 import secrets
 from collections.abc import Sequence
 from hashlib import sha256
@@ -40,6 +41,7 @@ MARGIN = 0.05  # seconds that are added to the slack: for the drift of two clock
 STALE = 600.0  # seconds after which a sample is made anew
 JUST_NOW = 1.0  # seconds; a sample that is younger is of that moment
 CLOCK = ".clock"
+_runs_in: int | None = None  # the process in which obstore has its threads
 
 
 class Loaded(NamedTuple):
@@ -80,6 +82,8 @@ class BucketClock:
         self._bucket.put(self._path, secrets.token_bytes(8))
         received = clock.awake_or_not()
         written = self._bucket.head(self._path)["last_modified"]
+        with contextlib.suppress(BaseError, FileNotFoundError):  # else each process would leave one for ever
+            self._bucket.delete(self._path)
         low = written.timestamp() - received
         high = written.timestamp() - sent + (0.0 if written.microsecond else 1.0)
         if received - self._sampled > STALE or low > self._high + MARGIN or high < self._low - MARGIN:
@@ -128,7 +132,6 @@ class BucketLines:
         self._clock = BucketClock(bucket, f"{prefix}/{CLOCK}/{secrets.token_hex(8)}")
         self._known: dict[str, Loaded] = {}
         self._seen: dict[str, tuple[float, dict[str, Seen]]] = {}
-        self._pid = checked_pid()
 
     @property
     def slack(self) -> int:
@@ -142,8 +145,7 @@ class BucketLines:
             Denied, Unreachable: nothing was done.
             UnknownOutcome: there was no answer.
         """
-        if self._pid != checked_pid():
-            raise StoreError("a bucket can't be used in a forked child of the process that connected: connect again")
+        see_that_it_runs_here()
         try:
             return call(*args, **how)
         except (AlreadyExistsError, PreconditionError, NotFoundError, NotModifiedError, FileNotFoundError) as error:
@@ -293,6 +295,18 @@ class BucketLines:
 
     def close(self) -> None:
         """Nothing: obstore closes what is unused."""
+
+
+def see_that_it_runs_here() -> None:
+    """Raise StoreError in a child that was forked after a bucket was used: it would wait for ever for an answer."""
+    global _runs_in
+    here = checked_pid()
+    _runs_in = _runs_in or here
+    if _runs_in != here:
+        raise StoreError(
+            "a bucket was used before this process was forked, and the threads that speak to it are not here: use it "
+            "in the children only, or start them by spawn or forkserver"
+        )
 
 
 def version_of(found: Any) -> dict[str, str]:
