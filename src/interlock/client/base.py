@@ -791,11 +791,9 @@ class BaseGrant:
         "_ends_at",
         "_free_at",
         "_in_body",
-        "_items",
         "_leaving",
         "_lost_because",
-        "_on_lost",
-        "_on_wanted",
+        "_options",
         "_owner",
         "_pid",
         "_record",
@@ -818,9 +816,7 @@ class BaseGrant:
         self._deadline = deadline
         self._renews = options.renew
         self._due = deadline - claim.spec.ttl * (2 / 3) if options.renew else deadline
-        self._on_lost = options.on_lost
-        self._on_wanted = options.on_wanted
-        self._items = options.items
+        self._options = options
         self._wanted = False
         self._ends_at = math.inf
         if options.at_most < math.inf:
@@ -863,9 +859,9 @@ class BaseGrant:
         Raises:
             Unsupported: it is another kind of lock.
         """
-        if not self._items:
+        if not self._options.items:
             raise Unsupported("only a grant of locks.one_of(name, items) has an item")
-        return self._items[self._slot]
+        return self._options.items[self._slot]
 
     @property
     def wanted(self) -> bool:

@@ -226,6 +226,28 @@ class AsyncClient(BaseClient):
                 ours.set()
             await rt.sleep(CANCEL_LOOK)
 
+    async def adopt(self, state: AsyncState, id: str, claim: Claim, detached: bool = False) -> Held | None:
+        """Let a claim that holds the lock go on as `claim`, or leave nothing of that; None if it is gone.
+
+        Args:
+            state: what the caller has of this connection.
+            id: of the claim until now.
+            claim: its new id and its lease.
+            detached: True if it outlives this process.
+
+        Raises:
+            StoreError: the store could not be asked.
+        """
+        try:
+            held: Held | None = await state.queue.adopt(claim.spec.key, id, claim, detached)
+        except (rt.CANCELLED, UnknownOutcome):
+            try:  # it may have been done, and nobody else knows the new id
+                await rt.finish(state.queue.leave, claim)
+            except LockError as problem:
+                log.warn(STAYS_IN_LINE, problem)
+            raise
+        return held
+
     async def look(self, key: str) -> list[ClaimView]:
         """List the claims of a key, or of all keys of a namespace."""
         # async only

@@ -106,8 +106,8 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         """Note whether somebody waits; tell that, when it begins."""
         begins = wanted and not self._wanted
         self._wanted = wanted
-        if begins and self._on_wanted is not None:
-            rt.beside("interlock-on-wanted", self._on_wanted, self)
+        if begins and self._options.on_wanted is not None:
+            rt.beside("interlock-on-wanted", self._options.on_wanted, self)
 
     async def detach(self) -> str:
         """Keep the claim, with a full lease from now, but hold and renew it here no more.
@@ -127,7 +127,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         claim = self._claim._replace(id=rt.fresh_id())
         watchdog.remove(self)  # from here nothing renews it under the old id
         try:
-            held = await client.state().queue.adopt(claim.spec.key, self.id, claim, True)
+            held = await client.adopt(client.state(), self.id, claim, True)
         except BaseException:
             watchdog.add(self)
             raise

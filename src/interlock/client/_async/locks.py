@@ -29,7 +29,6 @@ from interlock.client.base import (
     wait_limit,
 )
 from interlock.client.cancel import checked_cancel
-from interlock.client.tokens import read as read_token
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.core.functions import checked_kind_of, see_it_finished
@@ -507,9 +506,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         """
         from interlock.client._async.handing import attach  # programs that lock start faster without it
 
-        self._client.need("detach")
-        options = options_of(None, renew, on_lost, 0.0)
-        return await attach(self._client, read_token(token, self.namespace), ttl, options)
+        return await attach(self._client, token, ttl, options_of(None, renew, on_lost, 0.0))
 
     async def renew(self, token: str, *, ttl: float | None = None) -> bool:
         """Let the lease of a detached lock last for a full ttl from now; False if it is gone.
@@ -519,8 +516,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         """
         from interlock.client._async.handing import extend
 
-        self._client.need("detach")
-        return await extend(self._client, read_token(token, self.namespace), ttl)
+        return await extend(self._client, token, ttl)
 
     async def release(self, token: str) -> bool:
         """Release a detached lock; False if it is gone.
@@ -530,8 +526,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         """
         from interlock.client._async.handing import give_back
 
-        self._client.need("detach")
-        return await give_back(self._client, read_token(token, self.namespace))
+        return await give_back(self._client, token)
 
     def election(
         self,

@@ -99,8 +99,8 @@ class AsyncWatchdog:
             grant._strike()
             if grant._deadline >= grant._ends_at:  # the store has it for longer
                 rt.spawn("interlock-at-most", self._leave, grant._claim)
-            if grant._on_lost is not None:
-                rt.beside("interlock-on-lost", grant._on_lost, grant)
+            if grant._options.on_lost is not None:
+                rt.beside("interlock-on-lost", grant._options.on_lost, grant)
 
     def live(self) -> list[Any]:
         """Return the grants under watch, in the order in which they were acquired."""

@@ -83,8 +83,8 @@ class Grant(_AsyncBody, BaseGrant):
         """Note whether somebody waits; tell that, when it begins."""
         begins = wanted and not self._wanted
         self._wanted = wanted
-        if begins and self._on_wanted is not None:
-            rt.beside("interlock-on-wanted", self._on_wanted, self)
+        if begins and self._options.on_wanted is not None:
+            rt.beside("interlock-on-wanted", self._options.on_wanted, self)
 
     def detach(self) -> str:
         """Keep the claim, with a full lease from now, but hold and renew it here no more.
@@ -104,7 +104,7 @@ class Grant(_AsyncBody, BaseGrant):
         claim = self._claim._replace(id=rt.fresh_id())
         watchdog.remove(self)  # from here nothing renews it under the old id
         try:
-            held = client.state().queue.adopt(claim.spec.key, self.id, claim, True)
+            held = client.adopt(client.state(), self.id, claim, True)
         except BaseException:
             watchdog.add(self)
             raise

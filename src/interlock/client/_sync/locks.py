@@ -30,7 +30,6 @@ from interlock.client.base import (
     wait_limit,
 )
 from interlock.client.cancel import checked_cancel
-from interlock.client.tokens import read as read_token
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.core.functions import checked_kind_of, see_it_finished
@@ -506,9 +505,7 @@ class Locks(BaseLocks[Lock]):
         """
         from interlock.client._sync.handing import attach  # programs that lock start faster without it
 
-        self._client.need("detach")
-        options = options_of(None, renew, on_lost, 0.0)
-        return attach(self._client, read_token(token, self.namespace), ttl, options)
+        return attach(self._client, token, ttl, options_of(None, renew, on_lost, 0.0))
 
     def renew(self, token: str, *, ttl: float | None = None) -> bool:
         """Let the lease of a detached lock last for a full ttl from now; False if it is gone.
@@ -518,8 +515,7 @@ class Locks(BaseLocks[Lock]):
         """
         from interlock.client._sync.handing import extend
 
-        self._client.need("detach")
-        return extend(self._client, read_token(token, self.namespace), ttl)
+        return extend(self._client, token, ttl)
 
     def release(self, token: str) -> bool:
         """Release a detached lock; False if it is gone.
@@ -529,8 +525,7 @@ class Locks(BaseLocks[Lock]):
         """
         from interlock.client._sync.handing import give_back
 
-        self._client.need("detach")
-        return give_back(self._client, read_token(token, self.namespace))
+        return give_back(self._client, token)
 
     def election(
         self,

@@ -53,7 +53,8 @@ class AsyncFaultyQueue:
         return list(await self._through("renew", self._queue.renew, claims))
 
     async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        return await self._queue.adopt(key, id, claim, detached)
+        held: Held | None = await self._through("adopt", self._queue.adopt, key, id, claim, detached)
+        return held
 
     async def look(self, key: str) -> list[ClaimView]:
         return list(await self._through("look", self._queue.look, key))

@@ -54,7 +54,8 @@ class FaultyQueue:
         return list(self._through("renew", self._queue.renew, claims))
 
     def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        return self._queue.adopt(key, id, claim, detached)
+        held: Held | None = self._through("adopt", self._queue.adopt, key, id, claim, detached)
+        return held
 
     def look(self, key: str) -> list[ClaimView]:
         return list(self._through("look", self._queue.look, key))

@@ -1,14 +1,31 @@
 """The fixtures of the contract's tests; whoever uses them provides one more, `place`."""
 
+import functools
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
 
 import pytest
 
 from interlock.testing.world import KINDS, TASKS, THREADS, Kind, Place, World
 
+Test = TypeVar("Test", bound=Callable[..., None])
 needs_signals = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signal to a thread on this system")
+
+
+def where(can: Callable[[World], bool]) -> Callable[[Test], Test]:
+    """Play a test on stores of which `can(world)` says that they can do it; it sees that the others say so."""
+
+    def decorate(test: Test) -> Test:
+        @functools.wraps(test)
+        def played(**fixtures: Any) -> None:
+            if can(next(each for each in fixtures.values() if isinstance(each, World))):
+                test(**fixtures)
+
+        return cast(Test, played)
+
+    return decorate
 
 
 def main_thread() -> int:

@@ -6,7 +6,10 @@ import pytest
 
 from interlock.client.tokens import read
 from interlock.core.claims import USING
-from interlock.core.errors import InvalidArgument, LockLost, NotHeld, Unsupported
+from interlock.core.errors import InvalidArgument, LockLost, NotHeld, StoreError, Unsupported
+from interlock.testing.contract.cancellation import MOMENTS, cancelled_at
+from interlock.testing.contract.fixtures import where
+from interlock.testing.faults import Lossy, Stepwise
 from interlock.testing.waiting import RENEWED, eventually, throughout
 from interlock.testing.world import World
 
@@ -26,9 +29,8 @@ def _can(world: World) -> bool:
     return False
 
 
+@where(_can)
 def test_a_detached_lock_stays_held_and_goes_on_elsewhere(world: World) -> None:
-    if not _can(world):
-        return
     ann, bob = world.actors(2)
     grant = ann.do(world.connect().lock(world.name, label="release 7", ttl=LONG).acquire)
     token = ann.do(grant.detach)
@@ -46,9 +48,8 @@ def test_a_detached_lock_stays_held_and_goes_on_elsewhere(world: World) -> None:
     assert world.nothing_left()
 
 
+@where(_can)
 def test_an_attached_lock_is_renewed(world: World) -> None:
-    if not _can(world):
-        return
     ann, bob = world.actors(2)
     token = ann.do(ann.do(world.connect().lock(world.name, ttl=LONG).acquire).detach)
     attached = bob.do(world.connect().attach, token, ttl=RENEWED)
@@ -56,9 +57,8 @@ def test_an_attached_lock_is_renewed(world: World) -> None:
     assert bob.do(attached.release) is True
 
 
+@where(_can)
 def test_a_detached_lock_is_renewed_by_nobody(world: World) -> None:
-    if not _can(world):
-        return
     ann = world.actor()
     locks = world.connect()
     token = ann.do(ann.do(locks.lock(world.name, ttl=0.5).acquire).detach)
@@ -69,9 +69,8 @@ def test_a_detached_lock_is_renewed_by_nobody(world: World) -> None:
     assert ann.do(locks.release, token) is False
 
 
+@where(_can)
 def test_a_token_is_used_once(world: World) -> None:
-    if not _can(world):
-        return
     ann, bob, cyd = world.actors(3)
     token = ann.do(ann.do(world.connect().lock(world.name, ttl=LONG).acquire).detach)
     locks = world.connect()
@@ -86,9 +85,8 @@ def test_a_token_is_used_once(world: World) -> None:
     assert bob.do(attached.renew) is True
 
 
+@where(_can)
 def test_a_token_is_renewed_and_released_by_itself(world: World) -> None:
-    if not _can(world):
-        return
     ann, locks = world.actor(), world.connect()
     token = ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach)
     assert ann.do(locks.renew, token, ttl=10 * LONG) is True
@@ -99,9 +97,8 @@ def test_a_token_is_renewed_and_released_by_itself(world: World) -> None:
     assert waiting.result(20).held
 
 
+@where(_can)
 def test_a_token_keeps_the_kind_and_the_slot(world: World) -> None:
-    if not _can(world):
-        return
     ann, locks = world.actor(), world.connect()
     lock = locks.semaphore(world.name, 3, ttl=LONG)
     first, second = (ann.do(lock.acquire) for _ in range(2))
@@ -110,9 +107,8 @@ def test_a_token_keeps_the_kind_and_the_slot(world: World) -> None:
     assert [view.capacity for view in world.holders()] == [3, 3]
 
 
+@where(_can)
 def test_a_body_that_detaches_ends_without_a_loss(world: World) -> None:
-    if not _can(world):
-        return
     tokens: list[Any] = []
 
     def body(grant: Any) -> Any:
@@ -131,9 +127,8 @@ async def _noted(result: Any, tokens: list[Any]) -> None:
     tokens.append(await result)
 
 
+@where(_can)
 def test_what_is_not_held_cant_be_detached(world: World) -> None:
-    if not _can(world):
-        return
     ann, locks = world.actor(), world.connect(ttl=RENEWED)
     grant = ann.do(locks.lock(world.name).acquire)
     world.eye.evict(world.name)
@@ -146,9 +141,8 @@ def test_what_is_not_held_cant_be_detached(world: World) -> None:
         ann.do(grant.detach)
 
 
+@where(_can)
 def test_a_token_shows_nothing_and_a_wrong_one_is_refused(world: World) -> None:
-    if not _can(world):
-        return
     ann, locks = world.actor(), world.connect()
     token = ann.do(ann.do(locks.lock(world.name).acquire).detach)
     assert read(token).id not in repr(read(token))
@@ -160,9 +154,57 @@ def test_a_token_shows_nothing_and_a_wrong_one_is_refused(world: World) -> None:
         ann.do(world.connect(namespace="other").attach, token)
 
 
+@where(_can)
+def test_a_closed_connection_takes_no_token(world: World) -> None:
+    ann, locks, closed = world.actor(), world.connect(), world.connect()
+    token = ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach)
+    ann.do(closed.claims)
+    ann.do(closed.close)
+    for call in (closed.attach, closed.renew, closed.release):
+        with pytest.raises(StoreError, match="closed"):
+            ann.do(call, token)
+    assert ann.do(locks.release, token) is True
+
+
+@where(_can)
+def test_a_lost_reply_to_a_change_of_hands_leaves_nothing(world: World) -> None:
+    ann = world.actor()
+    locks, lossy = world.connect_with(Lossy)
+    grant = ann.do(locks.lock(world.name, ttl=LONG).acquire)
+    lossy.losses["adopt"] = 1
+    with pytest.raises(StoreError, match="was lost"):
+        ann.do(grant.detach)
+    assert world.nothing_left()
+    token = ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach)
+    lossy.losses["adopt"] = 1
+    with pytest.raises(StoreError, match="was lost"):
+        ann.do(locks.attach, token)
+    assert world.nothing_left()
+
+
+@where(_can)
+def test_a_change_of_hands_cancelled_at_any_moment_leaves_nothing(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    locks = world.connect(Stepwise)
+
+    async def story(moment: int) -> None:
+        grant = await locks.lock(world.name, ttl=LONG).acquire()
+        token = await cancelled_at(moment, grant.detach())
+        await (grant.release() if token is None else locks.release(token))
+        token = await (await locks.lock(world.name, ttl=LONG).acquire()).detach()
+        attached = await cancelled_at(moment, locks.attach(token))
+        if attached is None:
+            await locks.release(token)
+        else:
+            await attached.release()
+
+    for moment in range(MOMENTS):
+        world.run(story(moment))
+        assert world.nothing_left(), moment
+
+
+@where(_can)
 def test_a_renewal_under_the_old_name_is_told_as_a_loss_to_nobody(world: World) -> None:
-    if not _can(world):
-        return
     ann, locks = world.actor(), world.connect()
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)

@@ -7,6 +7,7 @@ import pytest
 
 from interlock.core.claims import DONE
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld, NotKept, StoreError, Unsupported
+from interlock.testing.contract.fixtures import where
 from interlock.testing.faults import Failing, Lossy
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import THREADS, World
@@ -64,9 +65,8 @@ def _record(world: World, name: str | None = None) -> list[Any]:
     return [view for view in world.eye.claims(name or world.name) if view.state == DONE]
 
 
+@where(_can)
 def test_one_runs_and_all_get_its_result_through_json(world: World) -> None:
-    if not _can(world):
-        return
     work = Work(world, (1, "ä\u2028"), world.gate())
     gate = work._gate
     first, *others = world.actors(4)
@@ -80,9 +80,8 @@ def test_one_runs_and_all_get_its_result_through_json(world: World) -> None:
     assert work.runs == 1
 
 
+@where(_can)
 def test_who_comes_later_gets_the_result_until_it_is_forgotten(world: World) -> None:
-    if not _can(world):
-        return
     locks, work, ann = world.connect(), Work(world), world.actor()
     once = locks.once(world.name, keep=MINUTE)
     for _ in range(2):
@@ -92,9 +91,8 @@ def test_who_comes_later_gets_the_result_until_it_is_forgotten(world: World) -> 
     assert ann.do(once.run, work.function)["run"] == 2
 
 
+@where(_can)
 def test_a_record_ends_and_the_next_one_runs(world: World) -> None:
-    if not _can(world):
-        return
     locks, work, ann = world.connect(), Work(world), world.actor()
     once = locks.once(world.name, keep=0.3)
     assert ann.do(once.run, work.function)["run"] == 1
@@ -102,9 +100,8 @@ def test_a_record_ends_and_the_next_one_runs(world: World) -> None:
     assert ann.do(once.run, work.function)["run"] == 2
 
 
+@where(_can)
 def test_the_record_is_seen_from_outside_but_not_its_value(world: World) -> None:
-    if not _can(world):
-        return
     locks, ann = world.connect(), world.actor()
     ann.do(locks.once(world.name, keep=MINUTE).run, Work(world, "secret").function)
     (view,) = world.eye.claims(world.name)
@@ -115,9 +112,8 @@ def test_the_record_is_seen_from_outside_but_not_its_value(world: World) -> None
     assert ann.do(locks.lock(world.name).locked) is False
 
 
+@where(_can)
 def test_an_exception_records_nothing_and_the_next_one_runs(world: World) -> None:
-    if not _can(world):
-        return
     gate = world.gate()
     fails, works = Work(world, ZeroDivisionError("no"), gate), Work(world)
     ann, bob = world.actors(2)
@@ -131,9 +127,8 @@ def test_an_exception_records_nothing_and_the_next_one_runs(world: World) -> Non
     assert waiting.result(20)["run"] == 1
 
 
+@where(_can)
 def test_who_lost_the_lock_records_nothing(world: World) -> None:
-    if not _can(world):
-        return
     once, work, (ann, bob) = world.connect(ttl=RENEWED).once(world.name, keep=MINUTE), Work(world), world.actors(2)
     begin, end = ("__enter__", "__exit__") if world.colour == THREADS else ("__aenter__", "__aexit__")
     run = ann.do(getattr(once, begin))
@@ -147,9 +142,8 @@ def test_who_lost_the_lock_records_nothing(world: World) -> None:
     assert ann.do(next_one.run, work.function) == {"run": 1, "also": None}
 
 
+@where(_can)
 def test_the_fence_rises_from_run_to_run(world: World) -> None:
-    if not _can(world):
-        return
     locks, ann, fences = world.connect(), world.actor(), []
     for _ in range(3):
         ann.within(locks.once(world.name, keep=MINUTE), lambda run: fences.append(run.grant.fence))
@@ -157,9 +151,8 @@ def test_the_fence_rises_from_run_to_run(world: World) -> None:
     assert fences == sorted(set(fences))
 
 
+@where(_can)
 def test_as_a_block_it_is_due_once(world: World) -> None:
-    if not _can(world):
-        return
     once, ann = world.connect().once(world.name, keep=MINUTE), world.actor()
 
     def body(run: Any) -> bool:
@@ -171,18 +164,16 @@ def test_as_a_block_it_is_due_once(world: World) -> None:
     assert ann.within(once, lambda run: run.result) == [1, 2]
 
 
+@where(_can)
 def test_a_result_that_is_not_set_is_none(world: World) -> None:
-    if not _can(world):
-        return
     once, ann = world.connect().once(world.name, keep=MINUTE), world.actor()
     ann.within(once, lambda run: None)
     assert ann.within(once, lambda run: (run.due, run.result)) == (False, None)
 
 
 @pytest.mark.parametrize("result", [{1, 2}, "x" * 65_535], ids=["no JSON", "too large"])
+@where(_can)
 def test_a_result_that_cant_be_kept_is_told_to_all(world: World, result: Any) -> None:
-    if not _can(world):
-        return
     once, work, ann = world.connect().once(world.name, keep=MINUTE), Work(world, result), world.actor()
     with pytest.raises(InvalidArgument, match="counts as done"):
         ann.do(once.run, work.function)
@@ -193,9 +184,8 @@ def test_a_result_that_cant_be_kept_is_told_to_all(world: World, result: Any) ->
     assert ann.within(once, lambda run: run.due) is False
 
 
+@where(_can)
 def test_the_largest_result_is_kept(world: World) -> None:
-    if not _can(world):
-        return
     once, ann, largest = world.connect().once(world.name, keep=MINUTE), world.actor(), "x" * 65_534
 
     def body(run: Any) -> None:
@@ -205,9 +195,8 @@ def test_the_largest_result_is_kept(world: World) -> None:
     assert ann.within(once, lambda run: run.result) == largest
 
 
+@where(_can)
 def test_while_it_runs_others_skip_or_give_up(world: World) -> None:
-    if not _can(world):
-        return
     locks, gate = world.connect(), world.gate()
     work, (ann, bob) = Work(world, gate=gate), world.actors(2)
     running = ann.start(locks.once(world.name, keep=MINUTE).run, work.function)
@@ -221,9 +210,8 @@ def test_while_it_runs_others_skip_or_give_up(world: World) -> None:
     assert running.result(20) == bob.do(skips.run, work.function) == {"run": 1, "also": None}
 
 
+@where(_can)
 def test_as_a_decorator_it_runs_once_for_each_name(world: World) -> None:
-    if not _can(world):
-        return
     locks, work, ann = world.connect(), Work(world), world.actor()
 
     def thread(event: int) -> Any:
@@ -239,25 +227,22 @@ def test_as_a_decorator_it_runs_once_for_each_name(world: World) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, -1, 367 * 86400, "1", True, float("nan")])
+@where(_can)
 def test_keep_is_a_number_of_seconds(world: World, keep: Any) -> None:
-    if not _can(world):
-        return
     with pytest.raises(InvalidArgument, match="keep"):
         world.connect().once(world.name, keep=keep)
 
 
+@where(_can)
 def test_a_lost_reply_to_the_release_loses_no_record(world: World) -> None:
-    if not _can(world):
-        return
     locks, _ = world.connect_with(lambda store: Lossy(store, leave=1))
     work, ann = Work(world), world.actor()
     assert ann.do(locks.once(world.name, keep=MINUTE).run, work.function)["run"] == 1
     assert ann.do(world.connect().once(world.name, keep=MINUTE).run, work.function)["run"] == 1
 
 
+@where(_can)
 def test_a_store_that_is_away_at_the_end_is_asked_until_the_lease_ends(world: World) -> None:
-    if not _can(world):
-        return
     locks, faulty = world.connect_with(lambda store: Failing(store, "leave"), ttl=RENEWED)
     work, ann = Work(world), world.actor()
     with pytest.raises(StoreError):
@@ -267,9 +252,8 @@ def test_a_store_that_is_away_at_the_end_is_asked_until_the_lease_ends(world: Wo
     assert ann.do(world.connect().once(world.name, keep=MINUTE).run, work.function)["run"] == 2
 
 
+@where(_can)
 def test_a_plain_lock_ignores_the_record(world: World) -> None:
-    if not _can(world):
-        return
     locks, work, ann = world.connect(), Work(world), world.actor()
     ann.do(locks.once(world.name, keep=MINUTE).run, work.function)
     grant = ann.do(locks.lock(world.name).acquire)
@@ -278,9 +262,8 @@ def test_a_plain_lock_ignores_the_record(world: World) -> None:
     assert ann.do(grant.release) is True
 
 
+@where(_can)
 def test_a_block_whose_lock_was_released_inside_records_nothing(world: World) -> None:
-    if not _can(world):
-        return
     once, ann = world.connect().once(world.name, keep=MINUTE), world.actor()
     gone: list[Any] = []
 

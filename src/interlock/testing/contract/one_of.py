@@ -3,6 +3,7 @@
 import pytest
 
 from interlock.core.errors import InvalidArgument, Unsupported
+from interlock.testing.contract.fixtures import where
 from interlock.testing.world import World
 
 
@@ -14,9 +15,8 @@ def _can(world: World) -> bool:
     return False
 
 
+@where(_can)
 def test_each_holder_has_another_thing_whatever_the_order(world: World) -> None:
-    if not _can(world):
-        return
     ann, bob, cyd = world.actors(3)
     first = ann.do(world.connect().one_of(world.name, ["cuda:1", "cuda:0"], label="training").acquire)
     second = bob.do(world.connect().one_of(world.name, ["cuda:0", "cuda:1"]).acquire)
@@ -28,9 +28,8 @@ def test_each_holder_has_another_thing_whatever_the_order(world: World) -> None:
     assert waiting.result(20).item == "cuda:0"
 
 
+@where(_can)
 def test_another_list_is_refused_with_both(world: World) -> None:
-    if not _can(world):
-        return
     ann, bob = world.actors(2)
     ann.do(world.connect().one_of(world.name, ["a", "b"]).acquire)
     for other in (["a", "c"], ["a"], ["a", "b", "c"], [f"{number:040}" for number in range(9)]):
@@ -39,18 +38,16 @@ def test_another_list_is_refused_with_both(world: World) -> None:
     assert len(world.eye.claims(world.name)) == 1
 
 
+@where(_can)
 def test_a_long_list_is_known_again(world: World) -> None:
-    if not _can(world):
-        return
     items = [f"host-{number:030}" for number in range(20)]
     ann, bob = world.actors(2)
     assert ann.do(world.connect().one_of(world.name, items).acquire).item == items[0]
     assert bob.do(world.connect().one_of(world.name, items[::-1]).acquire).item == items[1]
 
 
+@where(_can)
 def test_what_is_no_list_of_different_texts_is_refused(world: World) -> None:
-    if not _can(world):
-        return
     locks, ann = world.connect(), world.actor()
     for wrong in ([], ["a", "a"], "abc", [1, 2]):
         with pytest.raises(InvalidArgument, match="items"):
