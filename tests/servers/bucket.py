@@ -52,7 +52,8 @@ class SeaweedServer(Server):
 
     def __init__(self) -> None:
         self._program = weed_program()
-        self._others = [Port() for _ in range(3)]
+        # Its other ports are by default 10,000 higher than these: where the system's own connections begin.
+        self._others = [Port() for _ in range(7)]
         super().__init__("seaweedfs", None, None)
 
     def _prepare(self) -> None:
@@ -63,10 +64,11 @@ class SeaweedServer(Server):
         (self.folder / "data").mkdir()
 
     def _command(self) -> Sequence[str | Path]:
-        master, volume, filer = (port.number for port in self._others)
+        master, volume, filer, *grpc = (port.number for port in self._others)
         words = {
             "dir": self.folder / "data", "ip": self.host, "ip.bind": self.host, "master.port": master,
-            "volume.port": volume, "filer.port": filer,
+            "volume.port": volume, "filer.port": filer, "master.port.grpc": grpc[0], "volume.port.grpc": grpc[1],
+            "filer.port.grpc": grpc[2], "s3.port.grpc": grpc[3],
             "s3.port.iceberg": 0, "s3.port.lance": 0, "s3.port": self.port, "s3.config": self.folder / "s3.json",
             "master.volumeSizeLimitMB": 64, "volume.max": 8,
         }  # fmt: skip
