@@ -13,7 +13,7 @@ import pytest
 from interlock.runtime import log
 from interlock.testing.world import Place
 from tests.support.starter import take_signals_as_at_a_terminal
-from tests.support.stores import ROWS, Row
+from tests.support.stores import PARTIAL_ROWS, ROWS, Row
 
 take_signals_as_at_a_terminal()  # before anything starts a thread or a process
 
@@ -23,8 +23,10 @@ SAME_LINES = {"redis", "writer", "semaphore", "semaphore, all permits"}
 MANY = 24
 """Combinations of two parameters from which on `--thin` leaves some out: all stores in both colours are fewer."""
 
-BY_THREADS = ("sqlite", "mariadb", "orm", "postgresql+advisory", "mysql+advisory")
-"""Stores whose tasks ask in threads, so that their own code is the same in both colours; Django's is the third."""
+IN_ONE_COLOUR = (
+    "file", "sqlite", "mariadb", "orm", "postgresql", "redis", "etcd", "s3", "postgresql+advisory", "mysql+advisory",
+)  # fmt: skip
+"""Stores of which each test runs in one colour only: both are made of one text, or of what asks in threads."""
 
 EVERY = 6  # of so many combinations one is kept, where the parameters have so many values
 
@@ -43,6 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("thin"):  # first: a part is no whole grid of combinations
         kept = [item for item in in_one_colour(thinned(items)) if item.get_closest_marker("rare") is None]
     kept = [item for item in kept if part is None or _repeats(item) == (part == "plain")]
+    kept.sort(key=_server)  # a worker gets neighbours, so it starts one or two servers, not all
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
@@ -62,15 +65,15 @@ def thinned(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def in_one_colour(items: list[Any]) -> list[Any]:
-    """Leave out one colour of each test on a store whose tasks ask in threads; which one differs from test to test.
+    """Leave out one colour of each test on most stores; which one differs from test to test, and from store to store.
 
-    What the colours differ in lies above the store, and runs on others in both.
+    One text is written for both, and what they differ in runs in both on the stores in memory and on Valkey.
     """
     found: dict[tuple[tuple[str, str], str], dict[str, list[Any]]] = {}
     for item in items:
         words = item.callspec.id.split("-") if hasattr(item, "callspec") else []
         store = (
-            "orm" if item.path.name == "test_orm_contract.py" else next(filter(BY_THREADS.__contains__, words), "")
+            "orm" if item.path.name == "test_orm_contract.py" else next(filter(IN_ONE_COLOUR.__contains__, words), "")
         )
         colour = next(filter(("threads", "tasks").__contains__, words), "")
         if store and colour:
@@ -78,7 +81,7 @@ def in_one_colour(items: list[Any]) -> list[Any]:
     left_out: set[Any] = set()
     for (test, store), colours in found.items():
         if len(colours) == 2:
-            left_out |= {*colours[("threads", "tasks")[(crc32(test[1].encode()) + BY_THREADS.index(store)) % 2]]}
+            left_out |= {*colours[("threads", "tasks")[(crc32(test[1].encode()) + IN_ONE_COLOUR.index(store)) % 2]]}
     return [item for item in items if item not in left_out]
 
 
@@ -112,6 +115,12 @@ def _values(item: pytest.Item) -> dict[str, object]:
     """Return the value of each parameter of a test."""
     callspec = getattr(item, "callspec", None)
     return dict(callspec.params) if callspec else {}
+
+
+def _server(item: Any) -> str:
+    """Return the name of the store that a test runs on; "" for a test that is written for one."""
+    words = item.callspec.id.split("-") if hasattr(item, "callspec") else []
+    return next(filter({row.name for row in (*ROWS, *PARTIAL_ROWS)}.__contains__, words), "")
 
 
 def _repeats(item: pytest.Item) -> bool:

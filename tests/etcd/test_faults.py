@@ -99,6 +99,7 @@ def test_a_member_or_the_leader_may_fail(cluster: EtcdCluster, colour: str, what
         with ThreadPoolExecutor() as pool:
             grant = one.do(one.locks.lock("a").acquire)
             waiting = pool.submit(other.do, other.locks.lock("a").acquire)
+            eventually(lambda: len(one.do(one.locks.claims, "a")) == 2)
             leader = cluster.leader()
             follower = next(member for member in cluster.members if member is not leader)
             for member in (follower, leader):

@@ -16,6 +16,11 @@ FREES_AT_DEATH = pytest.mark.parametrize(
     "row", [row for row in ROWS if row.frees_at_death], indirect=True, ids=lambda row: row.name
 )
 """Stores where the lock of a killed process is free at once; on the others its lease ends: see tests/redis."""
+CHILD_LOCKS = pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.name != "s3" and row.reaches_processes and not row.twin], indirect=True,
+    ids=lambda row: row.name,
+)  # fmt: skip
+"""Stores that a child can use though its parent did; on the other it is told: see tests/bucket."""
 Start = Callable[[], Remote]
 SOON = 3.0  # seconds; who is not told looks by itself after five
 
@@ -79,6 +84,7 @@ def test_what_a_child_releases_is_not_released(locks: interlock.Locks, remote: S
     assert holder.do("result = [grant.release(), again.release()]") == [True, True]
 
 
+@CHILD_LOCKS
 def test_a_child_must_wait_like_any_other(locks: interlock.Locks, remote: Start) -> None:
     holder = holder_of(remote)
     tries = "[each.acquire(timeout=0) is None for each in (lock, rlock, locks.lock('book'), locks.rlock('shelf'))]"
@@ -86,6 +92,7 @@ def test_a_child_must_wait_like_any_other(locks: interlock.Locks, remote: Start)
     assert is_held(holder, locks)
 
 
+@CHILD_LOCKS
 def test_a_child_can_lock_for_itself(locks: interlock.Locks, remote: Start) -> None:
     holder = holder_of(remote)
     told = holder.do(
@@ -180,6 +187,7 @@ def test_a_waiter_that_forks_still_gets_its_turn(locks: interlock.Locks, remote:
     assert waiter.do("thread.join(20); result = got[0].held") is True
 
 
+@CHILD_LOCKS
 def test_a_child_is_shown_as_itself_and_hears_when_its_turn_has_come(locks: interlock.Locks, remote: Start) -> None:
     waiter = remote()
     waiter.do(IN_CHILD)
@@ -204,6 +212,7 @@ def test_a_child_is_shown_as_itself_and_hears_when_its_turn_has_come(locks: inte
     assert waiter.answer(within=SOON) == [True]
 
 
+@CHILD_LOCKS
 def test_a_waiter_hears_when_a_child_of_its_process_releases(locks: interlock.Locks, remote: Start) -> None:
     parent = remote()
     child = parent.do(
@@ -255,6 +264,7 @@ def test_a_child_can_lock_in_memory_though_a_thread_was_in_the_middle_of_a_step_
         parent.close()
 
 
+@CHILD_LOCKS
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_processes_of_multiprocessing_lose_no_update(url: str, remote: Start, log: str, method: str) -> None:
     program = remote()

@@ -27,15 +27,19 @@ class BucketStore(PlainStore):
         made: returns the store of obstore, once in each process.
         prefix: with which the names of all objects begin.
         where: the bucket, without a password.
+        server: known by what else, so that all connections to it know its clock equally well.
     """
 
-    def __init__(self, made: Callable[[], Any], prefix: str, where: str) -> None:
+    def __init__(self, made: Callable[[], Any], prefix: str, where: str, server: str) -> None:
         from interlock.stores._sync.swap import SwapSteps
-        from interlock.stores.bucket.lines import BucketLines, see_that_it_runs_here
+        from interlock.stores.bucket.lines import BucketLines, clock_of, see_that_it_runs_here
 
         def steps() -> Any:
             see_that_it_runs_here()
-            return SwapSteps(BucketLines(made(), prefix, where))
+            bucket = made()
+            return SwapSteps(
+                BucketLines(bucket, prefix, where, clock_of(f"{where} {prefix} {server}", bucket, prefix))
+            )
 
         self._made, self._prefix = made, prefix
         self._steps: Callable[[], Any] = steps
@@ -102,7 +106,8 @@ def _store_of(url: SplitResult, where: str) -> BucketStore:
         how["client_options"]["allow_http"] = True
     how["retry_config"] = {"max_retries": 0}  # one that had no answer is for us to think about
     kind = getattr(obstore.store, _USES[url.scheme])
-    return BucketStore(lambda: kind(bucket, **how), unquote(url.path).strip("/") or PREFIX, where)
+    prefix = unquote(url.path).strip("/") or PREFIX
+    return BucketStore(lambda: kind(bucket, **how), prefix, where, given.get("endpoint", ""))
 
 
 def from_client(client: Any, tasks: bool) -> BucketStore:
@@ -125,4 +130,4 @@ def from_client(client: Any, tasks: bool) -> BucketStore:
     from interlock.stores.bucket.lines import see_that_it_runs_here
 
     see_that_it_runs_here()  # it may have been used
-    return BucketStore(lambda: client, PREFIX, f"the bucket of a {kind}")
+    return BucketStore(lambda: client, PREFIX, f"the bucket of a {kind}", str(id(client)))

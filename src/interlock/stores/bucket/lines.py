@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
+from weakref import WeakValueDictionary
 
 from obstore.exceptions import (
     AlreadyExistsError,
@@ -121,15 +122,16 @@ class BucketLines:
         bucket: a store of obstore.
         prefix: with which the names of all objects begin.
         where: the bucket, for messages.
+        clock: of the bucket.
     """
 
     look_again = longest_look = 30.0  # seconds: a waiter of another host asks twice a minute in the end
 
-    def __init__(self, bucket: Any, prefix: str, where: str) -> None:
+    def __init__(self, bucket: Any, prefix: str, where: str, clock: BucketClock) -> None:
         self._bucket = bucket
         self._prefix = prefix
         self._where = where
-        self._clock = BucketClock(bucket, f"{prefix}/{CLOCK}/{secrets.token_hex(8)}")
+        self._clock = clock
         self._known: dict[str, Loaded] = {}
         self._seen: dict[str, tuple[float, dict[str, Seen]]] = {}
 
@@ -295,6 +297,14 @@ class BucketLines:
 
     def close(self) -> None:
         """Nothing: obstore closes what is unused."""
+
+
+_clocks: WeakValueDictionary[str, BucketClock] = WeakValueDictionary()
+
+
+def clock_of(server: str, bucket: Any, prefix: str) -> BucketClock:
+    """Return the clock of a bucket: one in a process, else what one connection calls over lasts for another."""
+    return _clocks.setdefault(server, BucketClock(bucket, f"{prefix}/{CLOCK}/{secrets.token_hex(8)}"))
 
 
 def see_that_it_runs_here() -> None:

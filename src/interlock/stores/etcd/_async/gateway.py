@@ -1,5 +1,6 @@
 """Requests to the members of an etcd cluster over the JSON gateway: log-in, deadlines, and the next member."""
 
+import encodings.idna  # noqa: F401  # else the first connection imports it, perhaps in a forked child
 import json
 import random
 import ssl
@@ -40,6 +41,9 @@ class AsyncGateway:
 
     Args:
         options: how to connect.
+
+    Attributes:
+        answered: whether one of them ever did: then the address is right.
     """
 
     def __init__(self, options: EtcdOptions) -> None:
@@ -48,6 +52,7 @@ class AsyncGateway:
         self._member = random.randrange(len(options.members))
         self._token = ""
         self._closed = False
+        self.answered = False
         # Transports, not clients: what those add (redirects, cookies, proxies) costs as much as the request itself.
         limits = httpx.Limits(max_connections=options.most, max_keepalive_connections=options.most)
         self._requests = httpx.AsyncHTTPTransport(options.tls, trust_env=False, limits=limits)
@@ -134,7 +139,9 @@ class AsyncGateway:
             text = await response.aread()
         except (httpx.HTTPError, OSError) as error:  # anyio passes on some of TLS
             raise self._failure(error, where, seconds) from error
-        return _read(response.status_code, text, where)
+        answers = _read(response.status_code, text, where)
+        self.answered = True
+        return answers
 
     def _request(
         self, where: str, path: str, body: str, headers: dict[str, str], seconds: float, silence: float
@@ -157,7 +164,12 @@ class AsyncGateway:
             return Unreachable(f"{where} can't be reached: {error}")
         if isinstance(error, httpx.PoolTimeout):
             return no_room(where, self._options.most, seconds)
-        return no_answer(where, seconds) if isinstance(error, httpx.TimeoutException) else ended(where, error)
+        if isinstance(error, httpx.TimeoutException):
+            return no_answer(where, seconds)
+        # In TLS 1.3 a server that misses a certificate says so after the handshake, or just hangs up.
+        if self._options.tls and not self.answered:
+            error = OSError(f"{error or 'it hung up'}; does it want a client certificate? See ssl_cert= and ssl_key=")
+        return ended(where, error)
 
     async def listen(self, body: str, hear: Any, open: Any) -> None:
         """Watch, until nothing was said for a while.

@@ -42,7 +42,6 @@ class AsyncEtcdQueue:
         self._gateway = AsyncGateway(options)
         self._leases = AsyncLeases(self._gateway)
         self._turns = AsyncTurns(self._gateway, self._look_at, options.prefix)
-        self._answered = False
 
     def set_doubt(self, doubt: Any) -> None:
         """Nothing: what was committed is there."""
@@ -66,7 +65,6 @@ class AsyncEtcdQueue:
                 answer = await self._enter(claim, waiter, wait)
         except StoreError as error:
             return await self._failed(claim, error, wait, again)
-        self._answered = True
         if answer.state != "pending":
             self._turns.remove(claim)
         return answer
@@ -163,7 +161,7 @@ class AsyncEtcdQueue:
         passes = isinstance(error, (Passing, Unreachable, UnknownOutcome)) and not isinstance(error, Denied)
         if not passes or not wait:
             raise error
-        limit = max(RECOVERY, claim.spec.ttl) if self._answered else FIRST_CONTACT
+        limit = max(RECOVERY, claim.spec.ttl) if self._gateway.answered else FIRST_CONTACT
         late = isinstance(error, UnknownOutcome) and not again
         return EnterResult(
             "gone" if late else "busy", look_again=AWAY, asked=False, outage=Outage(error, limit)
@@ -263,7 +261,7 @@ class AsyncEtcdQueue:
                 return Held(claim, found.places[there].place, 0.0, found.slots.get(claim.id, 0))
             at = found.at(id)
             if at < 0 or not found.holds(at):
-                return None
+                break
             old, slot = found.places[at], found.slots.get(id)
             lease = await self._leases.take(claim)
             slots = [] if slot is None else [f"{folder}{SLOTS}{slot}"]
@@ -276,7 +274,11 @@ class AsyncEtcdQueue:
             )
             lease.sure, lease.slot = True, slot
             if done.succeeded:
+                if gone:
+                    self._leases.of.pop(id, None)
                 return Held(claim, old.place, 0.0, slot or 0)
+        if claim.id != id and claim.id in self._leases.of:
+            self._leases.free(self._leases.of.pop(claim.id))  # nothing is bound to it
         return None
 
     async def evict(self, key: str, id: str | None) -> int:

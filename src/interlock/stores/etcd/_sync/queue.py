@@ -43,7 +43,6 @@ class EtcdQueue:
         self._gateway = Gateway(options)
         self._leases = Leases(self._gateway)
         self._turns = Turns(self._gateway, self._look_at, options.prefix)
-        self._answered = False
 
     def set_doubt(self, doubt: Any) -> None:
         """Nothing: what was committed is there."""
@@ -67,7 +66,6 @@ class EtcdQueue:
                 answer = self._enter(claim, waiter, wait)
         except StoreError as error:
             return self._failed(claim, error, wait, again)
-        self._answered = True
         if answer.state != "pending":
             self._turns.remove(claim)
         return answer
@@ -164,7 +162,7 @@ class EtcdQueue:
         passes = isinstance(error, (Passing, Unreachable, UnknownOutcome)) and not isinstance(error, Denied)
         if not passes or not wait:
             raise error
-        limit = max(RECOVERY, claim.spec.ttl) if self._answered else FIRST_CONTACT
+        limit = max(RECOVERY, claim.spec.ttl) if self._gateway.answered else FIRST_CONTACT
         late = isinstance(error, UnknownOutcome) and not again
         return EnterResult(
             "gone" if late else "busy", look_again=AWAY, asked=False, outage=Outage(error, limit)
@@ -264,7 +262,7 @@ class EtcdQueue:
                 return Held(claim, found.places[there].place, 0.0, found.slots.get(claim.id, 0))
             at = found.at(id)
             if at < 0 or not found.holds(at):
-                return None
+                break
             old, slot = found.places[at], found.slots.get(id)
             lease = self._leases.take(claim)
             slots = [] if slot is None else [f"{folder}{SLOTS}{slot}"]
@@ -277,7 +275,11 @@ class EtcdQueue:
             )
             lease.sure, lease.slot = True, slot
             if done.succeeded:
+                if gone:
+                    self._leases.of.pop(id, None)
                 return Held(claim, old.place, 0.0, slot or 0)
+        if claim.id != id and claim.id in self._leases.of:
+            self._leases.free(self._leases.of.pop(claim.id))  # nothing is bound to it
         return None
 
     def evict(self, key: str, id: str | None) -> int:
