@@ -32,14 +32,13 @@ class BucketStore(PlainStore):
 
     def __init__(self, made: Callable[[], Any], prefix: str, where: str, server: str) -> None:
         from interlock.stores._sync.swap import SwapSteps
-        from interlock.stores.bucket.lines import BucketLines, clock_of, see_that_it_runs_here
+        from interlock.stores.bucket.lines import CLOCK, BucketLines, clock_of, see_that_it_runs_here
 
         def steps() -> Any:
             see_that_it_runs_here()
             bucket = made()
-            return SwapSteps(
-                BucketLines(bucket, prefix, where, clock_of(f"{where} {prefix} {server}", bucket, prefix))
-            )
+            clock = clock_of(f"{where} {server}", bucket, f"{prefix}/{CLOCK}/")
+            return SwapSteps(BucketLines(bucket, prefix, where, clock))
 
         self._made, self._prefix = made, prefix
         self._steps: Callable[[], Any] = steps

@@ -66,7 +66,7 @@ class BucketClock:
 
     Args:
         bucket: a store of obstore.
-        path: of an object that only this process writes.
+        path: with which the names of objects begin that only one sample writes.
     """
 
     def __init__(self, bucket: Any, path: str) -> None:
@@ -79,12 +79,13 @@ class BucketClock:
         """Write an object and ask when that was, unless there is a sample that is younger than `age` in seconds."""
         if clock.awake_or_not() - self._sampled < age:
             return
+        path = f"{self._path}{secrets.token_hex(8)}"
         sent = clock.awake_or_not()
-        self._bucket.put(self._path, secrets.token_bytes(8))
+        self._bucket.put(path, b"")
         received = clock.awake_or_not()
-        written = self._bucket.head(self._path)["last_modified"]
-        with contextlib.suppress(BaseError, FileNotFoundError):  # else each process would leave one for ever
-            self._bucket.delete(self._path)
+        written = self._bucket.head(path)["last_modified"]
+        with contextlib.suppress(BaseError, FileNotFoundError):  # else each sample would stay for ever
+            self._bucket.delete(path)
         low = written.timestamp() - received
         high = written.timestamp() - sent + (0.0 if written.microsecond else 1.0)
         if received - self._sampled > STALE or low > self._high + MARGIN or high < self._low - MARGIN:
@@ -302,9 +303,9 @@ class BucketLines:
 _clocks: WeakValueDictionary[str, BucketClock] = WeakValueDictionary()
 
 
-def clock_of(server: str, bucket: Any, prefix: str) -> BucketClock:
+def clock_of(server: str, bucket: Any, path: str) -> BucketClock:
     """Return the clock of a bucket: one in a process, else what one connection calls over lasts for another."""
-    return _clocks.setdefault(server, BucketClock(bucket, f"{prefix}/{CLOCK}/{secrets.token_hex(8)}"))
+    return _clocks.setdefault(f"{server} {path}", BucketClock(bucket, path))
 
 
 def see_that_it_runs_here() -> None:
