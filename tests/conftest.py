@@ -72,9 +72,7 @@ def in_one_colour(items: list[Any]) -> list[Any]:
     found: dict[tuple[tuple[str, str], str], dict[str, list[Any]]] = {}
     for item in items:
         words = item.callspec.id.split("-") if hasattr(item, "callspec") else []
-        store = (
-            "orm" if item.path.name == "test_orm_contract.py" else next(filter(IN_ONE_COLOUR.__contains__, words), "")
-        )
+        store = "orm" if "_orm_" in item.path.name else next(filter(IN_ONE_COLOUR.__contains__, words), "")
         colour = next(filter(("threads", "tasks").__contains__, words), "")
         if store and colour:
             found.setdefault((_test(item), store), {}).setdefault(colour, []).append(item)

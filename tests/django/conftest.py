@@ -7,6 +7,7 @@ from typing import Any
 
 import django
 import pytest
+from asgiref.sync import SyncToAsync
 from django.conf import settings
 from django.db import connections
 from django.db.backends.signals import connection_created
@@ -48,6 +49,8 @@ def set_up(stack: ExitStack) -> None:
     made = setup_databases(verbosity=0, interactive=False)
     stack.callback(connections.close_all)
     stack.callback(teardown_databases, made, verbosity=0)
+    # The thread in which tasks ask Django's ORM keeps its connection.
+    stack.callback(lambda: SyncToAsync.single_thread_executor.submit(connections.close_all).result())
 
 
 @pytest.fixture(scope="session")

@@ -201,8 +201,8 @@ if SERVER:
             assert not [each for each in there() if each.startswith("interlock")]
             with override_settings(DATABASE_ROUTERS=[Nowhere()]):
                 call_command("migrate", "interlock", database="other", verbosity=0)
-            assert not [each for each in there() if each.startswith("interlock")]
-            call_command("migrate", "interlock", "zero", database="other", verbosity=0)
+                assert not [each for each in there() if each.startswith("interlock")]
+                call_command("migrate", "interlock", "zero", database="other", verbosity=0)
         finally:
             call_command("migrate", "interlock", database="other", verbosity=0)
         assert "interlock_line" in there()
