@@ -44,7 +44,7 @@ def effect(request: object) -> Generator[object, Any, Any]:
     return (yield request)
 
 
-class Waiter:
+class AsyncWaiter:
     """What a caller waits on; the world knows whose it is."""
 
     __slots__ = ()
@@ -67,6 +67,10 @@ class StoppedClock:
     def now() -> float:
         """Return always the same."""
         return 0.0
+
+
+async def give_way() -> None:
+    """Nothing: the world lets others run at each request."""
 
 
 async def sleep(seconds: float) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from interlock.core._async.pending import AsyncPending
 from interlock.core.claims import Claim, State
 from interlock.core.queue import EnterResult, Renewed
-from proof.runtime import Waiter, effect
+from proof.runtime import AsyncWaiter, effect
 
 
 # No named tuples: two of different classes would be equal, and the worlds that hold them one and the same.
@@ -127,9 +127,9 @@ class RecordQueue:
     def __init__(self, protocol: AsyncPending) -> None:
         self._protocol = protocol
 
-    def subscribe(self) -> Waiter:
+    def subscribe(self) -> AsyncWaiter:
         """Return what the caller can wait on."""
-        return Waiter()
+        return AsyncWaiter()
 
     async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
         """As `AsyncPending.enter`."""

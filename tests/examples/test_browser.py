@@ -147,8 +147,7 @@ def test_an_evicted_holder_loses_its_lock_and_the_log_of_the_admin_has_it(librar
         await_line(anna, name, ("runaway", "Using"))
         anna.open_claims(search=name)
         anna.one("input.action-select").click()
-        anna.put("action", "evict")
-        anna.send("[name=index]")
+        anna.send("#changelist-form input[type=submit]")
         assert "runaway" in anna.one("#content").text  # it asks before it evicts
         assert holder.poll() is None
         anna.send("#content input[type=submit]")
@@ -169,8 +168,8 @@ def test_who_lacks_the_permission_sees_claims_and_is_not_offered_to_evict_them(
             await_line(person, name, ("inventory", "Using"))
             person.open_claims(search=name)
             assert line_of(person, name) == [("inventory", "Using")]
-        assert anna.offers("option[value=evict]")
-        assert not clara.offers("option[value=evict]")
+        assert anna.offers("[name=action][value=evict]")
+        assert not clara.offers("[name=action][value=evict]")
 
 
 def test_the_page_of_a_book_shows_who_has_a_copy_and_who_waits_for_one(anna: Person) -> None:

@@ -17,7 +17,19 @@ from django.db.models import DurationField, ExpressionWrapper, F
 from django.db.models.functions import Now
 
 from interlock.core._sync.pending import Record as Place
-from interlock.core.claims import DONE, MICROS, PENDING, SEPARATOR, USING, Check, Claim, ClaimView, State, moment_of
+from interlock.core.claims import (
+    DONE,
+    MICROS,
+    PENDING,
+    SEPARATOR,
+    USING,
+    Check,
+    Claim,
+    ClaimView,
+    State,
+    moment_of,
+    namespace_of,
+)
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.store import Feature
 from interlock.django.models import Record
@@ -220,7 +232,8 @@ class OrmRecords:
 
     def _look(self, key: str) -> list[ClaimView]:
         rows = sorted(self._rows(key).annotate(left=LEFT), key=lambda row: (row.name, row.state != USING, row.number))
-        return [_view(row) for row in rows]
+        namespace = namespace_of(key)  # a database may take a small letter for a large one
+        return [_view(row) for row in rows if row.namespace == namespace]
 
     def _evict(self, key: str, id: str | None) -> int:
         rows = self._rows(key)

@@ -19,7 +19,7 @@ from interlock.core.claims import MICROS, SEPARATOR, Check
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.line import Clock, Place, decode, is_nothing
 from interlock.remote._sync.pool import Pool
-from interlock.remote.failures import NoRoom, Passing, Refused, ended, no_answer
+from interlock.remote.failures import ConnectionEnded, NoRoom, Passing, Refused, ended, no_answer
 from interlock.runtime import clock, log
 from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores._sync.swap import SLACK
@@ -195,9 +195,15 @@ class MysqlLines:
             UnknownOutcome: there was no answer.
         """
         deadline = clock.now() + self._options.timeout
+        reads = statement.startswith("SELECT")
+        again = reads  # a connection may have ended before, unnoticed
         while True:
             try:
                 return self._pool.ask(statement, deadline)
+            except ConnectionEnded:
+                if not again:
+                    raise
+                again = False
             except NoRoom:
                 if clock.now() + AGAIN > deadline:
                     raise
@@ -205,7 +211,7 @@ class MysqlLines:
             except Refused as error:
                 if error.code in READ_ONLY:
                     self._pool.distrust()  # the primary may have another address now
-                if error.code in AT_ONCE and statement.startswith("SELECT") and clock.now() < deadline:
+                if error.code in AT_ONCE and reads and clock.now() < deadline:
                     continue  # somebody has locked the table, or broken off the statement
                 if error.code != NO_TABLE or not self._options.create or statement.startswith("CREATE"):
                     raise
