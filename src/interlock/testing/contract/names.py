@@ -29,10 +29,10 @@ def test_an_odd_name_locks_and_is_told_as_it_is(world: World, name: str) -> None
     assert world.nothing_left(name)
 
 
-def test_three_hundred_names_that_differ_in_one_character_do_not_collide(world: World) -> None:
+def test_a_hundred_names_that_differ_in_one_character_do_not_collide(world: World) -> None:
     locks = world.connect()
     ann = world.actor()
-    names = [f"{'long ' * 60}{number} {'tail ' * 60}" for number in range(300)]
+    names = [f"{'long ' * 60}{number} {'tail ' * 60}" for number in range(100)]
     grants = [ann.do(locks.lock(name).acquire, timeout=0) for name in names]
     assert None not in grants
     assert sorted(view.name for view in world.eye.claims() if view.name in names) == sorted(names)

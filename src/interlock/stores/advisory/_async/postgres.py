@@ -107,17 +107,17 @@ class AsyncPostgresTalk(AsyncTalk[PostgresSession]):
                 raise UnknownOutcome(f"PostgreSQL has not answered within {seconds:g} s")
             await rt.ready(session.fd, min(left, FLUSH) if unsent else left, bool(unsent))
             plain.consume_input()  # also before all is sent: a server that can't write does not read
-        found, refusal = [], None
+        found, said = [], ("", "")
         while (result := plain.get_result()) is not None:
             if result.status == pq.ExecStatus.FATAL_ERROR:
                 state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
-                refusal = Refusal(state, result.error_message.decode(errors="replace").strip())
+                said = state, result.error_message.decode(errors="replace").strip()
             for row in range(result.ntuples):
                 values = [result.get_value(row, column) for column in range(result.nfields)]
                 found.append(tuple(None if value is None else value.decode() for value in values))
         if plain.status != pq.ConnStatus.OK:
-            raise session.broken(refusal)
+            raise session.broken(Refusal(*said) if any(said) else None)
         session.owes = session.silent = False
-        if refusal is not None:
-            raise refusal
+        if any(said):
+            raise Refusal(*said)  # none that is kept here: with its traceback it would keep the caller's grant
         return found
