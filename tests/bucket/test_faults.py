@@ -12,13 +12,24 @@ from obstore.store import LocalStore, MemoryStore
 
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
+from interlock.stores.bucket import BucketStore
 from interlock.testing.remote import Remote
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import eventually, moment, since
 from tests.servers import Proxy
 
 
 def through(proxy: Proxy, server: Any, url: str) -> str:
     return url.replace(f"{server.host}:{server.port}", f"{proxy.host}:{proxy.port}")
+
+
+def test_an_object_is_written_no_faster_than_its_server_allows() -> None:
+    bucket = MemoryStore()
+    with interlock.Locks(BucketStore(lambda: bucket, "locks", "a bucket", "test", pace=0.2)) as locks:
+        began = moment()
+        for _ in range(3):
+            with locks.lock("a"):
+                pass
+        assert since(began) >= 5 * 0.2
 
 
 def test_processes_count_without_losing_one(url: str) -> None:

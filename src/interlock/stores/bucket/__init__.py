@@ -108,9 +108,8 @@ def _store_of(url: SplitResult, where: str) -> BucketStore:
     how["retry_config"] = {"max_retries": 0}  # one that had no answer is for us to think about
     kind = getattr(obstore.store, _USES[url.scheme])
     prefix = unquote(url.path).strip("/") or PREFIX
-    return BucketStore(
-        lambda: kind(bucket, **how), prefix, where, given.get("endpoint", ""), GCS_PACE * (url.scheme == "gs")
-    )
+    pace = GCS_PACE if url.scheme == "gs" else 0.0
+    return BucketStore(lambda: kind(bucket, **how), prefix, where, given.get("endpoint", ""), pace)
 
 
 def from_client(client: Any, tasks: bool) -> BucketStore:
@@ -133,6 +132,5 @@ def from_client(client: Any, tasks: bool) -> BucketStore:
     from interlock.stores.bucket.lines import see_that_it_runs_here
 
     see_that_it_runs_here()  # it may have been used
-    return BucketStore(
-        lambda: client, PREFIX, f"the bucket of a {kind}", str(id(client)), GCS_PACE * (kind == "GCSStore")
-    )
+    pace = GCS_PACE if kind == "GCSStore" else 0.0
+    return BucketStore(lambda: client, PREFIX, f"the bucket of a {kind}", str(id(client)), pace)
