@@ -10,6 +10,7 @@ import pytest
 from interlock.stores.redis import errors as acl
 from interlock.stores.redis import errors as problems
 from interlock.stores.redis.resp import ReplyError
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import TASKS, THREADS, Kind, World
 from tests.servers import Proxy, RedisCluster, RedisServer, need
@@ -41,9 +42,10 @@ def url_of(server: RedisServer | Proxy, more: str = "") -> str:
 
 
 @pytest.mark.usefixtures("rights")
-def test_to_lock_wait_renew_look_and_evict(world: World, server: RedisServer, kind: Kind) -> None:
+def test_to_lock_wait_renew_look_and_evict(
+    world: World, server: RedisServer, kind: Kind, ann: Actor, bob: Actor
+) -> None:
     locks = connect_to(world, url_of(server))
-    ann, bob = world.actors(2)
     grant = ann.do(kind.make(locks, world.name, ttl=RENEWED).acquire)
     waiting = bob.start(kind.rival(locks, world.name).acquire)
     world.until_waiting(1)
@@ -58,9 +60,10 @@ def test_to_lock_wait_renew_look_and_evict(world: World, server: RedisServer, ki
 
 
 @pytest.mark.usefixtures("rights")
-def test_to_wait_for_another_connection_and_to_give_up(world: World, server: RedisServer, kind: Kind) -> None:
+def test_to_wait_for_another_connection_and_to_give_up(
+    world: World, server: RedisServer, kind: Kind, ann: Actor, bob: Actor
+) -> None:
     ours, theirs = connect_to(world, url_of(server)), connect_to(world, url_of(server))
-    ann, bob = world.actors(2)
     grant = ann.do(kind.rival(ours, world.name).acquire)
     assert bob.do(kind.make(theirs, world.name).acquire, timeout=0.2) is None
     waiting = bob.start(kind.make(theirs, world.name).acquire)
@@ -154,8 +157,7 @@ FORBIDDEN = {
 }
 
 
-def test_the_doctor_names_each_right_that_is_missing(world: World, server: RedisServer) -> None:
-    ann = world.actor()
+def test_the_doctor_names_each_right_that_is_missing(world: World, server: RedisServer, ann: Actor) -> None:
     for rules, (status, told) in FORBIDDEN.items():
         make_user(server, *LINE, *rules.split())
         checks = {check.name: check for check in ann.do(connect_to(world, url_of(server)).doctor)}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import Kind, Place, World
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need
@@ -42,8 +43,9 @@ def place(request: pytest.FixtureRequest) -> Place:
     return place_of(request.getfixturevalue("cluster").url)
 
 
-def test_every_kind_of_lock_works_on_a_cluster(world: World, cluster: RedisCluster, kind: Kind) -> None:
-    ann, bob = world.actors(2)
+def test_every_kind_of_lock_works_on_a_cluster(
+    world: World, cluster: RedisCluster, kind: Kind, ann: Actor, bob: Actor
+) -> None:
     for _ in range(4):  # names on different nodes
         name = world.fresh_name()
         grant = ann.do(kind.make(world.connect(), name).acquire)
@@ -56,8 +58,7 @@ def test_every_kind_of_lock_works_on_a_cluster(world: World, cluster: RedisClust
         assert world.nothing_left(name)
 
 
-def test_locks_of_several_nodes_are_taken_together(world: World, cluster: RedisCluster) -> None:
-    locks = world.connect()
+def test_locks_of_several_nodes_are_taken_together(world: World, cluster: RedisCluster, locks: Any) -> None:
     names = [world.fresh_name() for _ in range(8)]
     assert len({cluster.node_of(key_of(name)).port for name in names}) > 1
     ann = world.actor()
@@ -69,9 +70,9 @@ def test_locks_of_several_nodes_are_taken_together(world: World, cluster: RedisC
 
 
 @pytest.mark.parametrize("cluster", SERVERS, indirect=True)
-def test_a_lock_whose_slot_moves_is_kept_and_handed_over(world: World, cluster: RedisCluster) -> None:
-    ann, bob = world.actors(2)
-    locks = world.connect()
+def test_a_lock_whose_slot_moves_is_kept_and_handed_over(
+    world: World, cluster: RedisCluster, locks: Any, ann: Actor, bob: Actor
+) -> None:
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=3, on_lost=lost.append).acquire)
     waiting = bob.start(locks.lock(world.name, ttl=3).acquire)
@@ -90,9 +91,9 @@ def test_a_lock_whose_slot_moves_is_kept_and_handed_over(world: World, cluster: 
     assert world.nothing_left()
 
 
-def test_a_lock_is_used_while_its_slot_moves(world: World, cluster: RedisCluster) -> None:
-    ann, bob = world.actors(2)
-    locks = world.connect()
+def test_a_lock_is_used_while_its_slot_moves(
+    world: World, cluster: RedisCluster, locks: Any, ann: Actor, bob: Actor
+) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     with cluster.moving(key_of(world.name)):
         waiting = bob.start(locks.lock(world.name).acquire)
@@ -110,8 +111,7 @@ def test_the_doctor_compares_the_clocks_of_all_nodes(world: World, cluster: Redi
     assert "3 servers" in checks["clocks"].detail
 
 
-def test_a_node_that_restarts_is_found_again(world: World, cluster: RedisCluster) -> None:
-    ann = world.actor()
+def test_a_node_that_restarts_is_found_again(world: World, cluster: RedisCluster, ann: Actor) -> None:
     lock = world.connect().lock(world.name)
     first = ann.do(lock.acquire)
     assert ann.do(first.release) is True

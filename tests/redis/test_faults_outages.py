@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import LockTimeout, StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import World
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, need
@@ -58,9 +59,8 @@ def test_an_acquire_that_begins_while_the_server_is_stopped_waits_for_it(world: 
 
 
 @ONE
-def test_an_acquire_waits_no_longer_than_its_time_and_says_why(world: World, server: RedisServer) -> None:
+def test_an_acquire_waits_no_longer_than_its_time_and_says_why(world: World, server: RedisServer, ann: Actor) -> None:
     locks = used(world, world.connect())
-    ann = world.actor()
     server.kill()
     for timeout, least in ((0, 0.0), (1.5, 1.5)):
         began = moment()
@@ -79,8 +79,7 @@ def test_an_acquire_waits_no_longer_than_its_time_and_says_why(world: World, ser
 
 
 @ONE
-def test_a_wrong_address_is_an_error_soon_without_a_time(world: World, server: RedisServer) -> None:
-    locks = world.connect()
+def test_a_wrong_address_is_an_error_soon_without_a_time(world: World, server: RedisServer, locks: Any) -> None:
     server.kill()
     began = moment()
     with pytest.raises(StoreError, match=str(server.port)):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import LockLost
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import Stalls, eventually, throughout
 from interlock.testing.world import World
 from tests.servers import RedisServer
@@ -16,8 +17,9 @@ from tests.support.redis_worlds import connect_to, until_lost
 LATE = 0.2  # seconds after the deadline by which a loss is told
 
 
-def test_nothing_is_lost_when_the_server_stops_for_less_than_the_lease(world: World, server: RedisServer) -> None:
-    ann, bob = world.actors(2)
+def test_nothing_is_lost_when_the_server_stops_for_less_than_the_lease(
+    world: World, server: RedisServer, ann: Actor, bob: Actor
+) -> None:
     lost: list[Any] = []
     grant = ann.do(world.connect().lock(world.name, ttl=3, on_lost=lost.append).acquire)
     waiting = bob.start(world.connect().lock(world.name).acquire)

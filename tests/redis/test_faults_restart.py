@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import LockLost, StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually
 from interlock.testing.world import World
 from tests.servers import RedisServer
 from tests.support.redis_worlds import one_after_another, servers_with
 
 
-def test_a_holder_learns_that_the_server_has_forgotten_it(world: World, server: RedisServer) -> None:
-    ann = world.actor()
+def test_a_holder_learns_that_the_server_has_forgotten_it(world: World, server: RedisServer, ann: Actor) -> None:
     lost: list[Any] = []
     grant = ann.do(world.connect().lock(world.name, ttl=1.5, on_lost=lost.append).acquire)
     server.restart()
@@ -37,9 +37,9 @@ def test_waiters_go_on_and_get_the_lock_one_after_another(world: World, server: 
 
 
 @pytest.mark.parametrize("server", servers_with(persist=True), indirect=True)
-def test_nothing_is_lost_by_a_restart_of_a_server_that_keeps_its_data(world: World, server: RedisServer) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_nothing_is_lost_by_a_restart_of_a_server_that_keeps_its_data(
+    world: World, server: RedisServer, locks: Any, ann: Actor, bob: Actor
+) -> None:
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=3, on_lost=lost.append).acquire)
     waiting = bob.start(locks.lock(world.name).acquire)
@@ -56,9 +56,9 @@ def test_nothing_is_lost_by_a_restart_of_a_server_that_keeps_its_data(world: Wor
 
 
 @pytest.mark.parametrize("server", servers_with(persist=True), indirect=True)
-def test_a_release_while_the_server_is_away_can_be_repeated(world: World, server: RedisServer) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_a_release_while_the_server_is_away_can_be_repeated(
+    world: World, server: RedisServer, locks: Any, ann: Actor
+) -> None:
     grant = ann.do(locks.lock(world.name, ttl=30).acquire)
     server.kill()
     with pytest.raises(StoreError):

@@ -34,11 +34,12 @@ def let_go(actor: Actor, grant: Any) -> bool:
     return eventually(answer)[0]
 
 
-def test_a_successor_is_let_in_though_the_server_does_not_answer(world: World, proxy: Proxy) -> None:
+def test_a_successor_is_let_in_though_the_server_does_not_answer(
+    world: World, proxy: Proxy, ann: Actor, bob: Actor
+) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
     queued = Queued(locks)
     lock = locks.lock(world.name)
-    ann, bob = world.actors(2)
     first = ann.do(lock.acquire)
     waiting = bob.start(lock.acquire)
     queued.until(1)
@@ -57,11 +58,12 @@ def test_a_successor_is_let_in_though_the_server_does_not_answer(world: World, p
     assert world.nothing_left()
 
 
-def test_a_successor_whose_look_failed_is_released_for_good(world: World, proxy: Proxy) -> None:
+def test_a_successor_whose_look_failed_is_released_for_good(
+    world: World, proxy: Proxy, ann: Actor, bob: Actor
+) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=0.2")
     queued = Queued(locks)
     lock = locks.lock(world.name, ttl=6)
-    ann, bob = world.actors(2)
     first = ann.do(lock.acquire)
     waiting = bob.start(lock.acquire)
     queued.until(1)
@@ -125,8 +127,7 @@ def test_a_successor_that_gives_up_is_passed_over(world: World, proxy: Proxy) ->
     assert world.nothing_left()
 
 
-def test_an_evicted_successor_stands_in_line_again(world: World) -> None:
-    locks = world.connect()
+def test_an_evicted_successor_stands_in_line_again(world: World, locks: Any) -> None:
     queued = Queued(locks)
     lock = locks.lock(world.name)
     ann, bob, carol = world.actors(3)
@@ -147,8 +148,7 @@ def test_an_evicted_successor_stands_in_line_again(world: World) -> None:
     assert world.nothing_left()
 
 
-def test_nobody_overtakes_another_process(world: World, remote: Callable[[], Remote]) -> None:
-    locks = world.connect()
+def test_nobody_overtakes_another_process(world: World, remote: Callable[[], Remote], locks: Any) -> None:
     lock = locks.lock(world.name)
     ann, bob, carol = world.actors(3)
     other = remote()

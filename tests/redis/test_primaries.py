@@ -8,6 +8,7 @@ import interlock
 from interlock.core.claims import SEPARATOR
 from interlock.core.errors import StoreError
 from interlock.stores.redis.keys import line_of
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually
 from interlock.testing.world import World
 from tests.servers import Proxy, RedisCluster, RedisServer
@@ -25,9 +26,8 @@ def replica(server: RedisServer) -> Iterator[RedisServer]:
 
 
 def test_a_new_primary_behind_the_same_address_ends_the_subscription_at_the_old_one(
-    world: World, server: RedisServer, replica: RedisServer, proxy: Proxy
+    world: World, server: RedisServer, replica: RedisServer, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
-    ann, bob = world.actors(2)
     theirs = connect_to(world, proxy.url)
     grant = ann.do(theirs.lock(world.name).acquire)
     waiting = bob.start(theirs.lock(world.name).acquire)
@@ -51,9 +51,8 @@ def test_a_new_primary_behind_the_same_address_ends_the_subscription_at_the_old_
 
 
 def test_a_grant_counts_when_as_many_replicas_have_it_as_are_wanted(
-    world: World, server: RedisServer, replica: RedisServer
+    world: World, server: RedisServer, replica: RedisServer, ann: Actor, bob: Actor
 ) -> None:
-    ann, bob = world.actors(2)
     locks = connect_to(world, f"{server.url}?replicas=1&socket_timeout=1")
     grant = ann.do(locks.lock(world.name).acquire)
     waiting = bob.start(locks.lock(world.name).acquire)
