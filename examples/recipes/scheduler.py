@@ -1,9 +1,6 @@
 """APScheduler in a web application with several workers: the jobs run in one of them.
 
-    INTERLOCK_URL=redis://localhost uvicorn examples.recipes.scheduler:app --workers 4
-
-The same for gunicorn (`-k uvicorn.workers.UvicornWorker`), and for a thread of Django: enter `leader()` where it
-serves, not in `AppConfig.ready`, which management commands call too.
+INTERLOCK_URL=redis://localhost uvicorn examples.recipes.scheduler:app --workers 4
 """
 
 import os
