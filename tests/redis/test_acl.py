@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -97,8 +98,7 @@ def test_on_a_cluster(cluster: RedisCluster, colour: str) -> None:
     for node in cluster.nodes:
         make_user(node, *acl.SERVER.split(), *acl.CLUSTER.split())
     place = f"redis+cluster://app:secret@127.0.0.1:{cluster.nodes[0].port}"
-    world = World(place_of(place), colour)
-    try:
+    with closing(World(place_of(place), colour)) as world:
         locks = world.connect()
         ann, bob = world.actors(2)
         for number in range(6):  # on several nodes
@@ -112,8 +112,6 @@ def test_on_a_cluster(cluster: RedisCluster, colour: str) -> None:
         checks = {check.name: check for check in ann.do(locks.doctor)}
         assert [check for check in checks.values() if check.status == "fail"] == []
         assert (checks["rights"].status, checks["messages"].status) == ("ok", "ok")
-    finally:
-        world.close()
     assert [refused(node) for node in cluster.nodes] == [set()] * 3
 
 

@@ -1,7 +1,7 @@
 """Over any client that a program has: bytes or text, either protocol, with its own retries, pools and sockets."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -52,10 +52,10 @@ def made(world: World) -> Iterator[Callable[..., Any]]:
 
     yield make
     for client in clients:
-        ann.do(closing(world, client))
+        ann.do(closer(world, client))
 
 
-def closing(world: World, client: Any) -> Any:
+def closer(world: World, client: Any) -> Any:
     """Return what closes a client, in the colour of a world."""
     return getattr(client, in_colour(world, "close", "aclose"))
 
@@ -159,7 +159,7 @@ def test_locks_work_over_a_client_of_a_cluster(colour: str) -> None:
             ann = world.actor()
             client = ann.do(lambda: maker(host=node.host, port=node.port, decode_responses=True))
             works(world, client)
-            ann.do(closing(world, client))
+            ann.do(closer(world, client))
 
 
 @pytest.mark.parametrize("colour", [THREADS, TASKS])
@@ -180,13 +180,10 @@ def test_locks_work_over_a_client_that_sentinels_direct(colour: str) -> None:
         assert second.fence > first.fence
         assert ann.do(second.release) is True
         for each in (client, *sentinel.sentinels):
-            ann.do(closing(world, each))
+            ann.do(closer(world, each))
 
 
 @contextmanager
 def _world(url: str, colour: str) -> Iterator[World]:
-    world = World(place_of(url), colour)
-    try:
+    with closing(World(place_of(url), colour)) as world:
         yield world
-    finally:
-        world.close()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import LockLost
-from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, throughout
+from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
 from interlock.testing.world import Kind, World
 from tests.servers import RedisServer, Refused
 from tests.support.redis_worlds import client_ids, one_after_another
@@ -33,16 +33,6 @@ def test_a_killed_connection_is_made_anew(world: World, server: RedisServer, kin
     assert kill_clients(server, "normal") >= 1
     assert ann.do(ann.do(lock.acquire).release) is True
     assert world.nothing_left()
-
-
-def test_a_renewal_over_a_killed_connection_is_repeated(world: World, server: RedisServer) -> None:
-    ann = world.actor()
-    lost: list[Any] = []
-    grant = ann.do(world.connect().lock(world.name, ttl=1.5, on_lost=lost.append).acquire)
-    kill_clients(server, "normal")
-    throughout(2.0, lambda: not grant.lost)
-    assert lost == []
-    assert ann.do(grant.release) is True
 
 
 def test_a_waiter_whose_subscription_was_killed_gets_the_lock_all_the_same(

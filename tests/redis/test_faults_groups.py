@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -137,8 +138,7 @@ def watched(request: pytest.FixtureRequest) -> Iterator[RedisSentinel]:
 def test_after_a_fail_over_locks_go_on_and_fences_increase(
     watched: RedisSentinel, by_kill: bool, colour: str
 ) -> None:
-    world = World(place_of(watched.url), colour)
-    try:
+    with closing(World(place_of(watched.url), colour)) as world:
         locks = world.connect()
         ann, *others = world.actors(3)
         old = ann.do(locks.lock(world.name, ttl=FAIL_OVER).acquire)
@@ -153,8 +153,6 @@ def test_after_a_fail_over_locks_go_on_and_fences_increase(
         assert world.nothing_left()
         checks = {check.name: check for check in ann.do(locks.doctor)}
         assert by_kill or "2 servers" in checks["clocks"].detail  # the replica, where it was left running
-    finally:
-        world.close()
 
 
 @pytest.fixture
@@ -172,8 +170,7 @@ DIVIDED = pytest.mark.parametrize(
 
 @DIVIDED
 def test_an_old_master_that_comes_back_is_left_at_the_next_renewal(divided: RedisSentinel, colour: str) -> None:
-    world = World(place_of(divided.url), colour)
-    try:
+    with closing(World(place_of(divided.url), colour)) as world:
         ann, cat = world.actors(2)
         locks = world.connect()
         kept = ann.do(locks.lock(world.name, ttl=FAIL_OVER).acquire)
@@ -193,14 +190,11 @@ def test_an_old_master_that_comes_back_is_left_at_the_next_renewal(divided: Redi
         assert ann.do(kept.release) is True
         assert cat.do(held.release) is True
         assert ann.do(locks.lock("free").acquire).fence > held.fence
-    finally:
-        world.close()
 
 
 @DIVIDED
 def test_a_holder_on_a_master_that_was_replaced_is_told_within_its_lease(divided: RedisSentinel, colour: str) -> None:
-    world = World(place_of(divided.url), colour)
-    try:
+    with closing(World(place_of(divided.url), colour)) as world:
         ann, bob = world.actors(2)
         lost: list[Any] = []
         locks = world.connect()
@@ -217,8 +211,6 @@ def test_a_holder_on_a_master_that_was_replaced_is_told_within_its_lease(divided
         assert later.fence > grant.fence
         assert ann.do(grant.release) is False
         assert bob.do(later.release) is True
-    finally:
-        world.close()
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
@@ -226,8 +218,7 @@ def test_a_holder_on_a_master_that_was_replaced_is_told_within_its_lease(divided
 def test_locks_go_on_while_no_sentinel_answers(
     watched: RedisSentinel, colour: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = World(place_of(watched.url), colour)
-    try:
+    with closing(World(place_of(watched.url), colour)) as world:
         ann = world.actor()
         lock = world.connect().lock(world.name, ttl=TTL)
         grant = ann.do(lock.acquire)
@@ -240,20 +231,15 @@ def test_locks_go_on_while_no_sentinel_answers(
             assert ann.do(ann.do(lock.acquire, timeout=1).release) is True
         said = [each.message for each in caplog.records if "no Sentinel" in each.message]
         assert said == ["no Sentinel of 'mymaster' answers: a new primary would not be noticed"]
-    finally:
-        world.close()
 
 
 @pytest.mark.parametrize("watched", ["valkey"], indirect=True)
 def test_a_master_that_the_sentinels_do_not_know_is_a_clear_error(watched: RedisSentinel) -> None:
     for colour in ("threads", "tasks"):
-        world = World(place_of(watched.url.replace("mymaster", "nobody")), colour)
-        try:
+        with closing(World(place_of(watched.url.replace("mymaster", "nobody")), colour)) as world:
             with pytest.raises(StoreError, match="nobody") as caught:
                 world.actor().do(world.connect().lock(world.name).acquire, timeout=2)
             assert len(str(caught.value)) < 200
-        finally:
-            world.close()
 
 
 # -- TLS -------------------------------------------------------------------------------------------------
@@ -270,35 +256,26 @@ def enciphered() -> Iterator[RedisServer]:
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
 def test_every_kind_of_lock_works_over_tls(enciphered: RedisServer, colour: str, kind: Kind) -> None:
-    world = World(place_of(enciphered.url), colour)
-    try:
+    with closing(World(place_of(enciphered.url), colour)) as world:
         ann, bob = world.actors(2)
         grant = ann.do(kind.make(world.connect(), world.name).acquire)
         waiting = bob.start(kind.rival(world.connect(), world.name).acquire)
         world.until_waiting(1)
         assert ann.do(grant.release) is True
         assert bob.do(waiting.result(5).release) is True
-    finally:
-        world.close()
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
 def test_a_certificate_of_a_stranger_is_a_clear_error(enciphered: RedisServer, colour: str, tmp_path: Any) -> None:
     stranger = TlsFiles(tmp_path / "stranger")
     base = enciphered.url.partition("?")[0]
-    world = World(place_of(f"{base}?ssl_ca_certs={stranger.authority}"), colour)
-    try:
+    with closing(World(place_of(f"{base}?ssl_ca_certs={stranger.authority}"), colour)) as world:
         with pytest.raises(StoreError, match=r"(?i)certificate"):
             world.actor().do(world.connect().lock(world.name).acquire, timeout=2)
-    finally:
-        world.close()
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
 def test_speaking_plainly_to_a_server_of_tls_is_a_clear_error(enciphered: RedisServer, colour: str) -> None:
-    world = World(place_of(f"redis://{enciphered.host}:{enciphered.port}"), colour)
-    try:
+    with closing(World(place_of(f"redis://{enciphered.host}:{enciphered.port}"), colour)) as world:
         with pytest.raises(StoreError, match=str(enciphered.port)):
             world.actor().do(world.connect().lock(world.name).acquire, timeout=2)
-    finally:
-        world.close()

@@ -1,6 +1,7 @@
 """Acquires that begin while the server is away: they wait within their own time, and no longer."""
 
 import time
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -91,8 +92,7 @@ def test_a_wrong_address_is_an_error_soon_without_a_time(world: World, server: R
 def test_new_acquires_wait_for_the_master_that_sentinel_promotes(colour: str) -> None:
     need("valkey")
     with RedisSentinel("valkey") as group:
-        world = World(place_of(group.url), colour)
-        try:
+        with closing(World(place_of(group.url), colour)) as world:
             known, fresh = used(world, world.connect()), world.connect()
             names = [world.fresh_name() for _ in range(4)]
             group.master.kill()
@@ -101,16 +101,13 @@ def test_new_acquires_wait_for_the_master_that_sentinel_promotes(colour: str) ->
                 *starting(world, fresh, *names[2:], timeout=60),
             ]
             assert [each.result(60).name for each in coming] == names
-        finally:
-            world.close()
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
 def test_new_acquires_wait_for_a_node_of_the_cluster(colour: str) -> None:
     need("redis")
     with RedisCluster(3, "redis") as cluster:
-        world = World(place_of(cluster.url), colour)
-        try:
+        with closing(World(place_of(cluster.url), colour)) as world:
             locks = used(world, world.connect())
             names = [world.fresh_name() for _ in range(12)]
             dead = cluster.nodes[1]
@@ -122,5 +119,3 @@ def test_new_acquires_wait_for_a_node_of_the_cluster(colour: str) -> None:
             throughout(AWAY, lambda: not any(each.done() for each in coming))
             dead.start()
             assert [each.result(60).name for each in coming] == names
-        finally:
-            world.close()

@@ -203,12 +203,6 @@ def test_all_keys_of_a_name_have_one_hash_tag_and_odd_names_do_not_meet(world: W
 # -- where -----------------------------------------------------------------------------------------------
 
 
-def test_an_unreachable_server_is_an_error_that_names_it(world: World, server: RedisServer) -> None:
-    server.stop()
-    text = refusal(world, world.connect())
-    assert f"127.0.0.1:{server.port}" in text
-
-
 @pytest.mark.parametrize(
     "url", ["redis://127.0.0.1:port", "redis://127.0.0.1:1/?socket_timeout=soon", "redis+sentinel://127.0.0.1:1"]
 )

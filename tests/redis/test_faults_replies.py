@@ -1,6 +1,5 @@
 """Replies are cut off, delayed or swallowed on their way; requests too."""
 
-import time
 from typing import Any
 
 import pytest
@@ -87,17 +86,6 @@ def test_a_waiter_whose_replies_were_cut_gets_the_lock(world: World, proxy: Prox
     later = waiting.result(5)
     assert [view.id for view in world.eye.claims(world.name)] == [later.id]
     assert bob.do(later.release) is True
-
-
-def test_a_hand_over_that_is_cut_off_is_noticed(world: World, proxy: Proxy) -> None:
-    locks = warm(world, proxy)
-    ann, bob = world.actors(2)
-    grant = ann.do(world.connect().lock(world.name).acquire)
-    waiting = bob.start(locks.lock(world.name).acquire)
-    world.until_waiting(1)
-    proxy.cut()
-    assert ann.do(grant.release) is True
-    assert bob.do(waiting.result(5).release) is True
 
 
 def test_connections_cut_again_and_again_lose_nobody_and_let_no_two_in(world: World, proxy: Proxy) -> None:
@@ -214,20 +202,6 @@ def test_a_message_that_was_swallowed_is_made_good_by_a_slow_look(world: World, 
     proxy.restore()
     assert bob.do(waiting.result(12).release) is True
     assert world.nothing_left()
-
-
-def test_a_refused_connection_is_an_error_when_the_time_is_over_and_forgiven(world: World, proxy: Proxy) -> None:
-    lock = warm(world, proxy).lock(world.name)
-    ann = world.actor()
-    proxy.refuse()
-    for timeout, least in ((0, 0.0), (1.5, 1.5)):
-        began = moment()
-        with pytest.raises(StoreError, match=str(proxy.port)):
-            ann.do(lock.acquire, timeout=timeout)
-        assert least <= time.monotonic() - began
-        assert since(began) < least + SLACK
-    proxy.restore()
-    assert ann.do(ann.do(lock.acquire).release) is True
 
 
 def _outcome(world: World, lock: Any) -> Any:

@@ -13,7 +13,7 @@ from interlock.testing.remote import Remote
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
 from interlock.testing.world import Place, World
 from tests.servers import Proxy, RedisServer
-from tests.support.redis_worlds import Queued, connect_to, one_after_another, place_of
+from tests.support.redis_worlds import Queued, connect_to, place_of
 
 
 @pytest.fixture
@@ -169,17 +169,3 @@ def test_nobody_overtakes_another_process(world: World, remote: Callable[[], Rem
     fourth = to_carol.result(5)
     assert second.fence < third < fourth.fence
     assert carol.do(fourth.release) is True
-
-
-def test_of_many_that_wait_each_comes_to_hold_it_in_order(world: World) -> None:
-    locks = world.connect()
-    lock = locks.lock(world.name)
-    actors = world.actors(40)
-    waiting = []
-    for number, actor in enumerate(actors):
-        waiting.append(actor.start(lock.acquire))
-        eventually(lambda number=number: len(world.eye.claims(world.name)) == number + 1)
-    grants = one_after_another(actors, waiting)
-    fences = [future.result().fence for future in waiting]
-    assert fences == sorted(fences) == [grant.fence for grant in grants]
-    assert world.nothing_left()

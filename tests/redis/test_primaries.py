@@ -50,6 +50,30 @@ def test_a_new_primary_behind_the_same_address_ends_the_subscription_at_the_old_
     assert bob.do(later.release) is True
 
 
+def test_a_grant_counts_when_as_many_replicas_have_it_as_are_wanted(
+    world: World, server: RedisServer, replica: RedisServer
+) -> None:
+    ann, bob = world.actors(2)
+    locks = connect_to(world, f"{server.url}?replicas=1&socket_timeout=1")
+    grant = ann.do(locks.lock(world.name).acquire)
+    waiting = bob.start(locks.lock(world.name).acquire)
+    world.until_waiting(1)
+    assert ann.do(grant.release) is True
+    later = waiting.result(10)  # a hand-over is confirmed too
+    assert later.fence > grant.fence
+    waiting = ann.start(locks.lock(world.name).acquire)
+    world.until_waiting(1)
+    replica.pause()
+    assert bob.do(later.release) is True
+    with pytest.raises(StoreError, match="0 of 1 replicas"):
+        waiting.result(10)
+    with pytest.raises(StoreError, match=r"given back.*\?replicas="):
+        bob.do(locks.lock(world.name).acquire)
+    assert world.eye.claims() == []
+    replica.resume()
+    assert bob.do(locks.lock(world.name).acquire).fence > later.fence
+
+
 def test_a_node_that_refuses_asking_leaves_no_reply_for_the_next_command() -> None:
     with RedisCluster(2) as cluster:
         for node in cluster.nodes:

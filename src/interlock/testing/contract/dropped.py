@@ -27,7 +27,7 @@ def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, k
     locks = world.connect()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        forget(world, lambda: kind.make(locks, world.name, ttl=0.6))
+        forget(world, lambda: kind.make(locks, world.name, ttl=RENEWED))
         eventually(lambda: seen or (gc.collect() and seen))  # a thread of the store's may have the call in its hands
     assert [each.category for each in seen] == [ResourceWarning]
     assert repr(world.name) in str(seen[0].message)
