@@ -1,6 +1,8 @@
 """APScheduler in a web application with several workers: the jobs run in one of them.
 
-INTERLOCK_URL=redis://localhost uvicorn examples.recipes.scheduler:app --workers 4
+    INTERLOCK_URL=redis://localhost uvicorn examples.recipes.scheduler:app --workers 4
+
+Each worker stands for the lead as long as it serves; the scheduler lives where the lead is.
 """
 
 import os
