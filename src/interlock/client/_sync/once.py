@@ -129,9 +129,7 @@ class Once(rt.WrongWith, Generic[S]):
         if kind != rt.FUNCTION:
             raise InvalidArgument(rt.not_of_this_kind(function, kind))
 
-    def _run(
-        self, name: str, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs
-    ) -> R | S:
+    def _run(self, name: str, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
         run = self._begin(name)
         with run:
             if run.due:
