@@ -14,7 +14,7 @@ from tests.support.bench_command import bench, check_report
 ALONE = [scenario for scenario in SCENARIOS if "django" not in scenario.groups]  # they have a test of their own
 
 
-OFTEN = {"uncontended", "memory", "redis_uncontended", "sql_uncontended"}
+OFTEN = {"memory", "redis_uncontended"}
 """The others share their code with these."""
 
 PORTALOCKER = "Killing unavailable redis client"  # what it says of others of its own on a busy machine

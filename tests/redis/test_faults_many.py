@@ -18,7 +18,7 @@ from tests.servers import Proxy, RedisServer, need
 from tests.support.redis_worlds import SERVERS, client_ids, connect_to, key_of, one_after_another
 
 WAITERS, SECONDS = 50, 5.0
-FEW, MANY = 10, 10_000
+FEW, MANY = 10, 4_000
 GROWTH = 4.0  # at most, from 10 to 10,000 in line; log2 grows by 4, a scan of the line would by 1,000
 
 

@@ -1,33 +1,19 @@
 """`interlock.sql.once`: a record in the caller's own transaction."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 
-sqlalchemy = pytest.importorskip("sqlalchemy")
-
-import interlock  # noqa: E402
-from interlock.sql import ONCE, once  # noqa: E402
-from tests.servers import MariaServer, PostgresServer, need  # noqa: E402
+import interlock
+from interlock.sql import ONCE, once
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """An engine of an empty database."""
-    if request.param == "sqlite":
-        yield sqlalchemy.create_engine(f"sqlite:///{tmp_path}/app.db")
-        return
-    need(request.param)
-    with closing(PostgresServer() if request.param == "postgres" else MariaServer()) as server:
-        rest = server.url.partition("://")[2]
-        driver = "postgresql+psycopg" if request.param == "postgres" else "mysql+pymysql"
-        made = sqlalchemy.create_engine(f"{driver}://{rest}")
-        yield made
-        made.dispose()
+@pytest.fixture(autouse=True)
+def without_table(engine: Any) -> None:
+    """The table is made by the first call."""
+    ONCE.drop(engine, checkfirst=True)
 
 
 def test_it_is_recorded_with_the_callers_transaction_or_not_at_all(engine: Any) -> None:
