@@ -170,6 +170,25 @@ def _disown_all() -> None:
 os.register_at_fork(after_in_child=_disown_all)
 
 
+_made: dict[str, Home] = {}
+
+
+def place_data(what: str, data: Path, make: Callable[[], None]) -> None:
+    """Put the folder of a new database in its place: made by the server's program once in a process, then copied.
+
+    Args:
+        what: which server, and its settings; it tells the folders apart.
+        data: where.
+        make: makes it there.
+    """
+    if what in _made:
+        subprocess.run(["cp", "-a", str(_made[what].folder / "data"), str(data)], check=True)
+        return
+    make()
+    _made[what] = Home("data")
+    subprocess.run(["cp", "-a", str(data), str(_made[what].folder)], check=True)
+
+
 class Port:
     """A free TCP port of 127.0.0.1, kept for one server also while that is down.
 

@@ -8,7 +8,7 @@ from socket import create_connection
 from typing import NamedTuple
 
 from tests.servers.accounts import drop_root, give
-from tests.servers.home import Home, Missing, NotStarted
+from tests.servers.home import Home, Missing, NotStarted, place_data
 from tests.servers.server import Server
 
 SETTINGS = {
@@ -104,6 +104,9 @@ class MariaServer(Server):
         give([self._home.folder, self.folder], self._account)
         (self.folder / "init.sql").write_text(f"CREATE DATABASE IF NOT EXISTS {self.database};\n")
         (self.folder / "init.sql").chmod(0o644)
+        place_data(f"mariadb {self._config}", self.folder / "data", self._make_data)
+
+    def _make_data(self) -> None:
         command: list[str | Path] = [
             *self._as, self._programs.install, "--no-defaults", "--auth-root-authentication-method=normal",
             "--skip-test-db", *self._settings(),

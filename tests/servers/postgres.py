@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from tests.servers.accounts import drop_root, give
-from tests.servers.home import WAIT_LIMIT, Home, Missing, NotStarted, last_lines
+from tests.servers.home import WAIT_LIMIT, Home, Missing, NotStarted, last_lines, place_data
 from tests.servers.server import Server
 
 DEBIAN = Path("/usr/lib/postgresql")  # the programs lie in <version>/bin, not in the path
@@ -93,6 +93,9 @@ class PostgresServer(Server):
 
     def _prepare(self) -> None:
         give([self._home.folder, self.folder], self._account)
+        place_data("postgres", self._data, self._make_data)
+
+    def _make_data(self) -> None:
         command: list[str | Path] = [
             *self._as, self._programs.initdb, "--pgdata", self._data, "--username", self.user, "--auth", "trust",
             "--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions",
