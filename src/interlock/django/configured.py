@@ -92,9 +92,6 @@ class Configured(Generic[L]):
             if isinstance(made.store, DatabaseStore) and (all_of_them or made.store.has_moved):
                 made._client.drop()
 
-    def __repr__(self) -> str:
-        return f"<the locks of INTERLOCK: {', '.join(self)}>"
-
 
 locks: Configured[Locks] = Configured(make_locks)
 """The configured locks, for threads."""
