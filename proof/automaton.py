@@ -117,10 +117,6 @@ class Automaton:
             known = self._mentions[local] = frozenset(mentions(self._keys[local].values))
         return known
 
-    def history(self, local: int) -> History:
-        """Return results that lead from the start to a local state."""
-        return self._histories[local]
-
     def where(self, local: int) -> str:
         """Return where the protocol stands in a local state, in words: "acquire (pending.py:41)"."""
         return _place(self._keys[local])

@@ -5,39 +5,23 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One subcommand.
+    """One subcommand; it prints the tables of the documentation.
 
     `add_arguments` declares its options; `run` does it and returns the exit status.
     """
 
     name: str
     help: str
-    add_arguments: Callable[[ArgumentParser], None]
+    add_arguments: Callable[[ArgumentParser], object]
     run: Callable[[Namespace], int]
 
 
-class Named(Protocol):
-    """A mutant."""
-
-    @property
-    def name(self) -> str:
-        """Which safeguard it lacks."""
-
-
-class Judged(Protocol):
-    """A verdict."""
-
-    @property
-    def wrong(self) -> str | None:
-        """What is wrong, None if nothing is."""
-
-
-def mutants_markdown(caught: Sequence[tuple[Named, Judged]]) -> str:
+def mutants_markdown(caught: Sequence[tuple[Any, Any]]) -> str:
     """Return the table of mutants as the documentation has it.
 
     Args:
@@ -46,3 +30,38 @@ def mutants_markdown(caught: Sequence[tuple[Named, Judged]]) -> str:
     lines = ["| safeguard removed | what the checker finds |", "|---|---|"]
     lines += [f"| {mutant.name} | {found.wrong or '**nothing**'} |" for mutant, found in caught]
     return "\n".join(lines)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what the commands have that check a table of worlds, and mutants."""
+    parser.add_argument("--large", action="store_true", help="the large worlds, which take minutes to an hour")
+    parser.add_argument("--mutants", action="store_true", help="take away each safeguard and show what happens")
+
+
+def checking(
+    name: str,
+    help: str,
+    worlds: Callable[[bool], list[Any]],
+    table: Callable[[Sequence[Any]], str],
+    mutants: Callable[[], list[tuple[Any, Any]]],
+) -> Command:
+    """Return a command that checks a table of worlds.
+
+    Args:
+        name, help: of the command.
+        worlds: gives the verdicts, on the large worlds too if it is told so.
+        table: prints them.
+        mutants: gives each mutant with the verdict on it.
+    """
+
+    def run(options: Namespace) -> int:
+        if options.mutants:
+            caught = mutants()
+            print(mutants_markdown(caught))
+            return int(any(found.wrong is None for _, found in caught))
+        found = worlds(options.large)
+        wrong = [each for each in found if each.wrong is not None]
+        print(table(found), *wrong, sep="\n\n")
+        return int(bool(wrong))
+
+    return Command(name, help, add_arguments, run)

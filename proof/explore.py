@@ -156,7 +156,6 @@ def explore(
     limit: int | None = None,
     edges: bool = True,
     stop_at_violation: bool = True,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Graph[S]:
     """Visit every reachable state, the nearest first.
 
@@ -165,14 +164,13 @@ def explore(
         limit: stop when there are more states than this; the graph is then not `complete`.
         edges: keep the edges, for the liveness checks. Without them a state costs about 200 bytes.
         stop_at_violation: stop at the first wrong state; the graph is then not `complete`.
-        progress: called now and then with the numbers of states visited and found.
     """
     started = time.perf_counter()
     collecting = gc.isenabled()
     gc.disable()  # nothing here is cyclic, and collections over millions of tuples cost more than the search
     try:
         graph = Graph(system)
-        _search(graph, limit, edges, stop_at_violation, progress)
+        _search(graph, limit, edges, stop_at_violation)
     finally:
         if collecting:
             gc.enable()
@@ -185,7 +183,6 @@ def _search(
     limit: int | None,
     keep_edges: bool,
     stop_at_violation: bool,
-    progress: Callable[[int, int], None] | None,
 ) -> None:
     system, codec, packed_states = graph.system, graph._codec, graph._packed
     pack, unpack, successors, violation = codec.pack, codec.unpack, system.successors, system.violation
@@ -218,8 +215,6 @@ def _search(
             graph.first.append(edges)
         if limit is not None and len(packed_states) > limit:
             break
-        if progress is not None and visited % 100_000 == 0:
-            progress(visited, len(packed_states))
     graph.edges = edges
     graph.complete = visited == len(packed_states)
 

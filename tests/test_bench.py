@@ -1,16 +1,13 @@
 """The benchmark harness: that it measures what it says, never how fast anything is."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from bench import cli, figures, pictures, report, runner
-from bench.model import Beside, Facts, Metric, Outcome, Result, Target, Unavailable
+from bench import cli, figures, pictures
+from bench.model import Beside, Metric, Outcome, Result, Target
 from bench.scenarios import SCENARIOS, by_key, processes
 from tests.support.bench_command import bench, check_report
 
@@ -37,18 +34,6 @@ def test_a_run_reports_every_contestant_and_ours_lose_no_update(key: str, tmp_pa
         assert told == []
 
 
-def test_targets_and_comparisons_name_contestants_and_metrics_of_their_scenario() -> None:
-    for scenario in SCENARIOS:
-        names = [one.name for one in scenario.contestants]
-        assert len(set(names)) == len(names)
-        for beside in scenario.beside:
-            assert beside.peer in names
-        for target in scenario.targets:
-            assert scenario.contestant(target.ours).role == "ours"
-            assert scenario.metric(target.metric)
-            assert target.beside is None or target.beside.peer in names
-
-
 @pytest.mark.parametrize("arguments", [["files", "--rounds", "0"], ["files", "--only", "nothing"], ["nothing"]])
 def test_wrong_arguments_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -60,38 +45,6 @@ def test_wrong_arguments_are_refused(arguments: list[str], capsys: pytest.Captur
 def outcomes(**rounds: dict[str, list[float]]) -> dict[str, Outcome]:
     """Outcomes of contestants that took part."""
     return {name: Outcome(rounds=figures) for name, figures in rounds.items()}
-
-
-def one_scenario(needs: Any, **changes: Any) -> Any:
-    """The scenario of the processes with only one contestant."""
-    contestant = replace(processes.SCENARIO.contestants[0], needs=needs)
-    return replace(processes.SCENARIO, contestants=(contestant,), beside=(), **changes)
-
-
-def missing() -> None:
-    """A need that is not met."""
-    raise Unavailable("no module peer; pip install peer")
-
-
-@contextmanager
-def missing_server() -> Iterator[Facts]:
-    """A stage that can't be set up."""
-    missing()
-    yield {}
-
-
-@pytest.mark.parametrize(
-    "scenario", [one_scenario(missing), one_scenario(lambda: None, stage=missing_server)], ids=["peer", "stage"]
-)
-def test_what_is_not_installed_is_said_loudly(scenario: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    options = runner.Options(rounds=1, seconds=0.01)
-    result = runner.run(scenario, options)
-    report.show({}, [result], options)
-    printed = capsys.readouterr().out
-    assert "!!! NOT INSTALLED, NOT MEASURED !!!" in printed
-    assert "pip install peer" in printed
-    assert result.outcomes["interlock"].status == "not installed"
-    assert report.as_json({}, [result], options)["scenarios"][0]["contestants"][0]["status"] == "not installed"
 
 
 def test_a_lost_update_of_ours_fails_the_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,17 +1,13 @@
 """`./dev bench --against WHEEL`: that it measures and judges, never how fast anything is."""
 
 import json
-import venv
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from bench import cli
-from bench.against.crews import Broken, Crew
-from bench.against.places import VERSIONS, Places, wheel_of_tree
-from bench.against.rows import ROWS, Measured, Row
-from bench.against.worker import KINDS
+from bench.against.places import wheel_of_tree
+from bench.against.rows import Measured, Row
 from tests.support.bench_command import bench
 
 ROW = Row("memory", "pairs", "threads", limit=1.05)
@@ -51,25 +47,6 @@ def test_what_broke_fails_and_what_is_not_installed_does_not() -> None:
     assert Measured(ROW, error="an exception").fails
     assert Measured(ROW, missing="apt-get install it").verdict() == "NOT MEASURED"
     assert not Measured(ROW, missing="apt-get install it").fails
-
-
-def test_a_version_that_was_imported_from_elsewhere_is_refused(tmp_path: Path) -> None:
-    venv.create(tmp_path / "old", symlinks=True)
-    (packages,) = tmp_path.glob("old/lib/python*/site-packages")
-    (packages / "elsewhere.pth").write_text(str(tmp_path / "elsewhere"))
-    (tmp_path / "elsewhere/interlock").mkdir(parents=True)
-    (tmp_path / "elsewhere/interlock/__init__.py").touch()
-    with ExitStack() as closing, pytest.raises(Broken, match="the old version was imported from"):
-        Crew("old", tmp_path / "old/bin/python", 1, closing)
-
-
-def test_rows_have_names_of_their_own_and_are_known_to_the_workers(tmp_path: Path) -> None:
-    assert len({row.name for row in ROWS}) == len(ROWS)
-    assert {row.kind for row in ROWS} == set(KINDS)
-    with ExitStack() as closing:
-        places = Places(tmp_path, closing)
-        for store in ("files", "sqlite"):
-            assert len({places.url(store, version) for version in VERSIONS}) == 2
 
 
 @pytest.mark.parametrize("words", [["--rounds", "5"], ["--rows", "nothing"], []], ids=["rounds", "rows", "wheel"])

@@ -22,6 +22,9 @@ MOST_ENTRIES = 35  # of the sidebar, before one is unfolded
 INVENTORY_HEAD = 4  # lines
 
 
+pytestmark = pytest.mark.timeout(900)  # the first one builds the site, half a minute of a processor
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the site, built from this tree."""
@@ -39,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         str(folder),
     ]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
-    built = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
+    built = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False, env=environment)
     assert (built.returncode, built.stderr) == (0, "")
     return folder
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,12 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         yield sqlalchemy.create_engine(f"sqlite:///{tmp_path}/app.db")
         return
     need(request.param)
-    server = PostgresServer() if request.param == "postgres" else MariaServer()
-    try:
+    with closing(PostgresServer() if request.param == "postgres" else MariaServer()) as server:
         rest = server.url.partition("://")[2]
         driver = "postgresql+psycopg" if request.param == "postgres" else "mysql+pymysql"
         made = sqlalchemy.create_engine(f"{driver}://{rest}")
         yield made
         made.dispose()
-    finally:
-        server.close()
 
 
 def test_it_is_recorded_with_the_callers_transaction_or_not_at_all(engine: Any) -> None:

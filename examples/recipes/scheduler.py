@@ -2,8 +2,7 @@
 
     INTERLOCK_URL=redis://localhost uvicorn examples.recipes.scheduler:app --workers 4
 
-The same for gunicorn (`-k uvicorn.workers.UvicornWorker`), and for a thread of Django: enter `leader()` where it
-serves, not in `AppConfig.ready`, which management commands call too.
+Each worker stands for the lead as long as it serves; the scheduler lives where the lead is.
 """
 
 import os

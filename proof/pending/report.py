@@ -1,14 +1,14 @@
-"""The proof as a table for a terminal and as Markdown for the documentation."""
+"""The proof as the tables of the documentation."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 
-from proof.command import Command
+from proof.command import Command, add_arguments
 from proof.pending.configurations import CI, LARGE, Configuration
 from proof.pending.mutants import Mutant, judged
-from proof.pending.safeguards import MUTANTS, NOT_NEEDED
+from proof.pending.safeguards import MUTANTS
 from proof.pending.verdicts import Finding, Verdict, verdict
 
 LIMIT = 20_000_000
@@ -37,73 +37,44 @@ def shown(finding: Finding) -> str:
     return "\n".join(lines)
 
 
-def proof(rows: Sequence[Configuration], *, markdown: bool = False) -> Iterator[tuple[str, bool]]:
+def proof(rows: Sequence[Configuration]) -> Iterator[tuple[str, bool]]:
     """Check each configuration in turn.
 
-    Args:
-        rows: which.
-        markdown: as rows of a table.
-
     Yields:
-        Text to print, and whether all is well.
+        Rows of a table, each wrong one with the way there, and whether all is well.
     """
-    if markdown:
-        yield "| world | states | steps | verdict |\n|---|---:|---:|---|", True
+    yield "| world | states | steps | verdict |\n|---|---:|---:|---|", True
     for row in rows:
         found = verdict(row.options, live=row.live, fair=row.fair, limit=LIMIT)
-        words = answer(row, found)
-        if markdown:
-            yield f"| {row.group}: {row.name} | {found.states:,} | {found.steps:,} | {words} |", found.finding is None
-        else:
-            name = f"{row.group}: {row.name}"
-            yield f"{name:76} {found.states:>10,} {found.seconds:6.1f} s  {words}", found.finding is None
+        cells = (f"{row.group}: {row.name}", f"{found.states:,}", f"{found.steps:,}", answer(row, found))
+        yield f"| {' | '.join(cells)} |", found.finding is None
         if found.finding is not None:
             yield shown(found.finding), False
 
 
-def mutants(rows: Iterable[Mutant], *, markdown: bool = False) -> Iterator[tuple[str, bool]]:
+def mutants(rows: Iterable[Mutant]) -> Iterator[tuple[str, bool]]:
     """Check each mutant in turn.
 
-    Args:
-        rows: which.
-        markdown: as rows of a table.
-
     Yields:
-        Text to print, and whether the mutant did what was expected of it.
+        Rows of a table, and whether the mutant did what was expected of it.
     """
-    if markdown:
-        yield "| taken away | what the checker finds | steps | the way there |\n|---|---|---:|---|", True
+    yield "| taken away | what the checker finds | steps | the way there |\n|---|---|---:|---|", True
     for row in rows:
         found = judged(row, LIMIT).finding
-        kind = found.kind if found else "nothing"
-        good = kind == (row.expected or "nothing")
-        if markdown and found is not None:
-            way = "; ".join(found.trace)
-            way += f"; then again and again: {'; '.join(found.round)}" if found.round else ""
-            yield f"| {row.name} | {kind} | {len(found.trace)} | {way} |", good
-        elif found is not None:
-            yield f"{'caught' if good else 'UNEXPECTED'}: {row.name}\n  {shown(found)}", good
-        else:
-            yield f"{'as expected, no harm' if good else 'NOT CAUGHT'}: {row.name}", good
-
-
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--large", action="store_true", help="the large worlds, which take up to an hour")
-    parser.add_argument("--mutants", action="store_true", help="take away each safeguard and show what happens")
-    parser.add_argument("--markdown", action="store_true", help="print the table as the documentation has it")
+        if found is None:
+            yield f"| {row.name} | **nothing** | | |", False
+            continue
+        way = "; ".join(found.trace)
+        way += f"; then again and again: {'; '.join(found.round)}" if found.round else ""
+        yield f"| {row.name} | {found.kind} | {len(found.trace)} | {way} |", found.kind == row.expected
 
 
 def _run(options: Namespace) -> int:
-    if options.mutants:
-        rows = MUTANTS if options.markdown else (*MUTANTS, *NOT_NEEDED)
-        lines = mutants(rows, markdown=options.markdown)
-    else:
-        lines = proof(LARGE if options.large else CI, markdown=options.markdown)
     well = True
-    for text, good in lines:
+    for text, good in mutants(MUTANTS) if options.mutants else proof(LARGE if options.large else CI):
         print(text, flush=True)
         well = well and good
     return 0 if well else 1
 
 
-COMMAND = Command("pending", "Check the pending protocol, and each of its safeguards.", _add_arguments, _run)
+COMMAND = Command("pending", "Check the pending protocol, and each of its safeguards.", add_arguments, _run)

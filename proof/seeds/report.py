@@ -1,4 +1,4 @@
-"""The verdicts on the original scheme as text for a terminal, and as Markdown for the documentation."""
+"""The verdicts on the original scheme as Markdown for the documentation."""
 
 from __future__ import annotations
 
@@ -7,22 +7,6 @@ from collections.abc import Sequence
 
 from proof.command import Command
 from proof.seeds.verdicts import Aftermath, Trace, Verdict, verdicts
-
-
-def text(found: Sequence[Verdict]) -> str:
-    """Return the verdicts for one number of clients as a table and counterexamples.
-
-    Args:
-        found: from `verdicts`; not empty.
-    """
-    rows = [("version", "states", "two holders", "stuck", "livelock", "a crash blocks the others if it leaves")]
-    rows += [(verdict.version.title, f"{verdict.states:,}", *_answers(verdict)) for verdict in found]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [f"The original scheme with {_clients(found[0].clients)}, every interleaving", ""]
-    lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    for verdict in found:
-        lines += ["", verdict.version.title, *(f"  {line}" for line in _details(verdict))]
-    return "\n".join(lines)
 
 
 def markdown(found: Sequence[Sequence[Verdict]]) -> str:
@@ -48,10 +32,6 @@ def markdown(found: Sequence[Sequence[Verdict]]) -> str:
     return "\n".join(lines)
 
 
-def _clients(number: int) -> str:
-    return "1 client" if number == 1 else f"{number} clients"
-
-
 def _answers(verdict: Verdict) -> tuple[str, str, str, str]:
     return (
         "yes" if verdict.two_holders else "never",
@@ -72,23 +52,6 @@ def _blocking(crash: dict[str, Aftermath]) -> list[str]:
     return cells
 
 
-def _details(verdict: Verdict) -> list[str]:
-    lines = []
-    if verdict.two_holders:
-        lines.append(f"two holders: {_sentence(verdict.two_holders)}")
-    if verdict.stuck:
-        lines.append(f"stuck for ever: {_sentence(verdict.stuck)}")
-    if verdict.cycle:
-        way = f"after {_sentence(verdict.cycle.way)} " if verdict.cycle.way else ""
-        lines.append(f"livelock, {way}again and again: {_sentence(verdict.cycle.round)}")
-    for left, after in verdict.crash.items():
-        lines.append(f"a crash that leaves {left}: {after}")
-        if after.trace:
-            lines.append(f"  {_sentence(after.trace)}")
-    lines.append(f"the repair: {verdict.version.repair}")
-    return lines
-
-
 def _counterexample(verdict: Verdict) -> list[str]:
     lines = [f"**{verdict.version.title}**", ""]
     if verdict.two_holders:
@@ -107,15 +70,10 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--clients", type=int, nargs="+", default=[2, 3], metavar="N", help="how many clients compete (default: 2 3)"
     )
-    parser.add_argument("--markdown", action="store_true", help="print the table as the documentation has it")
 
 
 def _run(options: Namespace) -> int:
-    if options.markdown:
-        print(markdown([verdicts(clients) for clients in options.clients]))
-        return 0
-    for clients in options.clients:
-        print(text(verdicts(clients)), end="\n\n")
+    print(markdown([verdicts(clients) for clients in options.clients]))
     return 0
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from obstore.store import LocalStore, MemoryStore
 
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
+from interlock.stores.bucket import BucketStore
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
 from tests.servers import Proxy
@@ -19,6 +21,16 @@ from tests.servers import Proxy
 
 def through(proxy: Proxy, server: Any, url: str) -> str:
     return url.replace(f"{server.host}:{server.port}", f"{proxy.host}:{proxy.port}")
+
+
+def test_an_object_is_written_no_faster_than_its_server_allows() -> None:
+    bucket = MemoryStore()
+    with interlock.Locks(BucketStore(lambda: bucket, "locks", "a bucket", "test", pace=0.2)) as locks:
+        began = time.monotonic()
+        for _ in range(3):
+            with locks.lock("a"):
+                pass
+        assert time.monotonic() - began >= 5 * 0.2
 
 
 def test_processes_count_without_losing_one(url: str) -> None:

@@ -1,6 +1,7 @@
 """The fixture of the tests that run the command."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,5 @@ from tests.support.house import House
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path)
-    try:
+    with closing(House(tmp_path)) as made:
         yield made
-    finally:
-        made.close()

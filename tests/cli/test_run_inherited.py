@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.house import COMMAND, REPORTER, House
 
-KEPT = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGTSTP, signal.SIGTTOU]
+KEPT = [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGTSTP]
 PYTHONS_OWN = [signal.SIGPIPE, signal.SIGXFSZ]
 ROOT = Path(__file__).parents[2]
 

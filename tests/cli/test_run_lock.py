@@ -91,12 +91,6 @@ def test_names_and_namespaces_and_stores_are_separate(house: House) -> None:
     assert house.run("run", "-n", "--namespace", "", "book", "--", "true")[0] == 1
 
 
-def test_the_lock_is_released_at_once_when_the_command_ends(house: House) -> None:
-    house.run("run", "book", "--", "true")
-    assert house.locks.claims() == []
-    assert house.locks.lock("book").acquire(timeout=0) is not None
-
-
 @pytest.mark.parametrize("name", ["book:1", "../../etc/passwd", "two\nlines", "Bücher 📚", "-n", "x" * 1000, " "])
 def test_any_name_can_be_locked_and_the_command_is_told_which(house: House, name: str) -> None:
     words = ["run", "--", name] if name.startswith("-") else ["run", name, "--"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import COMMAND, LEAVE, REPORTER, House, eventually, is_running, reporter
+from tests.support.house import LEAVE, REPORTER, House, eventually, is_running, reporter
 
 FORWARDED = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
@@ -54,20 +54,6 @@ def test_a_signal_ends_the_wait_and_leaves_nothing_behind(house: House, number: 
     assert house.count("pending") == 0
     assert holder.ended() == (0, "out\n", "")
     assert not (house.folder / "ran").exists()
-
-
-def test_an_ignored_signal_neither_ends_the_wait_nor_reaches_the_command(house: House) -> None:
-    nohup = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *COMMAND]
-    holder = house.hold()
-    waiter = house.start("run", "book", "--", sys.executable, "-c", REPORTER, "stays", command=nohup)
-    house.wait_for(1, "pending")
-    waiter.send_signal(signal.SIGHUP)
-    assert holder.ended()[0] == 0
-    assert waiter.hear().isdigit()
-    waiter.send_signal(signal.SIGHUP)
-    waiter.send_signal(signal.SIGUSR1)
-    assert waiter.hear() == "SIGUSR1"
-    assert waiter.ended() == (0, "", "")
 
 
 def test_a_command_that_signals_its_own_group_gets_the_signal_once(house: House) -> None:

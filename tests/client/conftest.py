@@ -2,10 +2,10 @@
 
 import pytest
 
-from interlock.testing.contract.fixtures import kind, world, world_of_tasks, world_of_threads
+from interlock.testing.contract.fixtures import ann, bob, eve, kind, locks, world, world_of_tasks, world_of_threads
 from tests.support.stores import ROWS, Row
 
-__all__ = ["kind", "row", "world", "world_of_tasks", "world_of_threads"]
+__all__ = ["ann", "bob", "eve", "locks", "kind", "row", "world", "world_of_tasks", "world_of_threads"]
 
 
 @pytest.fixture

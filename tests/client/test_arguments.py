@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import InvalidArgument, LockError
+from interlock.testing.actors import Actor
 from interlock.testing.world import Kind, World
 
 NAN, INF = math.nan, math.inf
@@ -53,38 +54,33 @@ def refuses(call: Callable[[], Any], *words: str) -> None:
     assert all(word in message for word in words), message
 
 
-def test_a_bad_ttl_is_refused_when_the_lock_is_made(world: World, kind: Kind) -> None:
-    locks = world.connect()
+def test_a_bad_ttl_is_refused_when_the_lock_is_made(world: World, kind: Kind, locks: Any) -> None:
     for ttl in BAD_TTL:
         refuses(partial(kind.make, locks, world.name, ttl=ttl), "ttl")
 
 
-def test_the_ttl_of_the_connection_is_the_default(world: World) -> None:
-    ann = world.actor()
+def test_the_ttl_of_the_connection_is_the_default(world: World, ann: Actor) -> None:
     for ttl, locks in ((30, world.connect()), (7, world.connect(ttl=7))):
         grant = ann.do(locks.lock(world.fresh_name()).acquire)
         assert ttl - 5 < grant.expires_in <= ttl
 
 
-def test_a_bad_timeout_is_refused_by_acquire(world: World, kind: Kind) -> None:
+def test_a_bad_timeout_is_refused_by_acquire(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
     for timeout in BAD_TIMEOUT:
         refuses(partial(ann.do, lock.acquire, timeout=timeout), "timeout")
     assert world.nothing_left()
 
 
-def test_a_try_with_a_timeout_is_refused_as_in_threading(world: World, kind: Kind) -> None:
+def test_a_try_with_a_timeout_is_refused_as_in_threading(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
     for timeout in [5, 0, 0.5, NAN, INF]:
         refuses(partial(ann.do, lock.acquire, False, timeout), "timeout")
         refuses(partial(ann.do, lock.acquire, blocking=False, timeout=timeout), "timeout")
 
 
-def test_blocking_and_timeout_combine_as_in_threading(world: World, kind: Kind) -> None:
+def test_blocking_and_timeout_combine_as_in_threading(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
     for how in [(), (True,), (True, -1), (True, None), (False,), (False, -1), (False, None), (True, 0), (0,), (1,)]:
         grant = ann.do(lock.acquire, *how)
         assert grant
@@ -109,9 +105,7 @@ def test_the_with_of_the_other_colour_says_which_one_to_use(world: World, kind: 
     assert world.nothing_left()
 
 
-def test_a_bad_name_is_refused_by_whatever_takes_a_name(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_a_bad_name_is_refused_by_whatever_takes_a_name(world: World, locks: Any, ann: Actor) -> None:
     for name in BAD_NAME:
         refuses(partial(locks.all, name), "name")
         refuses(partial(ann.do, locks.evict, name), "name")
@@ -124,28 +118,25 @@ def test_a_bad_namespace_is_refused(world: World) -> None:
         refuses(partial(world.connect, namespace=space), "namespace")
 
 
-def test_a_bad_label_is_refused(world: World, kind: Kind) -> None:
-    locks = world.connect()
+def test_a_bad_label_is_refused(world: World, kind: Kind, locks: Any) -> None:
     for label in ["\0", "\udc80", "x" * 201, 1, b"label", True]:
         refuses(partial(kind.make, locks, world.name, label=label), "label")
 
 
-def test_bad_permits_and_units_are_refused(world: World) -> None:
-    locks = world.connect()
+def test_bad_permits_and_units_are_refused(world: World, locks: Any) -> None:
     for count in BAD_COUNT:
         refuses(partial(locks.semaphore, world.name, count), "permits")
         refuses(partial(locks.semaphore, world.name, 3, units=count), "units")
 
 
-def test_a_bad_on_lost_or_renew_is_refused(world: World, kind: Kind) -> None:
-    locks = world.connect()
+def test_a_bad_on_lost_or_renew_is_refused(world: World, kind: Kind, locks: Any) -> None:
     refuses(lambda: kind.make(locks, world.name, on_lost="call me"), "on_lost")
     for renew in (1, 0, "yes", None, 10.0):
         refuses(partial(kind.make, locks, world.name, renew=renew), "renew")
 
 
-def test_all_refuses_nothing_a_name_twice_and_foreign_locks(world: World) -> None:
-    locks, others = world.connect(), world.connect()
+def test_all_refuses_nothing_a_name_twice_and_foreign_locks(world: World, locks: Any) -> None:
+    others = world.connect()
     refuses(lambda: locks.all(), "at least one")
     refuses(lambda: locks.all("a", "b", "a"), "twice")
     refuses(lambda: locks.all("a", locks.lock("a")), "twice")

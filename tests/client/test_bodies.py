@@ -6,22 +6,21 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import LockLost, NotHeld, StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.faults import Failing
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import Kind, World
 
 
-def test_with_gives_the_grant_and_releases_at_the_end(world: World, kind: Kind) -> None:
+def test_with_gives_the_grant_and_releases_at_the_end(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
     seen = ann.within(lock, lambda grant: (grant.held, grant.id, [view.id for view in world.holders()]))
     assert seen == (True, seen[1], [seen[1]])
     assert world.nothing_left()
 
 
-def test_with_releases_when_the_body_fails(world: World, kind: Kind) -> None:
+def test_with_releases_when_the_body_fails(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
 
     def body(grant: object) -> None:
         raise KeyError("of the body")
@@ -31,9 +30,8 @@ def test_with_releases_when_the_body_fails(world: World, kind: Kind) -> None:
     assert world.nothing_left()
 
 
-def test_with_acquire_gives_the_grant_and_releases_at_the_end(world: World, kind: Kind) -> None:
+def test_with_acquire_gives_the_grant_and_releases_at_the_end(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
     grant = ann.do(lock.acquire, timeout=5)
     seen = ann.within(grant, lambda entered: (entered is grant, entered.held, len(world.holders())))
     assert seen == (True, True, 1)
@@ -60,9 +58,10 @@ def test_with_acquire_cancels_the_body_of_a_task_that_lost_the_lock(world_of_tas
     assert ann.within(lock, lambda grant: grant.held) is True
 
 
-def test_a_grant_that_is_not_held_or_in_a_body_already_can_not_be_entered(world: World, kind: Kind) -> None:
+def test_a_grant_that_is_not_held_or_in_a_body_already_can_not_be_entered(
+    world: World, kind: Kind, ann: Actor, bob: Actor
+) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann, bob = world.actors(2)
     released = ann.do(lock.acquire)
     ann.do(released.release)
     with pytest.raises(NotHeld):
@@ -89,9 +88,10 @@ def test_a_grant_that_is_not_held_or_in_a_body_already_can_not_be_entered(world:
     assert world.nothing_left()
 
 
-def test_a_grant_that_was_acquired_by_another_may_be_entered(world: World, kind: Kind) -> None:
+def test_a_grant_that_was_acquired_by_another_may_be_entered(
+    world: World, kind: Kind, ann: Actor, bob: Actor
+) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann, bob = world.actors(2)
     assert bob.within(ann.do(lock.acquire), lambda grant: grant.held) is True
     assert world.nothing_left()
     assert ann.do(lock.owned) is False

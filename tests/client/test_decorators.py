@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import InvalidArgument, LockTimeout
+from interlock.testing.actors import Actor
 from interlock.testing.world import Kind, World
 
 
@@ -27,8 +28,7 @@ def decorated(world: World, lock: Any, body: Any) -> Any:
     return lock(work if world.colour == "threads" else task)
 
 
-def test_the_function_runs_while_the_lock_is_held(world: World, kind: Kind) -> None:
-    ann = world.actor()
+def test_the_function_runs_while_the_lock_is_held(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
     work = decorated(world, lock, lambda *args, **kwargs: (args, kwargs, len(world.holders())))
     for _ in range(2):
@@ -36,9 +36,7 @@ def test_the_function_runs_while_the_lock_is_held(world: World, kind: Kind) -> N
         assert world.nothing_left()
 
 
-def test_it_does_not_run_without_the_lock(world: World) -> None:
-    ann, bob = world.actors(2)
-    locks = world.connect()
+def test_it_does_not_run_without_the_lock(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     ann.do(locks.lock(world.name).acquire)
     ran: list[int] = []
     work = decorated(world, locks.lock(world.name, timeout=0.02), lambda: ran.append(1))
@@ -141,9 +139,8 @@ class AsyncCalled(Called):
         return await AsyncCalled.__call__(self)
 
 
-def test_whatever_can_be_called_is_locked(world: World) -> None:
+def test_whatever_can_be_called_is_locked(world: World, ann: Actor) -> None:
     lock = world.connect().lock(world.name)
-    ann = world.actor()
 
     def held(*args: object) -> int:
         return len(world.holders())
@@ -185,9 +182,8 @@ def test_what_can_not_be_locked_as_a_whole_is_refused(world: World) -> None:
         assert len(str(caught.value)) > 30
 
 
-def test_a_result_whose_body_has_not_run_yet_is_refused(world: World) -> None:
+def test_a_result_whose_body_has_not_run_yet_is_refused(world: World, ann: Actor) -> None:
     lock = world.connect().lock(world.name)
-    ann = world.actor()
     ran: list[int] = []
 
     async def task() -> None:

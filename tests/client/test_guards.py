@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import InvalidArgument, LockTimeout
+from interlock.testing.actors import Actor
 from interlock.testing.world import World
 
 
@@ -24,10 +25,8 @@ def guarded(world: World, decorate: Any, ran: list[Any]) -> Any:
     return decorate(work if world.colour == "threads" else task)
 
 
-def test_a_guard_names_its_lock_by_the_arguments(world: World) -> None:
-    locks = world.connect()
+def test_a_guard_names_its_lock_by_the_arguments(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     ran: list[Any] = []
-    ann, bob = world.actors(2)
     work = guarded(world, locks.guard(world.name + ":{user}", on_busy="raise"), ran)
     assert work.__doc__ == "Work."
     ann.do(locks.lock(f"{world.name}:7").acquire)
@@ -40,10 +39,8 @@ def test_a_guard_names_its_lock_by_the_arguments(world: World) -> None:
     assert ran == [8, 9]
 
 
-def test_a_guard_skips_or_waits_as_it_is_told(world: World) -> None:
-    locks = world.connect()
+def test_a_guard_skips_or_waits_as_it_is_told(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     ran: list[Any] = []
-    ann, bob = world.actors(2)
     skips = guarded(world, locks.guard(world.name, on_busy="skip"), ran)
     waits = guarded(world, locks.guard(world.name), ran)
     hurries = guarded(world, locks.guard(world.name, timeout=0.05), ran)
@@ -61,8 +58,7 @@ def test_a_guard_skips_or_waits_as_it_is_told(world: World) -> None:
     assert world.nothing_left()
 
 
-def test_a_guard_that_can_not_be_made_is_refused(world: World) -> None:
-    locks = world.connect()
+def test_a_guard_that_can_not_be_made_is_refused(world: World, locks: Any) -> None:
     ran: list[Any] = []
     for name, about in (("{nobody}", "nobody"), ("{user", "brace")):
         with pytest.raises(InvalidArgument, match=about):

@@ -1,20 +1,20 @@
 """Listeners: who hears events, and the log; one that fails or hangs holds back nobody."""
 
 import logging
+from typing import Any
 
 import pytest
 
 from interlock.client.events import Event, subscribe
 from interlock.core.errors import InvalidArgument
+from interlock.testing.actors import Actor
 from interlock.testing.contract.events import EventLog
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import World
 
 
-def test_who_has_unsubscribed_hears_nothing_and_the_others_still_do(world: World) -> None:
-    locks = world.connect()
+def test_who_has_unsubscribed_hears_nothing_and_the_others_still_do(world: World, locks: Any, ann: Actor) -> None:
     first, second = EventLog(locks.subscribe), EventLog(locks.subscribe)
-    ann = world.actor()
     lock = locks.lock(world.name)
     ann.do(ann.do(lock.acquire).release)
     first.stop()
@@ -24,11 +24,10 @@ def test_who_has_unsubscribed_hears_nothing_and_the_others_still_do(world: World
     assert second.kinds() == ["acquired", "released"] * 2
 
 
-def test_one_connection_is_heard_and_all_are_heard(world: World) -> None:
+def test_one_connection_is_heard_and_all_are_heard(world: World, ann: Actor) -> None:
     mine, other = world.connect(), world.connect()
     here = EventLog(mine.subscribe)
     everywhere = EventLog(subscribe)
-    ann = world.actor()
     try:
         for locks in mine, other:
             ann.do(ann.do(locks.lock(world.name).acquire).release)
@@ -40,9 +39,8 @@ def test_one_connection_is_heard_and_all_are_heard(world: World) -> None:
 
 
 def test_a_listener_that_fails_is_logged_and_holds_back_nobody(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture, locks: Any
 ) -> None:
-    locks = world.connect()
 
     def fails(event: Event) -> None:
         raise KeyError(event.kind)
@@ -92,10 +90,8 @@ def test_a_listener_of_threads_that_hangs_at_a_renewal_holds_back_no_renewal(wor
 
 
 def test_details_are_in_the_log_only_while_its_logger_wants_them(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture, locks: Any, ann: Actor, bob: Actor
 ) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
     lock = locks.lock(world.name, label="a shelf")
     with caplog.at_level(logging.DEBUG, "interlock"):
         grant = ann.do(lock.acquire)

@@ -9,7 +9,6 @@ import pytest
 from interlock import aconnect, connect
 from interlock.client._async.locks import AsyncLockable, AsyncLocks
 from interlock.client._sync.locks import Lockable, Locks
-from interlock.core.queue import EnterResult
 
 CLASSES = (Locks, AsyncLocks, Lockable, AsyncLockable)
 METHODS = [
@@ -35,7 +34,3 @@ def test_options_are_given_by_name_and_what_is_needed_either_way(method: Callabl
     )
     kinds = {each.kind for each in inspect.signature(method).parameters.values()}
     assert inspect.Parameter.POSITIONAL_ONLY not in kinds
-
-
-def test_an_answer_of_a_store_says_at_least_where_the_claim_stands() -> None:
-    assert EnterResult("pending") == ("pending", 0, 1.0, True, None, 0, None)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.contract import Place, kind, world, world_of_tasks, world_of_threads
+from interlock.testing.contract import Place, ann, bob, eve, kind, locks, world, world_of_tasks, world_of_threads
 from interlock.testing.contract.exclusion import *  # noqa: F403
 from tests.support.stores import _memory
 
-__all__ = ["kind", "place", "world", "world_of_tasks", "world_of_threads"]
+__all__ = ["ann", "bob", "eve", "kind", "locks", "place", "world", "world_of_tasks", "world_of_threads"]
 
 
 @pytest.fixture

@@ -6,15 +6,9 @@ from typing import Any
 import pytest
 
 from interlock.core.claims import (
-    DEFAULT_TTL,
     MAX_LABEL,
     MAX_NAME,
     MAX_TTL,
-    UNSET,
-    WRITER_UNITS,
-    Claim,
-    ClaimView,
-    LockSpec,
     checked_at_least,
     checked_name,
     checked_text,
@@ -23,8 +17,6 @@ from interlock.core.claims import (
     said,
 )
 from interlock.core.errors import InvalidArgument, LockTimeout
-from interlock.core.options import MOST, flag_in, number_in, seconds_in
-from interlock.core.queue import BUSY, GIVEN_UP, GONE, INDETERMINATE, OCCUPIED, REFUSED, EnterResult
 from interlock.core.redaction import described, masked, why
 
 
@@ -94,29 +86,6 @@ def test_what_can_not_be_shown_is_said_by_its_type() -> None:
     assert said("x") == "'x'"
 
 
-def test_what_is_left_out_is_usual() -> None:
-    assert LockSpec("a") == LockSpec("a", 1, 1, 30.0, "")
-    assert Claim("a", LockSpec("a")).who == ""
-    assert DEFAULT_TTL == 30.0
-    assert repr(UNSET) == "<not given>"
-    view = ClaimView("door", "a", "using", 1, WRITER_UNITS, 1, "host", 7, "t", "", 5.0, 30.0)
-    assert (view.held_since, view.waiting_since, view.kind) == (None, 5.0, "reader")
-    error = LockTimeout("late")
-    assert (str(error), error.name, error.timeout, error.holders) == ("late", None, None, ())
-    assert LockTimeout("late", name="door", timeout=2.0, holders=[view]).holders == (view,)
-    wrong: Any = LockTimeout
-    with pytest.raises(TypeError):
-        wrong("late", "door")
-    assert EnterResult("pending") == ("pending", 0, 1.0, True, None, 0, None)
-
-
-def test_only_what_was_not_asked_leaves_the_lease_where_it_was() -> None:
-    answers = (OCCUPIED, REFUSED, GONE, GIVEN_UP, BUSY, INDETERMINATE)
-    assert [each.asked for each in answers] == [True, True, True, True, False, False]
-    assert [each.fence for each in answers] == [0] * 6
-    assert [each.look_again for each in answers[3:]] == [0.01, 0.0005, 0.0005]
-
-
 @pytest.mark.parametrize(
     ("url", "seen"),
     [
@@ -150,16 +119,3 @@ def test_an_object_is_described_by_its_type_and_numbers_by_themselves() -> None:
     assert [described(each) for each in (None, True, 5, 1.5)] == ["None", "True", "5", "1.5"]
     assert [described(each) for each in ("secret", array("b"))] == ["<str>", "<array.array>"]
     assert described(LockTimeout("secret")) == "<interlock.core.errors.LockTimeout>"
-
-
-def test_the_values_of_options_are_told_with_what_they_should_be() -> None:
-    assert seconds_in("timeout", "0.5") == 0.5
-    for text in ("0", "-1", "nan", "inf", "soon", ""):
-        assert refused(seconds_in, "timeout", text) == f"timeout is a number of seconds above 0, not {text!r}"
-    assert (number_in("most", "1"), number_in("most", "0", 0), number_in("most", str(MOST))) == (1, 0, MOST)
-    for text in ("0", "-1", "1.5", " 1", "1_0", "٣", "many", "", str(MOST + 1), "9" * 50):
-        assert refused(number_in, "most", text) == f"most is a whole number from 1 to 1000000, not {text!r}"
-    assert flag_in("create", "true") is True
-    assert flag_in("create", "false") is False
-    for text in ("True", "1", ""):
-        assert refused(flag_in, "create", text) == f"create is true or false, not {text!r}"

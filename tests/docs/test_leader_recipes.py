@@ -1,4 +1,4 @@
-"""The recipes of one leader, with real workers: APScheduler among uvicorn's workers, celery beat on two hosts."""
+"""The recipes of one leader, with real workers: of uvicorn, gunicorn and Django, and celery beat on two hosts."""
 
 import os
 import signal
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import interlock
 from tests.docs.pages import ROOT
 from tests.support.house import eventually
 
@@ -92,3 +93,67 @@ def test_celery_beat_runs_on_one_of_two_hosts(
     (first,) = pids(environment)
     os.kill(first, signal.SIGKILL)
     eventually(lambda: len(pids(environment)) == 2, "one beats again")
+
+
+GUNICORN = [sys.executable, "-m", "gunicorn", "--bind", "127.0.0.1:0", "--log-level", "error", "--no-control-socket"]
+APP = """
+def app(environ, start_response):
+    start_response("204 No Content", [])
+    return []
+"""
+SETTINGS = """
+import os
+SECRET_KEY = "x"
+INSTALLED_APPS = ["interlock.django"]
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ["LEDGER"] + ".sqlite3"}}
+"""
+
+
+@pytest.mark.parametrize("preload", [[], ["--preload"]], ids=["loaded by each", "preloaded"])
+def test_of_two_workers_of_gunicorn_one_leads(
+    preload: list[str], environment: dict[str, str], started: list["subprocess.Popen[bytes]"], tmp_path: Path
+) -> None:
+    pytest.importorskip("gunicorn")
+    (tmp_path / "shop.py").write_text(APP)
+    words = ["-c", str(ROOT / "examples/recipes/gunicorn_leader.py"), "--workers", "2", *preload, "shop:app"]
+    with interlock.connect(environment["INTERLOCK_URL"]) as locks:
+        started.append(subprocess.Popen([*GUNICORN, *words], env=environment, cwd=tmp_path))
+        _one_leads_after_the_other(environment, locks, 2)
+        (leader,) = [view.pid for view in locks.claims("periodic") if view.state == "using"]
+        os.kill(leader, signal.SIGTERM)  # it ends in order: another one leads, and its lease need not end
+        eventually(lambda: pids(environment)[-1] != leader, "another worker leads")
+
+
+def test_of_two_hosts_of_a_django_site_one_leads(
+    environment: dict[str, str], started: list["subprocess.Popen[bytes]"], tmp_path: Path
+) -> None:
+    pytest.importorskip("gunicorn")
+    (tmp_path / "site_settings.py").write_text(SETTINGS)
+    environment["DJANGO_SETTINGS_MODULE"] = "site_settings"
+    words = ["--workers", "1", "examples.recipes.django_leader:application"]
+    with interlock.connect(f"file://{environment['LEDGER']}.sqlite3-locks") as locks:
+        both = [subprocess.Popen([*GUNICORN, *words], env=environment, cwd=tmp_path) for _ in range(2)]
+        started.extend(both)
+        _one_leads_after_the_other(environment, locks, 2)
+        both.pop().terminate()
+        last = eventually(
+            lambda: len(locks.claims("periodic")) == 1 and locks.claims("periodic")[0].pid, "one is left"
+        )
+        eventually(lambda: pids(environment)[-1] == last, "it leads")
+
+
+def _one_leads_after_the_other(environment: dict[str, str], locks: interlock.Locks, stand: int) -> None:
+    """See that of all that stand one works, and when it is killed another one, with a higher fence."""
+    eventually(lambda: len(locks.claims("periodic")) == stand, "all stand")
+    known = len(pids(environment))
+    eventually(lambda: len(pids(environment)) > known + 3, "the leader works")
+    (view,) = [view for view in locks.claims("periodic") if view.state == "using"]
+    assert set(pids(environment)) == {view.pid}
+    os.kill(view.pid, signal.SIGKILL)
+    eventually(lambda: pids(environment)[-1] != view.pid, "another one works")
+    assert len(set(pids(environment))) == 2
+    eventually(lambda: len(locks.claims("periodic")) == stand, "gunicorn has a new worker, which stands")
+    (after,) = [each for each in locks.claims("periodic") if each.state == "using"]
+    assert after.fence is not None
+    assert view.fence is not None
+    assert after.fence > view.fence

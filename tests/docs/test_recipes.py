@@ -189,6 +189,44 @@ def test_pools_of_every_kind_lose_no_update(tmp_path: Path) -> None:
     assert (tmp_path / "table").read_text() == "1"
 
 
+JOB = """
+import os, sys, time
+device = os.environ["CUDA_VISIBLE_DEVICES"]
+for what in ("begin", "end"):
+    with open(os.environ["LEDGER"], "a") as ledger:
+        print(what, device, os.getpid(), file=ledger)
+    time.sleep(0.05)
+print(device, "seed", sys.argv[1])
+"""
+
+
+def test_two_programs_of_joblib_share_the_gpus_and_no_two_jobs_have_one(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    environment["GPUS"] = "0,1"
+    words = [sys.executable, "-m", "examples.recipes.gpu", sys.executable, "-c", JOB]
+    with interlock.connect(environment["INTERLOCK_URL"]) as locks, locks.semaphore("gpu", 2, units=2):
+        programs = [
+            subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) for _ in "ab"
+        ]
+        eventually(lambda: len(locks.claims("gpu")) == 1 + 2 * 3, "the workers of both wait")
+    for program in programs:
+        said, _ = program.communicate(timeout=120)
+        assert program.returncode == 0
+        assert [line.split()[1:] for line in said.splitlines()] == [["seed", str(seed)] for seed in range(6)]
+    has: dict[str, str] = {}
+    most = 0
+    for line in Path(environment["LEDGER"]).read_text().splitlines():
+        what, device, pid = line.split()
+        assert has.get(device) == (None if what == "begin" else pid)
+        if what == "begin":
+            has[device] = pid
+        else:
+            del has[device]
+        most = max(most, len(has))
+    assert most == 2  # both were used, at the same time
+
+
 def test_a_notebook_locks_and_awaits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INTERLOCK_URL", (tmp_path / "locks").as_uri())
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))

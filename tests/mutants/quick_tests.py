@@ -15,10 +15,25 @@ from coverage import CoverageData
 from tests.mutants.pytest_run import run_pytest
 
 SELECTION = (
-    "-n 6 tests/core tests/locks tests/contract tests/fakes tests/test_events.py tests/test_passwords.py "
-    "tests/test_process.py tests/process/test_fork.py tests/process/test_forgotten.py tests/process/test_exit.py -k"
+    "-n 4 tests/core tests/client tests/contract tests/fakes tests/test_passwords.py tests/process/test_forgotten.py "
+    "tests/process/test_exit.py -k"
 )
-ROWS = "not redis and not valkey and not postgresql and not mariadb and not sqlite"
+ROWS = " and ".join(
+    f"not {row}"
+    for row in (
+        "redis",
+        "valkey",
+        "postgresql",
+        "mariadb",
+        "mysql",
+        "sqlite",
+        "etcd",
+        "s3",
+        "bucket",
+        "texts",
+        "records",
+    )
+)
 SLOW = 5.0  # seconds of a test; those that take longer are left out
 QUICKEST = 0.25  # of the time is for the quickest tests, however many there are of a function
 RECORDING = 1800.0  # seconds

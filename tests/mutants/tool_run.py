@@ -30,7 +30,12 @@ from tests.mutants.pytest_run import PASSED, ROOT, Ended, copied_to, run_pytest
 from tests.mutants.quick_tests import Recording, asked_about, chosen, record
 from tests.mutants.tool_mutations import Mutation, mutated, mutations_of
 
-USUAL = ("src/interlock/core/", "src/interlock/locks/")
+USUAL = (
+    "src/interlock/core/",
+    "src/interlock/client/",
+    "src/interlock/stores/_async/",
+    "src/interlock/stores/memory",
+)
 WANTED = 0.9
 BUDGET = 20.0  # seconds of tests for one error
 EACH = 20  # seconds of one test, which takes 5 at most without an error
@@ -67,7 +72,8 @@ def sample(root: Path, words: Sequence[str], seed: int, number: int) -> tuple[li
     Returns:
         The errors, each with the file's text that has it; and how many there are to draw from.
     """
-    files = [str(path.relative_to(root)) for path in sorted((root / "src").rglob("*.py"))]
+    written = [path for path in sorted((root / "src").rglob("*.py")) if "_sync" not in path.parts]
+    files = [str(path.relative_to(root)) for path in written]
     possible = [
         each for file in files if any(word in file for word in words or USUAL) for each in mutations_of(root, file)
     ]

@@ -82,14 +82,6 @@ def test_a_wrong_password_is_told(colour: Any, server: RedisServer) -> None:
         colour.transact(client, write)
 
 
-def test_a_server_that_is_killed_and_started_again_is_used_again(colour: Any, own_server: RedisServer) -> None:
-    client = colour.client(own_server.url)
-    colour.transact(client, increment)
-    own_server.restart()
-    colour.transact(client, increment)
-    assert own_server.command("GET", "number") == "1"
-
-
 def test_a_restart_between_watch_and_commit_commits_nothing_unguarded(colour: Any, own_server: RedisServer) -> None:
     client = colour.client(own_server.url)
 

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.optimistic import AsyncBackend, Backend, Conflict, Queued, TryAgain
+from interlock.optimistic import Conflict, Queued, TryAgain, transact
 from interlock.optimistic.tries import Tries
-from tests.support.optimistic_colours import Threads
 
 
 class Rows:
@@ -112,155 +111,85 @@ class Shelf:
         return self._attempt.writes[-1]
 
 
-class AsyncRows:
-    """The same for tasks; SQLite is quick enough to block the loop of a test."""
-
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-
-    def begin(self, tries: Tries) -> "AsyncRowAttempt":
-        """One try."""
-        return AsyncRowAttempt(self._rows.begin(tries))
-
-
-class AsyncRowAttempt:
-    """One try on rows."""
-
-    def __init__(self, attempt: RowAttempt) -> None:
-        self._attempt = attempt
-        self.transaction = AsyncShelf(attempt.transaction)
-
-    @property
-    def keys(self) -> Sequence[int]:
-        """The rows that were read."""
-        return self._attempt.keys
-
-    async def watch(self, keys: Sequence[int]) -> None:
-        """Note the versions."""
-        self._attempt.watch(keys)
-
-    async def read(self, request: int) -> int:
-        """Read a row."""
-        return self._attempt.read(request)
-
-    async def commit(self) -> bool:
-        """Check all versions and write."""
-        return self._attempt.commit()
-
-    async def __aenter__(self) -> "AsyncRowAttempt":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._attempt.__exit__(kind, error, trace)
-
-
-class AsyncShelf:
-    """What the coroutine function is given."""
-
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-        self.number = shelf.number
-        self.save = shelf.save
-
-    async def copies(self, book: int) -> int:
-        """Read now."""
-        return self._shelf.copies(book)
-
-
 @pytest.fixture
 def rows(tmp_path: Path) -> Rows:
     return Rows(tmp_path / "books")
 
 
-@pytest.fixture
-def backend(colour: Any, rows: Rows) -> Backend | AsyncBackend:
-    """The backend of the colour; the annotations say that it is one."""
-    return rows if isinstance(colour, Threads) else AsyncRows(rows)
-
-
-async def move(tx: Any) -> int:
+def move(tx: Any) -> int:
     """Move a copy from one row to another."""
-    left = await tx.copies(1) - 1
+    left = tx.copies(1) - 1
     tx.save(1, left)
-    tx.save(2, await tx.copies(2) + 1)
+    tx.save(2, tx.copies(2) + 1)
     return left
 
 
-def test_rows_are_committed_when_nothing_changed(colour: Any, backend: Any, rows: Rows) -> None:
-    assert colour.transact(backend, move) == 4
-    assert rows.copies() == [4, 6]
-
-
 @pytest.mark.parametrize("changed", [1, 2])
-def test_a_row_that_changed_runs_the_function_again(colour: Any, backend: Any, rows: Rows, changed: int) -> None:
-    async def function(tx: Any) -> int:
-        left = await move(tx)
+def test_a_row_that_changed_runs_the_function_again(rows: Rows, changed: int) -> None:
+    def function(tx: Any) -> int:
+        left = move(tx)
         if tx.number < 3:
             rows.buy(changed)
         return left
 
-    assert colour.transact(backend, function) == (6 if changed == 1 else 4)
+    assert transact(rows, function) == (6 if changed == 1 else 4)
     assert sum(rows.copies()) == 12
 
 
-def test_a_row_that_is_only_watched_counts(colour: Any, backend: Any, rows: Rows) -> None:
-    async def function(tx: Any) -> Any:
+def test_a_row_that_is_only_watched_counts(rows: Rows) -> None:
+    def function(tx: Any) -> Any:
         if tx.number == 1:
             rows.buy(2)
         return tx.save(1, tx.number)
 
-    assert colour.transact(backend, function, 2) == "written"
+    assert transact(rows, function, 2) == "written"
     assert rows.copies() == [2, 6]
 
 
-def test_a_backend_may_ask_for_another_try(colour: Any, backend: Any, rows: Rows) -> None:
-    async def function(tx: Any) -> int:
-        await tx.copies(1)
+def test_a_backend_may_ask_for_another_try(rows: Rows) -> None:
+    def function(tx: Any) -> int:
+        tx.copies(1)
         if tx.number == 1:
             rows.buy(1)
-        return int(await tx.copies(1))
+        return int(tx.copies(1))
 
-    assert colour.transact(backend, function) == 6
+    assert transact(rows, function) == 6
 
 
-def test_a_conflict_names_the_rows(colour: Any, backend: Any, rows: Rows) -> None:
-    async def function(tx: Any) -> None:
-        await move(tx)
+def test_a_conflict_names_the_rows(rows: Rows) -> None:
+    def function(tx: Any) -> None:
+        move(tx)
         rows.buy(1)
 
     with pytest.raises(Conflict, match=r"what was read \(1, 2\)") as caught:
-        colour.transact(backend, function, retries=1)
+        transact(rows, function, retries=1)
     assert caught.value.keys == (1, 2)
     assert rows.copies() == [7, 5]
 
 
-def test_trouble_without_end_is_told_as_what_it_is(colour: Any, backend: Any) -> None:
-    async def function(tx: Any) -> None:
+def test_trouble_without_end_is_told_as_what_it_is(rows: Rows) -> None:
+    def function(tx: Any) -> None:
         raise TryAgain("deadlock")
 
     with pytest.raises(StoreError, match=r"deadlock \(in each of 3 tries\)"):
-        colour.transact(backend, function, retries=2)
+        transact(rows, function, retries=2)
 
 
-def test_an_unknown_outcome_of_a_backend_is_passed_on(colour: Any, backend: Any, rows: Rows) -> None:
+def test_an_unknown_outcome_of_a_backend_is_passed_on(rows: Rows) -> None:
     numbers = []
 
-    async def function(tx: Any) -> None:
+    def function(tx: Any) -> None:
         numbers.append(tx.number)
         raise UnknownOutcome("no answer")
 
     with pytest.raises(UnknownOutcome):
-        colour.transact(backend, function)
+        transact(rows, function)
     assert numbers == [1]
 
 
 def test_threads_lose_no_copy(rows: Rows) -> None:
-    colour = Threads()
     threads = [
-        threading.Thread(target=lambda: [colour.transact(rows, move, retries=None) for _ in range(10)])
-        for _ in range(4)
+        threading.Thread(target=lambda: [transact(rows, move, retries=None) for _ in range(10)]) for _ in range(4)
     ]
     for thread in threads:
         thread.start()

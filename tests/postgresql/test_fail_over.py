@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -9,6 +10,7 @@ import pytest
 
 from interlock.core.errors import LockLost, StoreError
 from interlock.testing.waiting import WAIT_LIMIT, eventually
+from interlock.testing.world import TASKS
 from tests.postgresql.conftest import table_of
 from tests.servers import PostgresReplica, PostgresServer
 from tests.support.sides import Side, side
@@ -88,6 +90,30 @@ def test_a_forgotten_holder_is_told_and_nobody_else_is_let_in_before_the_grace_i
         assert [view.id for view in ours.claims("a")] == [second.id]
         assert others.do(second.release) is True
         assert fences == sorted(set(fences))
+
+
+def test_of_completed_runs_those_are_kept_that_the_replica_has_heard_of(
+    server: PostgresServer, replica: PostgresReplica, there: Any, url: str, colour: str
+) -> None:
+    runs: list[str] = []
+
+    def run(ours: Side, name: str) -> None:
+        async def task() -> None:
+            runs.append(name)
+
+        work = task if colour == TASKS else partial(runs.append, name)
+        ours.do(ours.locks.once(name, keep=600).run, work)
+
+    with side(colour, hosts(url, server, replica)) as ours:
+        run(ours, "heard")
+        has_heard(server, there)
+        cut_off(there)
+        run(ours, "unheard")
+        server.kill()
+        replica.promote()
+        run(ours, "heard")
+        run(ours, "unheard")
+        assert runs == ["heard", "unheard", "unheard"]
 
 
 def test_a_holder_and_a_waiter_whom_the_replica_knows_go_on_there(

@@ -1,6 +1,5 @@
 """What may go wrong between a lock and PostgreSQL: each is done to a real server."""
 
-import asyncio
 import os
 import signal
 import time
@@ -17,6 +16,7 @@ from interlock.testing.waiting import eventually, moment, since
 from tests.postgresql.conftest import number_of
 from tests.servers import PostgresReplica, PostgresServer
 from tests.support.crashes import Load, crashes
+from tests.support.sides import side
 
 Ask = Callable[..., list[Any]]
 OTHERS = (
@@ -59,30 +59,15 @@ def test_a_backend_terminated_in_the_middle_of_a_step_leaves_nothing(locks: Any,
         assert others.claims("a") == []
 
 
-def test_a_waiter_whose_listener_was_terminated_is_woken_all_the_same(url: str, ask: Ask) -> None:
-    with interlock.connect(url) as locks, interlock.connect(url) as others, ThreadPoolExecutor() as pool:
+def test_a_waiter_whose_listener_was_terminated_is_woken_all_the_same(url: str, ask: Ask, colour: str) -> None:
+    with side(colour, url) as ours, side(colour, url) as others:
         for _ in range(3):
-            grant = locks.lock("a").acquire()
-            waiting = pool.submit(others.lock("a").acquire)
-            eventually(lambda: len(locks.claims("a")) == 2)
+            grant = ours.take("a")
+            waiting = others.waits("a")
+            eventually(lambda: len(ours.claims("a")) == 2)
             end_backends(ask)
-            grant.release()
-            assert waiting.result(10).release() is True
-
-
-def test_a_waiting_task_whose_listener_was_terminated_is_woken_all_the_same(url: str, ask: Ask) -> None:
-    async def play() -> None:
-        async with interlock.aconnect(url) as locks, interlock.aconnect(url) as others:
-            for _ in range(3):
-                grant = await locks.lock("a").acquire()
-                waiting = asyncio.ensure_future(others.lock("a").acquire())
-                while len(await locks.claims("a")) < 2:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-                await asyncio.to_thread(end_backends, ask)
-                await grant.release()
-                assert await (await asyncio.wait_for(waiting, 20)).release() is True
-
-    asyncio.run(play())
+            ours.do(grant.release)
+            assert others.do(waiting.result(20).release) is True
 
 
 def test_a_paused_server_costs_one_time_out_and_leaves_nothing(server: PostgresServer, url: str) -> None:

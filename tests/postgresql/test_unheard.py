@@ -58,17 +58,6 @@ def test_what_gets_no_answer_is_undone_when_it_is_performed_late(
         assert ours.do(ours.take("a", timeout=0).release) is True
 
 
-def test_who_is_closed_while_it_waits_is_told_so(url: str, colour: str) -> None:
-    with side(colour, url) as others, side(colour, url) as ours, ours.beside() as closer:
-        grant = others.take("a")
-        waiting = ours.waits("a")
-        eventually(lambda: len(others.claims("a")) == 2)
-        closer.do(ours.locks.close)
-        with pytest.raises(interlock.StoreError, match="closed"):
-            waiting.result(WAIT_LIMIT)
-        assert others.do(grant.release) is True
-
-
 @pytest.mark.parametrize("setting", ["", "default_transaction_isolation = 'serializable'"])
 def test_a_client_that_is_stopped_at_any_moment_holds_nothing_past_its_lease(
     url: str, locks: Any, role: Callable[[str], None], setting: str
@@ -91,19 +80,3 @@ def test_a_client_that_is_stopped_at_any_moment_holds_nothing_past_its_lease(
                 assert locks.lock("a").acquire(timeout=WAIT_LIMIT).release() is True
             finally:
                 client.kill()
-
-
-def test_a_forked_child_has_connections_of_its_own(url: str, ask: Ask) -> None:
-    with interlock.connect(url) as locks:
-        with locks.lock("a"):
-            pid = os.fork()
-            if pid == 0:
-                code = 1
-                try:
-                    with locks.lock("b"):
-                        code = 0 if locks.lock("a").acquire(timeout=0) is None else 2
-                finally:
-                    os._exit(code)
-            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-            assert len(locks.claims("a")) == 1
-        assert locks.lock("b").acquire(timeout=WAIT_LIMIT).release() is True

@@ -113,42 +113,11 @@ import asyncio, sys, time, interlock
 alocks = interlock.aconnect(sys.argv[1])
 """
 
-ENDINGS = {
-    "held by a module": """
-async def main():
-    global grant
-    grant = await alocks.lock("book").acquire()
-asyncio.run(main())
-""",
-    "dropped": """
-async def main():
-    alocks = interlock.aconnect(sys.argv[1])
-    return (await alocks.lock("book").acquire()).fence
-asyncio.run(main())
-""",
-    "held by two loops": """
+TWO_LOOPS = """
 async def main(name):
     return await alocks.lock(name).acquire()
 kept = [asyncio.run(main(name)) for name in ("book", "another", "a third")]
-""",
-    "with an error": """
-async def main():
-    grant = await alocks.lock("book").acquire()
-    raise SystemExit(0)
-asyncio.run(main())
-""",
-    "while another task closes": """
-async def main():
-    global grant
-    grant = await alocks.lock("book").acquire()
-    asyncio.create_task(alocks.close())
-asyncio.run(main())
-""",
-    "a loop that is not closed": """
-loop = asyncio.new_event_loop()
-grant = loop.run_until_complete(alocks.lock("book").acquire())
-""",
-}
+"""
 
 
 @pytest.mark.parametrize("outage", ["kill", "pause"])
@@ -156,7 +125,7 @@ def test_a_program_that_ends_while_its_server_is_away_ends_soon(outage: str) -> 
     need("valkey")
     text = (
         ASYNC
-        + ENDINGS["held by two loops"]
+        + TWO_LOOPS
         + "locks = interlock.connect(sys.argv[1])\n"
         + "more = [locks.lock(str(number)).acquire() for number in range(20)]\n"
         + "print('ready', flush=True); sys.stdin.read(1)"

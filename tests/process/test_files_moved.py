@@ -10,7 +10,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +49,10 @@ def until_not_trusted() -> None:
 
 def excludes_others(locks: interlock.Locks, folder: Path) -> bool:
     """Tell whether who holds a lock of that connection excludes another process from that folder."""
-    other = Remote(f"file://{folder}")
-    try:
+    with closing(Remote(f"file://{folder}")) as other:
         with locks.lock("book", timeout=5):
             refused = other.do(TRY) is False
         return refused and other.do(TRY) is True
-    finally:
-        other.close()
 
 
 # -- moved ------------------------------------------------------------------------------------------------
@@ -165,14 +162,11 @@ ROOMS = ["lines", "alive"]
 
 def handed_over(locks: interlock.Locks, folder: Path) -> bool:
     """Tell whether a lock is handed over to another process that waits for it."""
-    other = Remote(f"file://{folder}")
-    try:
+    with closing(Remote(f"file://{folder}")) as other:
         with locks.lock("book", timeout=5):
             other.start("result = locks.lock('book').acquire(timeout=15) is not None")
             until_waiting(folder, 1)
         return bool(other.answer())
-    finally:
-        other.close()
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -181,8 +182,7 @@ def test_fences_increase_though_the_clock_was_set_back(
 
 
 def test_a_line_that_somebody_waits_in_is_not_swept(folder: Path, remote: Remote) -> None:
-    waiter = Remote(f"file://{folder}")
-    try:
+    with closing(Remote(f"file://{folder}")) as waiter:
         remote.do(f"grant = locks.lock({NAME!r}).acquire()")
         with connect(folder) as locks:
             waiter.start(f"grant = locks.lock({NAME!r}).acquire(); result = grant.fence")
@@ -196,8 +196,6 @@ def test_a_line_that_somebody_waits_in_is_not_swept(folder: Path, remote: Remote
             assert waiter.answer() > 0
             (view,) = locks.claims(NAME)
             assert view.pid == waiter.process.pid
-    finally:
-        waiter.close()
 
 
 def test_fences_increase_after_the_folder_was_removed(folder: Path) -> None:
@@ -217,13 +215,10 @@ def test_holders_and_waiters_can_be_seen_with_ls_and_cat(folder: Path, remote: R
         text = (folder / "lines" / NAME).read_text()
         assert "shelf 3" in text
         assert remote_pid in text
-        waiter = Remote(f"file://{folder}")
-        try:
+        with closing(Remote(f"file://{folder}")) as waiter:
             waiter.start(f"locks.lock({NAME!r}).acquire()")
             eventually(lambda: len(locks.claims(NAME)) == 2)
             assert str(waiter.process.pid) in (folder / "lines" / NAME).read_text()
-        finally:
-            waiter.close()
 
 
 def test_processes_of_all_locales_lock_the_same_file(folder: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
@@ -104,8 +105,7 @@ def test_a_child_can_lock_for_itself(locks: interlock.Locks, remote: Start) -> N
     assert is_held(holder, locks)
 
 
-@pytest.mark.parametrize("end", ["None", "gc.collect()", "atexit._run_exitfuncs()", "locks.close()", "drop()"])
-def test_the_end_of_a_child_releases_nothing(locks: interlock.Locks, remote: Start, end: str) -> None:
+def test_the_end_of_a_child_releases_nothing(locks: interlock.Locks, remote: Start) -> None:
     holder = holder_of(remote)
     holder.do(
         "import atexit, gc\n"
@@ -114,27 +114,27 @@ def test_the_end_of_a_child_releases_nothing(locks: interlock.Locks, remote: Sta
         "    del grant, lock, locks, again, rlock\n"
         "    gc.collect()"
     )
-    holder.do(f"in_child(lambda: {end})")
-    assert is_held(holder, locks)
+    for end in ("None", "gc.collect()", "atexit._run_exitfuncs()", "locks.close()", "drop()"):
+        holder.do(f"in_child(lambda: {end})")
+        assert is_held(holder, locks), end
     assert holder.do("result = grant.release()") is True
 
 
-@pytest.mark.parametrize("lock", ["locks.lock('book')", "locks.rlock('book')", "locks.all('book', 'shelf')"])
-def test_a_body_that_forks_keeps_its_lock_when_the_child_leaves_it(
-    locks: interlock.Locks, remote: Start, lock: str
-) -> None:
+def test_a_body_that_forks_keeps_its_lock_when_the_child_leaves_it(locks: interlock.Locks, remote: Start) -> None:
     holder = remote()
     holder.do(IN_CHILD)
     told = holder.do(
         "def leave():\n"
         "    return [lock.__exit__(None, None, None), grant.lost, grant.held]\n"
-        f"lock = {lock}\n"
-        "with lock as grant:\n"
-        "    of_child = in_child(leave)\n"
-        "    held = interlock.connect(url).lock('book').acquire(timeout=0) is None\n"
-        "    result = [of_child, grant.held, held]"
+        "result = []\n"
+        "for lock in (locks.lock('book'), locks.rlock('book'), locks.all('book', 'shelf')):\n"
+        "    with lock as grant:\n"
+        "        of_child = in_child(leave)\n"
+        "        held = interlock.connect(url).lock('book').acquire(timeout=0) is None\n"
+        "        result.append([of_child, grant.held, held])"
     )
-    assert told == [[None, True, False], True, True]  # the child leaves it without an error: the lock is not its own
+    # the child leaves it without an error: the lock is not its own
+    assert told == [[[None, True, False], True, True]] * 3
     assert locks.claims() == []
 
 
@@ -238,8 +238,7 @@ def test_a_waiter_hears_when_a_child_of_its_process_releases(locks: interlock.Lo
 
 
 def test_a_child_can_lock_in_memory_though_a_thread_was_in_the_middle_of_a_step_at_the_fork() -> None:
-    parent = Remote("memory://")
-    try:
+    with closing(Remote("memory://")) as parent:
         parent.do(IN_CHILD)
         told = parent.do(
             "import signal, threading\n"
@@ -260,8 +259,6 @@ def test_a_child_can_lock_in_memory_though_a_thread_was_in_the_middle_of_a_step_
         )
         assert told == [True] * 20
         assert parent.do("result = grant.release()") is True
-    finally:
-        parent.close()
 
 
 @CHILD_LOCKS

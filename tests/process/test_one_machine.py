@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -113,8 +114,7 @@ def test_a_time_namespace_with_the_same_clock_gets_in(tmp_path: Path, shifted: C
 
 def test_every_call_at_the_limit_of_files_says_what_to_do(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/locks"
-    other = Remote(url)
-    try:
+    with closing(Remote(url)) as other:
         other.do(
             "import os, resource, interlock.client._sync.doctor, interlock.stores.files\n"
             "grant = locks.lock('held').acquire()\n"
@@ -149,18 +149,13 @@ def test_every_call_at_the_limit_of_files_says_what_to_do(tmp_path: Path) -> Non
             )
             assert "ulimit -n" in told
         assert other.do("result = at_limit(grant.renew)") == "nothing"
-        waiter = Remote(url)  # who waits is in a file that the holder has not opened yet
-        try:
+        with closing(Remote(url)) as waiter:
             waiter.start("result = locks.lock('held').acquire(timeout=15) is not None")
             with interlock.connect(url) as locks:
                 eventually(lambda: len(locks.claims("held")) == 2)
             assert other.do("result = at_limit(grant.renew)") == "nothing"
-        finally:
-            waiter.close()
         assert other.do("result = at_limit(grant.release)") == "nothing"
         assert other.do("result = at_limit(locks.close)") == "nothing"
-    finally:
-        other.close()
 
 
 @pytest.fixture
@@ -205,15 +200,12 @@ def test_a_full_disk_is_said_and_nobody_gets_in_by_it(full_disk: tuple[Path, Cal
 
 
 def test_a_limit_of_file_sizes_is_said(tmp_path: Path) -> None:
-    other = Remote(f"file://{tmp_path}/locks")
-    try:
+    with closing(Remote(f"file://{tmp_path}/locks")) as other:
         other.do("import resource, signal\nresource.setrlimit(resource.RLIMIT_FSIZE, (700, resource.RLIM_INFINITY))")
         with pytest.raises(RemoteError, match=r"StoreError.*ulimit -f|StoreError.*room"):
             other.do(f"locks.lock({NAME!r}).acquire(timeout=0)")
         other.do("resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))")
         assert other.do(f"result = locks.lock({NAME!r}).acquire(timeout=0) is not None") is True
-    finally:
-        other.close()
 
 
 # -- the marker of an earlier version -----------------------------------------------------------------------

@@ -6,6 +6,7 @@ import shutil
 import socket
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -233,8 +234,7 @@ def test_who_holds_in_a_folder_that_was_moved_away_loses_at_the_next_renewal(fol
         grant = held(locks)
         folder.rename(folder.with_name("old"))
         folder.mkdir(mode=0o700)
-        other = Remote(f"file://{folder}")
-        try:
+        with closing(Remote(f"file://{folder}")) as other:
             assert other.do(f"grant = locks.lock({NAME!r}).acquire(timeout=0)\nresult = grant is not None") is True
             assert grant.renew() is False
             with pytest.raises(LockLost):
@@ -244,8 +244,6 @@ def test_who_holds_in_a_folder_that_was_moved_away_loses_at_the_next_renewal(fol
             again = held(locks)
             assert other.do(f"result = locks.lock({NAME!r}).acquire(timeout=0) is None") is True
             assert again.renew()
-        finally:
-            other.close()
 
 
 def test_a_folder_that_was_removed_is_made_again(folder: Path) -> None:
@@ -261,16 +259,13 @@ def test_a_folder_that_was_removed_is_made_again(folder: Path) -> None:
 def test_who_waits_in_a_folder_that_was_moved_away_gets_the_lock_in_the_new_one(folder: Path, remote: Remote) -> None:
     remote.do(f"grant = locks.lock({NAME!r}).acquire()")
     with connect(folder) as locks:
-        waiter = Remote(f"file://{folder}")
-        try:
+        with closing(Remote(f"file://{folder}")) as waiter:
             waiter.start(f"grant = locks.lock({NAME!r}).acquire(timeout=15)\nresult = grant.renew()")
             eventually(lambda: len(locks.claims(NAME)) == 2)
             folder.rename(folder.with_name("old"))
             folder.mkdir(mode=0o700)
             assert waiter.answer() is True
             eventually(lambda: len(locks.claims(NAME)) == 1)
-        finally:
-            waiter.close()
 
 
 @pytest.mark.parametrize("replaced", [False, True])
@@ -343,9 +338,3 @@ def test_a_copy_of_hard_links_is_refused_and_the_original_goes_on(
         connect(tmp_path / "copy")
     with connect(folder) as locks:
         assert held(locks).renew()
-
-
-# -- nothing blocks -----------------------------------------------------------------------------------------
-
-
-# -- numbers ------------------------------------------------------------------------------------------------

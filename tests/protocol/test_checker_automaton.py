@@ -4,30 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from proof import Automaton, Final, HiddenState
 from proof.runtime import effect
-
-
-class Colour(Enum):
-    RED = 1
-    BLUE = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    what: str
-    colour: Colour = Colour.RED
-
-
-class Reply(NamedTuple):
-    ok: bool
-    claims: tuple[str, ...] = ()
 
 
 def walk(automaton: Automaton, results: list[Any]) -> None:
@@ -42,64 +24,6 @@ def walk(automaton: Automaton, results: list[Any]) -> None:
             if target not in seen:
                 seen.add(target)
                 queue.append(target)
-
-
-def test_a_local_state_is_the_position_and_the_live_variables() -> None:
-    def protocol() -> Generator[Ask, Reply, None]:
-        while True:
-            reply = yield Ask("first")
-            reply = yield Ask("second", Colour.BLUE if reply.ok else Colour.RED)
-            del reply
-
-    automaton = Automaton(protocol)
-    walk(automaton, [Reply(True), Reply(False), Reply(True, ("a", "b"))])
-    assert len(automaton) == 3  # the answers are read once and then do not matter
-    second = automaton.step(automaton.start, Reply(True))
-    assert automaton.requests[second] == Ask("second", Colour.BLUE)
-    assert automaton.history(second) == (Reply(True),)
-    assert automaton.where(second).startswith("test_a_local_state_is")
-    assert automaton.where(second).split("(")[1].startswith("test_checker_automaton.py:")
-
-
-def test_a_variable_that_is_still_read_keeps_states_apart() -> None:
-    def protocol() -> Generator[str, Any, Any]:
-        kept = yield "first"
-        yield "second"
-        return kept
-
-    automaton = Automaton(protocol)
-    walk(automaton, [1, True, "1"])
-    finals = [request for request in automaton.requests if isinstance(request, Final)]
-    assert len(finals) == 3  # 1 and True are not one answer
-    assert automaton.where(len(automaton) - 1) == "its end"
-
-
-def test_exceptions_are_thrown_and_equal_ones_lead_to_one_state() -> None:
-    def protocol() -> Generator[Any, Any, str]:
-        try:
-            yield "try"
-        except ValueError as error:
-            yield "caught", error
-            return str(error)
-        except BaseException:
-            yield "clean up"
-            raise
-        return "no exception"
-
-    automaton = Automaton(protocol)
-    caught = automaton.step(automaton.start, ValueError("lost"))
-    assert automaton.requests[caught][0] == "caught"
-    assert automaton.step(automaton.start, ValueError("lost")) == caught
-    assert automaton.step(automaton.start, ValueError("other")) != caught
-    assert automaton.requests[automaton.step(caught, None)] == Final("done", "lost")
-    cleaning = automaton.step(automaton.start, KeyboardInterrupt())
-    assert automaton.requests[cleaning] == "clean up"
-    final = automaton.requests[automaton.step(cleaning, None)]
-    assert final.how == "raised"
-    assert isinstance(final.value, KeyboardInterrupt)
-    other = automaton.step(automaton.start, OSError(5, "input/output error"))
-    assert automaton.requests[automaton.step(other, None)].value.errno == 5
-    assert len({cleaning, other}) == 2  # the exception that is being handled is part of the state
 
 
 @pytest.mark.parametrize("hidden_after", [1, 2, 3])

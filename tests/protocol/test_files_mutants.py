@@ -48,4 +48,4 @@ def test_a_change_must_find_its_piece_of_text_exactly_once() -> None:
 def test_the_stores_page_shows_these_mutants() -> None:
     table = mutants_markdown([(mutant, found(mutant)) for mutant in MUTANTS])
     page = PAGE.read_text(encoding="utf-8")
-    assert table in page, "run: python -m proof files --mutants --markdown"
+    assert table in page, "run: python -m proof files --mutants"

@@ -62,4 +62,4 @@ def test_a_search_that_is_cut_short_says_so() -> None:
 def test_the_stores_page_shows_these_verdicts() -> None:
     table = markdown([found(each.name) for each in SMALL])
     page = PAGE.read_text(encoding="utf-8")
-    assert table in page, "run: python -m proof files --markdown"
+    assert table in page, "run: python -m proof files"

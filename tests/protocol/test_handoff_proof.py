@@ -66,7 +66,7 @@ def test_handoff_get_in_before_the_server_knows() -> None:
 
 def test_the_page_shows_these_verdicts() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert markdown([found(each) for each in SMALL]) in page, "run: python -m proof handoff --markdown"
+    assert markdown([found(each) for each in SMALL]) in page, "run: python -m proof handoff"
     assert mutants_markdown([(mutant, caught(mutant)) for mutant in MUTANTS]) in page, (
-        "run: python -m proof handoff --mutants --markdown"
+        "run: python -m proof handoff --mutants"
     )

@@ -57,10 +57,5 @@ def test_the_command_shows_the_counterexamples(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(report, "MUTANTS", MUTANTS[:1])
-    monkeypatch.setattr(report, "NOT_NEEDED", NOT_NEEDED[:1])
     assert main(["pending", "--mutants"]) == 0
-    printed = capsys.readouterr().out
-    assert f"caught: {MUTANTS[0].name}\n  two holders: A and B" in printed
-    assert "no harm" in printed
-    assert main(["pending", "--mutants", "--markdown"]) == 0
-    assert "| two holders |" in capsys.readouterr().out
+    assert f"| {MUTANTS[0].name} | two holders |" in capsys.readouterr().out

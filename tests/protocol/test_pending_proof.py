@@ -38,16 +38,13 @@ def test_ordered_keys_and_orders_of_any_kind_are_all_checked() -> None:
 def test_the_command_prints_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(report, "CI", CI[:2])
     assert main(["pending"]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 2
-    assert printed[1].endswith("safe, live, nobody starves")
-    assert main(["pending", "--markdown"]) == 0
-    assert "| safe, live |" in capsys.readouterr().out
+    rows = capsys.readouterr().out.splitlines()[2:]
+    assert [row.split(" | ")[-1] for row in rows] == ["safe, live |", "safe, live, nobody starves |"]
 
 
 def test_a_wrong_world_is_told_with_the_way_to_it() -> None:
     broken = Configuration("bad clock", "exclusion is not kept", Options(leases=True, bad_clock=True))
-    (row, good), (way, _) = proof([broken])
+    _, (row, good), (way, _) = proof([broken])
     assert not good
     assert "WRONG: two holders" in row
     assert "A's record expires too early" in way

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from interlock.testing.contract.fixtures import world, world_of_tasks, world_of_threads
+from interlock.testing.contract.fixtures import ann, bob, eve, locks, world, world_of_tasks, world_of_threads
 from interlock.testing.remote import Remote
 from interlock.testing.world import KINDS, Kind, Place
 from tests.servers import Proxy, RedisServer, need
 from tests.support.redis_worlds import place_of, servers_with
 
-__all__ = ["world", "world_of_tasks", "world_of_threads"]
+__all__ = ["ann", "bob", "eve", "locks", "world", "world_of_tasks", "world_of_threads"]
 
 
 @pytest.fixture(

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from interlock.stores.redis import errors as acl
 from interlock.stores.redis import errors as problems
 from interlock.stores.redis.resp import ReplyError
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import TASKS, THREADS, Kind, World
 from tests.servers import Proxy, RedisCluster, RedisServer, need
@@ -40,9 +42,10 @@ def url_of(server: RedisServer | Proxy, more: str = "") -> str:
 
 
 @pytest.mark.usefixtures("rights")
-def test_to_lock_wait_renew_look_and_evict(world: World, server: RedisServer, kind: Kind) -> None:
+def test_to_lock_wait_renew_look_and_evict(
+    world: World, server: RedisServer, kind: Kind, ann: Actor, bob: Actor
+) -> None:
     locks = connect_to(world, url_of(server))
-    ann, bob = world.actors(2)
     grant = ann.do(kind.make(locks, world.name, ttl=RENEWED).acquire)
     waiting = bob.start(kind.rival(locks, world.name).acquire)
     world.until_waiting(1)
@@ -57,9 +60,10 @@ def test_to_lock_wait_renew_look_and_evict(world: World, server: RedisServer, ki
 
 
 @pytest.mark.usefixtures("rights")
-def test_to_wait_for_another_connection_and_to_give_up(world: World, server: RedisServer, kind: Kind) -> None:
+def test_to_wait_for_another_connection_and_to_give_up(
+    world: World, server: RedisServer, kind: Kind, ann: Actor, bob: Actor
+) -> None:
     ours, theirs = connect_to(world, url_of(server)), connect_to(world, url_of(server))
-    ann, bob = world.actors(2)
     grant = ann.do(kind.rival(ours, world.name).acquire)
     assert bob.do(kind.make(theirs, world.name).acquire, timeout=0.2) is None
     waiting = bob.start(kind.make(theirs, world.name).acquire)
@@ -97,8 +101,7 @@ def test_on_a_cluster(cluster: RedisCluster, colour: str) -> None:
     for node in cluster.nodes:
         make_user(node, *acl.SERVER.split(), *acl.CLUSTER.split())
     place = f"redis+cluster://app:secret@127.0.0.1:{cluster.nodes[0].port}"
-    world = World(place_of(place), colour)
-    try:
+    with closing(World(place_of(place), colour)) as world:
         locks = world.connect()
         ann, bob = world.actors(2)
         for number in range(6):  # on several nodes
@@ -112,8 +115,6 @@ def test_on_a_cluster(cluster: RedisCluster, colour: str) -> None:
         checks = {check.name: check for check in ann.do(locks.doctor)}
         assert [check for check in checks.values() if check.status == "fail"] == []
         assert (checks["rights"].status, checks["messages"].status) == ("ok", "ok")
-    finally:
-        world.close()
     assert [refused(node) for node in cluster.nodes] == [set()] * 3
 
 
@@ -156,8 +157,7 @@ FORBIDDEN = {
 }
 
 
-def test_the_doctor_names_each_right_that_is_missing(world: World, server: RedisServer) -> None:
-    ann = world.actor()
+def test_the_doctor_names_each_right_that_is_missing(world: World, server: RedisServer, ann: Actor) -> None:
     for rules, (status, told) in FORBIDDEN.items():
         make_user(server, *LINE, *rules.split())
         checks = {check.name: check for check in ann.do(connect_to(world, url_of(server)).doctor)}

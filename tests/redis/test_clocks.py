@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import SET_BACK, eventually
 from interlock.testing.world import World
 from tests.servers import RedisServer
@@ -22,9 +23,8 @@ def lives_for(server: RedisServer, name: str) -> float:
 
 @pytest.mark.parametrize("ttl", [30, 3600])
 def test_the_key_of_an_idle_name_expires_when_the_clock_is_beyond_its_fence(
-    world: World, server: RedisServer, ttl: int
+    world: World, server: RedisServer, ttl: int, ann: Actor, bob: Actor
 ) -> None:
-    ann, bob = world.actors(2)
     lock = world.connect().lock(world.name, ttl=ttl)
     grant = ann.do(lock.acquire)
     assert lives_for(server, world.name) > ttl + KEEP - 1
@@ -39,8 +39,9 @@ def test_the_key_of_an_idle_name_expires_when_the_clock_is_beyond_its_fence(
     assert KEEP - 1 < lives_for(server, world.name) <= KEEP + SPARE + 30 + SET_BACK
 
 
-def test_fences_increase_when_the_key_of_an_idle_name_has_expired(world: World, server: RedisServer) -> None:
-    ann = world.actor()
+def test_fences_increase_when_the_key_of_an_idle_name_has_expired(
+    world: World, server: RedisServer, ann: Actor
+) -> None:
     lock = world.connect().lock(world.name)
     fences = []
     for _ in range(3):

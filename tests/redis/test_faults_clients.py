@@ -1,7 +1,7 @@
 """Over any client that a program has: bytes or text, either protocol, with its own retries, pools and sockets."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ import valkey
 import valkey.asyncio
 
 from interlock.core.errors import StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import TASKS, THREADS, Kind, World
 from tests.servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
@@ -52,10 +53,10 @@ def made(world: World) -> Iterator[Callable[..., Any]]:
 
     yield make
     for client in clients:
-        ann.do(closing(world, client))
+        ann.do(closer(world, client))
 
 
-def closing(world: World, client: Any) -> Any:
+def closer(world: World, client: Any) -> Any:
     """Return what closes a client, in the colour of a world."""
     return getattr(client, in_colour(world, "close", "aclose"))
 
@@ -95,11 +96,10 @@ def test_locks_work_over_a_client_of_the_other_library(
 
 
 def test_every_kind_of_lock_works_over_a_client_of_text_and_resp3(
-    world: World, server: RedisServer, made: Callable[..., Any], kind: Kind
+    world: World, server: RedisServer, made: Callable[..., Any], kind: Kind, ann: Actor, bob: Actor
 ) -> None:
     client = made(LIBRARIES[server.kind], host=server.host, port=server.port, decode_responses=True, protocol=3)
     locks = connect_to(world, client)
-    ann, bob = world.actors(2)
     grant = ann.do(kind.make(locks, world.name).acquire)
     waiting = bob.start(kind.rival(locks, world.name).acquire)
     world.until_waiting(1)
@@ -115,13 +115,12 @@ def test_locks_work_over_a_unix_socket(world: World, server: RedisServer, made: 
 
 
 def test_a_client_with_its_own_retries_leaves_no_orphan(
-    world: World, server: RedisServer, proxy: Proxy, made: Callable[..., Any]
+    world: World, server: RedisServer, proxy: Proxy, made: Callable[..., Any], ann: Actor
 ) -> None:
     patient = in_colour(world, redis.retry.Retry, redis.asyncio.retry.Retry)(redis.backoff.ConstantBackoff(0.01), 5)
     how = {"retry": patient, "retry_on_error": [redis.ConnectionError, redis.TimeoutError]}
     client = made(REDIS_PY, host=proxy.host, port=proxy.port, **how)
     lock = connect_to(world, client).lock(world.name)
-    ann = world.actor()
     ann.do(ann.do(lock.acquire).release)
     proxy.drop_next_reply()
     grant = ann.do(lock.acquire)
@@ -134,11 +133,10 @@ def test_a_client_with_its_own_retries_leaves_no_orphan(
 
 
 def test_a_clients_own_time_out_is_kept(
-    world: World, server: RedisServer, proxy: Proxy, made: Callable[..., Any]
+    world: World, server: RedisServer, proxy: Proxy, made: Callable[..., Any], ann: Actor
 ) -> None:
     client = made(REDIS_PY, host=proxy.host, port=proxy.port, socket_timeout=0.3)
     lock = connect_to(world, client).lock(world.name, ttl=1)
-    ann = world.actor()
     ann.do(ann.do(lock.acquire).release)
     proxy.black_hole()
     began = moment()
@@ -159,7 +157,7 @@ def test_locks_work_over_a_client_of_a_cluster(colour: str) -> None:
             ann = world.actor()
             client = ann.do(lambda: maker(host=node.host, port=node.port, decode_responses=True))
             works(world, client)
-            ann.do(closing(world, client))
+            ann.do(closer(world, client))
 
 
 @pytest.mark.parametrize("colour", [THREADS, TASKS])
@@ -180,13 +178,10 @@ def test_locks_work_over_a_client_that_sentinels_direct(colour: str) -> None:
         assert second.fence > first.fence
         assert ann.do(second.release) is True
         for each in (client, *sentinel.sentinels):
-            ann.do(closing(world, each))
+            ann.do(closer(world, each))
 
 
 @contextmanager
 def _world(url: str, colour: str) -> Iterator[World]:
-    world = World(place_of(url), colour)
-    try:
+    with closing(World(place_of(url), colour)) as world:
         yield world
-    finally:
-        world.close()

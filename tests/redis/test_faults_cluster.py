@@ -15,6 +15,7 @@ import valkey.cluster
 
 from interlock.client.connect import open_store
 from interlock.core.errors import InvalidArgument, StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually, moment, since
 from interlock.testing.world import Place, World
 from tests.servers import RedisCluster, RedisServer, need
@@ -98,9 +99,10 @@ def test_a_subscription_at_a_node_that_left_is_made_anew(
     assert bob.do(waiting.result(20).release) is True
 
 
-def test_claims_and_doctor_see_a_node_that_came(world: World, cluster: RedisCluster, guest: RedisServer) -> None:
-    ann = world.actor()
-    locks, others = world.connect(), world.connect()
+def test_claims_and_doctor_see_a_node_that_came(
+    world: World, cluster: RedisCluster, guest: RedisServer, locks: Any, ann: Actor
+) -> None:
+    others = world.connect()
     grant = ann.do(others.lock(world.name).acquire)
     assert [view.name for view in ann.do(locks.claims)] == [world.name]
     cluster.move(key_of(world.name), guest)
@@ -110,9 +112,9 @@ def test_claims_and_doctor_see_a_node_that_came(world: World, cluster: RedisClus
     assert ann.do(locks.claims) == []
 
 
-def test_whoever_waits_looks_when_the_map_changes(world: World, cluster: RedisCluster) -> None:
-    ann, bob = world.actors(2)
-    locks = world.connect()
+def test_whoever_waits_looks_when_the_map_changes(
+    world: World, cluster: RedisCluster, locks: Any, ann: Actor, bob: Actor
+) -> None:
     grant = ann.do(locks.lock(world.name, renew=False).acquire)
     waiting = bob.start(world.connect().lock(world.name).acquire)
     world.until_waiting(1)
@@ -156,8 +158,7 @@ def test_locks_work_over_the_clients_of_both_libraries(world: World, cluster: Re
     is_of_use(world, connect_to(world, cluster.url.replace("redis", library)))
 
 
-def test_a_node_that_knows_no_host_means_its_own(world: World, cluster: RedisCluster) -> None:
-    locks = world.connect()
+def test_a_node_that_knows_no_host_means_its_own(world: World, cluster: RedisCluster, locks: Any) -> None:
     is_of_use(world, locks)
     for node in cluster.nodes:
         node.command("CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint")

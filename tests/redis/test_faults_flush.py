@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import LockLost
-from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, throughout
+from interlock.testing.actors import Actor
+from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
 from interlock.testing.world import Kind, World
 from tests.servers import RedisServer, Refused
 from tests.support.redis_worlds import client_ids, one_after_another
@@ -24,25 +25,14 @@ def kill_clients(server: RedisServer, kind: str) -> int:
     return killed
 
 
-def test_a_killed_connection_is_made_anew(world: World, server: RedisServer, kind: Kind) -> None:
+def test_a_killed_connection_is_made_anew(world: World, server: RedisServer, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
     grant = ann.do(lock.acquire)
     assert kill_clients(server, "normal") >= 1
     assert ann.do(grant.release) is True
     assert kill_clients(server, "normal") >= 1
     assert ann.do(ann.do(lock.acquire).release) is True
     assert world.nothing_left()
-
-
-def test_a_renewal_over_a_killed_connection_is_repeated(world: World, server: RedisServer) -> None:
-    ann = world.actor()
-    lost: list[Any] = []
-    grant = ann.do(world.connect().lock(world.name, ttl=1.5, on_lost=lost.append).acquire)
-    kill_clients(server, "normal")
-    throughout(2.0, lambda: not grant.lost)
-    assert lost == []
-    assert ann.do(grant.release) is True
 
 
 def test_a_waiter_whose_subscription_was_killed_gets_the_lock_all_the_same(
@@ -61,9 +51,8 @@ def test_a_waiter_whose_subscription_was_killed_gets_the_lock_all_the_same(
     assert bob.do(later.release) is True
 
 
-def test_flushed_scripts_are_loaded_again(world: World, server: RedisServer, kind: Kind) -> None:
+def test_flushed_scripts_are_loaded_again(world: World, server: RedisServer, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
     for _ in range(2):
         server.command("SCRIPT", "FLUSH")
         grant = ann.do(lock.acquire)
@@ -76,8 +65,9 @@ def test_flushed_scripts_are_loaded_again(world: World, server: RedisServer, kin
     assert world.nothing_left()
 
 
-def test_a_holder_learns_of_flushall_and_the_next_fence_is_higher(world: World, server: RedisServer) -> None:
-    ann, bob = world.actors(2)
+def test_a_holder_learns_of_flushall_and_the_next_fence_is_higher(
+    world: World, server: RedisServer, ann: Actor, bob: Actor
+) -> None:
     lost: list[Any] = []
     grant = ann.do(world.connect().lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     server.command("FLUSHALL")
@@ -91,9 +81,10 @@ def test_a_holder_learns_of_flushall_and_the_next_fence_is_higher(world: World, 
     assert bob.do(later.release) is True
 
 
-def test_fences_increase_over_flushall_however_fast_it_goes(world: World, server: RedisServer, kind: Kind) -> None:
+def test_fences_increase_over_flushall_however_fast_it_goes(
+    world: World, server: RedisServer, kind: Kind, ann: Actor
+) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
     fences = []
     with server.wire() as wire:
         for _ in range(30):

@@ -3,6 +3,7 @@
 import socketserver
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -65,8 +66,7 @@ def test_garbage_is_an_error_that_shows_it_and_ends_its_connection(
 ) -> None:
     garbling.words = words
     port = garbling.server_address[1]
-    world = World(place_of(f"redis://127.0.0.1:{port}?socket_timeout=1"), colour)
-    try:
+    with closing(World(place_of(f"redis://127.0.0.1:{port}?socket_timeout=1"), colour)) as world:
         lock: Any = world.connect().lock("page")
         ann = world.actor()
         for _ in range(2):
@@ -74,6 +74,4 @@ def test_garbage_is_an_error_that_shows_it_and_ends_its_connection(
                 ann.do(lock.acquire, timeout=1)
             assert f"127.0.0.1:{port}" in str(caught.value)
             assert repr(words[:10])[2:-1] in str(caught.value)
-    finally:
-        world.close()
     assert max(garbling.scripts) == 1

@@ -2,11 +2,13 @@
 
 import gc
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from interlock.core.errors import StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import Kind, Place, World
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need
@@ -41,8 +43,9 @@ def place(request: pytest.FixtureRequest) -> Place:
     return place_of(request.getfixturevalue("cluster").url)
 
 
-def test_every_kind_of_lock_works_on_a_cluster(world: World, cluster: RedisCluster, kind: Kind) -> None:
-    ann, bob = world.actors(2)
+def test_every_kind_of_lock_works_on_a_cluster(
+    world: World, cluster: RedisCluster, kind: Kind, ann: Actor, bob: Actor
+) -> None:
     for _ in range(4):  # names on different nodes
         name = world.fresh_name()
         grant = ann.do(kind.make(world.connect(), name).acquire)
@@ -55,8 +58,7 @@ def test_every_kind_of_lock_works_on_a_cluster(world: World, cluster: RedisClust
         assert world.nothing_left(name)
 
 
-def test_locks_of_several_nodes_are_taken_together(world: World, cluster: RedisCluster) -> None:
-    locks = world.connect()
+def test_locks_of_several_nodes_are_taken_together(world: World, cluster: RedisCluster, locks: Any) -> None:
     names = [world.fresh_name() for _ in range(8)]
     assert len({cluster.node_of(key_of(name)).port for name in names}) > 1
     ann = world.actor()
@@ -68,9 +70,9 @@ def test_locks_of_several_nodes_are_taken_together(world: World, cluster: RedisC
 
 
 @pytest.mark.parametrize("cluster", SERVERS, indirect=True)
-def test_a_lock_whose_slot_moves_is_kept_and_handed_over(world: World, cluster: RedisCluster) -> None:
-    ann, bob = world.actors(2)
-    locks = world.connect()
+def test_a_lock_whose_slot_moves_is_kept_and_handed_over(
+    world: World, cluster: RedisCluster, locks: Any, ann: Actor, bob: Actor
+) -> None:
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=3, on_lost=lost.append).acquire)
     waiting = bob.start(locks.lock(world.name, ttl=3).acquire)
@@ -89,9 +91,9 @@ def test_a_lock_whose_slot_moves_is_kept_and_handed_over(world: World, cluster: 
     assert world.nothing_left()
 
 
-def test_a_lock_is_used_while_its_slot_moves(world: World, cluster: RedisCluster) -> None:
-    ann, bob = world.actors(2)
-    locks = world.connect()
+def test_a_lock_is_used_while_its_slot_moves(
+    world: World, cluster: RedisCluster, locks: Any, ann: Actor, bob: Actor
+) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     with cluster.moving(key_of(world.name)):
         waiting = bob.start(locks.lock(world.name).acquire)
@@ -109,8 +111,7 @@ def test_the_doctor_compares_the_clocks_of_all_nodes(world: World, cluster: Redi
     assert "3 servers" in checks["clocks"].detail
 
 
-def test_a_node_that_restarts_is_found_again(world: World, cluster: RedisCluster) -> None:
-    ann = world.actor()
+def test_a_node_that_restarts_is_found_again(world: World, cluster: RedisCluster, ann: Actor) -> None:
     lock = world.connect().lock(world.name)
     first = ann.do(lock.acquire)
     assert ann.do(first.release) is True
@@ -137,8 +138,7 @@ def watched(request: pytest.FixtureRequest) -> Iterator[RedisSentinel]:
 def test_after_a_fail_over_locks_go_on_and_fences_increase(
     watched: RedisSentinel, by_kill: bool, colour: str
 ) -> None:
-    world = World(place_of(watched.url), colour)
-    try:
+    with closing(World(place_of(watched.url), colour)) as world:
         locks = world.connect()
         ann, *others = world.actors(3)
         old = ann.do(locks.lock(world.name, ttl=FAIL_OVER).acquire)
@@ -153,8 +153,6 @@ def test_after_a_fail_over_locks_go_on_and_fences_increase(
         assert world.nothing_left()
         checks = {check.name: check for check in ann.do(locks.doctor)}
         assert by_kill or "2 servers" in checks["clocks"].detail  # the replica, where it was left running
-    finally:
-        world.close()
 
 
 @pytest.fixture
@@ -172,8 +170,7 @@ DIVIDED = pytest.mark.parametrize(
 
 @DIVIDED
 def test_an_old_master_that_comes_back_is_left_at_the_next_renewal(divided: RedisSentinel, colour: str) -> None:
-    world = World(place_of(divided.url), colour)
-    try:
+    with closing(World(place_of(divided.url), colour)) as world:
         ann, cat = world.actors(2)
         locks = world.connect()
         kept = ann.do(locks.lock(world.name, ttl=FAIL_OVER).acquire)
@@ -193,14 +190,11 @@ def test_an_old_master_that_comes_back_is_left_at_the_next_renewal(divided: Redi
         assert ann.do(kept.release) is True
         assert cat.do(held.release) is True
         assert ann.do(locks.lock("free").acquire).fence > held.fence
-    finally:
-        world.close()
 
 
 @DIVIDED
 def test_a_holder_on_a_master_that_was_replaced_is_told_within_its_lease(divided: RedisSentinel, colour: str) -> None:
-    world = World(place_of(divided.url), colour)
-    try:
+    with closing(World(place_of(divided.url), colour)) as world:
         ann, bob = world.actors(2)
         lost: list[Any] = []
         locks = world.connect()
@@ -217,8 +211,6 @@ def test_a_holder_on_a_master_that_was_replaced_is_told_within_its_lease(divided
         assert later.fence > grant.fence
         assert ann.do(grant.release) is False
         assert bob.do(later.release) is True
-    finally:
-        world.close()
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
@@ -226,8 +218,7 @@ def test_a_holder_on_a_master_that_was_replaced_is_told_within_its_lease(divided
 def test_locks_go_on_while_no_sentinel_answers(
     watched: RedisSentinel, colour: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = World(place_of(watched.url), colour)
-    try:
+    with closing(World(place_of(watched.url), colour)) as world:
         ann = world.actor()
         lock = world.connect().lock(world.name, ttl=TTL)
         grant = ann.do(lock.acquire)
@@ -240,20 +231,15 @@ def test_locks_go_on_while_no_sentinel_answers(
             assert ann.do(ann.do(lock.acquire, timeout=1).release) is True
         said = [each.message for each in caplog.records if "no Sentinel" in each.message]
         assert said == ["no Sentinel of 'mymaster' answers: a new primary would not be noticed"]
-    finally:
-        world.close()
 
 
 @pytest.mark.parametrize("watched", ["valkey"], indirect=True)
 def test_a_master_that_the_sentinels_do_not_know_is_a_clear_error(watched: RedisSentinel) -> None:
     for colour in ("threads", "tasks"):
-        world = World(place_of(watched.url.replace("mymaster", "nobody")), colour)
-        try:
+        with closing(World(place_of(watched.url.replace("mymaster", "nobody")), colour)) as world:
             with pytest.raises(StoreError, match="nobody") as caught:
                 world.actor().do(world.connect().lock(world.name).acquire, timeout=2)
             assert len(str(caught.value)) < 200
-        finally:
-            world.close()
 
 
 # -- TLS -------------------------------------------------------------------------------------------------
@@ -270,35 +256,26 @@ def enciphered() -> Iterator[RedisServer]:
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
 def test_every_kind_of_lock_works_over_tls(enciphered: RedisServer, colour: str, kind: Kind) -> None:
-    world = World(place_of(enciphered.url), colour)
-    try:
+    with closing(World(place_of(enciphered.url), colour)) as world:
         ann, bob = world.actors(2)
         grant = ann.do(kind.make(world.connect(), world.name).acquire)
         waiting = bob.start(kind.rival(world.connect(), world.name).acquire)
         world.until_waiting(1)
         assert ann.do(grant.release) is True
         assert bob.do(waiting.result(5).release) is True
-    finally:
-        world.close()
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
 def test_a_certificate_of_a_stranger_is_a_clear_error(enciphered: RedisServer, colour: str, tmp_path: Any) -> None:
     stranger = TlsFiles(tmp_path / "stranger")
     base = enciphered.url.partition("?")[0]
-    world = World(place_of(f"{base}?ssl_ca_certs={stranger.authority}"), colour)
-    try:
+    with closing(World(place_of(f"{base}?ssl_ca_certs={stranger.authority}"), colour)) as world:
         with pytest.raises(StoreError, match=r"(?i)certificate"):
             world.actor().do(world.connect().lock(world.name).acquire, timeout=2)
-    finally:
-        world.close()
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
 def test_speaking_plainly_to_a_server_of_tls_is_a_clear_error(enciphered: RedisServer, colour: str) -> None:
-    world = World(place_of(f"redis://{enciphered.host}:{enciphered.port}"), colour)
-    try:
+    with closing(World(place_of(f"redis://{enciphered.host}:{enciphered.port}"), colour)) as world:
         with pytest.raises(StoreError, match=str(enciphered.port)):
             world.actor().do(world.connect().lock(world.name).acquire, timeout=2)
-    finally:
-        world.close()

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from interlock.testing.actors import Actor
 from interlock.testing.remote import Remote, logged
 from interlock.testing.waiting import eventually, moment, since
 from interlock.testing.world import World
@@ -19,11 +20,10 @@ def hold(process: Remote, name: str, ttl: float = TTL) -> int:
 
 
 def test_a_waiter_has_the_lock_of_a_killed_holder_when_the_lease_ends(
-    world: World, remote: Callable[[], Remote]
+    world: World, remote: Callable[[], Remote], bob: Actor
 ) -> None:
     holder = remote()
     fence = hold(holder, world.name)
-    bob = world.actor()
     waiting = bob.start(world.connect().lock(world.name).acquire)
     world.until_waiting(1)
     holder.kill()
@@ -36,9 +36,8 @@ def test_a_waiter_has_the_lock_of_a_killed_holder_when_the_lease_ends(
 
 
 def test_killed_waiters_delay_the_others_no_longer_than_their_own_leases(
-    world: World, remote: Callable[[], Remote]
+    world: World, remote: Callable[[], Remote], ann: Actor, bob: Actor
 ) -> None:
-    ann, bob = world.actors(2)
     grant = ann.do(world.connect().lock(world.name).acquire)
     dead = [remote(), remote()]
     for number, each in enumerate(dead, 1):
@@ -55,11 +54,10 @@ def test_killed_waiters_delay_the_others_no_longer_than_their_own_leases(
 
 
 def test_a_stopped_holder_is_followed_after_its_lease_and_learns_of_its_loss(
-    world: World, remote: Callable[[], Remote]
+    world: World, remote: Callable[[], Remote], bob: Actor
 ) -> None:
     holder = remote()
     fence = hold(holder, world.name)
-    bob = world.actor()
     waiting = bob.start(world.connect().lock(world.name).acquire)
     world.until_waiting(1)
     holder.signal(signal.SIGSTOP)
@@ -80,8 +78,9 @@ except interlock.LockLost:
     assert bob.do(grant.release) is True
 
 
-def test_a_stopped_waiter_that_comes_back_stands_in_line_again(world: World, remote: Callable[[], Remote]) -> None:
-    ann, bob = world.actors(2)
+def test_a_stopped_waiter_that_comes_back_stands_in_line_again(
+    world: World, remote: Callable[[], Remote], ann: Actor, bob: Actor
+) -> None:
     grant = ann.do(world.connect().lock(world.name).acquire)
     sleeper = remote()
     sleeper.start(f"grant = locks.lock({world.name!r}, ttl={TTL}).acquire(); result = grant.fence")

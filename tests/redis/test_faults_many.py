@@ -11,6 +11,7 @@ import pytest
 from interlock.client.connect import open_store
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.runtime.process import fresh_id
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import Kind, World
 from tests.servers import Proxy, RedisServer, need
@@ -167,9 +168,9 @@ def _move_on(queue: Any, name: str, line: list[Claim]) -> None:
 # -- nothing left -------------------------------------------------------------------------------------------
 
 
-def test_an_idle_name_keeps_one_small_key_that_ends_by_itself(world: World, server: RedisServer, kind: Kind) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_an_idle_name_keeps_one_small_key_that_ends_by_itself(
+    world: World, server: RedisServer, kind: Kind, locks: Any, ann: Actor, bob: Actor
+) -> None:
     names = [world.fresh_name() for _ in range(10)]
     for name in names:
         grant = ann.do(kind.make(locks, name).acquire)
@@ -185,9 +186,9 @@ def test_an_idle_name_keeps_one_small_key_that_ends_by_itself(world: World, serv
             assert wire.ask("MEMORY", "USAGE", key) < 500
 
 
-def test_a_closed_connection_leaves_no_socket_and_no_subscription(world: World, server: RedisServer) -> None:
-    ann, bob = world.actors(2)
-    locks = world.connect()
+def test_a_closed_connection_leaves_no_socket_and_no_subscription(
+    world: World, server: RedisServer, locks: Any, ann: Actor, bob: Actor
+) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     waiting = bob.start(locks.lock(world.name).acquire)
     eventually(lambda: len(ann.do(locks.claims, world.name)) == 2)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -88,12 +89,9 @@ def test_a_node_that_stops_takes_its_own_leases_only_each_told_at_its_deadline(
 def test_a_slot_that_is_being_moved_costs_no_lease_of_another_slot(colour: str) -> None:
     need("valkey")
     with RedisCluster(3) as cluster:
-        world = World(place_of(cluster.url), colour)
-        try:
+        with closing(World(place_of(cluster.url), colour)) as world:
             holders = Holders(world, 100, TTL)
             moved = holders.grants[0].name
             with cluster.moving(key_of(moved)):
                 throughout(1.2 * TTL, lambda: holders.told.keys() <= {moved})
             assert sum(grant.held for grant in holders.grants) >= 99
-        finally:
-            world.close()

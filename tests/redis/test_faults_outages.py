@@ -1,11 +1,13 @@
 """Acquires that begin while the server is away: they wait within their own time, and no longer."""
 
 import time
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from interlock.core.errors import LockTimeout, StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import World
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, need
@@ -57,9 +59,8 @@ def test_an_acquire_that_begins_while_the_server_is_stopped_waits_for_it(world: 
 
 
 @ONE
-def test_an_acquire_waits_no_longer_than_its_time_and_says_why(world: World, server: RedisServer) -> None:
+def test_an_acquire_waits_no_longer_than_its_time_and_says_why(world: World, server: RedisServer, ann: Actor) -> None:
     locks = used(world, world.connect())
-    ann = world.actor()
     server.kill()
     for timeout, least in ((0, 0.0), (1.5, 1.5)):
         began = moment()
@@ -78,8 +79,7 @@ def test_an_acquire_waits_no_longer_than_its_time_and_says_why(world: World, ser
 
 
 @ONE
-def test_a_wrong_address_is_an_error_soon_without_a_time(world: World, server: RedisServer) -> None:
-    locks = world.connect()
+def test_a_wrong_address_is_an_error_soon_without_a_time(world: World, server: RedisServer, locks: Any) -> None:
     server.kill()
     began = moment()
     with pytest.raises(StoreError, match=str(server.port)):
@@ -91,8 +91,7 @@ def test_a_wrong_address_is_an_error_soon_without_a_time(world: World, server: R
 def test_new_acquires_wait_for_the_master_that_sentinel_promotes(colour: str) -> None:
     need("valkey")
     with RedisSentinel("valkey") as group:
-        world = World(place_of(group.url), colour)
-        try:
+        with closing(World(place_of(group.url), colour)) as world:
             known, fresh = used(world, world.connect()), world.connect()
             names = [world.fresh_name() for _ in range(4)]
             group.master.kill()
@@ -101,16 +100,13 @@ def test_new_acquires_wait_for_the_master_that_sentinel_promotes(colour: str) ->
                 *starting(world, fresh, *names[2:], timeout=60),
             ]
             assert [each.result(60).name for each in coming] == names
-        finally:
-            world.close()
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
 def test_new_acquires_wait_for_a_node_of_the_cluster(colour: str) -> None:
     need("redis")
     with RedisCluster(3, "redis") as cluster:
-        world = World(place_of(cluster.url), colour)
-        try:
+        with closing(World(place_of(cluster.url), colour)) as world:
             locks = used(world, world.connect())
             names = [world.fresh_name() for _ in range(12)]
             dead = cluster.nodes[1]
@@ -122,5 +118,3 @@ def test_new_acquires_wait_for_a_node_of_the_cluster(colour: str) -> None:
             throughout(AWAY, lambda: not any(each.done() for each in coming))
             dead.start()
             assert [each.result(60).name for each in coming] == names
-        finally:
-            world.close()

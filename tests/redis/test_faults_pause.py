@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import LockLost
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import Stalls, eventually, throughout
 from interlock.testing.world import World
 from tests.servers import RedisServer
@@ -16,8 +17,9 @@ from tests.support.redis_worlds import connect_to, until_lost
 LATE = 0.2  # seconds after the deadline by which a loss is told
 
 
-def test_nothing_is_lost_when_the_server_stops_for_less_than_the_lease(world: World, server: RedisServer) -> None:
-    ann, bob = world.actors(2)
+def test_nothing_is_lost_when_the_server_stops_for_less_than_the_lease(
+    world: World, server: RedisServer, ann: Actor, bob: Actor
+) -> None:
     lost: list[Any] = []
     grant = ann.do(world.connect().lock(world.name, ttl=3, on_lost=lost.append).acquire)
     waiting = bob.start(world.connect().lock(world.name).acquire)
@@ -32,35 +34,6 @@ def test_nothing_is_lost_when_the_server_stops_for_less_than_the_lease(world: Wo
     assert later.fence > grant.fence
     assert bob.do(later.release) is True
     assert lost == []
-
-
-def test_an_acquire_that_meets_a_stopped_server_is_done_when_it_goes_on(world: World, server: RedisServer) -> None:
-    ann = world.actor()
-    lock = world.connect().lock(world.name)
-    ann.do(ann.do(lock.acquire).release)
-    server.pause()
-    coming = ann.start(lock.acquire)
-    throughout(0.5, lambda: not coming.done())
-    server.resume()
-    grant = coming.result(5)
-    assert [view.id for view in world.eye.claims(world.name)] == [grant.id]
-    assert ann.do(grant.release) is True
-    assert world.nothing_left()
-
-
-def test_a_holder_loses_by_its_own_clock_when_the_server_stops_for_longer(world: World, server: RedisServer) -> None:
-    ann, bob = world.actors(2)
-    lost: list[Any] = []
-    grant = ann.do(world.connect().lock(world.name, ttl=1, on_lost=lost.append).acquire)
-    server.pause()
-    eventually(lambda: lost == [grant], within=2)
-    with pytest.raises(LockLost):
-        grant.check()
-    server.resume()
-    later = bob.do(world.connect().lock(world.name).acquire)
-    assert later.fence > grant.fence
-    assert ann.do(grant.release) is False
-    assert bob.do(later.release) is True
 
 
 def test_a_body_is_told_while_the_server_is_stopped(world: World, server: RedisServer) -> None:

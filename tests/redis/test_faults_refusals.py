@@ -7,6 +7,7 @@ import pytest
 
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
 from tests.servers import RedisServer
@@ -29,10 +30,9 @@ def refusal(world: World, locks: Any, name: str = "") -> str:
 
 
 def test_a_server_without_memory_is_a_clear_error_and_then_forgiven(
-    world: World, server: RedisServer, kind: Kind
+    world: World, server: RedisServer, kind: Kind, ann: Actor
 ) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
     server.command("CONFIG", "SET", "maxmemory", 1)
     with pytest.raises(StoreError, match=r"(?i)memory"):
         ann.do(lock.acquire)
@@ -42,8 +42,9 @@ def test_a_server_without_memory_is_a_clear_error_and_then_forgiven(
     assert world.nothing_left()
 
 
-def test_a_holder_can_renew_and_release_while_the_server_has_no_memory(world: World, server: RedisServer) -> None:
-    ann = world.actor()
+def test_a_holder_can_renew_and_release_while_the_server_has_no_memory(
+    world: World, server: RedisServer, ann: Actor
+) -> None:
     grant = ann.do(world.connect().lock(world.name).acquire)
     server.command("CONFIG", "SET", "maxmemory", 1)
     assert ann.do(grant.renew) is True
@@ -79,9 +80,8 @@ def test_a_read_only_replica_is_a_clear_error(world: World, server: RedisServer)
         assert str(replica.port) in text
 
 
-def test_a_primary_that_becomes_a_replica_is_a_clear_error(world: World, server: RedisServer) -> None:
+def test_a_primary_that_becomes_a_replica_is_a_clear_error(world: World, server: RedisServer, ann: Actor) -> None:
     lock = world.connect().lock(world.name)
-    ann = world.actor()
     grant = ann.do(lock.acquire)
     server.command("REPLICAOF", "127.0.0.1", 1)
     with pytest.raises(StoreError, match=r"(?i)replica"):
@@ -147,10 +147,9 @@ def test_a_forbidden_subscription_is_an_error_that_names_it(world: World, server
 
 
 def test_rights_that_are_taken_away_are_an_error_and_a_release_can_be_repeated(
-    world: World, server: RedisServer
+    world: World, server: RedisServer, ann: Actor
 ) -> None:
     locks = connect_to(world, user(server, "+@all", *NEEDED))
-    ann = world.actor()
     grant = ann.do(locks.lock(world.name).acquire)
     server.command("ACL", "SETUSER", "app", "-evalsha", "-eval")
     with pytest.raises(StoreError, match=r"(?i)evalsha"):
@@ -171,8 +170,9 @@ FOREIGN = [
 ]
 
 
-def test_a_foreign_value_under_our_key_is_a_clear_error_and_is_left_alone(world: World, server: RedisServer) -> None:
-    ann = world.actor()
+def test_a_foreign_value_under_our_key_is_a_clear_error_and_is_left_alone(
+    world: World, server: RedisServer, ann: Actor
+) -> None:
     for command, *rest in FOREIGN:
         name = world.fresh_name()
         lock = world.connect().lock(name)
@@ -185,8 +185,9 @@ def test_a_foreign_value_under_our_key_is_a_clear_error_and_is_left_alone(world:
         assert ann.do(ann.do(lock.acquire).release) is True
 
 
-def test_all_keys_of_a_name_have_one_hash_tag_and_odd_names_do_not_meet(world: World, server: RedisServer) -> None:
-    ann, bob = world.actors(2)
+def test_all_keys_of_a_name_have_one_hash_tag_and_odd_names_do_not_meet(
+    world: World, server: RedisServer, ann: Actor, bob: Actor
+) -> None:
     locks = world.connect(namespace="app")
     for name in ["book:1", "a}b", "a%7Db", "{x}", "x", "100%", "é ☃ \n 'quoted' \"\\"]:
         server.command("FLUSHALL")
@@ -201,12 +202,6 @@ def test_all_keys_of_a_name_have_one_hash_tag_and_odd_names_do_not_meet(world: W
 
 
 # -- where -----------------------------------------------------------------------------------------------
-
-
-def test_an_unreachable_server_is_an_error_that_names_it(world: World, server: RedisServer) -> None:
-    server.stop()
-    text = refusal(world, world.connect())
-    assert f"127.0.0.1:{server.port}" in text
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
 """Replies are cut off, delayed or swallowed on their way; requests too."""
 
-import time
 from typing import Any
 
 import pytest
 
 from interlock.core.errors import LockError, LockLost, StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, moment, since, throughout
 from interlock.testing.world import Kind, Place, World
 from tests.servers import Proxy, RedisServer
@@ -34,10 +34,9 @@ def warm(world: World, proxy: Proxy, options: str = "", **how: Any) -> Any:
 
 
 def test_an_acquire_whose_reply_was_cut_is_asked_again_and_leaves_no_orphan(
-    world: World, proxy: Proxy, kind: Kind
+    world: World, proxy: Proxy, kind: Kind, ann: Actor
 ) -> None:
     lock = kind.make(warm(world, proxy), world.name)
-    ann = world.actor()
     proxy.drop_next_reply()
     grant = ann.do(lock.acquire)
     assert proxy.cuts == 1
@@ -46,9 +45,10 @@ def test_an_acquire_whose_reply_was_cut_is_asked_again_and_leaves_no_orphan(
     assert world.nothing_left()
 
 
-def test_a_release_whose_reply_was_cut_answers_true_and_is_done_once(world: World, proxy: Proxy, kind: Kind) -> None:
+def test_a_release_whose_reply_was_cut_answers_true_and_is_done_once(
+    world: World, proxy: Proxy, kind: Kind, ann: Actor, bob: Actor
+) -> None:
     locks = warm(world, proxy)
-    ann, bob = world.actors(2)
     lost: list[Any] = []
     grant = ann.do(kind.make(locks, world.name, on_lost=lost.append).acquire)
     waiting = bob.start(kind.rival(world.connect(), world.name).acquire)
@@ -63,9 +63,8 @@ def test_a_release_whose_reply_was_cut_answers_true_and_is_done_once(world: Worl
     assert lost == []
 
 
-def test_a_renewal_whose_reply_was_cut_is_asked_again(world: World, proxy: Proxy) -> None:
+def test_a_renewal_whose_reply_was_cut_is_asked_again(world: World, proxy: Proxy, ann: Actor) -> None:
     locks = warm(world, proxy)
-    ann = world.actor()
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=1.5, on_lost=lost.append).acquire)
     proxy.drop_next_reply()
@@ -75,9 +74,10 @@ def test_a_renewal_whose_reply_was_cut_is_asked_again(world: World, proxy: Proxy
     assert ann.do(grant.release) is True
 
 
-def test_a_waiter_whose_replies_were_cut_gets_the_lock(world: World, proxy: Proxy, kind: Kind) -> None:
+def test_a_waiter_whose_replies_were_cut_gets_the_lock(
+    world: World, proxy: Proxy, kind: Kind, ann: Actor, bob: Actor
+) -> None:
     locks = warm(world, proxy)
-    ann, bob = world.actors(2)
     grant = ann.do(kind.rival(world.connect(), world.name).acquire)
     proxy.cut_after_request(b"", times=2)
     waiting = bob.start(kind.make(locks, world.name).acquire)
@@ -87,17 +87,6 @@ def test_a_waiter_whose_replies_were_cut_gets_the_lock(world: World, proxy: Prox
     later = waiting.result(5)
     assert [view.id for view in world.eye.claims(world.name)] == [later.id]
     assert bob.do(later.release) is True
-
-
-def test_a_hand_over_that_is_cut_off_is_noticed(world: World, proxy: Proxy) -> None:
-    locks = warm(world, proxy)
-    ann, bob = world.actors(2)
-    grant = ann.do(world.connect().lock(world.name).acquire)
-    waiting = bob.start(locks.lock(world.name).acquire)
-    world.until_waiting(1)
-    proxy.cut()
-    assert ann.do(grant.release) is True
-    assert bob.do(waiting.result(5).release) is True
 
 
 def test_connections_cut_again_and_again_lose_nobody_and_let_no_two_in(world: World, proxy: Proxy) -> None:
@@ -125,9 +114,10 @@ def test_connections_cut_again_and_again_lose_nobody_and_let_no_two_in(world: Wo
 # -- delayed --------------------------------------------------------------------------------------------
 
 
-def test_replies_slower_than_the_time_out_are_an_error_that_leaves_nothing(world: World, proxy: Proxy) -> None:
+def test_replies_slower_than_the_time_out_are_an_error_that_leaves_nothing(
+    world: World, proxy: Proxy, ann: Actor
+) -> None:
     locks = warm(world, proxy, "?socket_timeout=0.2")
-    ann = world.actor()
     lock = locks.lock(world.name, ttl=1, timeout=1)
     proxy.delay(0.5)
     with pytest.raises(LockError):
@@ -146,10 +136,9 @@ def test_replies_slower_than_the_time_out_are_an_error_that_leaves_nothing(world
     ids=["half a second", "half a second, replies only", "by default"],
 )
 def test_an_acquire_at_a_black_hole_ends_within_its_time_and_one_time_out(
-    world: World, proxy: Proxy, options: str, passes_requests: bool
+    world: World, proxy: Proxy, options: str, passes_requests: bool, ann: Actor
 ) -> None:
     lock = warm(world, proxy, options).lock(world.name, ttl=1, timeout=1.0)
-    ann = world.actor()
     proxy.black_hole(passes_requests)
     began = moment()
     with pytest.raises(LockError):
@@ -159,9 +148,10 @@ def test_an_acquire_at_a_black_hole_ends_within_its_time_and_one_time_out(
     eventually(lambda: world.nothing_left(), within=3)
 
 
-def test_a_waiter_at_a_black_hole_ends_within_its_time_and_one_time_out(world: World, proxy: Proxy) -> None:
+def test_a_waiter_at_a_black_hole_ends_within_its_time_and_one_time_out(
+    world: World, proxy: Proxy, ann: Actor, bob: Actor
+) -> None:
     locks = warm(world, proxy, "?socket_timeout=0.5")
-    ann, bob = world.actors(2)
     ann.do(world.connect().lock(world.name).acquire)
     began = moment()
     waiting = bob.start(_outcome(world, locks.lock(world.name, ttl=1)), 2 * RENEWED)
@@ -173,9 +163,8 @@ def test_a_waiter_at_a_black_hole_ends_within_its_time_and_one_time_out(world: W
     eventually(lambda: not world.waiters(), within=3)
 
 
-def test_a_holder_at_a_black_hole_loses_by_its_own_clock(world: World, proxy: Proxy) -> None:
+def test_a_holder_at_a_black_hole_loses_by_its_own_clock(world: World, proxy: Proxy, ann: Actor, bob: Actor) -> None:
     locks = warm(world, proxy, "?socket_timeout=0.5")
-    ann, bob = world.actors(2)
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=1, on_lost=lost.append).acquire)
     waiting = bob.start(world.connect().lock(world.name).acquire)
@@ -189,9 +178,10 @@ def test_a_holder_at_a_black_hole_loses_by_its_own_clock(world: World, proxy: Pr
     assert later.fence > grant.fence
 
 
-def test_a_release_at_a_black_hole_is_an_error_and_can_be_repeated(world: World, proxy: Proxy, kind: Kind) -> None:
+def test_a_release_at_a_black_hole_is_an_error_and_can_be_repeated(
+    world: World, proxy: Proxy, kind: Kind, ann: Actor
+) -> None:
     locks = warm(world, proxy, "?socket_timeout=0.3")
-    ann = world.actor()
     grant = ann.do(kind.make(locks, world.name).acquire)
     proxy.black_hole()
     with pytest.raises(StoreError):
@@ -201,9 +191,10 @@ def test_a_release_at_a_black_hole_is_an_error_and_can_be_repeated(world: World,
     assert world.nothing_left()
 
 
-def test_a_message_that_was_swallowed_is_made_good_by_a_slow_look(world: World, proxy: Proxy) -> None:
+def test_a_message_that_was_swallowed_is_made_good_by_a_slow_look(
+    world: World, proxy: Proxy, ann: Actor, bob: Actor
+) -> None:
     locks = warm(world, proxy)
-    ann, bob = world.actors(2)
     grant = ann.do(world.connect().lock(world.name).acquire)
     # Three times as long as a reply is waited for: a look may be swallowed too, and its lease counts from then.
     waiting = bob.start(locks.lock(world.name, ttl=6).acquire)
@@ -214,20 +205,6 @@ def test_a_message_that_was_swallowed_is_made_good_by_a_slow_look(world: World, 
     proxy.restore()
     assert bob.do(waiting.result(12).release) is True
     assert world.nothing_left()
-
-
-def test_a_refused_connection_is_an_error_when_the_time_is_over_and_forgiven(world: World, proxy: Proxy) -> None:
-    lock = warm(world, proxy).lock(world.name)
-    ann = world.actor()
-    proxy.refuse()
-    for timeout, least in ((0, 0.0), (1.5, 1.5)):
-        began = moment()
-        with pytest.raises(StoreError, match=str(proxy.port)):
-            ann.do(lock.acquire, timeout=timeout)
-        assert least <= time.monotonic() - began
-        assert since(began) < least + SLACK
-    proxy.restore()
-    assert ann.do(ann.do(lock.acquire).release) is True
 
 
 def _outcome(world: World, lock: Any) -> Any:

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import LockLost, StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually
 from interlock.testing.world import World
 from tests.servers import RedisServer
 from tests.support.redis_worlds import one_after_another, servers_with
 
 
-def test_a_holder_learns_that_the_server_has_forgotten_it(world: World, server: RedisServer) -> None:
-    ann = world.actor()
+def test_a_holder_learns_that_the_server_has_forgotten_it(world: World, server: RedisServer, ann: Actor) -> None:
     lost: list[Any] = []
     grant = ann.do(world.connect().lock(world.name, ttl=1.5, on_lost=lost.append).acquire)
     server.restart()
@@ -37,9 +37,9 @@ def test_waiters_go_on_and_get_the_lock_one_after_another(world: World, server: 
 
 
 @pytest.mark.parametrize("server", servers_with(persist=True), indirect=True)
-def test_nothing_is_lost_by_a_restart_of_a_server_that_keeps_its_data(world: World, server: RedisServer) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_nothing_is_lost_by_a_restart_of_a_server_that_keeps_its_data(
+    world: World, server: RedisServer, locks: Any, ann: Actor, bob: Actor
+) -> None:
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=3, on_lost=lost.append).acquire)
     waiting = bob.start(locks.lock(world.name).acquire)
@@ -55,33 +55,10 @@ def test_nothing_is_lost_by_a_restart_of_a_server_that_keeps_its_data(world: Wor
     assert lost == []
 
 
-def test_a_server_that_stays_away_is_an_error_and_then_forgiven(world: World, server: RedisServer) -> None:
-    lock = world.connect().lock(world.name)
-    ann = world.actor()
-    ann.do(ann.do(lock.acquire).release)
-    server.kill()
-    with pytest.raises(StoreError, match=str(server.port)):
-        ann.do(lock.acquire, timeout=0.5)
-    server.start()
-    assert ann.do(ann.do(lock.acquire).release) is True
-
-
-def test_a_holder_loses_by_its_own_clock_when_the_server_stays_away(world: World, server: RedisServer) -> None:
-    ann = world.actor()
-    lost: list[Any] = []
-    grant = ann.do(world.connect().lock(world.name, ttl=1, on_lost=lost.append).acquire)
-    server.kill()
-    eventually(lambda: lost == [grant], within=2)
-    assert grant.lost
-    assert grant.expires_in <= 0
-    server.start()
-    assert ann.do(grant.release) is False
-
-
 @pytest.mark.parametrize("server", servers_with(persist=True), indirect=True)
-def test_a_release_while_the_server_is_away_can_be_repeated(world: World, server: RedisServer) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_a_release_while_the_server_is_away_can_be_repeated(
+    world: World, server: RedisServer, locks: Any, ann: Actor
+) -> None:
     grant = ann.do(locks.lock(world.name, ttl=30).acquire)
     server.kill()
     with pytest.raises(StoreError):

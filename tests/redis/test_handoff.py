@@ -13,7 +13,7 @@ from interlock.testing.remote import Remote
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
 from interlock.testing.world import Place, World
 from tests.servers import Proxy, RedisServer
-from tests.support.redis_worlds import Queued, connect_to, one_after_another, place_of
+from tests.support.redis_worlds import Queued, connect_to, place_of
 
 
 @pytest.fixture
@@ -34,11 +34,12 @@ def let_go(actor: Actor, grant: Any) -> bool:
     return eventually(answer)[0]
 
 
-def test_a_successor_is_let_in_though_the_server_does_not_answer(world: World, proxy: Proxy) -> None:
+def test_a_successor_is_let_in_though_the_server_does_not_answer(
+    world: World, proxy: Proxy, ann: Actor, bob: Actor
+) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
     queued = Queued(locks)
     lock = locks.lock(world.name)
-    ann, bob = world.actors(2)
     first = ann.do(lock.acquire)
     waiting = bob.start(lock.acquire)
     queued.until(1)
@@ -57,11 +58,12 @@ def test_a_successor_is_let_in_though_the_server_does_not_answer(world: World, p
     assert world.nothing_left()
 
 
-def test_a_successor_whose_look_failed_is_released_for_good(world: World, proxy: Proxy) -> None:
+def test_a_successor_whose_look_failed_is_released_for_good(
+    world: World, proxy: Proxy, ann: Actor, bob: Actor
+) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=0.2")
     queued = Queued(locks)
     lock = locks.lock(world.name, ttl=6)
-    ann, bob = world.actors(2)
     first = ann.do(lock.acquire)
     waiting = bob.start(lock.acquire)
     queued.until(1)
@@ -125,8 +127,7 @@ def test_a_successor_that_gives_up_is_passed_over(world: World, proxy: Proxy) ->
     assert world.nothing_left()
 
 
-def test_an_evicted_successor_stands_in_line_again(world: World) -> None:
-    locks = world.connect()
+def test_an_evicted_successor_stands_in_line_again(world: World, locks: Any) -> None:
     queued = Queued(locks)
     lock = locks.lock(world.name)
     ann, bob, carol = world.actors(3)
@@ -147,8 +148,7 @@ def test_an_evicted_successor_stands_in_line_again(world: World) -> None:
     assert world.nothing_left()
 
 
-def test_nobody_overtakes_another_process(world: World, remote: Callable[[], Remote]) -> None:
-    locks = world.connect()
+def test_nobody_overtakes_another_process(world: World, remote: Callable[[], Remote], locks: Any) -> None:
     lock = locks.lock(world.name)
     ann, bob, carol = world.actors(3)
     other = remote()
@@ -169,17 +169,3 @@ def test_nobody_overtakes_another_process(world: World, remote: Callable[[], Rem
     fourth = to_carol.result(5)
     assert second.fence < third < fourth.fence
     assert carol.do(fourth.release) is True
-
-
-def test_of_many_that_wait_each_comes_to_hold_it_in_order(world: World) -> None:
-    locks = world.connect()
-    lock = locks.lock(world.name)
-    actors = world.actors(40)
-    waiting = []
-    for number, actor in enumerate(actors):
-        waiting.append(actor.start(lock.acquire))
-        eventually(lambda number=number: len(world.eye.claims(world.name)) == number + 1)
-    grants = one_after_another(actors, waiting)
-    fences = [future.result().fence for future in waiting]
-    assert fences == sorted(fences) == [grant.fence for grant in grants]
-    assert world.nothing_left()

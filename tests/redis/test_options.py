@@ -1,6 +1,7 @@
 """What stands behind the ? of a URL reaches the connections, or is refused with a word about what there is."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -174,14 +175,11 @@ def test_the_options_of_a_sentinel_url_reach_the_servers(watched: RedisSentinel)
     eye = "sentinel_username=eye&sentinel_password=s%26t&socket_timeout=5"
     first.command("ACL", "SETUSER", "default", "off")
     for colour, path, query, db in ((THREADS, f"{MASTER}/3", eye, 3), (TASKS, MASTER, f"db=2&{eye}", 2)):
-        world = World(place_of(f"redis+sentinel://{first.host}:{first.port}/{path}?{query}"), colour)
-        try:
+        with closing(World(place_of(f"redis+sentinel://{first.host}:{first.port}/{path}?{query}"), colour)) as world:
             both = use(world)
             assert key_of(world.name) in keys_in(master, db)
             assert keys_in(master, 0) == []
             end(*both)
-        finally:
-            world.close()
 
 
 # -- TLS -----------------------------------------------------------------------------------------------------
@@ -206,8 +204,6 @@ def test_sentinel_over_tls(colour: str, of_sentinel: bool, tmp_path: Path) -> No
             known = [each.authority for each in (master.tls, sentinel.tls) if each is not None]
             authorities.write_text("".join(each.read_text() for each in known))
             options = f"ssl_ca_certs={authorities}" + ("" if of_sentinel else "&sentinel_ssl=false")
-            world = World(place_of(f"rediss+sentinel://{sentinel.host}:{sentinel.port}/{MASTER}?{options}"), colour)
-            try:
+            place = place_of(f"rediss+sentinel://{sentinel.host}:{sentinel.port}/{MASTER}?{options}")
+            with closing(World(place, colour)) as world:
                 end(*use(world))
-            finally:
-                world.close()

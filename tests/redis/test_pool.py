@@ -10,6 +10,7 @@ import pytest
 import interlock
 from interlock.core.errors import StoreError
 from interlock.remote._sync.pool import MOST
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, moment, since, throughout
 from interlock.testing.world import World
 from tests.servers import Proxy, RedisServer, Wire
@@ -134,9 +135,10 @@ def rejected(wire: Wire) -> int:
 
 
 @FULL
-def test_an_acquire_waits_for_a_connection_within_its_timeout(world: World, server: RedisServer, wire: Wire) -> None:
+def test_an_acquire_waits_for_a_connection_within_its_timeout(
+    world: World, server: RedisServer, wire: Wire, ann: Actor, bob: Actor
+) -> None:
     locks = connect_to(world, server.url + "?socket_timeout=0.3")
-    ann, bob = world.actors(2)
     with contextlib.ExitStack() as others:
         for _ in range(ROOM - 1):
             others.enter_context(server.wire()).ask("PING")

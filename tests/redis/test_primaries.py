@@ -8,6 +8,7 @@ import interlock
 from interlock.core.claims import SEPARATOR
 from interlock.core.errors import StoreError
 from interlock.stores.redis.keys import line_of
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually
 from interlock.testing.world import World
 from tests.servers import Proxy, RedisCluster, RedisServer
@@ -25,9 +26,8 @@ def replica(server: RedisServer) -> Iterator[RedisServer]:
 
 
 def test_a_new_primary_behind_the_same_address_ends_the_subscription_at_the_old_one(
-    world: World, server: RedisServer, replica: RedisServer, proxy: Proxy
+    world: World, server: RedisServer, replica: RedisServer, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
-    ann, bob = world.actors(2)
     theirs = connect_to(world, proxy.url)
     grant = ann.do(theirs.lock(world.name).acquire)
     waiting = bob.start(theirs.lock(world.name).acquire)
@@ -48,6 +48,29 @@ def test_a_new_primary_behind_the_same_address_ends_the_subscription_at_the_old_
     later = waiting.result(10)
     assert later.fence > grant.fence
     assert bob.do(later.release) is True
+
+
+def test_a_grant_counts_when_as_many_replicas_have_it_as_are_wanted(
+    world: World, server: RedisServer, replica: RedisServer, ann: Actor, bob: Actor
+) -> None:
+    locks = connect_to(world, f"{server.url}?replicas=1&socket_timeout=1")
+    grant = ann.do(locks.lock(world.name).acquire)
+    waiting = bob.start(locks.lock(world.name).acquire)
+    world.until_waiting(1)
+    assert ann.do(grant.release) is True
+    later = waiting.result(10)  # a hand-over is confirmed too
+    assert later.fence > grant.fence
+    waiting = ann.start(locks.lock(world.name).acquire)
+    world.until_waiting(1)
+    replica.pause()
+    assert bob.do(later.release) is True
+    with pytest.raises(StoreError, match="0 of 1 replicas"):
+        waiting.result(10)
+    with pytest.raises(StoreError, match=r"given back.*\?replicas="):
+        bob.do(locks.lock(world.name).acquire)
+    assert world.eye.claims() == []
+    replica.resume()
+    assert bob.do(locks.lock(world.name).acquire).fence > later.fence
 
 
 def test_a_node_that_refuses_asking_leaves_no_reply_for_the_next_command() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since, throughout
 from interlock.testing.world import Place, World
 from tests.servers import Proxy, RedisServer
@@ -44,9 +45,10 @@ def pooled(world: World, proxy: Proxy, options: str = "?socket_timeout=0.5") -> 
 # -- connections that somebody on the way has forgotten -------------------------------------------------
 
 
-def test_a_holder_keeps_its_lease_though_all_its_connections_are_forgotten(world: World, proxy: Proxy) -> None:
+def test_a_holder_keeps_its_lease_though_all_its_connections_are_forgotten(
+    world: World, proxy: Proxy, ann: Actor
+) -> None:
     locks = pooled(world, proxy)
-    (ann,) = world.actors(1)
     grant = ann.do(locks.lock(world.name, ttl=3).acquire)
     proxy.forget()
     throughout(4.5, lambda: grant.held)
@@ -54,9 +56,10 @@ def test_a_holder_keeps_its_lease_though_all_its_connections_are_forgotten(world
     assert world.nothing_left()
 
 
-def test_a_lock_is_obtained_and_released_though_all_connections_are_forgotten(world: World, proxy: Proxy) -> None:
+def test_a_lock_is_obtained_and_released_though_all_connections_are_forgotten(
+    world: World, proxy: Proxy, ann: Actor
+) -> None:
     locks = pooled(world, proxy)
-    (ann,) = world.actors(1)
     proxy.forget()
     started = moment()
     grant = ann.do(locks.lock(world.name).acquire, timeout=3)
@@ -88,9 +91,10 @@ def test_a_subscription_that_is_forgotten_is_made_anew_while_somebody_waits(
 # -- requests that come late ----------------------------------------------------------------------------
 
 
-def test_a_claim_that_arrives_after_its_grant_was_released_leaves_no_orphan(world: World, proxy: Proxy) -> None:
+def test_a_claim_that_arrives_after_its_grant_was_released_leaves_no_orphan(
+    world: World, proxy: Proxy, ann: Actor
+) -> None:
     locks = pooled(world, proxy)
-    (ann,) = world.actors(1)
     proxy.hold()
     grant = ann.do(locks.lock(world.name).acquire, timeout=3)
     assert grant is not None
@@ -100,9 +104,10 @@ def test_a_claim_that_arrives_after_its_grant_was_released_leaves_no_orphan(worl
     throughout(1.0, world.nothing_left)
 
 
-def test_releases_without_an_answer_keep_no_connections(world: World, proxy: Proxy, server: RedisServer) -> None:
+def test_releases_without_an_answer_keep_no_connections(
+    world: World, proxy: Proxy, server: RedisServer, ann: Actor
+) -> None:
     locks = pooled(world, proxy, "?socket_timeout=0.4")
-    (ann,) = world.actors(1)
     grants = [ann.do(locks.lock(world.fresh_name()).acquire) for _ in range(4)]
     proxy.black_hole()
     for grant in grants:
@@ -115,9 +120,10 @@ def test_releases_without_an_answer_keep_no_connections(world: World, proxy: Pro
         eventually(lambda: len(client_ids(wire, "normal")) <= 2)
 
 
-def test_a_try_that_arrives_after_it_was_refused_leaves_no_orphan(world: World, proxy: Proxy) -> None:
+def test_a_try_that_arrives_after_it_was_refused_leaves_no_orphan(
+    world: World, proxy: Proxy, ann: Actor, bob: Actor
+) -> None:
     locks = pooled(world, proxy, "?socket_timeout=0.3")
-    ann, bob = world.actors(2)
     held = bob.do(world.connect().lock(world.name).acquire)
     proxy.hold()
     assert ann.do(locks.lock(world.name).acquire, timeout=0) is None
@@ -141,29 +147,13 @@ def test_waiters_whose_subscription_does_not_come_about_give_up_in_time_together
     assert holder.do(held.release) is True
 
 
-def test_a_waiter_at_a_server_that_falls_silent_gives_up_within_one_more_time_out(world: World, proxy: Proxy) -> None:
-    locks = pooled(world, proxy, "?socket_timeout=1.5")
-    holder, ann = world.actors(2)
-    held = holder.do(world.connect().lock(world.name).acquire)
-    waiting = ann.start(locks.lock(world.name).acquire, timeout=1)
-    world.until_waiting(1)
-    started = moment()
-    proxy.black_hole()
-    with suppress(interlock.StoreError):
-        assert waiting.result(WAIT_LIMIT) is None
-    assert since(started) < 1 + 1.5 + 1.0
-    proxy.restore()
-    assert holder.do(held.release) is True
-
-
 # -- closing --------------------------------------------------------------------------------------------
 
 
 def test_who_is_still_connecting_when_it_is_closed_gets_a_store_error_and_leaves_nothing(
-    world: World, proxy: Proxy
+    world: World, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=16")  # replies on one connection come 2 s apart
-    ann, bob = world.actors(2)
     direct = world.connect().lock(world.fresh_name())
     assert bob.do(bob.do(direct.acquire).release) is True  # the server has the scripts
     proxy.delay(2.0)  # the machine may stand still for a second of them
@@ -225,8 +215,7 @@ def test_signals_do_not_stretch_the_deadline_of_a_call(proxy: Proxy) -> None:
 # -- a server that forgets ------------------------------------------------------------------------------
 
 
-def test_a_promise_of_a_server_that_forgot_it_is_void_at_once(world: World, server: RedisServer) -> None:
-    locks = world.connect()
+def test_a_promise_of_a_server_that_forgot_it_is_void_at_once(world: World, server: RedisServer, locks: Any) -> None:
     queued = Queued(locks)
     ann, bob, carol, dave = world.actors(4)
     lost: list[Any] = []

@@ -209,24 +209,6 @@ def test_what_a_flush_loads_is_compared(engine: Engine, run: Run) -> None:
     assert value(engine, "select bonus from own_manager") == 101
 
 
-def test_what_was_read_first_counts(engine: Engine, run: Run) -> None:
-    """An object that nobody keeps is loaded anew, and then has what others wrote meanwhile."""
-    seen = []
-
-    def borrow(session: Session) -> None:
-        seen.append(session.get_one(Book, 1).copies)
-        gc.collect()
-        if len(seen) == 1:
-            others(engine, "update own_book set copies = copies + 10 where id = 1")
-        book = session.get_one(Book, 1)
-        assert book.copies
-        book.copies = seen[-1] - 1
-
-    run(borrow)
-    assert seen == [1, 11]
-    assert value(engine, "select copies from own_book where id = 1") == 10
-
-
 def test_a_row_that_a_savepoint_gave_back_is_compared_again(engine: Engine, run: Run) -> None:
     seen = []
 

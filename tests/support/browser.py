@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -285,8 +285,7 @@ def two_browsers(library: Library) -> Iterator[tuple[webdriver.Remote, webdriver
 @contextmanager
 def one_browser() -> Iterator[webdriver.Remote]:
     """A browser with a home of its own, for pages that are not the library's."""
-    home = Home("browser")
-    try:
+    with closing(Home("browser")) as home:
         log = home.folder / "driver.log"
         folders = dict.fromkeys(FOLDERS, str(home.folder))
         command: list[str | Path] = ["/bin/sh", "-c", TOGETHER, "together", browser_programs().driver, "--port=0"]
@@ -300,8 +299,6 @@ def one_browser() -> Iterator[webdriver.Remote]:
         assert found is not None
         with _browser(f"http://127.0.0.1:{found[1]}") as driver:
             yield driver
-    finally:
-        home.close()
 
 
 @contextmanager

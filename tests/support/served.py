@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +37,11 @@ class Served:
 
     def ask(self, path: str, method: str = "GET", body: Any = None, **headers: str) -> tuple[int, Any, str]:
         """Send a request; return the status, the headers and the text of the answer."""
-        connection = self.connect()
-        try:
+        with closing(self.connect()) as connection:
             sent = {key.replace("_", "-"): value for key, value in headers.items()}
             connection.request(method, path, body, {"Host": self.host, **sent})
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read().decode()
-        finally:
-            connection.close()
 
     def evict(self, name: str, id: str, **headers: str) -> tuple[int, Any]:
         """Ask for an eviction as the page does, but with these headers; return the status and the answer."""
@@ -56,8 +53,7 @@ class Served:
     @contextmanager
     def looks(self) -> Iterator[Iterator[Any]]:
         """Have what a browser is sent again and again."""
-        connection = self.connect()
-        try:
+        with closing(self.connect()) as connection:
             connection.request("GET", "/events", headers={"Host": self.host})
             answer = connection.getresponse()
             assert answer.status == 200
@@ -67,8 +63,6 @@ class Served:
                 for line in iter(answer.readline, b"")
                 if line.startswith(b"data: ")
             )
-        finally:
-            connection.close()
 
     def end(self, number: signal.Signals) -> tuple[int, str]:
         """Send a signal; return the status and what it said to the error stream."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 from interlock.core.errors import LockLost, LockTimeout
@@ -51,12 +51,9 @@ class TaskWorker(Worker):
 
     async def _slot(self, slot: int) -> None:
         randomly = random.Random(f"{self.seed}:{slot}:{self._random.random()}")
-        reader = Reader(self.shelf)
-        try:
+        with closing(Reader(self.shelf)) as reader:
             while not self.stopped.is_set():
                 await self._operate(randomly, reader)
-        finally:
-            reader.close()
 
     async def _operate(self, randomly: random.Random, reader: Reader) -> None:
         choice = draw(self.plan, randomly)

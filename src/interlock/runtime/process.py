@@ -4,6 +4,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from itertools import count
+from os import fstat
 from typing import Generic, TypeVar
 
 from interlock.core.claims import shown_text
@@ -75,19 +76,16 @@ class Descriptor:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._file = _file_of(fd)
+        found = fstat(fd)
+        self._file = found.st_ino, found.st_dev
 
     def is_ours(self) -> bool:
         """Tell whether it is still open, and stands for the same file."""
         try:
-            return _file_of(self._fd) == self._file
+            found = fstat(self._fd)
         except OSError:
             return False
-
-
-def _file_of(fd: int) -> tuple[int, int]:
-    found = os.fstat(fd)
-    return found.st_ino, found.st_dev
+        return (found.st_ino, found.st_dev) == self._file
 
 
 class WeakRegistry(Generic[T]):

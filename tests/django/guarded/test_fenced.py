@@ -57,11 +57,6 @@ class TestUpdate:
         ledger.refresh_from_db()
         assert (ledger.balance, ledger.fence) == (5, early.fence)
 
-    def test_a_holder_may_write_again(self, ledger: Ledger, early: Grant) -> None:
-        for balance in (5, 6):
-            assert fenced(ledger, early).update(balance=balance) == 1
-        assert Ledger.objects.get().balance == 6
-
     def test_a_late_holder_is_refused(self, ledger: Ledger, early: Grant, late: Grant) -> None:
         fenced(ledger, late).update(balance=10)
         with pytest.raises(StaleFence, match=rf"a holder with fence {late.fence} has written it") as caught:
@@ -105,10 +100,6 @@ class TestUpdate:
         assert fenced(Ledger.objects.all(), early).update(balance=5) == 0
         assert fenced(Ledger.objects.filter(pk=1), early).update(balance=5) == 0
 
-    def test_expressions_can_be_written(self, ledger: Ledger, early: Grant) -> None:
-        fenced(ledger, early).update(balance=F("balance") + 3)
-        assert Ledger.objects.get().balance == 3
-
     def test_conditions_on_other_tables_are_answered_first(self, ledger: Ledger, early: Grant, late: Grant) -> None:
         Page.objects.create(name="page", text="text")
         rows = Ledger.objects.filter(page__text="text")
@@ -145,7 +136,7 @@ class TestUpdate:
     def test_a_writer_that_waits_for_the_row_is_refused_when_its_turn_comes(
         self, ledger: Ledger, early: Grant, late: Grant
     ) -> None:
-        for _ in range(20):
+        for _ in range(5):
             Ledger.objects.update(fence=0, name="")
             answers = in_threads(
                 lambda: fenced(ledger, early).update(name="early"),
@@ -226,14 +217,6 @@ class TestGuardedSave:
         mine.balance = 5
         with pytest.raises(StaleFence):
             mine.save()
-
-    def test_a_holder_that_reads_its_own_fence_is_fenced(self, early: Grant, late: Grant) -> None:
-        fenced(Account.objects.get(), early).save()
-        mine = Account.objects.get()
-        fenced(Account.objects.get(), late).save()
-        mine.balance = 5
-        with pytest.raises(StaleFence):
-            fenced(mine, early).save()
 
     def test_a_fence_that_is_set_by_hand_is_heeded(self, early: Grant, late: Grant) -> None:
         mine = Account.objects.get()

@@ -118,12 +118,6 @@ class TestWhatIsNotShown:
         form.save()
         assert Book.objects.get().notes == saved
 
-    def test_what_nobody_else_has_changed_is_saved(self, book: Book) -> None:
-        form = sent({**shown(SecretForm), "notes": "mine"}, SecretForm)
-        assert form.is_valid(), form.errors
-        form.save()
-        assert Book.objects.get().notes == "mine"
-
     def test_what_was_typed_as_it_stood_is_no_change(self, book: Book) -> None:
         page = {**shown(SecretForm), "notes": "the secret"}
         Book.objects.update(notes="their secret")

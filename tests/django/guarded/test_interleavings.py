@@ -58,7 +58,7 @@ class Person:
         }
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_no_update_is_lost(steps: list[tuple[int, tuple[object, ...]]]) -> None:
     made = Book.objects.create(name="0", status="0", notes="0")

@@ -10,7 +10,7 @@ from guarded.library.models import Book, Counter, Letter, Magazine
 
 from interlock.django.guarded import StaleObject
 
-ROUNDS = 25
+ROUNDS = 10
 THREADS = 4
 
 
@@ -103,20 +103,8 @@ def test_a_merged_counter_is_never_refused() -> None:
         mine.save()
 
     assert often(change) == [0] * THREADS
-    assert Counter.objects.get(pk=key).total == THREADS * ROUNDS
-
-
-def test_merged_lists_keep_what_each_has_added() -> None:
-    key = Counter.objects.create().pk
-    mine = [iter(range(ROUNDS)) for _ in range(THREADS)]
-
-    def change(number: int) -> None:
-        counter = Counter.objects.get(pk=key)
-        counter.tags.append(f"{number}-{next(mine[number])}")
-        counter.save()
-
-    often(change)
-    assert len(Counter.objects.get(pk=key).tags) == THREADS * ROUNDS
+    counter = Counter.objects.get(pk=key)
+    assert (counter.total, len(counter.tags)) == (THREADS * ROUNDS, THREADS * ROUNDS)
 
 
 def test_a_column_that_is_compared_in_python_loses_nothing() -> None:

@@ -73,16 +73,6 @@ def test_it_writes_only_what_it_has_changed(reading: str) -> None:
     keeps_others(READINGS[reading]())
 
 
-def test_a_row_is_guarded_while_it_is_locked_too() -> None:
-    with transaction.atomic():
-        mine = Book.objects.select_for_update().get()
-        mine.name = "name"
-        with statements() as sql:
-            mine.save()
-        assert len(sql) == 1
-    assert Book.objects.get().name == "name"
-
-
 def test_what_is_remembered_is_what_was_read_though_a_receiver_has_changed_it_in_place() -> None:
     def mark(instance: Book, **kwargs: object) -> None:
         instance.tags.append("seen")
@@ -114,13 +104,6 @@ class TestDeferred:
         mine.status = "free"
         mine.save()
         assert Book.objects.get().status == "free"
-
-    def test_a_deferred_field_that_was_not_touched_is_not_read_by_a_save(self) -> None:
-        mine = Book.objects.only("name").get()
-        mine.name = "name"
-        with statements() as sql:
-            mine.save()
-        assert len(sql) == 1
 
     def test_a_deferred_list_that_is_changed_in_place_is_noticed(self) -> None:
         mine = Book.objects.defer("tags").get()
@@ -338,12 +321,6 @@ class TestReplica:
         refuses(mine)
         mine.refresh_from_db()
         keeps_others(mine)
-
-    def test_it_is_refused_by_name_of_the_primary_too(self, mine: Book) -> None:
-        Book.objects.update(name="theirs")
-        mine.name = "mine"
-        with pytest.raises(StaleObject):
-            mine.save(using="default")
 
     def test_a_deferred_field_that_is_read_later_leaves_the_others_guarded(self) -> None:
         mine = Book.objects.using("default").defer("notes").get()

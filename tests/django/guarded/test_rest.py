@@ -7,7 +7,6 @@ import pytest
 from django.db import connection
 from django.db.models.signals import pre_save
 from django.test import override_settings
-from guarded.helpers import in_threads
 from guarded.library.models import Author, Book, Counter
 from guarded.library.views import BookSerializer, ShelvedBooks
 from rest_framework.exceptions import PermissionDenied
@@ -55,14 +54,6 @@ class TestSerializers:
             serializer.save()
         book.refresh_from_db()
         assert (book.name, book.status) == ("name", "free")
-
-    def test_an_unchanged_view_set_loses_nothing(self, client: APIClient, book: Book) -> None:
-        def patch(data: dict[str, Any]) -> Callable[[], int]:
-            return lambda: APIClient().patch(f"/api/plain/{book.pk}/", data).status_code
-
-        for _ in range(10):
-            assert in_threads(patch({"title": "name"}), patch({"status": "free"})) == [200, 200]
-            assert Book.objects.filter(name="name", status="free").update(name="naem", status="use") == 1
 
 
 class TestConflict:
@@ -115,18 +106,6 @@ class TestConflict:
         assert response.status_code == 409
         assert response.json()["deleted"] is True
 
-    def test_merged_fields_are_no_conflict(self, client: APIClient) -> None:
-        counter = Counter.objects.create(total=5)
-
-        def theirs(**_: Any) -> None:
-            pre_save.disconnect(theirs, sender=Counter)
-            Counter.objects.update(total=7)
-
-        pre_save.connect(theirs, sender=Counter)
-        response = client.patch(f"/api/counters/{counter.pk}/", {"total": 6})
-        assert response.status_code == 200
-        assert response.json()["total"] == 8
-
     def test_the_browsable_api_shows_it(self, client: APIClient, book: Book, meanwhile: Callable[..., None]) -> None:
         meanwhile(name="theirs")
         response = client.patch(f"/api/books/{book.pk}/", {"title": "mine"}, headers={"accept": "text/html"})
@@ -177,7 +156,7 @@ class TestStates:
         assert Book.objects.get().name == "naem"
 
     @pytest.mark.parametrize("method", ["put", "patch", "delete"])
-    @pytest.mark.parametrize("written", ["{}", "W/{}", '"x", {}', "*"])
+    @pytest.mark.parametrize("written", ["{}", 'W/"x", W/{}', "*"])
     def test_a_change_of_the_same_state_is_done(
         self, client: APIClient, book: Book, method: str, written: str
     ) -> None:
@@ -261,14 +240,10 @@ class TestWhatTagsTell:
         with override_settings(MIDDLEWARE=["django.middleware.http.ConditionalGetMiddleware"]):
             yield
 
-    def test_what_has_not_changed_is_304(self, book: Book) -> None:
-        client = APIClient()
-        tag = client.get(f"/api/shelved/{book.pk}/")["ETag"]
-        assert self.get(client, book, tag) == 304
-
     def test_a_nested_object_that_has_changed_is_sent_again(self, book: Book) -> None:
         client = APIClient()
         tag = client.get(f"/api/shelved/{book.pk}/")["ETag"]
+        assert self.get(client, book, tag) == 304
         Author.objects.update(name="Ann, married")
         assert self.get(client, book, tag) == 200
 

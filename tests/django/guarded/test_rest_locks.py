@@ -89,11 +89,6 @@ class TestOccupied:
         OccupiedBooks.held.add(book.pk)
         assert client.post(url).status_code == 423
 
-    def test_the_browsable_api_shows_it(self, client: APIClient, book: Book) -> None:
-        OccupiedBooks.held.add(book.pk)
-        response = client.patch(f"/api/occupied/{book.pk}/", {"title": "mine"}, headers={"accept": "text/html"})
-        assert "HTTP 423 Locked" in response.content.decode()
-
 
 class TestLocks:
     """With `occupy` itself, on the store that the settings name."""

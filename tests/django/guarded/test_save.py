@@ -24,26 +24,6 @@ def again(book: Book) -> Book:
     return Book.objects.get(pk=book.pk)
 
 
-def test_a_return_and_a_rename_both_last(book: Book) -> None:
-    student, administrator = again(book), again(book)
-    student.status = "free"
-    administrator.name = "name"
-    student.save()
-    administrator.save()
-    assert (again(book).name, again(book).status) == ("name", "free")
-
-
-def test_the_same_story_loses_a_field_without_it() -> None:
-    made = PlainBook.objects.create(name="naem", status="use")
-    student, administrator = (PlainBook.objects.get(pk=made.pk) for _ in range(2))
-    student.status = "free"
-    administrator.name = "name"
-    student.save()
-    administrator.save()
-    made.refresh_from_db()
-    assert (made.name, made.status) == ("name", "use")
-
-
 def test_only_what_has_changed_is_written_in_one_update(book: Book) -> None:
     mine = again(book)
     mine.name = "name"
@@ -55,18 +35,6 @@ def test_only_what_has_changed_is_written_in_one_update(book: Book) -> None:
     assert "name" in written_part
     assert "status" not in written_part
     assert "notes" not in written_part
-
-
-def test_it_takes_as_many_queries_as_a_plain_save(book: Book) -> None:
-    made = PlainBook.objects.create(name="naem")
-    counts = []
-    for model, key in ((PlainBook, made.pk), (Book, book.pk)):
-        mine = model.objects.get(pk=key)
-        mine.name = "name"
-        with statements() as sql:
-            mine.save()
-        counts.append(len(sql))
-    assert counts == [1, 1]
 
 
 def test_what_is_written_by_two_is_refused_to_the_second(book: Book) -> None:
@@ -136,25 +104,6 @@ def test_after_a_refusal_it_can_be_read_and_done_again(book: Book) -> None:
     assert again(book).name == "my name"
 
 
-def test_two_that_count_one_each_do_not_agree_on_the_same_number(book: Book) -> None:
-    mine, theirs = again(book), again(book)
-    for each in (mine, theirs):
-        each.copies += 1
-    theirs.save()
-    with pytest.raises(StaleObject) as caught:
-        mine.save()
-    assert caught.value.fields["copies"].mine == caught.value.fields["copies"].theirs == 2
-
-
-def test_what_was_set_back_is_not_written(book: Book) -> None:
-    mine = again(book)
-    Book.objects.update(name="their name")
-    mine.name = "my name"
-    mine.name = "naem"
-    mine.save()
-    assert again(book).name == "their name"
-
-
 def test_nothing_changed_writes_nothing_but_what_always_changes(book: Book) -> None:
     mine = again(book)
     Book.objects.update(status="free", name="theirs")
@@ -212,16 +161,6 @@ def test_a_write_of_what_stands_there_is_no_refusal(book: Book) -> None:
     assert len(sql) == 1
 
 
-def test_several_saves_of_one_instance_go_on_from_each_other(book: Book) -> None:
-    mine = again(book)
-    for name in ("one", "two", "three"):
-        mine.name = name
-        with statements() as sql:
-            mine.save()
-        assert len(sql) == 1
-    assert again(book).name == "three"
-
-
 def test_a_new_instance_goes_on_from_what_it_has_inserted() -> None:
     book = Book(name="naem")
     book.save()
@@ -233,31 +172,7 @@ def test_a_new_instance_goes_on_from_what_it_has_inserted() -> None:
     assert (again(book).name, again(book).status) == ("name", "free")
 
 
-def test_a_new_instance_is_guarded_from_its_first_save_on(book: Book) -> None:
-    Book.objects.update(name="theirs")
-    book.name = "mine"
-    with pytest.raises(StaleObject):
-        book.save()
-
-
 class TestUpdateFields:
-    def test_only_named_fields_are_written(self, book: Book) -> None:
-        mine = again(book)
-        mine.name, mine.status = "name", "free"
-        mine.save(update_fields=["name"])
-        assert (again(book).name, again(book).status) == ("name", "use")
-        mine.save()
-        assert again(book).status == "free"
-
-    def test_only_named_fields_are_checked(self, book: Book) -> None:
-        mine = again(book)
-        Book.objects.update(status="free")
-        mine.name, mine.status = "name", "lost"
-        mine.save(update_fields=["name"])
-        with pytest.raises(StaleObject) as caught:
-            mine.save(update_fields=["status"])
-        assert set(caught.value.fields) == {"status"}
-
     def test_a_named_field_that_has_not_changed_is_not_written(self, book: Book) -> None:
         mine = again(book)
         Book.objects.update(status="free")
@@ -265,14 +180,6 @@ class TestUpdateFields:
             mine.save(update_fields=["status"])
         assert sql == []
         assert again(book).status == "free"
-
-    def test_a_deleted_row_is_an_error(self, book: Book) -> None:
-        mine = again(book)
-        Book.objects.all().delete()
-        mine.name = "name"
-        with pytest.raises(StaleObject) as caught:
-            mine.save(update_fields=["name"])
-        assert caught.value.deleted
 
     def test_no_fields_save_nothing(self, book: Book) -> None:
         book.name = "name"
@@ -294,12 +201,6 @@ class TestForced:
         mine.name = "mine"
         with pytest.raises(StaleObject):
             mine.save(force_update=True)
-
-    def test_a_forced_insert_inserts(self, book: Book) -> None:
-        mine = again(book)
-        mine.pk = None
-        mine.save(force_insert=True)
-        assert Book.objects.count() == 2
 
 
 class TestValues:
@@ -335,16 +236,6 @@ class TestValues:
         mine.tags.append("green")
         mine.save()
         assert again(book).tags == ["red", "blue", "green"]
-
-    def test_a_list_that_two_have_changed_in_place_is_refused(self, book: Book) -> None:
-        mine, theirs = again(book), again(book)
-        mine.tags.append("mine")
-        theirs.tags.append("theirs")
-        theirs.save()
-        with pytest.raises(StaleObject) as caught:
-            mine.save()
-        conflict = caught.value.fields["tags"]
-        assert (conflict.original, conflict.mine, conflict.theirs) == (["red"], ["red", "mine"], ["red", "theirs"])
 
     @pytest.mark.parametrize("value", [[1, True], [1.0, 1], [True, 1], ["1", 1]])
     def test_json_values_of_other_types_are_other_values(self, book: Book, value: object) -> None:
@@ -421,17 +312,6 @@ class TestExpressions:
             mine.save()
         assert set(caught.value.fields) == {"name"}
         assert again(book).copies == 1
-
-    def test_a_number_after_an_expression_is_guarded_once_it_was_read(self, book: Book) -> None:
-        mine = again(book)
-        mine.copies = F("copies") + 1
-        mine.save()
-        mine.refresh_from_db()
-        assert mine.copies == 2
-        Book.objects.update(copies=10)
-        mine.copies = 5
-        with pytest.raises(StaleObject):
-            mine.save()
 
 
 def test_what_the_last_save_wrote_can_be_asked(book: Book) -> None:

@@ -22,27 +22,6 @@ def book() -> Book:
 
 
 class TestCommitted:
-    def test_what_was_committed_is_not_written_again(self, book: Book) -> None:
-        with transaction.atomic():
-            book.name = "name"
-            book.save()
-        Book.objects.update(name="theirs")
-        book.status = "free"
-        book.save()
-        assert Book.objects.get().name == "theirs"
-
-    def test_a_later_undo_leaves_what_was_committed(self, book: Book) -> None:
-        with transaction.atomic():
-            book.name = "name"
-            book.save()
-
-        def body() -> None:
-            book.status = "free"
-            book.save()
-
-        in_atomic(body)
-        assert changes(book) == {"status": ("use", "free")}
-
     def test_an_undo_to_a_savepoint_leaves_what_was_before_it(self, book: Book) -> None:
         with transaction.atomic():
             book.name = "name"
@@ -130,24 +109,6 @@ class TestRefusedInTransactions:
             mine.name = "mine"
             mine.save()
         assert sorted(Book.objects.values_list("name", flat=True)) == ["before", "mine"]
-
-    def test_it_is_undone_if_the_error_leaves_it(self, book: Book) -> None:
-        mine = Book.objects.get()
-        Book.objects.update(name="theirs")
-        mine.name = "mine"
-        with pytest.raises(StaleObject), transaction.atomic():
-            Book.objects.create(name="before")
-            mine.save()
-        assert Book.objects.get().name == "theirs"
-
-    def test_a_deleted_row_leaves_it_usable_too(self, book: Book) -> None:
-        mine = Book.objects.get()
-        Book.objects.all().delete()
-        mine.name = "mine"
-        with transaction.atomic():
-            with pytest.raises(StaleObject):
-                mine.save()
-            assert not Book.objects.exists()
 
     def test_what_another_save_has_left_half_done_can_not_be_committed(self, book: Book) -> None:
         """A refusal that comes out of a signal is not this save's: the other may have written one of its tables."""

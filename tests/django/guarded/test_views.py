@@ -60,7 +60,6 @@ class OccupiedDeletion(OccupiedUpdateView, DeleteView):  # type: ignore[misc, ty
 urlpatterns = [
     path("failing", failing),
     path("later", failing_later),
-    path("plain/<int:pk>", Page.as_view()),
     path("guarded/<int:pk>", GuardedPage.as_view()),
     path("occupied/<int:pk>", OccupiedPage.as_view()),
     path("delete/<int:pk>", OccupiedDeletion.as_view()),
@@ -140,14 +139,6 @@ class TestGuardedUpdateView:
         Book.objects.update(status="free")
         assert Client().post(address, {**page, "name": "name"}).status_code == 302
         assert Book.objects.values_list("name", "status").get() == ("name", "free")
-
-    def test_a_plain_view_overwrites_it(self, book: Book) -> None:
-        """Between its page and its post a plain view remembers nothing: the documentation says so."""
-        address = f"/plain/{book.pk}"
-        page = page_of(Client(), address)
-        Book.objects.update(status="free")
-        assert Client().post(address, {**page, "name": "name"}).status_code == 302
-        assert Book.objects.values_list("name", "status").get() == ("name", "use")
 
     def test_both_values_are_shown(self, book: Book) -> None:
         address = f"/guarded/{book.pk}"

@@ -55,12 +55,6 @@ def test_the_list_shows_who_holds_what() -> None:
     assert all(0 < each <= 31 for each in left)
 
 
-def test_what_is_over_is_not_shown() -> None:
-    with locks.lock("book:1"):
-        pass
-    assert "book:1" not in client_of("view_claim").get(LIST).content.decode()
-
-
 if connections["default"].vendor != "sqlite":
 
     def test_a_claim_whose_lease_has_ended_is_not_shown() -> None:

@@ -57,15 +57,6 @@ if connection.vendor == "sqlite":  # elsewhere the claims are in the database
         assert Item.objects.get().count == 1
         assert locks.claims() == []
 
-    def test_a_lock_is_free_after_the_rollback_of_a_savepoint() -> None:
-        item = Item.objects.create(name="Emma")
-        with transaction.atomic():
-            with pytest.raises(ZeroDivisionError), transaction.atomic(), occupy(item, timeout=3):
-                item.save()
-                raise ZeroDivisionError
-            assert locks.claims() == []
-            assert in_thread(lambda: locks.lock(f"shelf.item:{item.pk}").acquire(timeout=0).release())
-
     def test_threads_that_read_first_lose_no_update() -> None:
         item = Item.objects.create(name="Emma")
         start = threading.Barrier(4)

@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.conf import settings
 from django.db import DatabaseError, IntegrityError, connection, connections, transaction
 from django.db.models import F
-from store.lines import end_leases, forget_lines, some_lease_is_over
+from store.lines import end_leases, some_lease_is_over
 from store.shelf.models import Item
 from store.test_occupy import elsewhere, is_free
 
@@ -93,15 +93,6 @@ class TestALoser:
         with pytest.raises(LockLost):
             async_to_sync(story)()
         assert Item.objects.get().name == "Emma"
-
-
-def test_a_transaction_that_relies_on_no_lock_is_not_checked(item: Item) -> None:
-    with occupy(item):
-        pass
-    forget_lines()
-    with transaction.atomic():
-        Item.objects.update(name="free")
-    assert Item.objects.get().name == "free"
 
 
 def test_what_was_released_by_hand_is_not_missed(item: Item) -> None:
@@ -198,16 +189,6 @@ if settings.DATABASE != "sqlite":  # which has no rows to lock
             assert other.held
         assert Item.objects.get().count == 1
         assert is_free(item)
-
-    def test_the_lease_of_others_outlives_a_commit_that_takes_longer_than_it(item: Item) -> None:
-        lost: list[Any] = []
-        with locks.lock("other", ttl=9, on_lost=lost.append) as other:
-            with stopped_in_its_commit(item, 10):
-                # The watchdog asks for both in one request, again and again.
-                eventually(some_lease_is_over, 60)
-                assert other.renew()
-            assert other.held
-        assert lost == []
 
     def test_nobody_evicts_between_the_check_and_the_commit(item: Item) -> None:
         found = []

@@ -15,7 +15,7 @@ from django.test import RequestFactory
 from django.utils.decorators import method_decorator
 from django.views import View
 
-from interlock import InvalidArgument, LockTimeout
+from interlock import InvalidArgument
 from interlock.django import alocks, locks, occupies
 
 
@@ -43,15 +43,6 @@ def test_it_can_be_made_of_an_attribute_of_an_argument() -> None:
     assert work(SimpleNamespace(pk=7)) == ["book:7"]
     with pytest.raises(InvalidArgument, match="can't be made"):
         work(SimpleNamespace())
-
-
-def test_who_waits_in_vain_does_not_run() -> None:
-    @occupies("nightly", timeout=0)
-    def work() -> None:
-        raise AssertionError
-
-    with locks.lock("nightly"), pytest.raises(LockTimeout):
-        work()
 
 
 def test_a_coroutine_function_and_an_async_view() -> None:

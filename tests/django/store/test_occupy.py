@@ -127,15 +127,6 @@ def test_the_same_row_may_be_given_twice(item: Item) -> None:
     assert_free(item)
 
 
-def test_the_lock_is_kept_until_the_commit(item: Item) -> None:
-    with transaction.atomic():
-        with occupy(item):
-            item.name = "Emma, revised"
-            item.save()
-        assert not is_free(item)
-    assert is_free(item)
-
-
 def test_the_next_holder_reads_what_was_committed(item: Item) -> None:
     inside = threading.Event()
     go_on = threading.Event()
@@ -263,11 +254,6 @@ def test_a_loss_rolls_the_transaction_back(item: Item) -> None:
             locks.evict(locks.claims()[0].name)
             assert not occupation.grant.renew()
     assert Item.objects.get().name == "Emma"
-
-
-def test_an_evicted_holder_is_told_at_the_end(item: Item) -> None:
-    with pytest.raises(LockLost), occupy(item):
-        locks.evict(locks.claims()[0].name)
 
 
 def test_the_grant_with_its_fence_is_at_hand(item: Item) -> None:

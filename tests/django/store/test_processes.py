@@ -1,6 +1,5 @@
 """The locks of a database between real processes, and on connections that others know nothing of."""
 
-import asyncio
 import json
 import os
 import subprocess
@@ -9,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.core.handlers.base import BaseHandler
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
@@ -17,7 +15,7 @@ from django.test import RequestFactory, override_settings
 from django.urls import path
 from store.shelf.models import Item
 
-from interlock.django import alocks, locks, occupies, occupy
+from interlock.django import locks, occupies
 from interlock.testing.waiting import moment, since
 
 PROGRAM = Path(__file__).with_name("counting.py")
@@ -107,15 +105,7 @@ def page(request: HttpRequest) -> HttpResponse:
     return HttpResponse(f"{connections['default'].in_atomic_block}")
 
 
-async def async_page(request: HttpRequest) -> HttpResponse:
-    """An async view that adds one to the only item."""
-    async with occupy(Item, pk=1, timeout=30) as item:
-        item.count += 1
-        await item.asave()
-    return HttpResponse()
-
-
-urlpatterns = [path("page", page), path("async", async_page)]
+urlpatterns = [path("page", page)]
 
 
 def test_requests_under_atomic_requests_lose_no_update() -> None:
@@ -138,37 +128,6 @@ def test_requests_under_atomic_requests_lose_no_update() -> None:
         finally:
             connections.settings["default"]["ATOMIC_REQUESTS"] = False
     assert Item.objects.get().count == 24
-
-
-def test_async_views_lose_no_update() -> None:
-    Item.objects.create(pk=1, name="Emma")
-
-    async def story() -> None:
-        handler = BaseHandler()
-        handler.load_middleware(is_async=True)
-        answers = await asyncio.gather(
-            *(handler.get_response_async(RequestFactory().get("/async")) for _ in range(8))
-        )
-        assert {each.status_code for each in answers} == {200}
-        await alocks.close()
-
-    with override_settings(ROOT_URLCONF=__name__, MIDDLEWARE=[]):
-        async_to_sync(story)()
-    assert Item.objects.get().count == 8
-
-
-def test_a_cancelled_task_leaves_nothing_behind() -> None:
-    async def story() -> None:
-        for _ in range(10):
-            task = asyncio.ensure_future(alocks.lock("a").acquire())
-            await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        assert await alocks.claims() == []
-        await alocks.close()
-
-    async_to_sync(story)()
 
 
 def end_all_sessions() -> None:

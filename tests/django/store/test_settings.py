@@ -13,7 +13,7 @@ from django.db import connections
 from django.test import override_settings
 
 import interlock.django
-from interlock import InvalidArgument, StoreError
+from interlock import InvalidArgument
 from interlock.django import alocks, locks
 from interlock.django.checks import problems_of, settings_make_sense, tables_are_there
 from interlock.django.conf import database_of_claims
@@ -134,11 +134,6 @@ def test_a_number_of_connections_that_makes_no_sense_is_refused(most: Any) -> No
             locks.lock("a")
 
 
-def test_the_site_of_the_tests_has_no_problems() -> None:
-    found = checks.run_checks(databases=list(settings.DATABASES))
-    assert ids([each for each in found if not each.is_silenced()]) == []
-
-
 SERVER = connections["default"].vendor != "sqlite"
 PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"TEST": {"MIRROR": "default"}}, ["interlock.E007"] * SERVER),
@@ -219,12 +214,6 @@ if SERVER:
 
 def test_there_is_no_migration_to_be_made() -> None:
     call_command("makemigrations", "interlock", "--check", "--dry-run", verbosity=0)
-
-
-def test_a_backend_that_can_not_be_imported_is_a_clear_error() -> None:
-    with override_settings(INTERLOCK={"default": {"BACKEND": "no.such.Store"}}):
-        with pytest.raises(StoreError, match=r"BACKEND 'no\.such\.Store'"):
-            locks.lock("a")
 
 
 def test_the_doctor_is_content() -> None:

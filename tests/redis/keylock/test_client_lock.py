@@ -1,6 +1,5 @@
 """The drop-in for `client.lock(...)`: methods and exceptions of the library's own lock, not its faults."""
 
-import asyncio
 import inspect
 from typing import Any
 
@@ -152,16 +151,6 @@ def test_other_arguments_out_of_range_are_refused(house: Any) -> None:
     assert house.do(lock.acquire, blocking=True) is False
 
 
-def test_a_lost_reply_leaves_no_orphan(house: Any) -> None:
-    proxy = house.proxy()
-    lock = ours(house, client=house.client_through(proxy), timeout=10)
-    house.do(lock.locked)
-    proxy.cut_after_request(b"SET")
-    assert house.do(lock.acquire, blocking=False) is True
-    house.do(lock.release)
-    assert not house.eye.exists(house.key)
-
-
 def test_a_failed_release_raises_what_the_client_raises_and_can_be_tried_again(house: Any) -> None:
     proxy = house.proxy()
     lock = ours(house, client=house.client_through(proxy, retries=0), timeout=10)
@@ -172,25 +161,6 @@ def test_a_failed_release_raises_what_the_client_raises_and_can_be_tried_again(h
             house.do(method)
     proxy.restore()
     house.do(lock.release)
-    assert not house.eye.exists(house.key)
-
-
-@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
-def test_a_cancelled_acquire_leaves_nothing(house: Any) -> None:
-    proxy = house.proxy()
-    lock = ours(house, client=house.client_through(proxy), timeout=30)
-    proxy.delay(0.05)
-
-    async def session() -> None:
-        await lock.locked()
-        sent = len(proxy.sent)
-        task = asyncio.create_task(lock.acquire())
-        await house.until(lambda: b"SET" in proxy.sent[sent:])
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    house.call(session)
     assert not house.eye.exists(house.key)
 
 

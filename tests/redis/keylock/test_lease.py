@@ -59,15 +59,6 @@ def test_with_runs_its_body_while_the_key_is_there(house: Any) -> None:
     assert not house.eye.exists(house.key)
 
 
-def test_with_gives_the_lock_back_when_its_body_raises(house: Any) -> None:
-    def body(_: Any) -> None:
-        raise Stop
-
-    with pytest.raises(Stop):
-        house.actor.within(house.lock(), body)
-    assert not house.eye.exists(house.key)
-
-
 def test_with_does_not_run_its_body_without_the_lock(house: Any) -> None:
     house.eye.set(house.key, "somebody")
     ran: list[int] = []

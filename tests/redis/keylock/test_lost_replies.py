@@ -12,7 +12,7 @@ import redis.cluster
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from interlock import LockLost, StoreError
+from interlock import StoreError
 from interlock.core.errors import UnknownOutcome
 from interlock.redis import KeyLock
 
@@ -80,17 +80,6 @@ def test_it_is_a_release_also_where_another_has_it_before_the_client_asks_again(
     assert house.eye.get(house.key) == "somebody"
 
 
-def test_a_lock_that_was_lost_is_not_released_and_its_body_is_told(house: Any, through: tuple[Any, Any]) -> None:
-    _, client = through
-    lock = house.lock(client=client)
-    assert house.do(lock.acquire)
-    house.eye.delete(house.key)
-    assert house.do(lock.release) is False
-    with pytest.raises(LockLost):
-        house.actor.within(lock, lambda _: house.eye.set(house.key, "somebody"))
-    assert house.eye.get(house.key) == "somebody"
-
-
 def test_an_acquire_whose_reply_was_lost_is_an_acquire(house: Any, through: tuple[Any, Any]) -> None:
     proxy, client = through
     for name in ("KeyLock", "ReentrantKeyLock", "ClientLock"):
@@ -115,9 +104,6 @@ def test_a_renewal_whose_reply_was_lost_is_a_renewal(house: Any, through: tuple[
     assert proxy.cuts == 1
     assert house.eye.pttl(house.key) > 10_000
     assert house.do(lock.release) is True
-
-
-DROP = {"DELIFEQ", "EVAL", "DELEX"}
 
 
 def test_when_no_reply_comes_at_all_the_next_acquire_clears_what_the_first_may_have_left(house: Any) -> None:

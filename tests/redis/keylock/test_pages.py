@@ -3,8 +3,6 @@
 import asyncio
 import inspect
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,6 @@ import pytest
 import redis
 import redis.asyncio
 
-import interlock
-from interlock.testing.waiting import eventually
 from tests.servers import RedisServer
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -69,57 +65,6 @@ def test_who_finds_it_used_leaves_its_id_and_nobody_ever_gets_in(client: redis.R
             seeds["acquire"](client, "book:1", who, pauses())
     assert client.ttl("pending:book:1") == -1  # and it will never go away
     assert seeds["acquire"](client, "book:1", "B", pauses()) is True  # only B itself could mend it
-
-
-def test_two_that_come_in_step_go_in_step(client: redis.Redis) -> None:
-    for _ in range(25):
-        client.sadd("pending:book:1", "A")
-        client.sadd("pending:book:1", "B")
-        assert client.scard("pending:book:1") == 2  # so sees A, and so does B
-        client.srem("pending:book:1", "A")
-        client.srem("pending:book:1", "B")
-    assert not client.exists("using:book:1")
-
-
-CLAIM = """
-import sys, interlock
-lock = interlock.connect(sys.argv[1]).lock("book:1", ttl=1)
-print("asks", flush=True)
-lock.acquire()
-print("holds", flush=True)
-sys.stdin.read()
-"""
-
-
-def claim(url: str) -> "subprocess.Popen[str]":
-    """Start a process that asks for the repaired lock."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", CLAIM, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "asks\n"
-    return process
-
-
-def kill(process: "subprocess.Popen[str]") -> None:
-    """End it in the middle of whatever it does."""
-    process.kill()
-    process.communicate()
-
-
-def test_who_dies_using_or_pending_does_not_block_the_repaired_one(client: redis.Redis, server: RedisServer) -> None:
-    with interlock.connect(server.url, ttl=10) as locks:
-        dead = []
-        try:
-            for number in (1, 2, 3):  # one that holds it and two that wait
-                dead.append(claim(server.url))
-                eventually(lambda: len(locks.claims("book:1")) == number)  # noqa: B023
-        finally:
-            for process in dead:
-                kill(process)
-        grant = locks.lock("book:1").acquire(timeout=20)
-        assert grant is not None
-        grant.release()
 
 
 def test_the_examples_of_the_reference_say_what_they_answer(client: redis.Redis, server: RedisServer) -> None:

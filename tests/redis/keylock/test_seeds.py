@@ -33,11 +33,3 @@ def test_work_that_outlives_its_lease_does_not_delete_the_next_ones_lock(house: 
     assert house.do(second.owned)
     assert house.do(third.acquire) is False
     assert house.do(second.release) is True
-
-
-def test_who_did_not_get_the_lock_can_not_release_it(house: Any) -> None:
-    mine, other = house.lock(), house.lock()
-    assert house.do(mine.acquire)
-    assert house.do(other.acquire) is False
-    assert house.do(other.release) is False
-    assert house.do(mine.owned)

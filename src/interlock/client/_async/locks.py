@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, cast, overload
 from weakref import ref
 
 from interlock.client._async.client import AsyncClient
@@ -71,11 +71,11 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
         raise TypeError  # pragma: no cover
 
     @overload
-    async def acquire(self, blocking: Literal[False], *, cancel: Any = None) -> G | None: ...
+    async def acquire(self, blocking: Literal[True] = True) -> G | Any: ...  # None if the lock has a timeout
     @overload
     async def acquire(
         self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
-    ) -> G | Any: ...
+    ) -> G | None: ...
     async def acquire(
         self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
     ) -> G | Any:
@@ -447,6 +447,32 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         lock_of = self._lock_of_guard(name, on_busy, timeout, **how)
         return lambda function: _guarded(function, name, lock_of, on_busy == "skip")
 
+    @overload
+    def once(
+        self,
+        name: str,
+        *,
+        keep: float,
+        on_busy: Literal["wait", "raise"] = "wait",
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> "AsyncOnce[Never]": ...
+    @overload
+    def once(
+        self,
+        name: str,
+        *,
+        keep: float,
+        on_busy: Literal["skip"],
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> "AsyncOnce[None]": ...
     def once(
         self,
         name: str,
@@ -458,7 +484,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         renew: bool = True,
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
-    ) -> "AsyncOnce":
+    ) -> "AsyncOnce[Any]":
         """Return what is done once: a decorator, `run(function)`, or `async with … as once: if once.due: …`.
 
         Args:

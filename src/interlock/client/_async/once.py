@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from interlock.client._async.client import AsyncClient
 from interlock.client._async.grants import AsyncGrant
@@ -16,6 +16,7 @@ from interlock.core.naming import name_of_arguments
 from interlock.runtime import _aio as rt
 
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 class AsyncRun:
@@ -78,10 +79,11 @@ class AsyncRun:
             raise problem
 
 
-class AsyncOnce(rt.AsyncWrongWith):
+class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
     """What is done once while its record is kept; made by `AsyncLocks.once`.
 
-    It may be used by many tasks at once: one runs, the others wait for its result.
+    It may be used by many tasks at once: one runs, the others wait for its result.  `S` is the type of what a call
+    that skips gives: None, or none at all.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class AsyncOnce(rt.AsyncWrongWith):
         """The name of the run."""
         return self._name
 
-    async def run(self, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def run(self, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
         """Call a function, unless that was done; return its result after a round trip through JSON.
 
         Args:
@@ -126,13 +128,13 @@ class AsyncOnce(rt.AsyncWrongWith):
         if kind != rt.FUNCTION:
             raise InvalidArgument(rt.not_of_this_kind(function, kind))
 
-    async def _run(self, name: str, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def _run(self, name: str, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
         run = await self._begin(name)
         async with run:
             if run.due:
                 run.result = await function(*args, **kwargs)
                 see_it_finished(run.result, function)
-        result: R = run.result
+        result: R | S = run.result
         return result
 
     async def _begin(self, name: str) -> AsyncRun:
@@ -168,7 +170,7 @@ class AsyncOnce(rt.AsyncWrongWith):
             del self._runs[owner]
         await run.__aexit__(kind, error, trace)
 
-    def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
+    def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R | S]]:
         """Decorate a function: for each name that its arguments make it runs once.
 
         Raises:
@@ -178,7 +180,7 @@ class AsyncOnce(rt.AsyncWrongWith):
         self._check(function)
 
         @functools.wraps(function)
-        async def once(*args: P.args, **kwargs: P.kwargs) -> R:
+        async def once(*args: P.args, **kwargs: P.kwargs) -> R | S:
             return await self._run(name_for(args, kwargs), function, *args, **kwargs)
 
         return once

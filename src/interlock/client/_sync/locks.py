@@ -4,7 +4,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, cast, overload
 from weakref import ref
 
 from interlock.client._sync.client import Client
@@ -72,11 +72,11 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
         raise TypeError  # pragma: no cover
 
     @overload
-    def acquire(self, blocking: Literal[False], *, cancel: Any = None) -> G | None: ...
+    def acquire(self, blocking: Literal[True] = True) -> G | Any: ...  # None if the lock has a timeout
     @overload
     def acquire(
         self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
-    ) -> G | Any: ...
+    ) -> G | None: ...
     def acquire(
         self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
     ) -> G | Any:
@@ -446,6 +446,32 @@ class Locks(BaseLocks[Lock]):
         lock_of = self._lock_of_guard(name, on_busy, timeout, **how)
         return lambda function: _guarded(function, name, lock_of, on_busy == "skip")
 
+    @overload
+    def once(
+        self,
+        name: str,
+        *,
+        keep: float,
+        on_busy: Literal["wait", "raise"] = "wait",
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> "Once[Never]": ...
+    @overload
+    def once(
+        self,
+        name: str,
+        *,
+        keep: float,
+        on_busy: Literal["skip"],
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> "Once[None]": ...
     def once(
         self,
         name: str,
@@ -457,7 +483,7 @@ class Locks(BaseLocks[Lock]):
         renew: bool = True,
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
-    ) -> "Once":
+    ) -> "Once[Any]":
         """Return what is done once: a decorator, `run(function)`, or `with … as once: if once.due: …`.
 
         Args:

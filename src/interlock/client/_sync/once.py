@@ -4,7 +4,7 @@
 import functools
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant
@@ -17,6 +17,7 @@ from interlock.core.naming import name_of_arguments
 from interlock.runtime import _threads as rt
 
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 class Run:
@@ -79,10 +80,11 @@ class Run:
             raise problem
 
 
-class Once(rt.WrongWith):
+class Once(rt.WrongWith, Generic[S]):
     """What is done once while its record is kept; made by `Locks.once`.
 
-    It may be used by many tasks at once: one runs, the others wait for its result.
+    It may be used by many tasks at once: one runs, the others wait for its result.  `S` is the type of what a call
+    that skips gives: None, or none at all.
     """
 
     def __init__(
@@ -101,7 +103,7 @@ class Once(rt.WrongWith):
         """The name of the run."""
         return self._name
 
-    def run(self, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+    def run(self, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
         """Call a function, unless that was done; return its result after a round trip through JSON.
 
         Args:
@@ -127,13 +129,13 @@ class Once(rt.WrongWith):
         if kind != rt.FUNCTION:
             raise InvalidArgument(rt.not_of_this_kind(function, kind))
 
-    def _run(self, name: str, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+    def _run(self, name: str, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
         run = self._begin(name)
         with run:
             if run.due:
                 run.result = function(*args, **kwargs)
                 see_it_finished(run.result, function)
-        result: R = run.result
+        result: R | S = run.result
         return result
 
     def _begin(self, name: str) -> Run:
@@ -169,7 +171,7 @@ class Once(rt.WrongWith):
             del self._runs[owner]
         run.__exit__(kind, error, trace)
 
-    def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
+    def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R | S]]:
         """Decorate a function: for each name that its arguments make it runs once.
 
         Raises:
@@ -179,7 +181,7 @@ class Once(rt.WrongWith):
         self._check(function)
 
         @functools.wraps(function)
-        def once(*args: P.args, **kwargs: P.kwargs) -> R:
+        def once(*args: P.args, **kwargs: P.kwargs) -> R | S:
             return self._run(name_for(args, kwargs), function, *args, **kwargs)
 
         return once

@@ -16,6 +16,7 @@ from interlock.stores.plain import PlainStore
 INSTALL = "locks in a bucket need obstore: pip install 'interlock[bucket]'"
 IO_TIMEOUT = 10.0  # seconds to wait for an answer
 PREFIX = "interlock"
+GCS_PACE = 1.0  # seconds; https://cloud.google.com/storage/quotas: one write a second to an object
 _KNOWN = {"endpoint": text_in, "region": text_in, "timeout": seconds_in}
 _USES = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
 
@@ -28,9 +29,10 @@ class BucketStore(PlainStore):
         prefix: with which the names of all objects begin.
         where: the bucket, without a password.
         server: known by what else, so that all connections to it know its clock equally well.
+        pace: seconds between two writes of one object.
     """
 
-    def __init__(self, made: Callable[[], Any], prefix: str, where: str, server: str) -> None:
+    def __init__(self, made: Callable[[], Any], prefix: str, where: str, server: str, pace: float = 0.0) -> None:
         from interlock.stores._sync.swap import SwapSteps
         from interlock.stores.bucket.lines import CLOCK, BucketLines, clock_of, see_that_it_runs_here
 
@@ -38,7 +40,7 @@ class BucketStore(PlainStore):
             see_that_it_runs_here()
             bucket = made()
             clock = clock_of(f"{where} {server}", bucket, f"{prefix}/{CLOCK}/")
-            return SwapSteps(BucketLines(bucket, prefix, where, clock))
+            return SwapSteps(BucketLines(bucket, prefix, where, clock, pace))
 
         self._made, self._prefix = made, prefix
         self._steps: Callable[[], Any] = steps
@@ -106,7 +108,8 @@ def _store_of(url: SplitResult, where: str) -> BucketStore:
     how["retry_config"] = {"max_retries": 0}  # one that had no answer is for us to think about
     kind = getattr(obstore.store, _USES[url.scheme])
     prefix = unquote(url.path).strip("/") or PREFIX
-    return BucketStore(lambda: kind(bucket, **how), prefix, where, given.get("endpoint", ""))
+    pace = GCS_PACE if url.scheme == "gs" else 0.0
+    return BucketStore(lambda: kind(bucket, **how), prefix, where, given.get("endpoint", ""), pace)
 
 
 def from_client(client: Any, tasks: bool) -> BucketStore:
@@ -129,4 +132,5 @@ def from_client(client: Any, tasks: bool) -> BucketStore:
     from interlock.stores.bucket.lines import see_that_it_runs_here
 
     see_that_it_runs_here()  # it may have been used
-    return BucketStore(lambda: client, PREFIX, f"the bucket of a {kind}", str(id(client)))
+    pace = GCS_PACE if kind == "GCSStore" else 0.0
+    return BucketStore(lambda: client, PREFIX, f"the bucket of a {kind}", str(id(client)), pace)

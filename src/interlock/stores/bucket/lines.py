@@ -15,6 +15,7 @@ import contextlib
 import secrets
 from collections.abc import Sequence
 from hashlib import sha256
+from time import sleep
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 from weakref import WeakValueDictionary
@@ -124,15 +125,18 @@ class BucketLines:
         prefix: with which the names of all objects begin.
         where: the bucket, for messages.
         clock: of the bucket.
+        pace: seconds between two writes of one object.
     """
 
     look_again = longest_look = 30.0  # seconds: a waiter of another host asks twice a minute in the end
 
-    def __init__(self, bucket: Any, prefix: str, where: str, clock: BucketClock) -> None:
+    def __init__(self, bucket: Any, prefix: str, where: str, clock: BucketClock, pace: float) -> None:
         self._bucket = bucket
         self._prefix = prefix
         self._where = where
         self._clock = clock
+        self._pace = pace
+        self._wrote: dict[str, float] = {}
         self._known: dict[str, Loaded] = {}
         self._seen: dict[str, tuple[float, dict[str, Seen]]] = {}
 
@@ -238,6 +242,9 @@ class BucketLines:
         nonce = secrets.token_hex(8)
         head = f"{nonce} {quote(key, safe='')} {quote(kept, safe='')}"
         body = f"{head}\n{text}".encode()
+        if self._pace:
+            sleep(max(0.0, self._wrote.get(key, 0.0) + self._pace - clock.now()))
+            self._wrote[key] = clock.now()
         try:
             put = self._ask(self._bucket.put, self._path(key), body, mode="create" if version is None else version)
         except (AlreadyExistsError, PreconditionError, NotFoundError, FileNotFoundError):

@@ -13,8 +13,8 @@ from interlock.core.claims import Claim
 from interlock.remote.failures import ConnectionEnded, Unreachable, closed, ended, no_answer
 from interlock.runtime import clock
 from interlock.stores.redis._aio import MOST, AsyncStream
-from interlock.stores.redis.errors import garbled, refusal
-from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, Reply, ReplyError
+from interlock.stores.redis.errors import garbled, refusal, see_it_is_there
+from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, Reply, ReplyError, grants, wait_for
 from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Settings
 
@@ -173,6 +173,7 @@ class MuxPool:
     def __init__(self, dialer: Dials, undo: Callable[[Claim], RedisCommand]) -> None:
         self._dialer = dialer
         self._undo = undo
+        self._io_timeout = dialer.settings.io_timeout
         self._mux: Mux | None = None
         self._retired: list[Mux] = []  # they still wait for replies
         self._connecting: asyncio.Task[Mux] | None = None
@@ -187,6 +188,8 @@ class MuxPool:
             reply = await mux.post(command.data, command.replies, deadline)
             if type(reply) is ReplyError and str(reply).startswith("NOSCRIPT"):
                 reply = await mux.post(with_source(command.data), 1, deadline)
+            confirms = command.replicas and type(reply) is not ReplyError and grants(reply)
+            count = await mux.post(wait_for(command.replicas, self._io_timeout), 1, deadline) if confirms else 0
         except BaseException as error:
             if undo is not None and not isinstance(error, ConnectionEnded):
                 mux.forget(with_source(self._undo(undo).data))
@@ -198,6 +201,8 @@ class MuxPool:
             if refused.is_away:
                 self.distrust()
             raise refused
+        if confirms:
+            see_it_is_there(count, command.replicas, self._dialer.where)
         return reply
 
     async def _connected(self, deadline: float) -> Mux:

@@ -95,7 +95,8 @@ class PolledStream(Stream):
 
     def send(self, data: bytes, deadline: float) -> None:
         """As `Stream.send`."""
-        self._see_that_it_is_ours()
+        if not self._file.is_ours():
+            self._see_that_it_is_ours()
         try:
             sent = self._send(data)
         except BlockingIOError:

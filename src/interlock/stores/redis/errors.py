@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from interlock.core.errors import StoreError
 from interlock.remote.failures import ConnectionEnded, Denied, NoRoom, Passing, Refused, Unreachable, ended
 from interlock.remote.redispy import LOGIN, advice_on, code_of
-from interlock.stores.redis.resp import Garbage, ReplyError
+from interlock.stores.redis.resp import Garbage, Reply, ReplyError
 
 PASSES = frozenset((
     "OOM", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "MISCONF", "NOREPLICAS",
@@ -41,6 +41,17 @@ class Redirected(Refused):
         host, _, port = place.rpartition(":")
         self.address = (host, int(port))
         self.asking = kind == "ASK"
+
+
+def see_it_is_there(count: Reply, wanted: int, where: str) -> None:
+    """Raise StoreError if fewer replicas have a grant than are wanted, by the answer to `WAIT`."""
+    if isinstance(count, ReplyError):
+        raise refusal(count, where)
+    if count < wanted:
+        raise StoreError(
+            f"{count} of {wanted} replicas of {where} say that they have the grant, so it is given back: are they "
+            f"connected? Else take fewer (?replicas=)"
+        )
 
 
 def refusal(error: ReplyError, where: str, line: str = "") -> Refused:

@@ -50,7 +50,7 @@ def _options_of(url: SplitResult) -> dict[str, str]:
         found[name] = value
     for name in found.keys() & SECONDS:
         seconds_in(name, found[name])
-    for name, least in (("max_connections", 1), ("db", 0)):
+    for name, least in (("max_connections", 1), ("db", 0), ("replicas", 0)):
         if name in found:
             number_in(name, found[name], least)
     for name in found.keys() & FLAGS:
@@ -73,7 +73,7 @@ def _known(scheme: str) -> frozenset[str]:
         known |= TLS
     if kind == "sentinel":
         known |= SENTINEL
-    return known if kind == "cluster" else known | {"db"}
+    return known if kind == "cluster" else known | {"db", "replicas"}
 
 
 def _unknown(url: SplitResult, name: str, known: frozenset[str]) -> str:
@@ -86,6 +86,8 @@ def _unknown(url: SplitResult, name: str, known: frozenset[str]) -> str:
         advice = "TLS is asked for by rediss://, valkeys:// or the like; "
     elif name == "db":
         advice = "a cluster has one database; "
+    elif name == "replicas":
+        advice = "it is for one server, or one that Sentinel names; "
     else:
         advice = ""
     shown = ", ".join(sorted(known - WITHOUT_EFFECT))

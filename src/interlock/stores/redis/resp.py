@@ -13,11 +13,13 @@ class RedisCommand(NamedTuple):
         data: one command, or several.
         line: the key that says which node of a cluster it goes to; "" for any, "@host:port" for that one.
         replies: how many come; more than one are given as a list.
+        replicas: that must have what it wrote, if it says by a number above 0 that a claim holds the lock.
     """
 
     data: bytes
     line: str = ""
     replies: int = 1
+    replicas: int = 0
 
 
 class ReplyError(Exception):
@@ -52,6 +54,19 @@ def ended(start: bytes, *words: str) -> bytes:
         data = word.encode()
         start = b"%s$%d\r\n%s\r\n" % (start, len(data), data)
     return start
+
+
+def grants(reply: Reply) -> bool:
+    """Tell whether the script of an acquire says that the claim holds the lock."""
+    return bool((reply[0] if type(reply) is list else reply) > 0)
+
+
+def wait_for(replicas: int, io_timeout: float) -> bytes:
+    """Return the question how many replicas have what this connection has written, in half of a time-out at most.
+
+    Source: https://redis.io/docs/latest/commands/wait/
+    """
+    return pack("WAIT", str(replicas), str(int(io_timeout * 500)))
 
 
 class _Incomplete(Exception):

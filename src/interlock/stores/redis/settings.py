@@ -33,6 +33,7 @@ class Settings:
         tls: the options of TLS; None without TLS.
         io_timeout, connect_timeout: seconds.
         most: connections at once to one server.
+        replicas: that must have a grant before it counts.
         make: makes connections of the program's own class to an address, in the place of ours.
         remap: from an address that a cluster announces to one that can be reached from here.
     """
@@ -51,6 +52,7 @@ class Settings:
     io_timeout: float = IO_TIMEOUT
     connect_timeout: float = IO_TIMEOUT
     most: int = MOST
+    replicas: int = 0
     make: Callable[[Address | str], Any] | None = None
     remap: Callable[[Address], Address] | None = None
     _context: list[Any] = field(default_factory=list)
@@ -155,6 +157,7 @@ def _settings_of(url: SplitResult, options: dict[str, str]) -> Settings:
         io_timeout=limit,
         connect_timeout=min(limit, float(options.get("socket_connect_timeout", limit))),
         most=int(options.get("max_connections", MOST)),
+        replicas=int(options.get("replicas", 0)),
     )
     if at and not colon and common.password is None:  # redis://secret@host
         common = replace(common, username=options.get("username"), password=unquote(user) or None)

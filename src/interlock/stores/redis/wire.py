@@ -25,15 +25,17 @@ class RedisWire:
         where: the server, for messages.
         io_timeout: seconds to wait for an answer.
         together: True if lines of different names may be in one command: on a cluster they may not.
+        replicas: that must have a grant before it counts.
 
     Attributes:
         deaf: True where nobody can listen, since a proxy knows no SUBSCRIBE: then waiters look often.
     """
 
-    def __init__(self, where: str, io_timeout: float, together: bool) -> None:
+    def __init__(self, where: str, io_timeout: float, together: bool, replicas: int = 0) -> None:
         self.where = where
         self.io_timeout = io_timeout
         self._together = together
+        self._replicas = replicas
         self.deaf = False
         self._entering = lru_cache(4096)(_entering)
         self._leaving = lru_cache(4096)(_leaving)
@@ -42,7 +44,7 @@ class RedisWire:
         """As `Wire.enter`."""
         id, spec, who = claim
         start, line = self._entering(spec, mode, channel)
-        return RedisCommand(ended(start, f"{HOST}\n{pid()}\n{who}\n{spec.label}", id), line)
+        return RedisCommand(ended(start, f"{HOST}\n{pid()}\n{who}\n{spec.label}", id), line, 1, self._replicas)
 
     def entered(self, reply: Any) -> EnterResult | Promised | None:
         """As `Wire.entered`."""
@@ -50,6 +52,8 @@ class RedisWire:
             first, *rest = reply
             if first > 0:
                 return EnterResult("using", first, slot=rest[0])
+            if self._replicas:  # it asks when its turn has come, so that its grant is confirmed
+                return EnterResult("pending", look_again=self._pause(first))
             return Promised(rest[0].decode(), rest[1], self._pause(first))
         if reply > 0:
             return EnterResult("using", reply)

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from interlock.testing.contract.fixtures import kind, world, world_of_tasks, world_of_threads
+from interlock.testing.contract.fixtures import ann, bob, eve, kind, locks, world, world_of_tasks, world_of_threads
 from interlock.testing.world import Kind, Place, World
 
 CHAPTERS = (
@@ -75,5 +75,17 @@ def _tests() -> dict[str, Any]:
 _found = _tests()
 globals().update(_found)
 
-__all__ = ["Kind", "Place", "World", "kind", "world", "world_of_tasks", "world_of_threads"]
+__all__ = [
+    "Kind",
+    "Place",
+    "World",
+    "ann",
+    "bob",
+    "eve",
+    "kind",
+    "locks",
+    "world",
+    "world_of_tasks",
+    "world_of_threads",
+]
 __all__ += _found

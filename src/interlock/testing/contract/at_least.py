@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import InvalidArgument
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import KINDS, Kind, World
 
@@ -15,9 +16,9 @@ SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant", "read
 
 
 @pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
-def test_an_early_release_returns_at_once_and_the_lock_gets_free_in_time(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_an_early_release_returns_at_once_and_the_lock_gets_free_in_time(
+    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+) -> None:
     began = moment()
     grant = ann.do(kind.make(locks, world.name, at_least=KEPT).acquire)
     rival = bob.start(kind.rival(locks, world.name).acquire)
@@ -33,10 +34,10 @@ def test_an_early_release_returns_at_once_and_the_lock_gets_free_in_time(world: 
     assert bob.do(successor.release) is True
 
 
-def test_the_end_of_a_with_block_does_not_wait_and_its_owner_waits_for_the_next(world: World) -> None:
-    locks = world.connect()
+def test_the_end_of_a_with_block_does_not_wait_and_its_owner_waits_for_the_next(
+    world: World, locks: Any, ann: Actor
+) -> None:
     lock = locks.lock(world.name, at_least=KEPT)
-    ann = world.actor()
     began = moment()
     first = ann.within(lock, lambda grant: grant)
     assert ann.do(lock.owned) is False
@@ -48,9 +49,9 @@ def test_the_end_of_a_with_block_does_not_wait_and_its_owner_waits_for_the_next(
     world.until_free()
 
 
-def test_the_time_begins_when_the_lock_is_obtained_not_when_it_is_asked_for(world: World) -> None:
-    locks = world.connect()
-    ann, bob, eve = world.actors(3)
+def test_the_time_begins_when_the_lock_is_obtained_not_when_it_is_asked_for(
+    world: World, locks: Any, ann: Actor, bob: Actor, eve: Actor
+) -> None:
     held = ann.do(locks.lock(world.name).acquire)
     # Its lease began when it stood in line, and would end too soon.
     waiting = bob.start(locks.lock(world.name, ttl=RENEWED, at_least=RENEWED, renew=False).acquire)
@@ -65,9 +66,7 @@ def test_the_time_begins_when_the_lock_is_obtained_not_when_it_is_asked_for(worl
     assert time.monotonic() - obtained >= RENEWED
 
 
-def test_a_closed_connection_leaves_the_lock_to_its_lease(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_a_closed_connection_leaves_the_lock_to_its_lease(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     began = moment()
     grant = ann.do(locks.lock(world.name, ttl=KEPT * 2, at_least=KEPT).acquire)
     assert ann.do(grant.release) is True
@@ -78,9 +77,9 @@ def test_a_closed_connection_leaves_the_lock_to_its_lease(world: World) -> None:
     assert successor.fence > grant.fence
 
 
-def test_the_parts_of_several_locks_are_kept_each_for_its_own_time_and_only_if_all_were_had(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_the_parts_of_several_locks_are_kept_each_for_its_own_time_and_only_if_all_were_had(
+    world: World, locks: Any, ann: Actor, bob: Actor
+) -> None:
     names = [world.fresh_name() for _ in range(2)]
     lock = locks.all(locks.lock(names[0], at_least=60), names[1])
     other = bob.do(locks.lock(names[1]).acquire)
@@ -95,15 +94,13 @@ def test_the_parts_of_several_locks_are_kept_each_for_its_own_time_and_only_if_a
 
 @pytest.mark.parametrize("how", [{"at_least": -1}, {"at_least": True}, {"at_least": "5"}, {"at_least": float("nan")},
                                  {"at_least": None}, {"ttl": 5, "at_least": 5.1}], ids=str)  # fmt: skip
-def test_a_bad_at_least_is_refused_when_the_lock_is_made(world: World, how: dict[str, Any]) -> None:
-    locks = world.connect()
+def test_a_bad_at_least_is_refused_when_the_lock_is_made(world: World, how: dict[str, Any], locks: Any) -> None:
     with pytest.raises(InvalidArgument, match="at_least"):
         locks.lock(world.name, **how)
 
 
-def test_a_ttl_that_is_left_out_is_as_long_as_at_least(world: World) -> None:
+def test_a_ttl_that_is_left_out_is_as_long_as_at_least(world: World, ann: Actor) -> None:
     locks = world.connect(ttl=2)
-    ann = world.actor()
     grant = ann.do(locks.lock(world.name, at_least=9).acquire)
     assert 8 < grant.expires_in <= 9
     assert ann.do(grant.release) is True

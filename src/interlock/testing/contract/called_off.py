@@ -7,12 +7,12 @@ import pytest
 
 from interlock.client.cancel import Cancel
 from interlock.core.errors import InvalidArgument
+from interlock.testing.actors import Actor
 from interlock.testing.world import World
 
 
 @pytest.mark.parametrize("kind", [Cancel, threading.Event], ids=["Cancel", "Event"])
-def test_an_acquire_that_waits_is_called_off(world: World, kind: Any) -> None:
-    locks, (ann, bob) = world.connect(), world.actors(2)
+def test_an_acquire_that_waits_is_called_off(world: World, kind: Any, locks: Any, ann: Actor, bob: Actor) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     cancel = kind()
     waiting = bob.start(world.connect().lock(world.name).acquire, cancel=cancel)
@@ -27,8 +27,7 @@ def test_an_acquire_that_waits_is_called_off(world: World, kind: Any) -> None:
     assert bob.do(locks.lock(world.name).acquire, cancel=kind()).held
 
 
-def test_all_and_rlock_are_called_off_too(world: World) -> None:
-    locks, (ann, bob) = world.connect(), world.actors(2)
+def test_all_and_rlock_are_called_off_too(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     other = world.fresh_name()
     for lock in (locks.all(other, world.name), locks.rlock(world.name)):

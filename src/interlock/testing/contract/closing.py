@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.faults import FailingLeave
 from interlock.testing.waiting import RENEWED
 from interlock.testing.world import Kind, World
 
 
-def test_close_releases_what_is_still_held(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_close_releases_what_is_still_held(world: World, kind: Kind, locks: Any, ann: Actor) -> None:
     grant = ann.do(kind.make(locks, world.name).acquire)
     ann.do(locks.close)
     assert world.nothing_left()
@@ -22,26 +21,20 @@ def test_close_releases_what_is_still_held(world: World, kind: Kind) -> None:
     assert ann.do(grant.release) is False
 
 
-def test_close_may_be_repeated(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_close_may_be_repeated(world: World, locks: Any, ann: Actor) -> None:
     for _ in range(3):
         ann.do(locks.close)
 
 
-def test_a_closed_connection_says_so(world: World, kind: Kind) -> None:
-    locks = world.connect()
+def test_a_closed_connection_says_so(world: World, kind: Kind, locks: Any, ann: Actor) -> None:
     lock = kind.make(locks, world.name)
-    ann = world.actor()
     ann.do(locks.close)
     for call in (lock.acquire, lock.locked, locks.claims):
         with pytest.raises(StoreError, match="closed"):
             ann.do(call)
 
 
-def test_close_hands_over_to_those_who_wait(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_close_hands_over_to_those_who_wait(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     ann.do(locks.lock(world.name).acquire)
     waiting = bob.start(world.connect().lock(world.name).acquire)
     world.until_waiting(1)
@@ -49,9 +42,8 @@ def test_close_hands_over_to_those_who_wait(world: World) -> None:
     assert waiting.result(20) is not None
 
 
-def test_closing_one_connection_does_not_disturb_another(world: World) -> None:
+def test_closing_one_connection_does_not_disturb_another(world: World, ann: Actor, bob: Actor) -> None:
     one, other = world.connect(), world.connect()
-    ann, bob = world.actors(2)
     kept = bob.do(other.lock(world.name).acquire)
     ann.do(one.lock(world.fresh_name()).acquire)
     ann.do(one.close)
@@ -59,9 +51,8 @@ def test_closing_one_connection_does_not_disturb_another(world: World) -> None:
     assert bob.do(kept.release) is True
 
 
-def test_a_close_that_can_not_release_says_so_and_closes_all_the_same(world: World) -> None:
+def test_a_close_that_can_not_release_says_so_and_closes_all_the_same(world: World, ann: Actor) -> None:
     locks, failing = world.connect_with(FailingLeave)
-    ann = world.actor()
     parts = [world.fresh_name() for _ in range(3)]
     for part in parts:
         ann.do(locks.lock(part, ttl=RENEWED).acquire)
@@ -76,9 +67,8 @@ def test_a_close_that_can_not_release_says_so_and_closes_all_the_same(world: Wor
     ann.do(locks.close)
 
 
-def test_a_grant_outlives_the_thread_or_task_that_acquired_it(world: World) -> None:
+def test_a_grant_outlives_the_thread_or_task_that_acquired_it(world: World, ann: Actor, bob: Actor) -> None:
     lock = world.connect().lock(world.name, ttl=RENEWED)
-    ann, bob = world.actors(2)
     grant = ann.do(lock.acquire)
     ann.end()
     assert grant.held is True
@@ -88,8 +78,7 @@ def test_a_grant_outlives_the_thread_or_task_that_acquired_it(world: World) -> N
     assert world.nothing_left()
 
 
-def test_what_was_dropped_without_a_release_is_released_by_close(world: World) -> None:
-    locks = world.connect()
+def test_what_was_dropped_without_a_release_is_released_by_close(world: World, locks: Any) -> None:
     _drop(world, locks.lock(world.name))
     assert world.holders()
     world.actor().do(locks.close)

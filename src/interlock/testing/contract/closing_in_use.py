@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import StoreError
-from interlock.testing.actors import Gate
+from interlock.testing.actors import Actor, Gate
 from interlock.testing.contract.fixtures import main_thread, needs_signals
 from interlock.testing.faults import Slow
 from interlock.testing.waiting import RENEWED, eventually, moment, since
@@ -24,9 +24,9 @@ def _closed_while_it_waited(waiting: "Future[Any]", says: str = "closed while it
 
 
 @pytest.mark.parametrize("number", [1, 5])
-def test_those_of_the_connection_who_wait_give_up_when_it_is_closed(world: World, number: int) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_those_of_the_connection_who_wait_give_up_when_it_is_closed(
+    world: World, number: int, locks: Any, ann: Actor, bob: Actor
+) -> None:
     held = ann.do(world.connect().lock(world.name).acquire)
     lock = locks.lock(world.name)
     jobs = []
@@ -45,9 +45,9 @@ def test_those_of_the_connection_who_wait_give_up_when_it_is_closed(world: World
 
 
 @pytest.mark.parametrize("number", [1, 5])
-def test_none_of_the_closing_connection_gets_the_lock_that_it_gives_up(world: World, number: int) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_none_of_the_closing_connection_gets_the_lock_that_it_gives_up(
+    world: World, number: int, locks: Any, ann: Actor, bob: Actor
+) -> None:
     lock = locks.lock(world.name)
     held = ann.do(lock.acquire)
     jobs = []
@@ -65,8 +65,7 @@ def test_none_of_the_closing_connection_gets_the_lock_that_it_gives_up(world: Wo
     assert [view.id for view in world.eye.claims(world.name)] == [other.result().id]
 
 
-def test_closing_at_once_from_several_sides_and_by_a_waiter_that_gives_up(world: World) -> None:
-    locks = world.connect()
+def test_closing_at_once_from_several_sides_and_by_a_waiter_that_gives_up(world: World, locks: Any) -> None:
     held = world.actor().do(world.connect().lock(world.name).acquire)
     lock = locks.lock(world.name)
     waiting = world.actor().start(_wait_then_close, world, lock, locks)

@@ -6,6 +6,7 @@ import warnings
 from functools import partial
 from typing import Any
 
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, collected, eventually
 from interlock.testing.world import Kind, World
 
@@ -23,11 +24,10 @@ def forget(world: World, make: Any) -> None:
         world.actor().do(work if world.colour == "threads" else task)
 
 
-def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, kind: Kind) -> None:
-    locks = world.connect()
+def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, kind: Kind, locks: Any) -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        forget(world, lambda: kind.make(locks, world.name, ttl=0.6))
+        forget(world, lambda: kind.make(locks, world.name, ttl=RENEWED))
         eventually(lambda: seen or (gc.collect() and seen))  # a thread of the store's may have the call in its hands
     assert [each.category for each in seen] == [ResourceWarning]
     assert repr(world.name) in str(seen[0].message)
@@ -35,9 +35,9 @@ def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, k
     world.until_free()
 
 
-def test_what_was_released_or_lost_is_collected_without_a_warning(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_what_was_released_or_lost_is_collected_without_a_warning(
+    world: World, kind: Kind, locks: Any, ann: Actor
+) -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         lock = kind.make(locks, world.name, ttl=RENEWED)
@@ -54,9 +54,8 @@ def test_what_was_released_or_lost_is_collected_without_a_warning(world: World, 
     assert [str(each.message) for each in seen] == []
 
 
-def test_a_lock_object_keeps_what_was_acquired_by_it(world: World, kind: Kind) -> None:
+def test_a_lock_object_keeps_what_was_acquired_by_it(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name, ttl=RENEWED)
-    ann = world.actor()
 
     def work() -> None:
         lock.acquire()

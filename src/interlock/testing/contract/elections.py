@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import InvalidArgument, StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.faults import Failing
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import THREADS, World
@@ -122,8 +123,8 @@ def test_stop_does_not_wait_long_for_a_store_that_is_away(world: World) -> None:
     faulty.broken.clear()
 
 
-def test_in_the_background_it_leads_within_the_block(world: World) -> None:
-    election, ann = world.connect().election(world.name), world.actor()
+def test_in_the_background_it_leads_within_the_block(world: World, ann: Actor) -> None:
+    election = world.connect().election(world.name)
     begin, end = ("__enter__", "__exit__") if world.colour == THREADS else ("__aenter__", "__aexit__")
     ann.do(getattr(election, begin))
     assert ann.do(election.wait, 20) is True
@@ -151,8 +152,8 @@ def test_who_waits_to_lead_is_told_when_the_time_is_over_or_it_is_stopped(world:
     world.until_free()
 
 
-def test_the_work_may_be_stopped_from_within(world: World) -> None:
-    election, ann = world.connect().election(world.name), world.actor()
+def test_the_work_may_be_stopped_from_within(world: World, ann: Actor) -> None:
+    election = world.connect().election(world.name)
 
     def work(election: Any) -> None:
         election.stop()
@@ -166,8 +167,7 @@ def test_the_work_may_be_stopped_from_within(world: World) -> None:
         ann.do(election.run, 7)
 
 
-def test_a_closed_connection_stands_for_nothing(world: World) -> None:
-    locks, ann = world.connect(), world.actor()
+def test_a_closed_connection_stands_for_nothing(world: World, locks: Any, ann: Actor) -> None:
     election = locks.election(world.name)
     ann.do(locks.close)
     with pytest.raises(StoreError, match="closed"):

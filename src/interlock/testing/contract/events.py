@@ -10,6 +10,7 @@ import pytest
 
 from interlock.client.events import Event
 from interlock.core.errors import StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.faults import Failing
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import Kind, World
@@ -31,10 +32,10 @@ class EventLog:
         return eventually(lambda: [event for event in self.events if event.kind == kind])[0]
 
 
-def test_acquire_and_release_are_told_with_what_they_are_about(world: World, kind: Kind) -> None:
-    locks = world.connect()
+def test_acquire_and_release_are_told_with_what_they_are_about(
+    world: World, kind: Kind, locks: Any, ann: Actor
+) -> None:
     heard = EventLog(locks.subscribe)
-    ann = world.actor()
     grant = ann.do(kind.make(locks, world.name, label="a shelf").acquire)
     ann.do(grant.release)
     acquired, released = heard.events
@@ -50,11 +51,11 @@ def test_acquire_and_release_are_told_with_what_they_are_about(world: World, kin
     assert len(heard.events) == 2
 
 
-def test_a_waiter_is_told_as_queued_and_then_as_acquired(world: World, kind: Kind) -> None:
+def test_a_waiter_is_told_as_queued_and_then_as_acquired(
+    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+) -> None:
     rival = kind.rival(world.connect(), world.name)
-    locks = world.connect()
     heard = EventLog(locks.subscribe)
-    ann, bob = world.actors(2)
     ann.do(rival.acquire)
     waiting = bob.start(kind.make(locks, world.name).acquire)
     world.until_waiting(1)
@@ -67,11 +68,11 @@ def test_a_waiter_is_told_as_queued_and_then_as_acquired(world: World, kind: Kin
     bob.do(grant.release)
 
 
-def test_a_wait_that_is_too_long_and_a_try_in_vain_are_told(world: World, kind: Kind) -> None:
+def test_a_wait_that_is_too_long_and_a_try_in_vain_are_told(
+    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+) -> None:
     rival = kind.rival(world.connect(), world.name)
-    locks = world.connect()
     heard = EventLog(locks.subscribe)
-    ann, bob = world.actors(2)
     ann.do(rival.acquire)
     lock = kind.make(locks, world.name)
     assert bob.do(lock.acquire, timeout=0.2) is None
@@ -83,10 +84,11 @@ def test_a_wait_that_is_too_long_and_a_try_in_vain_are_told(world: World, kind: 
     ann.do(rival.release)
 
 
-def test_an_eviction_is_told_by_who_evicts_and_the_loss_by_who_held(world: World, kind: Kind) -> None:
+def test_an_eviction_is_told_by_who_evicts_and_the_loss_by_who_held(
+    world: World, kind: Kind, ann: Actor, bob: Actor
+) -> None:
     holders, evictors = world.connect(), world.connect()
     heard, evictor_heard = EventLog(holders.subscribe), EventLog(evictors.subscribe)
-    ann, bob = world.actors(2)
     grant = ann.do(kind.make(holders, world.name, ttl=RENEWED, label="a shelf").acquire)
     assert bob.do(evictors.evict, world.name, grant.id) == 1
     (evicted,) = evictor_heard.events
@@ -105,11 +107,9 @@ def test_an_eviction_is_told_by_who_evicts_and_the_loss_by_who_held(world: World
 
 
 def test_a_loss_that_a_release_finds_is_told_once_and_is_in_the_log(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture, locks: Any, ann: Actor
 ) -> None:
-    locks = world.connect()
     heard = EventLog(locks.subscribe)
-    ann = world.actor()
     grant = ann.do(locks.lock(world.name).acquire)
     world.eye.evict(world.name)
     with caplog.at_level(logging.WARNING, "interlock"):
@@ -120,10 +120,8 @@ def test_a_loss_that_a_release_finds_is_told_once_and_is_in_the_log(
     assert [repr(world.name) in message for message in caplog.messages] == [True]
 
 
-def test_renewals_are_told_those_by_hand_too(world: World) -> None:
-    locks = world.connect()
+def test_renewals_are_told_those_by_hand_too(world: World, locks: Any, ann: Actor) -> None:
     heard = EventLog(locks.subscribe)
-    ann = world.actor()
     by_hand = ann.do(locks.lock(world.fresh_name(), ttl=30, renew=False).acquire)
     assert ann.do(by_hand.renew) is True
     assert [event.id for event in heard.events if event.kind == "renewed"] == [by_hand.id]
@@ -134,10 +132,9 @@ def test_renewals_are_told_those_by_hand_too(world: World) -> None:
     assert renewed[0].held > 0
 
 
-def test_a_renewal_that_fails_is_told_and_tried_again(world: World) -> None:
+def test_a_renewal_that_fails_is_told_and_tried_again(world: World, ann: Actor) -> None:
     locks, failing = world.connect_with(Failing)
     heard = EventLog(locks.subscribe)
-    ann = world.actor()
     failing.broken.add("renew")
     grant = ann.do(locks.lock(world.name, ttl=2 * RENEWED).acquire)
     failed = heard.first("renewal failed")
@@ -148,8 +145,9 @@ def test_a_renewal_that_fails_is_told_and_tried_again(world: World) -> None:
     assert ann.do(grant.release) is True
 
 
-def test_a_waiter_whose_connection_is_closed_is_told_as_withdrawn(world: World) -> None:
-    ann, bob, eve = world.actors(3)
+def test_a_waiter_whose_connection_is_closed_is_told_as_withdrawn(
+    world: World, ann: Actor, bob: Actor, eve: Actor
+) -> None:
     holder = world.connect().lock(world.name)
     ann.do(holder.acquire)
     locks = world.connect()

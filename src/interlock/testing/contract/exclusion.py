@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from interlock.testing.actors import Actor
 from interlock.testing.faults import Stepwise
 from interlock.testing.world import KINDS, Kind, World
 
@@ -50,9 +51,9 @@ def test_of_those_who_try_at_once_exactly_one_gets_it(world: World, kind: Kind) 
         assert not world.waiters(name)
 
 
-def test_a_kind_and_its_rival_exclude_each_other(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_a_kind_and_its_rival_exclude_each_other(
+    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+) -> None:
     for one, other in ((kind.make, kind.rival), (kind.rival, kind.make)):
         grant = ann.do(one(locks, world.name).acquire)
         assert bob.do(other(locks, world.name).acquire, timeout=0) is None

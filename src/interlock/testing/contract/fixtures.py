@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
+from interlock.testing.actors import Actor
 from interlock.testing.world import KINDS, TASKS, THREADS, Kind, Place, World
 
 Test = TypeVar("Test", bound=Callable[..., None])
@@ -56,6 +57,20 @@ def world_of_threads(place: Place) -> Iterator[World]:
 def world_of_tasks(place: Place) -> Iterator[World]:
     """A world of asyncio tasks only."""
     yield from _world(place, TASKS)
+
+
+@pytest.fixture
+def locks(world: World) -> Any:
+    """A connection of the world."""
+    return world.connect()
+
+
+def _somebody(world: World) -> Actor:
+    """Somebody who lives in the world; `ann`, `bob` and `eve` are three of them."""
+    return world.actor()
+
+
+ann, bob, eve = (pytest.fixture(_somebody, name=name) for name in ("ann", "bob", "eve"))
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)

@@ -1,18 +1,19 @@
 """Grants: what they tell, and releasing: repeated, from elsewhere, tried again after an error."""
 
 import time
+from typing import Any
 
 import pytest
 
 from interlock.core.errors import LockLost, NotHeld, StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.faults import Failing
 from interlock.testing.waiting import eventually
 from interlock.testing.world import Kind, World
 
 
-def test_a_grant_tells_what_is_held(world: World, kind: Kind) -> None:
+def test_a_grant_tells_what_is_held(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name, ttl=20)
-    ann = world.actor()
     grant = ann.do(lock.acquire)
     assert grant.name == world.name
     assert isinstance(grant.fence, int)
@@ -26,17 +27,15 @@ def test_a_grant_tells_what_is_held(world: World, kind: Kind) -> None:
     assert (view.id, view.fence) == (grant.id, grant.fence)
 
 
-def test_release_says_whether_this_call_released_it(world: World, kind: Kind) -> None:
+def test_release_says_whether_this_call_released_it(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
     grant = ann.do(lock.acquire)
     assert [ann.do(grant.release) for _ in range(3)] == [True, False, False]
     assert world.nothing_left()
 
 
-def test_a_released_grant_is_not_lost_and_its_check_says_so(world: World, kind: Kind) -> None:
+def test_a_released_grant_is_not_lost_and_its_check_says_so(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
     grant = ann.do(lock.acquire)
     ann.do(grant.release)
     assert grant.lost is False
@@ -47,9 +46,9 @@ def test_a_released_grant_is_not_lost_and_its_check_says_so(world: World, kind: 
     assert ann.do(grant.renew) is False
 
 
-def test_an_old_grant_does_not_release_its_successor(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_an_old_grant_does_not_release_its_successor(
+    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+) -> None:
     lock = kind.make(locks, world.name)
     old = ann.do(lock.acquire)
     ann.do(old.release)
@@ -58,9 +57,7 @@ def test_an_old_grant_does_not_release_its_successor(world: World, kind: Kind) -
     assert [view.id for view in world.holders()] == [new.id]
 
 
-def test_a_grant_may_be_released_from_anywhere(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_a_grant_may_be_released_from_anywhere(world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor) -> None:
     lock = kind.make(locks, world.name)
     grant = ann.do(lock.acquire)
     assert bob.do(grant.release) is True
@@ -69,9 +66,9 @@ def test_a_grant_may_be_released_from_anywhere(world: World, kind: Kind) -> None
     assert ann.do(grant.release) is False
 
 
-def test_lock_release_releases_what_the_caller_acquired_last(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_lock_release_releases_what_the_caller_acquired_last(
+    world: World, locks: Any, ann: Actor, bob: Actor
+) -> None:
     lock = locks.semaphore(world.name, 3)
     first, second, others = ann.do(lock.acquire), ann.do(lock.acquire), bob.do(lock.acquire)
     ann.do(lock.release)
@@ -83,9 +80,9 @@ def test_lock_release_releases_what_the_caller_acquired_last(world: World) -> No
     assert others.held is True
 
 
-def test_lock_release_by_one_who_does_not_hold_is_refused_as_in_threading(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_lock_release_by_one_who_does_not_hold_is_refused_as_in_threading(
+    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+) -> None:
     lock = kind.make(locks, world.name)
     with pytest.raises(RuntimeError) as caught:
         ann.do(lock.release)
@@ -101,9 +98,8 @@ def test_lock_release_by_one_who_does_not_hold_is_refused_as_in_threading(world:
         ann.do(lock.release)
 
 
-def test_a_release_that_failed_can_be_tried_again(world: World, kind: Kind) -> None:
+def test_a_release_that_failed_can_be_tried_again(world: World, kind: Kind, ann: Actor) -> None:
     locks, faults = world.connect_with(Failing)
-    ann = world.actor()
     lock = kind.make(locks, world.name)
     grant = ann.do(lock.acquire)
     faults.broken.add("leave")
@@ -117,9 +113,8 @@ def test_a_release_that_failed_can_be_tried_again(world: World, kind: Kind) -> N
     assert world.nothing_left()
 
 
-def test_renew_gives_a_full_lease_from_now(world: World, kind: Kind) -> None:
+def test_renew_gives_a_full_lease_from_now(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name, ttl=20, renew=False)
-    ann = world.actor()
     grant = ann.do(lock.acquire)
     eventually(lambda: grant.expires_in < 19.9)
     began = time.monotonic()
@@ -130,9 +125,8 @@ def test_renew_gives_a_full_lease_from_now(world: World, kind: Kind) -> None:
     assert world.holders()[0].fence == grant.fence
 
 
-def test_renew_of_an_evicted_claim_tells_the_loss(world: World, kind: Kind) -> None:
+def test_renew_of_an_evicted_claim_tells_the_loss(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
     grant = ann.do(lock.acquire)
     world.eye.evict(world.name)
     assert ann.do(grant.renew) is False
@@ -142,9 +136,7 @@ def test_renew_of_an_evicted_claim_tells_the_loss(world: World, kind: Kind) -> N
     assert ann.do(grant.release) is False
 
 
-def test_locked_and_owned(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_locked_and_owned(world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor) -> None:
     lock, other = kind.make(locks, world.name), kind.make(locks, world.name)
     assert ann.do(lock.locked) is False
     assert ann.do(lock.owned) is False

@@ -7,6 +7,7 @@ import pytest
 from interlock.client.tokens import read
 from interlock.core.claims import USING
 from interlock.core.errors import InvalidArgument, LockLost, NotHeld, StoreError, Unsupported
+from interlock.testing.actors import Actor
 from interlock.testing.contract.cancellation import MOMENTS, cancelled_at
 from interlock.testing.contract.fixtures import where
 from interlock.testing.faults import Lossy, Stepwise
@@ -30,8 +31,7 @@ def _can(world: World) -> bool:
 
 
 @where(_can)
-def test_a_detached_lock_stays_held_and_goes_on_elsewhere(world: World) -> None:
-    ann, bob = world.actors(2)
+def test_a_detached_lock_stays_held_and_goes_on_elsewhere(world: World, ann: Actor, bob: Actor) -> None:
     grant = ann.do(world.connect().lock(world.name, label="release 7", ttl=LONG).acquire)
     token = ann.do(grant.detach)
     assert not grant.held
@@ -49,8 +49,7 @@ def test_a_detached_lock_stays_held_and_goes_on_elsewhere(world: World) -> None:
 
 
 @where(_can)
-def test_an_attached_lock_is_renewed(world: World) -> None:
-    ann, bob = world.actors(2)
+def test_an_attached_lock_is_renewed(world: World, ann: Actor, bob: Actor) -> None:
     token = ann.do(ann.do(world.connect().lock(world.name, ttl=LONG).acquire).detach)
     attached = bob.do(world.connect().attach, token, ttl=RENEWED)
     throughout(RENEWED + 0.5, lambda: attached.held)
@@ -58,9 +57,7 @@ def test_an_attached_lock_is_renewed(world: World) -> None:
 
 
 @where(_can)
-def test_a_detached_lock_is_renewed_by_nobody(world: World) -> None:
-    ann = world.actor()
-    locks = world.connect()
+def test_a_detached_lock_is_renewed_by_nobody(world: World, locks: Any, ann: Actor) -> None:
     token = ann.do(ann.do(locks.lock(world.name, ttl=0.5).acquire).detach)
     world.until_free()
     with pytest.raises(LockLost, match="used before"):
@@ -70,10 +67,9 @@ def test_a_detached_lock_is_renewed_by_nobody(world: World) -> None:
 
 
 @where(_can)
-def test_a_token_is_used_once(world: World) -> None:
+def test_a_token_is_used_once(world: World, locks: Any) -> None:
     ann, bob, cyd = world.actors(3)
     token = ann.do(ann.do(world.connect().lock(world.name, ttl=LONG).acquire).detach)
-    locks = world.connect()
     attached = bob.do(locks.attach, token)
     with pytest.raises(LockLost) as caught:
         cyd.do(locks.attach, token)
@@ -86,8 +82,7 @@ def test_a_token_is_used_once(world: World) -> None:
 
 
 @where(_can)
-def test_a_token_is_renewed_and_released_by_itself(world: World) -> None:
-    ann, locks = world.actor(), world.connect()
+def test_a_token_is_renewed_and_released_by_itself(world: World, locks: Any, ann: Actor) -> None:
     token = ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach)
     assert ann.do(locks.renew, token, ttl=10 * LONG) is True
     assert world.holders()[0].expires_in > 9 * LONG
@@ -98,8 +93,7 @@ def test_a_token_is_renewed_and_released_by_itself(world: World) -> None:
 
 
 @where(_can)
-def test_a_token_keeps_the_kind_and_the_slot(world: World) -> None:
-    ann, locks = world.actor(), world.connect()
+def test_a_token_keeps_the_kind_and_the_slot(world: World, locks: Any, ann: Actor) -> None:
     lock = locks.semaphore(world.name, 3, ttl=LONG)
     first, second = (ann.do(lock.acquire) for _ in range(2))
     attached = ann.do(locks.attach, ann.do(second.detach))
@@ -128,8 +122,8 @@ async def _noted(result: Any, tokens: list[Any]) -> None:
 
 
 @where(_can)
-def test_what_is_not_held_cant_be_detached(world: World) -> None:
-    ann, locks = world.actor(), world.connect(ttl=RENEWED)
+def test_what_is_not_held_cant_be_detached(world: World, ann: Actor) -> None:
+    locks = world.connect(ttl=RENEWED)
     grant = ann.do(locks.lock(world.name).acquire)
     world.eye.evict(world.name)
     with pytest.raises(LockLost):
@@ -142,8 +136,7 @@ def test_what_is_not_held_cant_be_detached(world: World) -> None:
 
 
 @where(_can)
-def test_a_token_shows_nothing_and_a_wrong_one_is_refused(world: World) -> None:
-    ann, locks = world.actor(), world.connect()
+def test_a_token_shows_nothing_and_a_wrong_one_is_refused(world: World, locks: Any, ann: Actor) -> None:
     token = ann.do(ann.do(locks.lock(world.name).acquire).detach)
     assert read(token).id not in repr(read(token))
     for wrong in ("", "secret-word", "interlock1.secret-word", 7, token[:-9]):
@@ -155,8 +148,8 @@ def test_a_token_shows_nothing_and_a_wrong_one_is_refused(world: World) -> None:
 
 
 @where(_can)
-def test_a_closed_connection_takes_no_token(world: World) -> None:
-    ann, locks, closed = world.actor(), world.connect(), world.connect()
+def test_a_closed_connection_takes_no_token(world: World, locks: Any, ann: Actor) -> None:
+    closed = world.connect()
     token = ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach)
     ann.do(closed.claims)
     ann.do(closed.close)
@@ -167,8 +160,7 @@ def test_a_closed_connection_takes_no_token(world: World) -> None:
 
 
 @where(_can)
-def test_a_lost_reply_to_a_change_of_hands_leaves_nothing(world: World) -> None:
-    ann = world.actor()
+def test_a_lost_reply_to_a_change_of_hands_leaves_nothing(world: World, ann: Actor) -> None:
     locks, lossy = world.connect_with(Lossy)
     grant = ann.do(locks.lock(world.name, ttl=LONG).acquire)
     lossy.losses["adopt"] = 1
@@ -204,8 +196,7 @@ def test_a_change_of_hands_cancelled_at_any_moment_leaves_nothing(world_of_tasks
 
 
 @where(_can)
-def test_a_renewal_under_the_old_name_is_told_as_a_loss_to_nobody(world: World) -> None:
-    ann, locks = world.actor(), world.connect()
+def test_a_renewal_under_the_old_name_is_told_as_a_loss_to_nobody(world: World, locks: Any, ann: Actor) -> None:
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     token = ann.do(grant.detach)

@@ -1,10 +1,12 @@
 """Leases: renewed while the holder lives, judged by its own clock from before the request, ended when not renewed."""
 
 import time
+from typing import Any
 
 import pytest
 
 from interlock.core.claims import LockSpec
+from interlock.testing.actors import Actor
 from interlock.testing.faults import Busy, Counting, Failing, Slow
 from interlock.testing.waiting import RENEWED, Stalls, eventually, moment, since, throughout, until_renewed
 from interlock.testing.world import KINDS, Kind, World
@@ -14,9 +16,7 @@ LATE = 1.5  # seconds that a busy machine and a poll may add
 
 
 @pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
-def test_a_short_lease_is_renewed_for_as_long_as_it_is_held(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_a_short_lease_is_renewed_for_as_long_as_it_is_held(world: World, kind: Kind, locks: Any, ann: Actor) -> None:
     lost: list[object] = []
     grant = ann.do(kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     throughout(RENEWED + 0.5, lambda: [view.id for view in world.holders()] == [grant.id] and not grant.lost)
@@ -31,9 +31,8 @@ def test_each_renewal_is_asked_for_at_a_third_of_the_lease(world: World) -> None
     assert grant.held is True
 
 
-def test_many_leases_are_renewed_in_few_requests(world: World) -> None:
+def test_many_leases_are_renewed_in_few_requests(world: World, ann: Actor) -> None:
     locks, counting = world.connect_with(Counting)
-    ann = world.actor()
     grants = [ann.do(locks.lock(world.fresh_name(), ttl=2 * RENEWED).acquire) for _ in range(40)]
     began, before = time.monotonic(), counting.steps["renew"]
     until_renewed(grants[0], 3)
@@ -43,9 +42,9 @@ def test_many_leases_are_renewed_in_few_requests(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
-def test_a_lease_that_is_not_renewed_ends_after_its_ttl_and_not_before(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_a_lease_that_is_not_renewed_ends_after_its_ttl_and_not_before(
+    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+) -> None:
     started = moment()
     grant = ann.do(kind.make(locks, world.name, ttl=0.4, renew=False).acquire)
     successor = bob.do(kind.rival(locks, world.name).acquire)
@@ -60,9 +59,8 @@ def test_a_lease_that_is_not_renewed_ends_after_its_ttl_and_not_before(world: Wo
 
 
 @pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
-def test_the_deadline_is_counted_from_before_the_request(world: World, kind: Kind) -> None:
+def test_the_deadline_is_counted_from_before_the_request(world: World, kind: Kind, ann: Actor) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.3))
-    ann = world.actor()
     grant = ann.do(kind.make(locks, world.name, ttl=3, renew=False).acquire)
     assert grant.expires_in <= 3 - slow.delay
     ann.do(grant.renew)
@@ -82,9 +80,8 @@ def test_a_renewal_by_the_watchdog_is_counted_from_before_the_request(world: Wor
     assert seen[-1] <= 2.4 - slow.delay
 
 
-def test_a_store_that_is_busy_extends_no_lease(world: World) -> None:
+def test_a_store_that_is_busy_extends_no_lease(world: World, ann: Actor, bob: Actor) -> None:
     locks, busy = world.connect_with(Busy)
-    ann, bob = world.actors(2)
     held = ann.do(world.connect().lock(world.name).acquire)
     waiting = bob.start(locks.lock(world.name, ttl=2.1, renew=False).acquire)
     eventually(lambda: busy.times)
@@ -98,18 +95,16 @@ def test_a_store_that_is_busy_extends_no_lease(world: World) -> None:
     assert own <= view.expires_in + (time.monotonic() - began) + 0.01
 
 
-def test_the_holder_knows_the_end_of_its_lease_no_later_than_the_store(world: World) -> None:
+def test_the_holder_knows_the_end_of_its_lease_no_later_than_the_store(world: World, ann: Actor, bob: Actor) -> None:
     locks, _ = world.connect_with(lambda store: Slow(store, 0.15))
-    ann, bob = world.actors(2)
     grant = ann.do(locks.lock(world.name, ttl=0.6, renew=False).acquire)
     successor = bob.start(world.connect().lock(world.name).acquire)
     eventually(successor.done)
     assert grant.lost is True
 
 
-def test_renewals_that_fail_for_a_while_lose_nothing(world: World) -> None:
+def test_renewals_that_fail_for_a_while_lose_nothing(world: World, ann: Actor) -> None:
     locks, failing = world.connect_with(Failing)
-    ann = world.actor()
     lost: list[object] = []
     grant = ann.do(locks.lock(world.name, ttl=2 * RENEWED, on_lost=lost.append).acquire)
     failing.broken.add("renew")
@@ -121,9 +116,8 @@ def test_renewals_that_fail_for_a_while_lose_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
-def test_renewals_that_fail_until_the_deadline_lose_the_lock_and_tell(world: World, kind: Kind) -> None:
+def test_renewals_that_fail_until_the_deadline_lose_the_lock_and_tell(world: World, kind: Kind, ann: Actor) -> None:
     locks, failing = world.connect_with(Failing)
-    ann = world.actor()
     lost: list[object] = []
     grant = ann.do(kind.make(locks, world.name, ttl=0.5, on_lost=lost.append).acquire)
     failing.broken.add("renew")
@@ -149,9 +143,7 @@ def test_the_loss_is_known_at_the_deadline_though_a_renewal_hangs(world: World) 
     assert len(heard) == 1
 
 
-def test_a_waiter_keeps_its_place_for_many_leases(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_a_waiter_keeps_its_place_for_many_leases(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     waiting = bob.start(locks.lock(world.name, ttl=RENEWED).acquire)
     world.until_waiting(1)
@@ -161,9 +153,7 @@ def test_a_waiter_keeps_its_place_for_many_leases(world: World) -> None:
     assert waiting.result(20).id == place
 
 
-def test_a_waiter_that_died_costs_at_most_its_own_lease(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_a_waiter_that_died_costs_at_most_its_own_lease(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     started = moment()
     ghosts = [world.ghost(LockSpec(world.key(), ttl=RENEWED)) for _ in range(3)]

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import InvalidArgument, LockLost, Unsupported
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import World
 
 
-def test_at_most_ends_a_hold_at_its_moment(world: World) -> None:
-    locks, ann, told = world.connect(), world.actor(), threading.Event()
+def test_at_most_ends_a_hold_at_its_moment(world: World, locks: Any, ann: Actor) -> None:
+    told = threading.Event()
     began = time.monotonic()
     grant = ann.do(locks.lock(world.name, ttl=600, at_most=0.5, on_lost=lambda grant: told.set()).acquire)
     assert 0 < grant.expires_in <= 0.5
@@ -25,15 +26,14 @@ def test_at_most_ends_a_hold_at_its_moment(world: World) -> None:
     world.until_free()
 
 
-def test_at_most_counts_for_all_handles_of_a_hold(world: World) -> None:
-    lock, ann = world.connect().rlock(world.name, ttl=600, at_most=0.5), world.actor()
+def test_at_most_counts_for_all_handles_of_a_hold(world: World, ann: Actor) -> None:
+    lock = world.connect().rlock(world.name, ttl=600, at_most=0.5)
     first, second = ann.do(lock.acquire), ann.do(lock.acquire)
     eventually(lambda: first.lost and second.lost)
     world.until_free()
 
 
-def test_at_most_is_no_reason_to_hold_longer_than_that(world: World) -> None:
-    ann = world.actor()
+def test_at_most_is_no_reason_to_hold_longer_than_that(world: World, ann: Actor) -> None:
     grant = ann.do(world.connect().lock(world.name, at_most=30, ttl=RENEWED, renew=False).acquire)
     eventually(lambda: grant.lost)
 
@@ -46,8 +46,8 @@ def test_at_most_is_a_number_of_seconds(world: World, at_most: Any) -> None:
         world.connect().lock(world.name, at_most=1, at_least=2)
 
 
-def test_a_holder_learns_that_somebody_waits(world: World) -> None:
-    locks, (ann, bob), told = world.connect(), world.actors(2), threading.Event()
+def test_a_holder_learns_that_somebody_waits(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+    told = threading.Event()
     if "wanted" not in locks.store.features:
         with pytest.raises(Unsupported, match="postgresql://"):
             locks.lock(world.name, on_wanted=lambda grant: told.set())

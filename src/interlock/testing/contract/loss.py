@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import LockLost, NotHeld, StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.faults import Failing
 from interlock.testing.waiting import RENEWED, eventually, until_renewed
 from interlock.testing.world import Kind, World
 
 
-def test_with_raises_on_leaving_when_the_lock_was_lost(world: World, kind: Kind) -> None:
+def test_with_raises_on_leaving_when_the_lock_was_lost(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
     with pytest.raises(LockLost) as caught:
         ann.within(lock, lambda grant: world.eye.evict(world.name) and None)
     assert world.name in str(caught.value)
@@ -22,9 +22,8 @@ def test_with_raises_on_leaving_when_the_lock_was_lost(world: World, kind: Kind)
     assert ann.do(lock.owned) is False
 
 
-def test_the_exception_of_the_body_wins_over_the_loss(world: World, kind: Kind) -> None:
+def test_the_exception_of_the_body_wins_over_the_loss(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
-    ann = world.actor()
 
     def body(grant: object) -> None:
         world.eye.evict(world.name)
@@ -35,36 +34,23 @@ def test_the_exception_of_the_body_wins_over_the_loss(world: World, kind: Kind) 
     assert any("lost" in note for note in caught.value.__notes__)
 
 
-def test_an_eviction_is_noticed_at_the_next_renewal(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_an_eviction_is_noticed_at_the_next_renewal(world: World, kind: Kind, locks: Any, ann: Actor) -> None:
     lost: list[Any] = []
     grant = ann.do(kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     world.eye.evict(world.name)
     eventually(lambda: lost, within=RENEWED + 1.5)
     assert [each.id for each in lost] == [grant.id]
     assert grant.lost is True
-    with pytest.raises(LockLost):
+    with pytest.raises(LockLost, match="fence"):
         grant.check()
     assert ann.do(grant.release) is False
     assert grant.lost is True
     assert len(lost) == 1
 
 
-def test_a_body_can_ask_by_check(world: World) -> None:
-    lock = world.connect().lock(world.name, ttl=RENEWED)
-    ann = world.actor()
-    grant = ann.do(lock.acquire)
-    grant.check()
-    world.eye.evict(world.name)
-    eventually(lambda: grant.lost)
-    with pytest.raises(LockLost, match="fence"):
-        grant.check()
-
-
-def test_a_loss_outside_a_with_is_in_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    ann = world.actor()
-    locks = world.connect()
+def test_a_loss_outside_a_with_is_in_the_log(
+    world: World, caplog: pytest.LogCaptureFixture, locks: Any, ann: Actor
+) -> None:
     other = world.fresh_name()
     grants = {
         world.name: ann.do(locks.lock(world.name, ttl=RENEWED).acquire),
@@ -83,9 +69,7 @@ def test_a_loss_outside_a_with_is_in_the_log(world: World, caplog: pytest.LogCap
             caplog.clear()
 
 
-def test_nobody_is_told_of_a_loss_that_was_a_release(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_nobody_is_told_of_a_loss_that_was_a_release(world: World, kind: Kind, locks: Any, ann: Actor) -> None:
     lost: list[Any] = []
     lock = kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append)
     for _ in range(30):
@@ -97,9 +81,8 @@ def test_nobody_is_told_of_a_loss_that_was_a_release(world: World, kind: Kind) -
     assert lost == []
 
 
-def test_a_release_that_failed_is_renewed_no_more_so_the_lock_gets_free(world: World, kind: Kind) -> None:
+def test_a_release_that_failed_is_renewed_no_more_so_the_lock_gets_free(world: World, kind: Kind, ann: Actor) -> None:
     locks, failing = world.connect_with(Failing)
-    ann = world.actor()
     lost: list[Any] = []
     grant = ann.do(kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     failing.broken.add("leave")

@@ -3,14 +3,14 @@
 import pytest
 
 from interlock.core.errors import StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.faults import Lossy
 from interlock.testing.waiting import RENEWED, eventually, until_renewed
 from interlock.testing.world import Kind, World
 
 
-def test_an_acquire_whose_reply_was_lost_is_asked_again(world: World, kind: Kind) -> None:
+def test_an_acquire_whose_reply_was_lost_is_asked_again(world: World, kind: Kind, ann: Actor) -> None:
     locks, lossy = world.connect_with(lambda store: Lossy(store, enter=1))
-    ann = world.actor()
     grant = ann.do(kind.make(locks, world.name).acquire)
     assert grant is not None
     assert [(view.id, view.fence) for view in world.eye.claims(world.name)] == [(grant.id, grant.fence)]
@@ -19,9 +19,8 @@ def test_an_acquire_whose_reply_was_lost_is_asked_again(world: World, kind: Kind
     assert world.nothing_left()
 
 
-def test_a_try_whose_reply_was_lost_gets_the_lock_and_not_an_orphan(world: World, kind: Kind) -> None:
+def test_a_try_whose_reply_was_lost_gets_the_lock_and_not_an_orphan(world: World, kind: Kind, ann: Actor) -> None:
     locks, lossy = world.connect_with(Lossy)
-    ann = world.actor()
     lock = kind.make(locks, world.name)
     for losses in (1, 2):
         lossy.losses["enter"] = losses
@@ -31,9 +30,8 @@ def test_a_try_whose_reply_was_lost_gets_the_lock_and_not_an_orphan(world: World
         assert world.nothing_left()
 
 
-def test_replies_lost_while_waiting_do_not_lose_the_lock(world: World, kind: Kind) -> None:
+def test_replies_lost_while_waiting_do_not_lose_the_lock(world: World, kind: Kind, ann: Actor, bob: Actor) -> None:
     locks, lossy = world.connect_with(Lossy)
-    ann, bob = world.actors(2)
     holder = ann.do(kind.rival(world.connect(), world.name).acquire)
     lossy.losses["enter"] = 3
     waiting = bob.start(kind.make(locks, world.name).acquire)
@@ -44,9 +42,8 @@ def test_replies_lost_while_waiting_do_not_lose_the_lock(world: World, kind: Kin
     assert bob.do(grant.release) is True
 
 
-def test_when_no_reply_ever_comes_it_is_an_error_and_nothing_stays(world: World, kind: Kind) -> None:
+def test_when_no_reply_ever_comes_it_is_an_error_and_nothing_stays(world: World, kind: Kind, ann: Actor) -> None:
     locks, lossy = world.connect_with(lambda store: Lossy(store, enter=1000))
-    ann = world.actor()
     lock = kind.make(locks, world.name)
     for timeout in (0, None, 60):  # it is told long before that
         with pytest.raises(StoreError):
@@ -55,9 +52,8 @@ def test_when_no_reply_ever_comes_it_is_an_error_and_nothing_stays(world: World,
     assert lossy.losses["enter"] > 900
 
 
-def test_a_lost_reply_to_a_renewal_is_no_loss(world: World) -> None:
+def test_a_lost_reply_to_a_renewal_is_no_loss(world: World, ann: Actor) -> None:
     locks, lossy = world.connect_with(Lossy)
-    ann = world.actor()
     lost: list[object] = []
     grant = ann.do(locks.lock(world.name, ttl=2 * RENEWED, on_lost=lost.append).acquire)
     lossy.losses["renew"] = 2
@@ -67,9 +63,8 @@ def test_a_lost_reply_to_a_renewal_is_no_loss(world: World) -> None:
     assert ann.do(grant.release) is True
 
 
-def test_a_release_whose_reply_was_lost_can_be_repeated_and_is_no_loss(world: World, kind: Kind) -> None:
+def test_a_release_whose_reply_was_lost_can_be_repeated_and_is_no_loss(world: World, kind: Kind, ann: Actor) -> None:
     locks, lossy = world.connect_with(Lossy)
-    ann = world.actor()
     lost: list[object] = []
     grant = ann.do(kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     lossy.losses["leave"] = 1

@@ -3,9 +3,11 @@
 import asyncio
 import itertools
 import threading
+from typing import Any
 
 import pytest
 
+from interlock.testing.actors import Actor
 from interlock.testing.world import World
 
 ODD = [
@@ -18,9 +20,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("name", ODD, ids=range(len(ODD)))
-def test_an_odd_name_locks_and_is_told_as_it_is(world: World, name: str) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_an_odd_name_locks_and_is_told_as_it_is(world: World, name: str, locks: Any, ann: Actor, bob: Actor) -> None:
     grant = ann.do(locks.lock(name).acquire)
     assert grant.name == name
     assert [view.name for view in world.holders(name)] == [name]
@@ -29,9 +29,7 @@ def test_an_odd_name_locks_and_is_told_as_it_is(world: World, name: str) -> None
     assert world.nothing_left(name)
 
 
-def test_a_hundred_names_that_differ_in_one_character_do_not_collide(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_a_hundred_names_that_differ_in_one_character_do_not_collide(world: World, locks: Any, ann: Actor) -> None:
     names = [f"{'long ' * 60}{number} {'tail ' * 60}" for number in range(100)]
     grants = [ann.do(locks.lock(name).acquire, timeout=0) for name in names]
     assert None not in grants
@@ -39,8 +37,7 @@ def test_a_hundred_names_that_differ_in_one_character_do_not_collide(world: Worl
     assert all(ann.do(grant.release) for grant in grants)
 
 
-def test_namespaces_are_separate(world: World) -> None:
-    ann, bob = world.actors(2)
+def test_namespaces_are_separate(world: World, ann: Actor, bob: Actor) -> None:
     spaces = ["", "app", "App", "app:", "ap", "p", "a\u0308", "x" * 1000]
     grants = [ann.do(world.connect(namespace=space).lock(world.name).acquire, timeout=0) for space in spaces]
     assert None not in grants
@@ -51,8 +48,7 @@ def test_namespaces_are_separate(world: World) -> None:
         assert [view.name for view in bob.do(locks.claims, world.name)] == [world.name]
 
 
-def test_namespace_and_name_do_not_run_into_each_other(world: World) -> None:
-    ann = world.actor()
+def test_namespace_and_name_do_not_run_into_each_other(world: World, ann: Actor) -> None:
     parts = ["a", "ab", "a:b", "b", ":b", "b:"]
     grants = [
         ann.do(world.connect(namespace=space).lock(name).acquire, timeout=0)
@@ -75,9 +71,8 @@ def test_a_store_that_knows_namespaces_tells_those_in_use(world_of_threads: Worl
 
 
 @pytest.mark.parametrize("odd", ["\ud800", "a\0b", "two\nlines", "tab\t", "\x1b[31m", "", "日本", "n" * 5000])
-def test_an_odd_name_of_a_thread_or_task_is_no_obstacle(world: World, odd: str) -> None:
+def test_an_odd_name_of_a_thread_or_task_is_no_obstacle(world: World, odd: str, ann: Actor) -> None:
     lock = world.connect().lock(world.name, label="label")
-    ann = world.actor()
 
     def rename() -> None:
         threading.current_thread().name = odd

@@ -7,6 +7,7 @@ import pytest
 
 from interlock.core.claims import DONE
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld, NotKept, StoreError, Unsupported
+from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import where
 from interlock.testing.faults import Failing, Lossy
 from interlock.testing.waiting import RENEWED, eventually
@@ -81,8 +82,8 @@ def test_one_runs_and_all_get_its_result_through_json(world: World) -> None:
 
 
 @where(_can)
-def test_who_comes_later_gets_the_result_until_it_is_forgotten(world: World) -> None:
-    locks, work, ann = world.connect(), Work(world), world.actor()
+def test_who_comes_later_gets_the_result_until_it_is_forgotten(world: World, locks: Any, ann: Actor) -> None:
+    work = Work(world)
     once = locks.once(world.name, keep=MINUTE)
     for _ in range(2):
         assert ann.do(once.run, work.function) == {"run": 1, "also": None}
@@ -92,8 +93,8 @@ def test_who_comes_later_gets_the_result_until_it_is_forgotten(world: World) -> 
 
 
 @where(_can)
-def test_a_record_ends_and_the_next_one_runs(world: World) -> None:
-    locks, work, ann = world.connect(), Work(world), world.actor()
+def test_a_record_ends_and_the_next_one_runs(world: World, locks: Any, ann: Actor) -> None:
+    work = Work(world)
     once = locks.once(world.name, keep=0.3)
     assert ann.do(once.run, work.function)["run"] == 1
     eventually(lambda: not _record(world))
@@ -101,8 +102,7 @@ def test_a_record_ends_and_the_next_one_runs(world: World) -> None:
 
 
 @where(_can)
-def test_the_record_is_seen_from_outside_but_not_its_value(world: World) -> None:
-    locks, ann = world.connect(), world.actor()
+def test_the_record_is_seen_from_outside_but_not_its_value(world: World, locks: Any, ann: Actor) -> None:
     ann.do(locks.once(world.name, keep=MINUTE).run, Work(world, "secret").function)
     (view,) = world.eye.claims(world.name)
     assert (view.state, view.name, view.kind, view.fence) == (DONE, world.name, "once", None)
@@ -113,10 +113,9 @@ def test_the_record_is_seen_from_outside_but_not_its_value(world: World) -> None
 
 
 @where(_can)
-def test_an_exception_records_nothing_and_the_next_one_runs(world: World) -> None:
+def test_an_exception_records_nothing_and_the_next_one_runs(world: World, ann: Actor, bob: Actor) -> None:
     gate = world.gate()
     fails, works = Work(world, ZeroDivisionError("no"), gate), Work(world)
-    ann, bob = world.actors(2)
     failing = ann.start(world.connect().once(world.name, keep=MINUTE).run, fails.function)
     assert fails.begun.acquire(timeout=20)
     waiting = bob.start(world.connect().once(world.name, keep=MINUTE).run, works.function)
@@ -128,8 +127,8 @@ def test_an_exception_records_nothing_and_the_next_one_runs(world: World) -> Non
 
 
 @where(_can)
-def test_who_lost_the_lock_records_nothing(world: World) -> None:
-    once, work, (ann, bob) = world.connect(ttl=RENEWED).once(world.name, keep=MINUTE), Work(world), world.actors(2)
+def test_who_lost_the_lock_records_nothing(world: World, ann: Actor, bob: Actor) -> None:
+    once, work = world.connect(ttl=RENEWED).once(world.name, keep=MINUTE), Work(world)
     begin, end = ("__enter__", "__exit__") if world.colour == THREADS else ("__aenter__", "__aexit__")
     run = ann.do(getattr(once, begin))
     run.result = "late"
@@ -143,8 +142,8 @@ def test_who_lost_the_lock_records_nothing(world: World) -> None:
 
 
 @where(_can)
-def test_the_fence_rises_from_run_to_run(world: World) -> None:
-    locks, ann, fences = world.connect(), world.actor(), []
+def test_the_fence_rises_from_run_to_run(world: World, locks: Any, ann: Actor) -> None:
+    fences = []
     for _ in range(3):
         ann.within(locks.once(world.name, keep=MINUTE), lambda run: fences.append(run.grant.fence))
         ann.do(locks.forget, world.name)
@@ -152,8 +151,8 @@ def test_the_fence_rises_from_run_to_run(world: World) -> None:
 
 
 @where(_can)
-def test_as_a_block_it_is_due_once(world: World) -> None:
-    once, ann = world.connect().once(world.name, keep=MINUTE), world.actor()
+def test_as_a_block_it_is_due_once(world: World, ann: Actor) -> None:
+    once = world.connect().once(world.name, keep=MINUTE)
 
     def body(run: Any) -> bool:
         if run.due:
@@ -165,16 +164,16 @@ def test_as_a_block_it_is_due_once(world: World) -> None:
 
 
 @where(_can)
-def test_a_result_that_is_not_set_is_none(world: World) -> None:
-    once, ann = world.connect().once(world.name, keep=MINUTE), world.actor()
+def test_a_result_that_is_not_set_is_none(world: World, ann: Actor) -> None:
+    once = world.connect().once(world.name, keep=MINUTE)
     ann.within(once, lambda run: None)
     assert ann.within(once, lambda run: (run.due, run.result)) == (False, None)
 
 
 @pytest.mark.parametrize("result", [{1, 2}, "x" * 65_535], ids=["no JSON", "too large"])
 @where(_can)
-def test_a_result_that_cant_be_kept_is_told_to_all(world: World, result: Any) -> None:
-    once, work, ann = world.connect().once(world.name, keep=MINUTE), Work(world, result), world.actor()
+def test_a_result_that_cant_be_kept_is_told_to_all(world: World, result: Any, ann: Actor) -> None:
+    once, work = world.connect().once(world.name, keep=MINUTE), Work(world, result)
     with pytest.raises(InvalidArgument, match="counts as done"):
         ann.do(once.run, work.function)
     for _ in range(2):
@@ -185,8 +184,8 @@ def test_a_result_that_cant_be_kept_is_told_to_all(world: World, result: Any) ->
 
 
 @where(_can)
-def test_the_largest_result_is_kept(world: World) -> None:
-    once, ann, largest = world.connect().once(world.name, keep=MINUTE), world.actor(), "x" * 65_534
+def test_the_largest_result_is_kept(world: World, ann: Actor) -> None:
+    once, largest = world.connect().once(world.name, keep=MINUTE), "x" * 65_534
 
     def body(run: Any) -> None:
         run.result = largest
@@ -196,9 +195,9 @@ def test_the_largest_result_is_kept(world: World) -> None:
 
 
 @where(_can)
-def test_while_it_runs_others_skip_or_give_up(world: World) -> None:
-    locks, gate = world.connect(), world.gate()
-    work, (ann, bob) = Work(world, gate=gate), world.actors(2)
+def test_while_it_runs_others_skip_or_give_up(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+    gate = world.gate()
+    work = Work(world, gate=gate)
     running = ann.start(locks.once(world.name, keep=MINUTE).run, work.function)
     assert work.begun.acquire(timeout=20)
     skips = locks.once(world.name, keep=MINUTE, on_busy="skip")
@@ -211,8 +210,8 @@ def test_while_it_runs_others_skip_or_give_up(world: World) -> None:
 
 
 @where(_can)
-def test_as_a_decorator_it_runs_once_for_each_name(world: World) -> None:
-    locks, work, ann = world.connect(), Work(world), world.actor()
+def test_as_a_decorator_it_runs_once_for_each_name(world: World, locks: Any, ann: Actor) -> None:
+    work = Work(world)
 
     def thread(event: int) -> Any:
         return work.function(event)
@@ -234,17 +233,17 @@ def test_keep_is_a_number_of_seconds(world: World, keep: Any) -> None:
 
 
 @where(_can)
-def test_a_lost_reply_to_the_release_loses_no_record(world: World) -> None:
+def test_a_lost_reply_to_the_release_loses_no_record(world: World, ann: Actor) -> None:
     locks, _ = world.connect_with(lambda store: Lossy(store, leave=1))
-    work, ann = Work(world), world.actor()
+    work = Work(world)
     assert ann.do(locks.once(world.name, keep=MINUTE).run, work.function)["run"] == 1
     assert ann.do(world.connect().once(world.name, keep=MINUTE).run, work.function)["run"] == 1
 
 
 @where(_can)
-def test_a_store_that_is_away_at_the_end_is_asked_until_the_lease_ends(world: World) -> None:
+def test_a_store_that_is_away_at_the_end_is_asked_until_the_lease_ends(world: World, ann: Actor) -> None:
     locks, faulty = world.connect_with(lambda store: Failing(store, "leave"), ttl=RENEWED)
-    work, ann = Work(world), world.actor()
+    work = Work(world)
     with pytest.raises(StoreError):
         ann.do(locks.once(world.name, keep=MINUTE).run, work.function)
     assert faulty.refused["leave"] > 1
@@ -253,8 +252,8 @@ def test_a_store_that_is_away_at_the_end_is_asked_until_the_lease_ends(world: Wo
 
 
 @where(_can)
-def test_a_plain_lock_ignores_the_record(world: World) -> None:
-    locks, work, ann = world.connect(), Work(world), world.actor()
+def test_a_plain_lock_ignores_the_record(world: World, locks: Any, ann: Actor) -> None:
+    work = Work(world)
     ann.do(locks.once(world.name, keep=MINUTE).run, work.function)
     grant = ann.do(locks.lock(world.name).acquire)
     assert grant.held
@@ -263,8 +262,8 @@ def test_a_plain_lock_ignores_the_record(world: World) -> None:
 
 
 @where(_can)
-def test_a_block_whose_lock_was_released_inside_records_nothing(world: World) -> None:
-    once, ann = world.connect().once(world.name, keep=MINUTE), world.actor()
+def test_a_block_whose_lock_was_released_inside_records_nothing(world: World, ann: Actor) -> None:
+    once = world.connect().once(world.name, keep=MINUTE)
     gone: list[Any] = []
 
     def thread(run: Any) -> None:

@@ -1,8 +1,11 @@
 """One of several things: each holder has another one."""
 
+from typing import Any
+
 import pytest
 
 from interlock.core.errors import InvalidArgument, Unsupported
+from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import where
 from interlock.testing.world import World
 
@@ -29,8 +32,7 @@ def test_each_holder_has_another_thing_whatever_the_order(world: World) -> None:
 
 
 @where(_can)
-def test_another_list_is_refused_with_both(world: World) -> None:
-    ann, bob = world.actors(2)
+def test_another_list_is_refused_with_both(world: World, ann: Actor, bob: Actor) -> None:
     ann.do(world.connect().one_of(world.name, ["a", "b"]).acquire)
     for other in (["a", "c"], ["a"], ["a", "b", "c"], [f"{number:040}" for number in range(9)]):
         with pytest.raises(InvalidArgument, match=r"\[a, b\]"):
@@ -39,16 +41,14 @@ def test_another_list_is_refused_with_both(world: World) -> None:
 
 
 @where(_can)
-def test_a_long_list_is_known_again(world: World) -> None:
+def test_a_long_list_is_known_again(world: World, ann: Actor, bob: Actor) -> None:
     items = [f"host-{number:030}" for number in range(20)]
-    ann, bob = world.actors(2)
     assert ann.do(world.connect().one_of(world.name, items).acquire).item == items[0]
     assert bob.do(world.connect().one_of(world.name, items[::-1]).acquire).item == items[1]
 
 
 @where(_can)
-def test_what_is_no_list_of_different_texts_is_refused(world: World) -> None:
-    locks, ann = world.connect(), world.actor()
+def test_what_is_no_list_of_different_texts_is_refused(world: World, locks: Any, ann: Actor) -> None:
     for wrong in ([], ["a", "a"], "abc", [1, 2]):
         with pytest.raises(InvalidArgument, match="items"):
             locks.one_of(world.name, wrong)

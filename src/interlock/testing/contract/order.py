@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT
 from interlock.testing.world import Kind, World
 
@@ -17,9 +18,7 @@ def line_up(world: World, locks: Sequence[Any], order: list[int]) -> list[Any]:
     return jobs
 
 
-def test_waiters_get_it_in_the_order_of_their_arrival(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_waiters_get_it_in_the_order_of_their_arrival(world: World, locks: Any, ann: Actor) -> None:
     order: list[int] = []
     grant = ann.do(locks.lock(world.name).acquire)
     jobs = line_up(world, [world.connect().lock(world.name) for _ in range(8)], order)
@@ -29,9 +28,9 @@ def test_waiters_get_it_in_the_order_of_their_arrival(world: World) -> None:
     assert order == list(range(8))
 
 
-def test_who_releases_and_comes_again_stands_at_the_end(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_who_releases_and_comes_again_stands_at_the_end(
+    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+) -> None:
     mine = locks.lock(world.name)
     for _ in range(5):
         grant = ann.do(mine.acquire)
@@ -46,9 +45,7 @@ def test_who_releases_and_comes_again_stands_at_the_end(world: World, kind: Kind
         ann.do(later.result(20).release)
 
 
-def test_a_try_does_not_barge_past_waiters(world: World) -> None:
-    locks = world.connect()
-    ann, bob, eve = world.actors(3)
+def test_a_try_does_not_barge_past_waiters(world: World, locks: Any, ann: Actor, bob: Actor, eve: Actor) -> None:
     reader = ann.do(locks.rwlock(world.name).read().acquire)
     writer = bob.start(locks.rwlock(world.name).write().acquire)
     world.until_waiting(1)
@@ -58,10 +55,8 @@ def test_a_try_does_not_barge_past_waiters(world: World) -> None:
     bob.do(writer.result(20).release)
 
 
-def test_a_writer_is_not_starved_by_readers(world: World) -> None:
-    locks = world.connect()
+def test_a_writer_is_not_starved_by_readers(world: World, locks: Any, ann: Actor) -> None:
     rw = locks.rwlock(world.name)
-    ann = world.actor()
     order: list[int] = []
     reader = ann.do(rw.read().acquire)
     jobs = line_up(world, [rw.write(), rw.read(), rw.read(), rw.write(), rw.read()], order)
@@ -74,9 +69,7 @@ def test_a_writer_is_not_starved_by_readers(world: World) -> None:
     assert order[3:] == [3, 4]
 
 
-def test_a_big_request_at_the_head_is_not_overtaken(world: World) -> None:
-    locks = world.connect()
-    ann, eve = world.actors(2)
+def test_a_big_request_at_the_head_is_not_overtaken(world: World, locks: Any, ann: Actor, eve: Actor) -> None:
     order: list[int] = []
     held = [ann.do(locks.semaphore(world.name, 4).acquire) for _ in range(2)]
     jobs = line_up(world, [locks.semaphore(world.name, 4, units=4), locks.semaphore(world.name, 4)], order)
@@ -90,9 +83,9 @@ def test_a_big_request_at_the_head_is_not_overtaken(world: World) -> None:
     assert order == [0, 1]
 
 
-def test_who_gives_up_in_the_middle_of_the_line_does_not_disturb_the_order(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_who_gives_up_in_the_middle_of_the_line_does_not_disturb_the_order(
+    world: World, locks: Any, ann: Actor, bob: Actor
+) -> None:
     order: list[int] = []
     grant = ann.do(locks.lock(world.name).acquire)
     first = line_up(world, [locks.lock(world.name)] * 2, order)
@@ -108,9 +101,8 @@ def test_who_gives_up_in_the_middle_of_the_line_does_not_disturb_the_order(world
     assert order == [0, 1, 2]
 
 
-def test_when_the_head_gives_up_those_behind_who_fit_get_in(world: World) -> None:
+def test_when_the_head_gives_up_those_behind_who_fit_get_in(world: World, ann: Actor, bob: Actor, eve: Actor) -> None:
     rw = world.connect().rwlock(world.name)
-    ann, bob, eve = world.actors(3)
     ann.do(rw.read().acquire)
     writer = bob.start(rw.write().acquire, timeout=RENEWED)  # it waits until the reader stands in line
     world.until_waiting(1)

@@ -4,18 +4,18 @@ import os
 import socket
 import time
 from functools import partial
+from typing import Any
 
 import pytest
 
 from interlock.core.claims import Check, ClaimView
 from interlock.core.errors import LockLost
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import SET_BACK, eventually
 from interlock.testing.world import Kind, World
 
 
-def test_a_claim_tells_who_it_is(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_a_claim_tells_who_it_is(world: World, locks: Any, ann: Actor) -> None:
     before = time.time()
     grant = ann.do(locks.lock(world.name, ttl=12, label="shelf 3: ünïcode").acquire)
     after = time.time()
@@ -34,9 +34,10 @@ def held_by(world: World, id: str) -> list[ClaimView]:
     return [view for view in world.holders() if view.id == id]
 
 
-def test_a_claim_tells_since_when_it_waits_and_since_when_it_holds(world: World) -> None:
+def test_a_claim_tells_since_when_it_waits_and_since_when_it_holds(
+    world: World, ann: Actor, bob: Actor, eve: Actor
+) -> None:
     lock = world.connect().lock(world.name)
-    ann, bob, eve = world.actors(3)
     grant = ann.do(lock.acquire)
     waiting = []
     for actor in (bob, eve):
@@ -56,9 +57,9 @@ def test_a_claim_tells_since_when_it_waits_and_since_when_it_holds(world: World)
             assert view.held_since - view.waiting_since >= 0.3
 
 
-def test_holders_come_first_then_waiters_in_line(world: World) -> None:
-    locks = world.connect()
-    ann, bob, eve = world.actors(3)
+def test_holders_come_first_then_waiters_in_line(
+    world: World, locks: Any, ann: Actor, bob: Actor, eve: Actor
+) -> None:
     grant = ann.do(locks.lock(world.name, label="ann").acquire)
     jobs = []
     for number, (actor, label) in enumerate(((bob, "bob"), (eve, "eve"))):
@@ -71,9 +72,7 @@ def test_holders_come_first_then_waiters_in_line(world: World) -> None:
     eve.do(jobs[1].result(20).release)
 
 
-def test_claims_of_all_names(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_claims_of_all_names(world: World, locks: Any, ann: Actor) -> None:
     names = sorted(world.fresh_name() for _ in range(5))
     grants = [ann.do(locks.lock(name).acquire) for name in names]
     assert sorted(view.name for view in ann.do(locks.claims)) == names
@@ -82,9 +81,9 @@ def test_claims_of_all_names(world: World) -> None:
     assert ann.do(locks.claims) == []
 
 
-def test_evicting_a_holder_lets_the_next_in_at_once(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_evicting_a_holder_lets_the_next_in_at_once(
+    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+) -> None:
     grant = ann.do(kind.rival(locks, world.name).acquire)
     waiting = bob.start(kind.make(locks, world.name).acquire)
     world.until_waiting(1)
@@ -97,9 +96,9 @@ def test_evicting_a_holder_lets_the_next_in_at_once(world: World, kind: Kind) ->
     assert [view.id for view in world.holders()] == [successor.id]
 
 
-def test_an_evicted_waiter_begins_again_at_the_end_of_the_line(world: World) -> None:
-    locks = world.connect()
-    ann, bob, eve = world.actors(3)
+def test_an_evicted_waiter_begins_again_at_the_end_of_the_line(
+    world: World, locks: Any, ann: Actor, bob: Actor, eve: Actor
+) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     order: list[str] = []
     first = bob.start_within(locks.lock(world.name), lambda grant: order.append("bob"))
@@ -116,32 +115,19 @@ def test_an_evicted_waiter_begins_again_at_the_end_of_the_line(world: World) -> 
     assert order == ["eve", "bob"]
 
 
-def test_evict_counts_what_it_removed(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_evict_counts_what_it_removed(world: World, locks: Any, ann: Actor) -> None:
     assert ann.do(locks.evict, world.name) == 0
     lock = locks.semaphore(world.name, 5)
     grants = [ann.do(lock.acquire) for _ in range(4)]
     assert ann.do(locks.evict, world.name, "nobody has this id") == 0
     assert ann.do(locks.evict, world.name, grants[0].id) == 1
     assert ann.do(locks.evict, world.name, grants[0].id) == 0
+    assert ann.do(grants[1].renew) is True
     assert ann.do(locks.evict, world.name) == 3
     assert world.nothing_left()
 
 
-def test_evicting_one_does_not_disturb_the_others(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
-    lock = locks.semaphore(world.name, 3)
-    one, two = ann.do(lock.acquire), ann.do(lock.acquire)
-    assert ann.do(locks.evict, world.name, one.id) == 1
-    assert ann.do(two.renew) is True
-    assert ann.do(two.release) is True
-
-
-def test_the_doctor_finds_a_good_store_good_and_leaves_nothing(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_the_doctor_finds_a_good_store_good_and_leaves_nothing(world: World, locks: Any, ann: Actor) -> None:
     others = {view.id for view in world.eye.claims()}  # of tests before, if the place is not for this one alone
     grant = ann.do(locks.lock(world.name).acquire)
     checks = ann.do(locks.doctor)

@@ -2,26 +2,26 @@
 
 import gc
 import warnings
+from typing import Any
 
 import pytest
 
 from interlock.core.errors import LockLost, NotHeld
+from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import World
 
 
-def test_its_holder_gets_it_again_with_the_same_claim_and_fence(world: World) -> None:
+def test_its_holder_gets_it_again_with_the_same_claim_and_fence(world: World, ann: Actor) -> None:
     lock = world.connect().rlock(world.name)
-    ann = world.actor()
     grants = [ann.do(lock.acquire, timeout=0) for _ in range(3)]
     assert None not in grants
     assert len({(grant.id, grant.fence) for grant in grants}) == 1
     assert len(world.holders()) == 1
 
 
-def test_only_the_last_release_gives_it_back(world: World) -> None:
+def test_only_the_last_release_gives_it_back(world: World, ann: Actor, bob: Actor) -> None:
     lock = world.connect().rlock(world.name)
-    ann, bob = world.actors(2)
     for _ in range(3):
         ann.do(lock.acquire)
     for _ in range(2):
@@ -35,9 +35,7 @@ def test_only_the_last_release_gives_it_back(world: World) -> None:
         ann.do(lock.release)
 
 
-def test_other_threads_and_tasks_are_not_admitted(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_other_threads_and_tasks_are_not_admitted(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     ann.do(locks.rlock(world.name).acquire)
     assert bob.do(locks.rlock(world.name).acquire, timeout=0) is None
     assert bob.do(locks.rlock(world.name).owned) is False
@@ -45,9 +43,7 @@ def test_other_threads_and_tasks_are_not_admitted(world: World) -> None:
         bob.do(locks.rlock(world.name).release)
 
 
-def test_two_lock_objects_of_one_connection_are_one_lock(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_two_lock_objects_of_one_connection_are_one_lock(world: World, locks: Any, ann: Actor) -> None:
     first = ann.do(locks.rlock(world.name).acquire)
     second = ann.do(locks.rlock(world.name).acquire, timeout=0)
     assert second is not None
@@ -58,16 +54,13 @@ def test_two_lock_objects_of_one_connection_are_one_lock(world: World) -> None:
     assert world.nothing_left()
 
 
-def test_an_exclusive_lock_of_the_same_name_is_not_re_entered(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_an_exclusive_lock_of_the_same_name_is_not_re_entered(world: World, locks: Any, ann: Actor) -> None:
     ann.do(locks.rlock(world.name).acquire)
     assert ann.do(locks.lock(world.name).acquire, timeout=0) is None
 
 
-def test_releasing_a_handle_twice_does_not_release_another(world: World) -> None:
+def test_releasing_a_handle_twice_does_not_release_another(world: World, ann: Actor) -> None:
     lock = world.connect().rlock(world.name)
-    ann = world.actor()
     first, second = ann.do(lock.acquire), ann.do(lock.acquire)
     assert [ann.do(first.release) for _ in range(3)] == [True, False, False]
     assert second.held is True
@@ -77,9 +70,8 @@ def test_releasing_a_handle_twice_does_not_release_another(world: World) -> None
     assert world.nothing_left()
 
 
-def test_the_count_dies_with_the_lease(world: World) -> None:
+def test_the_count_dies_with_the_lease(world: World, ann: Actor, bob: Actor) -> None:
     lock = world.connect().rlock(world.name, ttl=RENEWED, renew=False)
-    ann, bob = world.actors(2)
     old = [ann.do(lock.acquire) for _ in range(3)]
     eventually(lambda: old[0].lost)
     assert [grant.lost for grant in old] == [True] * 3
@@ -89,9 +81,8 @@ def test_the_count_dies_with_the_lease(world: World) -> None:
     assert other.fence > old[0].fence
 
 
-def test_a_loss_inside_nested_bodies_is_told_by_both(world: World) -> None:
+def test_a_loss_inside_nested_bodies_is_told_by_both(world: World, ann: Actor) -> None:
     lock = world.connect().rlock(world.name)
-    ann = world.actor()
     ann.do(lock.acquire)
     with pytest.raises(LockLost):
         ann.within(lock, lambda grant: [world.eye.evict(world.name), grant.renew()][1])
@@ -99,19 +90,8 @@ def test_a_loss_inside_nested_bodies_is_told_by_both(world: World) -> None:
         ann.do(lock.release)
 
 
-def test_a_handle_may_be_released_from_elsewhere(world: World) -> None:
+def test_a_thread_or_task_that_ended_is_not_taken_for_another(world: World, ann: Actor) -> None:
     lock = world.connect().rlock(world.name)
-    ann, bob = world.actors(2)
-    first, second = ann.do(lock.acquire), ann.do(lock.acquire)
-    assert bob.do(first.release) is True
-    assert ann.do(lock.owned) is True
-    assert bob.do(second.release) is True
-    assert world.nothing_left()
-
-
-def test_a_thread_or_task_that_ended_is_not_taken_for_another(world: World) -> None:
-    lock = world.connect().rlock(world.name)
-    ann = world.actor()
     grant = ann.do(lock.acquire)
     ann.end()
     for _ in range(5):
@@ -121,9 +101,7 @@ def test_a_thread_or_task_that_ended_is_not_taken_for_another(world: World) -> N
     assert world.nothing_left()
 
 
-def test_a_hold_whose_handles_are_all_forgotten_ends_at_once(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_a_hold_whose_handles_are_all_forgotten_ends_at_once(world: World, locks: Any, ann: Actor) -> None:
 
     def work() -> int:
         gc.collect()

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.contract.leases import LATE
 from interlock.testing.faults import Failing, Partial, Stuck
 from interlock.testing.waiting import LATER, RENEWED, Stalls, eventually, until_renewed
 from interlock.testing.world import World
 
 
-def test_the_watchdog_survives_what_nobody_expected(world: World) -> None:
+def test_the_watchdog_survives_what_nobody_expected(world: World, ann: Actor) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, error=RuntimeError))
-    ann = world.actor()
     grant = ann.do(locks.lock(world.name, ttl=2 * RENEWED).acquire)
     failing.broken.add("renew")
     eventually(lambda: failing.refused["renew"] >= 2)
@@ -24,9 +24,8 @@ def test_the_watchdog_survives_what_nobody_expected(world: World) -> None:
     until_renewed(grant)
 
 
-def test_a_lease_that_can_not_be_renewed_holds_back_none_in_the_same_request(world: World) -> None:
+def test_a_lease_that_can_not_be_renewed_holds_back_none_in_the_same_request(world: World, ann: Actor) -> None:
     locks, partial = world.connect_with(Partial)
-    ann = world.actor()
     lost: list[object] = []
     bad = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     good = [ann.do(locks.lock(world.fresh_name(), ttl=RENEWED).acquire) for _ in range(3)]
@@ -41,9 +40,8 @@ def test_a_lease_that_can_not_be_renewed_holds_back_none_in_the_same_request(wor
     assert [ann.do(grant.release) for grant in good] == [True] * 3
 
 
-def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: World) -> None:
+def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: World, ann: Actor) -> None:
     locks, stuck = world.connect_with(lambda store: Stuck(store, 3.0))
-    ann = world.actor()
     lost: list[object] = []
     stuck.names.add(world.name)
     good = [ann.do(locks.lock(world.fresh_name(), ttl=ttl).acquire) for ttl in (6.0, 6.3, 6.6)]
@@ -57,9 +55,8 @@ def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: World) -> 
     assert stuck.hangs >= 1
 
 
-def test_many_that_are_lost_while_a_renewal_hangs_are_told_on_time(world: World) -> None:
+def test_many_that_are_lost_while_a_renewal_hangs_are_told_on_time(world: World, ann: Actor) -> None:
     locks, stuck = world.connect_with(lambda store: Stuck(store, 3.0))
-    ann = world.actor()
     heard: dict[str, float] = {}
     kept: list[tuple[Any, float]] = []
 
@@ -101,9 +98,9 @@ def test_an_on_lost_that_takes_long_holds_back_no_renewal(world_of_threads: Worl
 
 
 @pytest.mark.parametrize("kind_of_end", [SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_an_on_lost_that_raises_anything_ends_no_renewal(world: World, kind_of_end: type[BaseException]) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_an_on_lost_that_raises_anything_ends_no_renewal(
+    world: World, kind_of_end: type[BaseException], locks: Any, ann: Actor
+) -> None:
     calls: list[object] = []
 
     def ends(grant: object) -> None:

@@ -1,15 +1,17 @@
 """Kinds that share: readers, semaphores, and claims of one name that disagree about its kind."""
 
+from typing import Any
+
 import pytest
 
+from interlock.testing.actors import Actor
 from interlock.testing.faults import Stepwise
 from interlock.testing.waiting import eventually
 from interlock.testing.world import World
 
 
-def test_readers_share_and_a_writer_has_it_alone(world: World) -> None:
+def test_readers_share_and_a_writer_has_it_alone(world: World, ann: Actor, bob: Actor, eve: Actor) -> None:
     rw = world.connect().rwlock(world.name)
-    ann, bob, eve = world.actors(3)
     readers = [ann.do(rw.read().acquire), bob.do(rw.read().acquire, timeout=0)]
     assert None not in readers
     assert eve.do(rw.write().acquire, timeout=0) is None
@@ -21,9 +23,7 @@ def test_readers_share_and_a_writer_has_it_alone(world: World) -> None:
     assert bob.do(rw.write().acquire, timeout=0) is None
 
 
-def test_a_semaphore_admits_as_many_units_as_it_has_permits(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_a_semaphore_admits_as_many_units_as_it_has_permits(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     one, two = locks.semaphore(world.name, 5), locks.semaphore(world.name, 5, units=2)
     grants = [ann.do(each.acquire, timeout=0) for each in (two, one, two)]
     assert None not in grants
@@ -35,9 +35,9 @@ def test_a_semaphore_admits_as_many_units_as_it_has_permits(world: World) -> Non
     assert sum(view.units for view in world.holders()) == 5
 
 
-def test_claims_that_disagree_are_bound_by_the_smallest_capacity(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_claims_that_disagree_are_bound_by_the_smallest_capacity(
+    world: World, locks: Any, ann: Actor, bob: Actor
+) -> None:
     many = locks.semaphore(world.name, 5)
     for strict in (locks.lock(world.name), locks.semaphore(world.name, 1)):
         grant = ann.do(strict.acquire)
@@ -48,8 +48,7 @@ def test_claims_that_disagree_are_bound_by_the_smallest_capacity(world: World) -
         ann.do(grant.release)
 
 
-def test_when_the_smallest_capacity_leaves_the_next_one_counts(world: World) -> None:
-    locks = world.connect()
+def test_when_the_smallest_capacity_leaves_the_next_one_counts(world: World, locks: Any) -> None:
     ann, bob, *others = world.actors(4)
     three, two = locks.semaphore(world.name, 3), locks.semaphore(world.name, 2)
     assert ann.do(three.acquire) is not None
@@ -98,20 +97,6 @@ def test_waiting_readers_get_in_together(world: World) -> None:
     world.until_waiting(4)
     ann.do(writer.release)
     eventually(lambda: len(world.holders()) == 4)
-    gate.open()
-    for job in jobs:
-        job.result(20)
-
-
-def test_one_release_of_many_units_lets_several_in(world: World) -> None:
-    locks = world.connect()
-    ann, *others = world.actors(4)
-    gate = world.gate()
-    all_of_it = ann.do(locks.semaphore(world.name, 3, units=3).acquire)
-    jobs = [other.start_within(locks.semaphore(world.name, 3), gate.wait) for other in others]
-    world.until_waiting(3)
-    ann.do(all_of_it.release)
-    eventually(lambda: len(world.holders()) == 3)
     gate.open()
     for job in jobs:
         job.result(20)

@@ -1,8 +1,11 @@
 """Slots: each holder of a semaphore has the lowest number that no other has."""
 
+from typing import Any
+
 import pytest
 
 from interlock.core.errors import Unsupported
+from interlock.testing.actors import Actor
 from interlock.testing.world import World
 
 
@@ -25,8 +28,7 @@ def test_each_holder_has_the_lowest_number_that_is_free(world: World) -> None:
     assert ann.do(lock.acquire).slot == 0
 
 
-def test_an_exclusive_lock_has_slot_0_and_what_has_no_slots_says_so(world: World) -> None:
-    locks, ann = world.connect(), world.actor()
+def test_an_exclusive_lock_has_slot_0_and_what_has_no_slots_says_so(world: World, locks: Any, ann: Actor) -> None:
     assert ann.do(locks.lock(world.name).acquire).slot == 0
     if not _has_slots(world):
         return

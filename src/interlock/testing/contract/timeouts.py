@@ -2,10 +2,12 @@
 
 import os
 import time
+from typing import Any
 
 import pytest
 
 from interlock.core.errors import LockError, LockTimeout, StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.faults import Failing, Slow
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, moment, since
 from interlock.testing.world import Kind, World
@@ -13,9 +15,7 @@ from interlock.testing.world import Kind, World
 LATE = 1.0  # seconds that a busy machine may add
 
 
-def test_a_try_answers_at_once(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_a_try_answers_at_once(world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor) -> None:
     ann.do(kind.rival(locks, world.name).acquire)
     lock = kind.make(locks, world.name)
     started = moment()
@@ -26,9 +26,7 @@ def test_a_try_answers_at_once(world: World, kind: Kind) -> None:
     assert not world.waiters()
 
 
-def test_a_timeout_is_kept(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_a_timeout_is_kept(world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor) -> None:
     ann.do(kind.rival(locks, world.name).acquire)
     started = moment()
     assert bob.do(kind.make(locks, world.name).acquire, timeout=0.25) is None
@@ -37,9 +35,7 @@ def test_a_timeout_is_kept(world: World, kind: Kind) -> None:
     assert not world.waiters()
 
 
-def test_the_timeout_of_the_lock_is_the_default(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_the_timeout_of_the_lock_is_the_default(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     assert bob.do(locks.lock(world.name, timeout=0.05).acquire) is None
     assert bob.do(locks.lock(world.name, timeout=0).acquire) is None
@@ -49,9 +45,7 @@ def test_the_timeout_of_the_lock_is_the_default(world: World) -> None:
     bob.do(waits.result(20).release)
 
 
-def test_no_limit_waits_until_it_is_free(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_no_limit_waits_until_it_is_free(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     for timeout in (None, -1, float("inf")):
         grant = ann.do(locks.lock(world.name).acquire)
         waits = bob.start(locks.lock(world.name).acquire, timeout=timeout)
@@ -60,9 +54,9 @@ def test_no_limit_waits_until_it_is_free(world: World) -> None:
         bob.do(waits.result(20).release)
 
 
-def test_with_raises_instead_of_running_its_body(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_with_raises_instead_of_running_its_body(
+    world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
+) -> None:
     ann.do(kind.rival(locks, world.name).acquire)
     ran: list[object] = []
     for timeout in (0, 0.05):
@@ -75,9 +69,7 @@ def test_with_raises_instead_of_running_its_body(world: World, kind: Kind) -> No
     assert not world.waiters()
 
 
-def test_a_time_out_says_who_holds_it(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_a_time_out_says_who_holds_it(world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor) -> None:
     grant = ann.do(kind.rival(locks, world.name, label="inventory").acquire)
     with pytest.raises(LockTimeout) as caught:
         bob.within(kind.make(locks, world.name, timeout=0.05), print)
@@ -88,17 +80,16 @@ def test_a_time_out_says_who_holds_it(world: World, kind: Kind) -> None:
     assert "'inventory'" in str(caught.value)
 
 
-def test_a_time_out_by_oneself_says_so(world: World) -> None:
-    ann = world.actor()
+def test_a_time_out_by_oneself_says_so(world: World, ann: Actor) -> None:
     lock = world.connect().lock(world.name, timeout=0.05)
     ann.do(lock.acquire)
     with pytest.raises(LockTimeout, match="rlock"):
         ann.within(lock, print)
 
 
-def test_the_timeout_is_counted_over_all_wakeups(world: World) -> None:
-    locks = world.connect()
-    ann, bob, eve = world.actors(3)
+def test_the_timeout_is_counted_over_all_wakeups(
+    world: World, locks: Any, ann: Actor, bob: Actor, eve: Actor
+) -> None:
     ann.do(locks.rwlock(world.name).read().acquire)
     started = moment()
     waiting = bob.start(locks.rwlock(world.name).write().acquire, timeout=RENEWED)
@@ -113,9 +104,8 @@ def test_the_timeout_is_counted_over_all_wakeups(world: World) -> None:
     assert eve.do(locks.rwlock(world.name).read().acquire, timeout=0) is not None
 
 
-def test_a_slow_store_stretches_the_deadline_by_its_replies_only(world: World) -> None:
+def test_a_slow_store_stretches_the_deadline_by_its_replies_only(world: World, ann: Actor, bob: Actor) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.2))
-    ann, bob = world.actors(2)
     ann.do(world.connect().lock(world.name).acquire)
     started = moment()
     assert bob.do(locks.lock(world.name).acquire, timeout=0.5) is None
@@ -124,9 +114,8 @@ def test_a_slow_store_stretches_the_deadline_by_its_replies_only(world: World) -
     assert not world.waiters()
 
 
-def test_replies_slower_than_the_lease_end_in_a_timeout_not_in_a_grant(world: World) -> None:
+def test_replies_slower_than_the_lease_end_in_a_timeout_not_in_a_grant(world: World, ann: Actor) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.3))
-    ann = world.actor()
     started = moment()
     trying = ann.start(locks.lock(world.name, ttl=0.2).acquire, timeout=0.5)
     try:
@@ -137,10 +126,9 @@ def test_replies_slower_than_the_lease_end_in_a_timeout_not_in_a_grant(world: Wo
     world.until_free()
 
 
-def test_a_store_that_fails_is_an_error_and_leaves_nothing(world: World, kind: Kind) -> None:
+def test_a_store_that_fails_is_an_error_and_leaves_nothing(world: World, kind: Kind, ann: Actor) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, "enter"))
     lock = kind.make(locks, world.name)
-    ann = world.actor()
     for timeout in (None, 0, 0.2):
         with pytest.raises(StoreError):
             ann.do(lock.acquire, timeout=timeout)
@@ -150,9 +138,10 @@ def test_a_store_that_fails_is_an_error_and_leaves_nothing(world: World, kind: K
     assert ann.do(lock.acquire, timeout=0) is not None
 
 
-def test_a_store_that_fails_while_somebody_waits_is_an_error_and_leaves_nothing(world: World) -> None:
+def test_a_store_that_fails_while_somebody_waits_is_an_error_and_leaves_nothing(
+    world: World, ann: Actor, bob: Actor
+) -> None:
     locks, failing = world.connect_with(Failing)
-    ann, bob = world.actors(2)
     grant = ann.do(world.connect().lock(world.name).acquire)
     waiting = bob.start(locks.lock(world.name, ttl=RENEWED).acquire)
     world.until_waiting(1)

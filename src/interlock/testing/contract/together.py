@@ -1,10 +1,12 @@
 """Several names at once: all or none, in one global order, so that nobody deadlocks."""
 
 import time
+from typing import Any
 
 import pytest
 
 from interlock.core.errors import LockLost, LockTimeout, NotHeld, StoreError
+from interlock.testing.actors import Actor
 from interlock.testing.faults import FailingLeave
 from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import World
@@ -15,9 +17,7 @@ def names(world: World, number: int = 3) -> list[str]:
     return [world.fresh_name() for _ in range(number)]
 
 
-def test_all_of_them_are_held_and_released_together(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_all_of_them_are_held_and_released_together(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     parts = names(world)
     grants = ann.do(locks.all(*parts).acquire)
     assert sorted(grant.name for grant in grants) == sorted(parts)
@@ -30,15 +30,7 @@ def test_all_of_them_are_held_and_released_together(world: World) -> None:
     assert all(world.nothing_left(part) for part in parts)
 
 
-def test_with_all(world: World) -> None:
-    lock = world.connect().all(*(parts := names(world)))
-    ann = world.actor()
-    assert ann.within(lock, lambda grants: [len(world.holders(part)) for part in parts]) == [1, 1, 1]
-    assert all(world.nothing_left(part) for part in parts)
-
-
-def test_opposite_orders_do_not_deadlock(world: World) -> None:
-    locks = world.connect()
+def test_opposite_orders_do_not_deadlock(world: World, locks: Any) -> None:
     one, two, three = names(world)
     box = [0]
     jobs = []
@@ -53,8 +45,7 @@ def test_opposite_orders_do_not_deadlock(world: World) -> None:
     assert box[0] == 80
 
 
-def test_all_and_single_locks_exclude_each_other(world: World) -> None:
-    locks = world.connect()
+def test_all_and_single_locks_exclude_each_other(world: World, locks: Any) -> None:
     one, two, three = names(world)
     box = [0]
     jobs = []
@@ -66,9 +57,7 @@ def test_all_and_single_locks_exclude_each_other(world: World) -> None:
     assert box[0] == 60
 
 
-def test_a_timeout_leaves_nothing_behind(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_a_timeout_leaves_nothing_behind(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     parts = names(world, 4)
     for taken in parts:
         grant = ann.do(locks.lock(taken).acquire)
@@ -80,9 +69,7 @@ def test_a_timeout_leaves_nothing_behind(world: World) -> None:
         ann.do(grant.release)
 
 
-def test_the_timeout_is_one_for_all(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_the_timeout_is_one_for_all(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     parts = sorted(names(world))
     grants = [ann.do(locks.lock(part).acquire) for part in parts]
     started = moment()
@@ -95,18 +82,14 @@ def test_the_timeout_is_one_for_all(world: World) -> None:
     assert since(started) < RENEWED + 1.0
 
 
-def test_the_loss_of_one_is_the_loss_of_all(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_the_loss_of_one_is_the_loss_of_all(world: World, locks: Any, ann: Actor) -> None:
     parts = names(world)
     with pytest.raises(LockLost, match=parts[1]):
         ann.within(locks.all(*parts), lambda grants: world.eye.evict(parts[1]))
     assert all(world.nothing_left(part) for part in parts)
 
 
-def test_the_grants_know_the_loss_of_one(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
+def test_the_grants_know_the_loss_of_one(world: World, locks: Any, ann: Actor) -> None:
     parts = names(world)
     grants = ann.do(locks.all(*(locks.lock(part, ttl=RENEWED) for part in parts)).acquire)
     world.eye.evict(parts[2])
@@ -118,9 +101,7 @@ def test_the_grants_know_the_loss_of_one(world: World) -> None:
     assert all(world.nothing_left(part) for part in parts)
 
 
-def test_release_owned_and_locked_of_several(world: World) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_release_owned_and_locked_of_several(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     parts = names(world)
     lock = locks.all(*parts)
     assert ann.do(lock.locked) is False
@@ -133,9 +114,8 @@ def test_release_owned_and_locked_of_several(world: World) -> None:
 
 
 @pytest.mark.parametrize("which", [0, 1, 2], ids=["the first", "the middle", "the last"])
-def test_a_release_that_failed_for_some_can_be_tried_again(world: World, which: int) -> None:
+def test_a_release_that_failed_for_some_can_be_tried_again(world: World, which: int, ann: Actor) -> None:
     locks, failing = world.connect_with(FailingLeave)
-    ann = world.actor()
     parts = sorted(names(world))
     grants = ann.do(locks.all(*parts).acquire)
     failing.names.add(parts[which])

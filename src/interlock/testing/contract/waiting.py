@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from typing import Any
 
+from interlock.testing.actors import Actor
 from interlock.testing.faults import Counting, Stepwise
 from interlock.testing.waiting import eventually, moment, since
 from interlock.testing.world import Kind, World
@@ -11,9 +13,7 @@ CROWD = 20
 SLOW = 0.2  # seconds; a poll takes longer, also on a busy machine: see `since`
 
 
-def test_a_release_wakes_the_waiter_soon(world: World, kind: Kind) -> None:
-    locks = world.connect()
-    ann, bob = world.actors(2)
+def test_a_release_wakes_the_waiter_soon(world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor) -> None:
     times = []
     for _ in range(7):
         holder = ann.do(kind.rival(locks, world.name).acquire)
@@ -27,9 +27,8 @@ def test_a_release_wakes_the_waiter_soon(world: World, kind: Kind) -> None:
     assert sorted(times)[-2] < SLOW, times  # one may have met a stall of the machine
 
 
-def test_waiters_do_not_spin(world: World) -> None:
+def test_waiters_do_not_spin(world: World, ann: Actor) -> None:
     locks, counting = world.connect_with(Counting)
-    ann = world.actor()
     holder = ann.do(world.connect().lock(world.name).acquire)
     jobs = [actor.start_within(locks.lock(world.name), lambda grant: None) for actor in world.actors(CROWD)]
     world.until_waiting(CROWD)
@@ -42,9 +41,8 @@ def test_waiters_do_not_spin(world: World) -> None:
         job.result(20)
 
 
-def test_a_release_wakes_one_not_all(world: World) -> None:
+def test_a_release_wakes_one_not_all(world: World, ann: Actor) -> None:
     locks, counting = world.connect_with(Counting)
-    ann = world.actor()
     holder = ann.do(world.connect().lock(world.name).acquire)
     jobs = [actor.start_within(locks.lock(world.name), lambda grant: None) for actor in world.actors(CROWD)]
     world.until_waiting(CROWD)
@@ -57,9 +55,8 @@ def test_a_release_wakes_one_not_all(world: World) -> None:
     assert sum(counting.steps.values()) - before <= 6 * CROWD + polls
 
 
-def test_an_uncontended_acquire_is_one_step_and_a_release_another(world: World) -> None:
+def test_an_uncontended_acquire_is_one_step_and_a_release_another(world: World, ann: Actor) -> None:
     locks, counting = world.connect_with(Counting)
-    ann = world.actor()
     for _ in range(10):
         ann.do(ann_release := ann.do(locks.lock(world.name).acquire).release)
         assert ann_release is not None

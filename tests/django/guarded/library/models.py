@@ -307,13 +307,6 @@ class StrictNode(Node):
         proxy = True
 
 
-class NameAndStatus(models.Model):
-    """What django-simple-history keeps: a copy of an instance that was saved."""
-
-    name: "models.CharField[str, str]" = models.CharField(max_length=100)
-    status: "models.CharField[str, str]" = models.CharField(max_length=20)
-
-
 class Selected(Guarded, models.Model):
     name: "models.CharField[str, str]" = models.CharField(max_length=50, default="")
     number: "models.IntegerField[int, int]" = models.IntegerField(default=0)

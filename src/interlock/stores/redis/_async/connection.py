@@ -10,8 +10,8 @@ from interlock.remote.redispy import LOGIN, code_of
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.stores.redis import _aio as sockets
-from interlock.stores.redis.errors import garbled, refusal, unreachable
-from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, ReplyError, pack
+from interlock.stores.redis.errors import garbled, refusal, see_it_is_there, unreachable
+from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, ReplyError, grants, pack, wait_for
 from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Address, Settings
 
@@ -38,13 +38,14 @@ class AsyncRedisConnection:
     async def ask(self, command: RedisCommand, deadline: float) -> Any:
         """As `AsyncConnection.ask`."""
         reply = await self.raw(command.data, command.replies, deadline)
-        if type(reply) is not ReplyError:
-            return reply
-        if str(reply).startswith("NOSCRIPT"):
+        if type(reply) is ReplyError and str(reply).startswith("NOSCRIPT"):
             reply = await self.raw(with_source(command.data), 1, deadline)
-            if type(reply) is not ReplyError:
-                return reply
-        raise refusal(reply, self._where, command.line)
+        if type(reply) is ReplyError:
+            raise refusal(reply, self._where, command.line)
+        if command.replicas and grants(reply):
+            count = await self.raw(wait_for(command.replicas, self._io_timeout), 1, deadline)
+            see_it_is_there(count, command.replicas, self._where)
+        return reply
 
     async def raw(self, data: bytes, replies: int, deadline: float) -> Any:
         """Send, and return the reply, which may be a ReplyError; more than one as a list.

@@ -43,9 +43,10 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         self._settings = settings
         self._dialer = AsyncDialer(settings)
         self._dialer.moved = self.distrust
-        self._redis = RedisWire(settings.where, settings.io_timeout, together=True)
+        self._redis = RedisWire(settings.where, settings.io_timeout, True, settings.replicas)
         channel = fresh_channel()
         super().__init__(self._redis, pool_to(self._dialer, self._redis), self._subscribe, channel)
+        self._waiters.trusts = not settings.replicas
 
     async def _subscribe(self, deadline: float) -> AsyncSubscription:
         """Subscribe; where the server, or a proxy, knows no SUBSCRIBE, say that waiters look often instead."""
