@@ -13,7 +13,17 @@ from interlock.django.guarded.errors import CannotMerge, Conflict, StaleObject
 from interlock.django.guarded.plan import ModelPlan, key_fields
 from interlock.django.guarded.policies import LAST_WINS, REFUSE
 from interlock.django.guarded.snapshot import KEY, MISSING, Snapshot, of_values, snapshot_of
-from interlock.django.guarded.values import IMMUTABLE, Adapted, Frozen, freeze, is_expression, kept_of, same, thaw, thaw_held
+from interlock.django.guarded.values import (
+    IMMUTABLE,
+    Adapted,
+    Frozen,
+    freeze,
+    is_expression,
+    kept_of,
+    same,
+    thaw,
+    thaw_held,
+)
 from interlock.django.transactions import scope_of
 
 Triple = tuple[Any, Any, Any]
