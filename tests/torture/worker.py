@@ -20,7 +20,7 @@ from tests.torture.threadworker import ThreadWorker, Worker
 
 LAG = 0.25  # seconds; shorter ones are not told
 STAY = re.compile("interlock-blocking_[0-9]+|interlock-advisory|interlock-lingers")
-"""Threads of which a process keeps a few for good: for calls that block, and for sessions and connections to end in time."""
+"""Threads of which a process keeps a few for good: for calls that block, and for what is to end in time."""
 LINGER = 6.0  # seconds; a connection to PostgreSQL whose request had no answer stays open for five
 
 
