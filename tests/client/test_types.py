@@ -170,7 +170,10 @@ def pyright(folder: Path) -> list[str]:
     """Return what pyright says about a program, in the form of mypy's lines."""
     pytest.importorskip("pyright")
     (folder / "pyrightconfig.json").write_text(json.dumps(PYRIGHT))
-    found = json.loads(told([sys.executable, "-m", "pyright", "--outputjson"], folder))
+    said = told([sys.executable, "-m", "pyright", "--outputjson"], folder)
+    if not said.startswith("{"):
+        pytest.skip("NOT TESTED with pyright, which could not get itself from npm")
+    found = json.loads(said)
     assert found["summary"]["filesAnalyzed"] == 1
     return [
         f"program.py:{one['range']['start']['line'] + 1}: {one['message']} [{one['rule']}]"

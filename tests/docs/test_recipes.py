@@ -205,7 +205,11 @@ def test_two_programs_of_joblib_share_the_gpus_and_no_two_jobs_have_one(
 ) -> None:
     environment["GPUS"] = "0,1"
     words = [sys.executable, "-m", "examples.recipes.gpu", sys.executable, "-c", JOB]
-    programs = [subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) for _ in "ab"]
+    with interlock.connect(environment["INTERLOCK_URL"]) as locks, locks.semaphore("gpu", 2, units=2):
+        programs = [
+            subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) for _ in "ab"
+        ]
+        eventually(lambda: len(locks.claims("gpu")) == 1 + 2 * 3, "the workers of both wait")
     for program in programs:
         said, _ = program.communicate(timeout=120)
         assert program.returncode == 0

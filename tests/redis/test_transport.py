@@ -280,8 +280,9 @@ def test_a_connection_that_is_dropped_without_close_leaves_no_thread_and_no_sock
         with locks.lock("page"):
             pass
 
+    before = threading.enumerate()
     monkeypatch.setattr("interlock.runtime._threads.IDLE", 0.2)
     use()
     with server.wire() as wire:
         eventually(lambda: gc.collect() >= 0 and not client_ids(wire, "normal"))
-    eventually(lambda: not [each for each in threading.enumerate() if each.name.startswith("interlock")])
+    eventually(lambda: set(threading.enumerate()) <= set(before))

@@ -19,8 +19,9 @@ from tests.torture.plan import Plan
 from tests.torture.threadworker import ThreadWorker, Worker
 
 LAG = 0.25  # seconds; shorter ones are not told
-STAY = re.compile("interlock-blocking_[0-9]+|interlock-advisory")
-"""Threads of which a process keeps a few for good: for calls that block, and for sessions to end in time."""
+STAY = re.compile("interlock-blocking_[0-9]+|interlock-advisory|interlock-lingers")
+"""Threads of which a process keeps a few for good: for calls that block, and for what is to end in time."""
+LINGER = 6.0  # seconds; a connection to PostgreSQL whose request had no answer stays open for five
 
 
 def measure_lag(history: History) -> None:
@@ -100,7 +101,7 @@ def main() -> None:
     threading.Thread(target=obey, args=(worker,), name="obey", daemon=True).start()
     threading.Thread(target=measure_lag, args=(history,), name="lag", daemon=True).start()
     worker.work()
-    history.write("end", **left_over(before, time.monotonic() + plan.io))
+    history.write("end", **left_over(before, time.monotonic() + plan.io + LINGER))
 
 
 if __name__ == "__main__":

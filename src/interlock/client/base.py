@@ -440,8 +440,7 @@ class BaseClient:
 
 def _client_of(connect: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseClient:
     """Connect as another process did."""
-    client: BaseClient = connect(*arguments)._client
-    return client
+    return cast(BaseClient, connect(*arguments)._client)
 
 
 class Same:
@@ -469,8 +468,7 @@ class BaseLocks(Same, Generic[L]):
         self._lock_type = lock_type
 
     def __reduce__(self) -> tuple[Any, ...]:
-        again: tuple[Any, ...] = self._client.connect_again()
-        return again
+        return cast("tuple[Any, ...]", self._client.connect_again())
 
     def __repr__(self) -> str:
         return repr(self._client)
@@ -636,8 +634,7 @@ class BaseLocks(Same, Generic[L]):
         seconds = seconds_of(on_busy, timeout)
 
         def lock_of(name: str) -> L:
-            made: L = self.lock(name, timeout=seconds, **how)
-            return made
+            return cast(L, self.lock(name, timeout=seconds, **how))
 
         lock_of(name)
         return lock_of

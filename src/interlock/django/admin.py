@@ -12,7 +12,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import ngettext
 
 from interlock.core.claims import PENDING, SEPARATOR, USING, ClaimView
 from interlock.core.errors import LockError
@@ -22,12 +22,7 @@ from interlock.django.models import Claim
 from interlock.runtime import clock
 
 REFRESH, CONFIRMED, SELECTED = "refresh", "evict_confirmed", "_selected_action"
-INTERVALS = (2, 5, 30)  # seconds
-KINDS = {
-    "exclusive": gettext_lazy("exclusive"),
-    "rw": gettext_lazy("reader or writer"),
-    "semaphore": gettext_lazy("semaphore"),
-}
+INTERVALS = ("2", "5", "30")  # seconds
 
 
 class Shown(NamedTuple):
@@ -42,37 +37,16 @@ class Shown(NamedTuple):
     view: ClaimView
 
     @property
-    def pk(self) -> str:
-        """What the page calls it."""
-        return self.view.id
-
-    @property
-    def key(self) -> str:
-        """Of its lock."""
-        return f"{self.namespace}{SEPARATOR}{self.view.name}"
-
-    @property
-    def state(self) -> str:
-        """Whether it holds or waits, in words."""
-        return _("Using") if self.view.state == USING else _("Pending")
-
-    @property
-    def kind(self) -> str:
-        """Of KINDS."""
-        word = self.view.kind.partition(" ")[0]
-        return "rw" if word in ("reader", "writer") else word
-
-    @property
     def ago(self) -> str:
         """How long ago it was made."""
         seconds = max(0.0, clock.time_of_day() - self.view.since)
         time = f"{seconds:.0f} s" if seconds < 120 else timesince(datetime.fromtimestamp(self.view.since))
         return _("%(time)s ago") % {"time": time}
 
-    def has(self, text: str) -> bool:
-        """Tell whether a text stands in it."""
-        known = (self.view.name, self.namespace, self.view.host, self.view.label)
-        return text.lower() in "\n".join(known).lower()
+    def is_wanted(self, query: Any) -> bool:
+        """Tell whether a page shows it that is asked for a state and a text."""
+        known = "\n".join((self.view.name, self.namespace, self.view.host, self.view.label))
+        return query.get("state", "") in ("", self.view.state) and query.get("q", "").lower() in known.lower()
 
 
 @admin.register(Claim)
@@ -83,16 +57,8 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
         """Return the list alone."""
         return [path("", self.admin_site.admin_view(self.changelist_view), name="interlock_claim_changelist")]
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Nobody adds claims."""
-        return False
-
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody changes claims."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody deletes claims; they are evicted."""
+        """Nobody changes claims; there is no page either to add or to delete one."""
         return False
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -117,7 +83,7 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
             known = []
             self.message_user(request, _("The store failed: %(error)s") % {"error": error}, messages.ERROR)
         if request.method == "POST" and self.has_evict_permission(request):
-            chosen = [each for each in known if each.pk in request.POST.getlist(SELECTED)]
+            chosen = [each for each in known if each.view.id in request.POST.getlist(SELECTED)]
             if request.POST.get(CONFIRMED):
                 self._evict(request, alias, chosen)
                 return HttpResponseRedirect(request.get_full_path())
@@ -125,11 +91,10 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
             return TemplateResponse(request, "admin/interlock/claim/evict_confirmation.html", context)
         context |= {
             "title": _("Claims"),
-            "claims": _filtered(known, request.GET),
+            "claims": [each for each in known if each.is_wanted(request.GET)],
             "aliases": list(locks),
             "chosen": alias,
             "states": {USING: _("Using"), PENDING: _("Pending")},
-            "kinds": KINDS,
             "selected": SELECTED,
             "may_evict": self.has_evict_permission(request),
             **_refreshing(request.GET.copy()),
@@ -141,7 +106,7 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
         evicted = 0
         try:
             for each in chosen:
-                if locks[alias]._client.evict(each.key, each.pk):
+                if locks[alias]._client.evict(each.namespace + SEPARATOR + each.view.name, each.view.id):
                     evicted += 1
                     _note(request, each.view)
         except LockError as error:
@@ -161,20 +126,10 @@ def _claims(alias: str) -> list[Shown]:
     ]
 
 
-def _filtered(claims: list[Shown], wanted: Any) -> list[Shown]:
-    """Return the claims that a page is asked for."""
-    state, kind, text = (wanted.get(each, "") for each in ("state", "kind", "q"))
-    return [each for each in claims if state in ("", each.view.state) and kind in ("", each.kind) and each.has(text)]
-
-
 def _refreshing(query: Any) -> dict[str, Any]:
-    """Return after how many seconds the page is shown anew, and the links that change that."""
-    wanted = (query.pop(REFRESH, None) or [""])[-1]
-    is_number = wanted.isascii() and wanted.isdigit() and len(wanted) < 10  # int() refuses thousands of digits
-    seconds = min(max(int(wanted), 1), 3600) if is_number else None
-    rest = query.urlencode()
-    choices = [(each, f"?{rest}{'&' if rest else ''}{REFRESH}={each}") for each in INTERVALS]
-    return {"refresh": seconds, "refresh_choices": choices, "refresh_stop": f"?{rest}", "wanted": query}
+    """Return after how many seconds the page is shown anew, and the query without that."""
+    refresh = (query.pop(REFRESH, None) or [""])[-1]
+    return {"refresh": refresh if refresh in INTERVALS else None, "intervals": INTERVALS, "wanted": query}
 
 
 def _note(request: HttpRequest, claim: ClaimView) -> None:

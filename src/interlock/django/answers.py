@@ -1,13 +1,14 @@
 """What a client is told of the errors of interlock: one table for pages and for REST framework."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.utils.translation import gettext as _
 
 from interlock.core.errors import LockLost, LockTimeout, StoreError
 from interlock.django.guarded.errors import StaleObject
 
+MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = 1.0
 """Seconds after which a client shall try again, unless a middleware or a view says otherwise."""
 
@@ -28,6 +29,11 @@ class Answer(NamedTuple):
     detail: str
     retry_after: int | None = None
 
+    def problem(self) -> dict[str, Any]:
+        """Return the body of the problem document."""
+        type = f"urn:problem-type:interlock:{self.kind}"
+        return {"type": type, "title": self.title, "status": self.status, "detail": self.detail}
+
 
 def answer_of(error: BaseException, retry_after: float = RETRY_AFTER) -> Answer | None:
     """Return what a client is told of an error; None if it isn't one of interlock's.
@@ -39,7 +45,9 @@ def answer_of(error: BaseException, retry_after: float = RETRY_AFTER) -> Answer 
     seconds = math.ceil(retry_after)
     again = _("Try again in %(seconds)d s.") % {"seconds": seconds}
     if isinstance(error, StaleObject):
-        detail = _("Somebody else has changed this meanwhile. Nothing was saved; open the page anew.")
+        detail = _(
+            "Somebody else has changed this meanwhile. Nothing was saved; read it again, and do your change again."
+        )
         if error.deleted:
             detail = _("Somebody else has deleted this meanwhile.")
         return Answer(409, "stale-object", _("Conflict"), detail)

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from django.conf import settings
 
@@ -27,10 +27,8 @@ def is_sqlite(alias: str) -> bool:
 
 def is_in_memory(alias: str) -> bool:
     """Tell whether a database is SQLite's, and in memory."""
-    if not is_sqlite(alias):
-        return False
     name = _name(alias)
-    return name in ("", ":memory:") or (name.startswith("file:") and _is_memory_url(name))
+    return is_sqlite(alias) and (not name or ":memory:" in name or "mode=memory" in name)
 
 
 def url_beside(alias: str) -> str:
@@ -74,11 +72,6 @@ def _sharing(file: Path) -> tuple[int, Sharing]:
 def _name(alias: str) -> str:
     database: Mapping[str, Any] = settings.DATABASES[alias]
     return str(database.get("NAME", ""))
-
-
-def _is_memory_url(name: str) -> bool:
-    parts = urlsplit(name)
-    return parts.path == ":memory:" or "memory" in parse_qs(parts.query).get("mode", ())
 
 
 def _file(alias: str) -> Path:

@@ -10,13 +10,13 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register
 from django.db import router
 
-from interlock.client.connect import check_url
+from interlock.client.connect import check_arguments, check_url
 from interlock.core.errors import LockError
 from interlock.core.redaction import described, masked
 from interlock.django.beside import is_in_memory, is_sqlite, url_beside
 from interlock.django.conf import ORM_STORE, database_of_claims, place, places
 from interlock.django.conf import databases as databases_of_locks
-from interlock.django.databases import OPENERS, given_by, libpq_of, pymysql_of, vendor_of
+from interlock.django.databases import DRIVERS, OPENERS, given_by, libpq_of, pymysql_of, vendor_of
 from interlock.django.models import Claim
 from interlock.stores.mysql.table import TABLE as MYSQL
 from interlock.stores.postgresql.ddl import TABLE as POSTGRESQL
@@ -39,10 +39,6 @@ def settings_make_sense(app_configs: Any, **_: object) -> list[CheckMessage]:
 @register(Tags.security, deploy=True)
 def places_are_said(app_configs: Any, **_: object) -> list[CheckMessage]:
     """Say where claims are that the setting gives no place; only with `check --deploy`."""
-    try:
-        known = {alias: place(alias).database for alias in places()}
-    except LockError:
-        return []  # `settings_make_sense` says so
     return [
         Info(
             f"INTERLOCK[{alias!r}] names no store, and the database {database!r} is SQLite's: claims are kept in "
@@ -50,8 +46,8 @@ def places_are_said(app_configs: Any, **_: object) -> list[CheckMessage]:
             hint="They exclude the processes of this machine that use the same file.",
             id="interlock.I001",
         )
-        for alias, database in known.items()
-        if database is not None and is_sqlite(database)
+        for alias, database in databases_of_locks().items()
+        if is_sqlite(database)
     ]
 
 
@@ -81,7 +77,7 @@ def tables_are_there(app_configs: Any, databases: Sequence[str] | None = None, *
     if sys.argv[1:2] == ["migrate"]:
         return []
 
-    asked = sorted(set(databases_of_locks()) & set(databases or ()))
+    asked = sorted(set(databases_of_locks().values()) & set(databases or ()))
     return [
         Warning(
             f"The database {alias!r} has no table of locks: it is made at their first use, if the account may.",
@@ -97,7 +93,7 @@ def tables_are_there(app_configs: Any, databases: Sequence[str] | None = None, *
 def _check_place(alias: str) -> list[CheckMessage]:
     try:
         found = place(alias)
-        _check_values(found.namespace, found.ttl)
+        check_arguments(found.namespace, found.ttl)
     except LockError as error:
         return [Error(str(error), id="interlock.E001", obj=f"INTERLOCK[{alias!r}]")]
     if found.location is not None:
@@ -105,11 +101,15 @@ def _check_place(alias: str) -> list[CheckMessage]:
     try:
         found.store_class()
     except LockError as error:
-        hint = (
-            "Give the dotted path of a store class, or a LOCATION, or the ALIAS of a database; OPTIONS are the "
-            "arguments of that class, e.g. {'MAX_CONNECTIONS': 2} for a database."
-        )
-        return [Error(str(error), hint=hint, id="interlock.E002", obj=f"INTERLOCK[{alias!r}]")]
+        return [
+            Error(
+                str(error),
+                hint="Give the dotted path of a store class, or a LOCATION, or the ALIAS of a database; OPTIONS are "
+                "the arguments of that class, e.g. {'MAX_CONNECTIONS': 2} for a database.",
+                obj=f"INTERLOCK[{alias!r}]",
+                id="interlock.E002",
+            )
+        ]
     if found.backend == ORM_STORE:
         return _problems_of_records(found.options.get("alias") or database_of_claims())
     return [] if found.database is None else problems_of(found.database)
@@ -121,32 +121,31 @@ def _problems_of_records(alias: str) -> list[CheckMessage]:
         return problems_of(alias)
     found = _problems_of_database(alias, settings.DATABASES[alias])
     if is_in_memory(alias):
-        message = f"The database {alias!r} is in memory, one for each connection: records would exclude nobody."
-        hint = "Give it a file, or leave out the LOCATION: the locks are then in memory too."
-        found.append(Error(message, hint=hint, id="interlock.E006"))
+        found.append(
+            Error(
+                f"The database {alias!r} is in memory, one for each connection: records would exclude nobody.",
+                hint="Give it a file, or leave out the LOCATION: the locks are then in memory too.",
+                id="interlock.E006",
+            )
+        )
     elif is_sqlite(alias):
-        message = f"The records of the locks are in the SQLite file of the database {alias!r}."
-        hint = "A transaction there, also one that has only read, keeps records from being written, and they it from "
-        hint += "committing. Leave out the LOCATION: the locks are then beside the database."
-        found.append(Warning(message, hint=hint, id="interlock.W004"))
+        found.append(
+            Warning(
+                f"The records of the locks are in the SQLite file of the database {alias!r}.",
+                hint="A transaction there, also one that has only read, keeps records from being written, and they "
+                "it from committing. Leave out the LOCATION: the locks are then beside the database.",
+                id="interlock.W004",
+            )
+        )
     return found
-
-
-def _check_values(namespace: Any, ttl: Any) -> None:
-    from interlock.client.connect import check_arguments
-
-    check_arguments(namespace, ttl)
-
-
-def _shown(location: Any) -> str:
-    return repr(masked(location)) if isinstance(location, str) else described(location)
 
 
 def _check_location(alias: str, location: Any) -> list[CheckMessage]:
     if not isinstance(location, str) or "://" not in location:
+        said = repr(masked(location)) if isinstance(location, str) else described(location)
         return [
             Error(
-                f"INTERLOCK[{alias!r}]: the LOCATION {_shown(location)} is no URL of a store.",
+                f"INTERLOCK[{alias!r}]: the LOCATION {said} is no URL of a store.",
                 hint="Give one like 'redis://host', 'file:///var/lib/site/locks', or leave it out for the database.",
                 id="interlock.E003",
             )
@@ -154,8 +153,14 @@ def _check_location(alias: str, location: Any) -> list[CheckMessage]:
     try:
         check_url(location)
     except LockError as error:
-        hint = "Correct the LOCATION, or install the store that it names."
-        return [Error(str(error), hint=hint, id="interlock.E002", obj=f"INTERLOCK[{alias!r}]")]
+        return [
+            Error(
+                str(error),
+                hint="Correct the LOCATION, or install the store that it names.",
+                obj=f"INTERLOCK[{alias!r}]",
+                id="interlock.E002",
+            )
+        ]
     if location.partition(":")[0] in WITHOUT_SERVER and not settings.DEBUG:
         return [
             Warning(
@@ -198,11 +203,10 @@ def _problems_of_server(alias: str, vendor: str) -> list[CheckMessage]:
         given_by(alias)
         (libpq_of if vendor == "postgresql" else pymysql_of)(alias)
     except ImportError as error:
-        package = "psycopg[binary]" if vendor == "postgresql" else "interlock[mariadb]"
         return [
             Error(
                 f"Locks in the database {alias!r} need another driver: {error}.",
-                hint=f"pip install '{package}'",
+                hint=DRIVERS[vendor],
                 id="interlock.E010",
             )
         ]

@@ -11,14 +11,12 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Any
 
-from django.db import connections
-
 from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseGrant
 from interlock.core.claims import MICROS, USING
 from interlock.core.errors import LockLost, StoreError
 from interlock.core.line import decode
 from interlock.django.configured import locks
-from interlock.django.databases import DatabaseStore
+from interlock.django.databases import DatabaseStore, place_of
 from interlock.django.relied import Relied
 from interlock.runtime import log
 
@@ -106,23 +104,8 @@ def _lost(grant: Any, why: str) -> LockLost:
 
 def _is_in(connection: Any, store: Any) -> bool:
     """True if the claims of a store can be locked in a transaction on a connection."""
-    if not isinstance(store, DatabaseStore) or connection.vendor not in ("postgresql", "mysql"):
-        return False
-    if store.alias != connection.alias and _place(connections[store.alias]) != _place(connection):
-        return False
-    return not (connection.vendor == "postgresql" and _keeps_snapshot(connection))
-
-
-def _place(connection: Any) -> tuple[Any, ...]:
-    settings = connection.settings_dict
-    # With another search_path the table of claims is another.
-    options = repr(settings.get("OPTIONS"))
-    return (connection.vendor, *(settings.get(key) for key in ("HOST", "PORT", "NAME", "USER")), options)
-
-
-def _keeps_snapshot(connection: Any) -> bool:
-    options = connection.settings_dict.get("OPTIONS", {})
-    if "isolation" in str(options.get("options")):
-        return True
-    level = options.get("isolation_level")
-    return level is not None and getattr(level, "name", "") not in ("READ_COMMITTED", "READ_UNCOMMITTED")
+    return (
+        isinstance(store, DatabaseStore)
+        and connection.vendor in ("postgresql", "mysql")
+        and (store.alias == connection.alias or place_of(store.alias) == place_of(connection.alias))
+    )

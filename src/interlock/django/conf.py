@@ -10,6 +10,7 @@ write claims to.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from inspect import signature
 from types import NoneType
 from typing import Any, NamedTuple, cast
@@ -25,6 +26,7 @@ from interlock.core.store import Store
 
 DEFAULT = "default"
 ORM = "orm:"  # begins the LOCATION of locks by the ORM alone; then comes the alias of a database, or nothing
+DATABASE_STORE = "interlock.django.databases.DatabaseStore"
 ORM_STORE = "interlock.django.store.OrmStore"
 MAX_CONNECTIONS = "MAX_CONNECTIONS"
 KEYS = frozenset({"LOCATION", "BACKEND", "ALIAS", "NAMESPACE", "TTL", "OPTIONS", "NAME"})
@@ -74,16 +76,10 @@ class StoreSettings(NamedTuple):
             StoreError: the BACKEND can't be imported.
             InvalidArgument: it is no store class, or does not take the options.
         """
-        if self.backend is None:
-            from interlock.django.databases import DatabaseStore
-
-            found: Any = DatabaseStore
-            self.options["alias"] = self.database
-        else:
-            try:
-                found = import_string(self.backend)
-            except ImportError as error:
-                raise StoreError(f"INTERLOCK: the BACKEND {self.backend!r} can't be imported: {error}") from error
+        try:
+            found = import_string(self.backend or DATABASE_STORE)
+        except ImportError as error:
+            raise StoreError(f"INTERLOCK: the BACKEND {self.backend!r} can't be imported: {error}") from error
         if self.backend in (None, ORM_STORE):
             checked_most(self.options.get("max_connections", 1))
         if not (isinstance(found, type) and callable(getattr(found, "queue", None))):
@@ -91,9 +87,8 @@ class StoreSettings(NamedTuple):
         try:
             signature(found).bind(**self.options)
         except TypeError as error:
-            what = "the store of a database" if self.backend is None else f"the BACKEND {self.backend!r}"
-            raise InvalidArgument(f"INTERLOCK: {what} does not take the OPTIONS: {error}") from error
-        return found
+            raise InvalidArgument(f"INTERLOCK: {found.__qualname__} does not take the OPTIONS: {error}") from error
+        return cast(Callable[..., Any], found)
 
 
 def places() -> dict[str, Any]:
@@ -169,18 +164,12 @@ def database_of_claims() -> str:
     return router.db_for_write(Claim)
 
 
-def databases() -> list[str]:
-    """Return the databases of the entries whose locks are those of one, in their order."""
-    found: list[str] = []
-    try:
-        known = places()
-    except LockError:
-        return found  # the checks say so
-    for alias in known:
-        try:
+def databases() -> dict[str, str]:
+    """Return the databases of the entries whose locks are those of one, by the aliases in INTERLOCK."""
+    found: dict[str, str] = {}
+    with suppress(LockError):  # the checks say so
+        for alias in places():
             database = place(alias).database
-        except LockError:
-            continue
-        if database is not None:
-            found.append(database)
+            if database is not None:
+                found[alias] = database
     return found

@@ -86,13 +86,11 @@ class Configured(Generic[L]):
             made, self._made = list(self._made.values()), {}
             return made
 
-    @property
-    def of_databases(self) -> list[L]:
-        """Those that are in use, and are in a database of the site."""
-        return [made for made in list(self._made.values()) if isinstance(made.store, DatabaseStore)]
-
-    def __repr__(self) -> str:
-        return f"<the locks of INTERLOCK: {', '.join(self)}>"
+    def leave(self, all_of_them: bool) -> None:
+        """Leave the databases of the site, or those that are somewhere else by now."""
+        for made in list(self._made.values()):
+            if isinstance(made.store, DatabaseStore) and (all_of_them or made.store.has_moved):
+                made._client.drop()
 
 
 locks: Configured[Locks] = Configured(make_locks)
@@ -127,10 +125,8 @@ def _follow(connection: Any, **_: object) -> None:
 
     Django connects to no database in order to create or drop one, which must not be in use, as that of tests.
     """
-    made: Any
-    for made in (*locks.of_databases, *alocks.of_databases):
-        if connection.alias == NO_DB_ALIAS or made.store.has_moved:
-            made._client.drop()
+    for each in (locks, alocks):
+        each.leave(connection.alias == NO_DB_ALIAS)
 
 
 connection_created.connect(_follow, dispatch_uid="interlock")

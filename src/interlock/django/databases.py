@@ -15,6 +15,7 @@ from django.db import connections
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.store import Feature, Store
 from interlock.django import beside
+from interlock.django.conf import database_of_claims
 
 if TYPE_CHECKING:
     from interlock.core.queue import AsyncQueue, Queue
@@ -28,20 +29,15 @@ TLS_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"
 """Of mysqlclient, as its `ssl_mode`."""
 
 
-def wrapper_of(alias: str) -> Any:
-    """Return a new wrapper of Django's for a database, as the settings are now; it is not connected."""
-    return connections.create_connection(alias)
-
-
 def vendor_of(alias: str) -> str:
     """Return what kind of database an alias is, in Django's words."""
-    return str(wrapper_of(alias).vendor)
+    return str(connections.create_connection(alias).vendor)
 
 
 def place_of(alias: str) -> tuple[Any, ...]:
-    """Return where a database is now: a run of tests changes that."""
+    """Return where a database is now: a run of tests changes that, and another search_path has another table."""
     known = connections.settings[alias]
-    return (*(known.get(each) for each in ("ENGINE", "HOST", "PORT")), str(known.get("NAME")))
+    return (str(known.get("NAME")), *(known.get(each) for each in ("ENGINE", "HOST", "PORT", "USER", "OPTIONS")))
 
 
 def given_by(alias: str) -> dict[str, Any]:
@@ -51,7 +47,7 @@ def given_by(alias: str) -> dict[str, Any]:
         InvalidArgument: the settings say nothing that Django could use.
     """
     try:
-        found: dict[str, Any] = wrapper_of(alias).get_connection_params()
+        found: dict[str, Any] = connections.create_connection(alias).get_connection_params()
     except ImproperlyConfigured as error:
         raise InvalidArgument(f"DATABASES[{alias!r}] can't be used: {error}") from error
     return found
@@ -117,15 +113,9 @@ def _refuse(alias: str, unknown: set[str], library: str, scheme: str) -> None:
 
 
 def _postgresql(alias: str, most: int) -> Store:
-    try:
-        from interlock.stores.postgresql.options import PostgresOptions
-    except ImportError as error:
-        raise StoreError(
-            f"locks in PostgreSQL need psycopg 3, which Django then uses too: pip install 'psycopg[binary]' ({error})"
-        ) from error
     from interlock.stores.postgresql import PostgresStore
     from interlock.stores.postgresql.ddl import GRACE, TABLE
-    from interlock.stores.postgresql.options import IO_TIMEOUT
+    from interlock.stores.postgresql.options import IO_TIMEOUT, PostgresOptions
 
     where = f"DATABASES[{alias!r}]"
     # `blocks`: a backend of the site's own may ask a cloud for a password.
@@ -137,15 +127,9 @@ def _postgresql(alias: str, most: int) -> Store:
 
 
 def _mysql(alias: str, most: int) -> Store:
-    try:
-        from interlock.stores.mysql.options import IO_TIMEOUT, MysqlOptions, usual
-    except ImportError as error:
-        raise StoreError(
-            f"locks in MySQL and MariaDB need PyMySQL, beside the driver of the site: "
-            f"pip install 'interlock[mariadb]' ({error})"
-        ) from error
     from interlock.stores.mysql import MysqlStore
     from interlock.stores.mysql.dialling import dialled
+    from interlock.stores.mysql.options import IO_TIMEOUT, MysqlOptions, usual
 
     where = f"DATABASES[{alias!r}]"
     return MysqlStore(
@@ -168,12 +152,15 @@ def _records(alias: str, most: int) -> Store:
 
 OPENERS: dict[str, Callable[[str, int], Store]] = {"postgresql": _postgresql, "mysql": _mysql, "sqlite": _beside}
 
+DRIVERS = {"postgresql": "pip install 'psycopg[binary]'", "mysql": "pip install 'interlock[mariadb]'"}
+"""What the locks need: psycopg 3, which Django then uses too; PyMySQL, beside the driver of the site."""
+
 
 class DatabaseStore:
     """The locks of a database in DATABASES, wherever that is when a queue is made.
 
     Args:
-        alias: of the database.
+        alias: of the database in DATABASES; None for the one that the routers write claims to.
         max_connections: of a process to it, besides those of the site.
 
     Attributes:
@@ -186,11 +173,11 @@ class DatabaseStore:
 
     in_process = False
 
-    def __init__(self, alias: str, max_connections: int = MOST) -> None:
-        if alias not in connections.settings:
+    def __init__(self, alias: str | None = None, max_connections: int = MOST) -> None:
+        self.alias = alias or database_of_claims()
+        if self.alias not in connections.settings:
             there = ", ".join(sorted(connections.settings))
-            raise InvalidArgument(f"DATABASES has no {alias!r}; it has: {there}")
-        self.alias = alias
+            raise InvalidArgument(f"DATABASES has no {self.alias!r}; it has: {there}")
         self._most = max_connections
         first = self._opened()
         self.features: frozenset[Feature] = first.features
@@ -200,7 +187,10 @@ class DatabaseStore:
     def _opened(self) -> Store:
         vendor = vendor_of(self.alias)
         self.place = place_of(self.alias)
-        return OPENERS.get(vendor, _records)(self.alias, self._most)
+        try:
+            return OPENERS.get(vendor, _records)(self.alias, self._most)
+        except ImportError as error:
+            raise StoreError(f"locks in {vendor} need a driver: {DRIVERS.get(vendor)} ({error})") from error
 
     @property
     def has_moved(self) -> bool:

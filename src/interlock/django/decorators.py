@@ -49,8 +49,8 @@ def occupies(
     def decorate(function: F) -> F:
         name_for = name_of_arguments(name, function, "occupies")
 
-        def occupation(using: list[str], args: Any, kwargs: Any) -> Occupation[None]:
-            return Occupation([name_for(args, kwargs)], (), _nothing, timeout, locks, using, ttl=ttl, label=label)
+        def occupation(using: list[str], args: Any, kwargs: Any) -> Occupation[bool]:
+            return Occupation([name_for(args, kwargs)], (), bool, timeout, locks, using, ttl=ttl, label=label)
 
         if iscoroutinefunction(function) or checked_kind_of(function) == "coroutine function":
 
@@ -75,7 +75,3 @@ def occupies(
         return in_thread  # type: ignore[return-value]
 
     return decorate
-
-
-def _nothing(read: list[Any]) -> None:
-    return None

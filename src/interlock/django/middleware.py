@@ -6,7 +6,7 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import select_template
 
-from interlock.django.answers import RETRY_AFTER, Answer, answer_of
+from interlock.django.answers import MEDIA_TYPE, RETRY_AFTER, answer_of
 
 
 class LockErrorMiddleware:
@@ -37,24 +37,15 @@ class LockErrorMiddleware:
         answer = answer_of(exception, self.retry_after)
         if answer is None:
             return None
-        response = self._as_json(answer) if wants_json(request) else self._as_page(request, answer)
+        if wants_json(request):
+            response: HttpResponse = JsonResponse(answer.problem(), status=answer.status, content_type=MEDIA_TYPE)
+        else:
+            page = select_template([f"interlock/error_{answer.status}.html", "interlock/error.html"])
+            response = HttpResponse(page.render({"answer": answer}, request), status=answer.status)
         if answer.retry_after is not None:
             response["Retry-After"] = str(answer.retry_after)
         response["Cache-Control"] = "no-store"
         return response
-
-    def _as_json(self, answer: Answer) -> HttpResponse:
-        body = {
-            "type": f"urn:problem-type:interlock:{answer.kind}",
-            "title": answer.title,
-            "status": answer.status,
-            "detail": answer.detail,
-        }
-        return JsonResponse(body, status=answer.status, content_type="application/problem+json")
-
-    def _as_page(self, request: HttpRequest, answer: Answer) -> HttpResponse:
-        template = select_template([f"interlock/error_{answer.status}.html", "interlock/error.html"])
-        return HttpResponse(template.render({"answer": answer}, request), status=answer.status)
 
 
 def wants_json(request: HttpRequest) -> bool:

@@ -12,10 +12,11 @@ from time import sleep
 from typing import Any
 
 from django.core.management import CommandError, call_command
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, connections
 
 from interlock.client._sync.locks import Locks
-from interlock.django.databases import DatabaseStore, place_of, vendor_of, wrapper_of
+from interlock.client.events import Event
+from interlock.django.databases import DatabaseStore, place_of, vendor_of
 
 PAUSE = 0.25  # seconds between two tries
 KEY = int.from_bytes(hashlib.sha256(b"interlock migrate").digest()[:8], "big", signed=True)
@@ -52,19 +53,19 @@ def alone(alias: str, waits: Callable[[], object]) -> Iterator[None]:
     """
     vendor = vendor_of(alias)
     if vendor == "sqlite":
-        with Locks(DatabaseStore(alias)) as locks:
-            lock = locks.lock("interlock migrate")
-            grant = lock.acquire(timeout=0)
-            if grant is None:
+
+        def tell(event: Event) -> None:
+            if event.kind == "queued":
                 waits()
-                grant = lock.acquire()
-            assert grant is not None  # it has no time-out
-            with grant:
+
+        with Locks(DatabaseStore(alias)) as locks:
+            locks.subscribe(tell)
+            with locks.lock("interlock migrate"):
                 yield
         return
     if vendor not in TRIES:
         raise CommandError(f"{vendor} has no lock without a table: let one process migrate before the others start")
-    connection = wrapper_of(alias)
+    connection: Any = connections.create_connection(alias)
     try:
         connection.ensure_connection()
         connection.set_autocommit(True)
@@ -86,7 +87,7 @@ def _postgresql(cursor: Any, alias: str) -> bool:
 
 
 def _mysql(cursor: Any, alias: str) -> bool:
-    name = hashlib.sha256(repr(place_of(alias)[-1]).encode()).hexdigest()[:40]
+    name = hashlib.sha256(repr(place_of(alias)[0]).encode()).hexdigest()[:40]
     cursor.execute("SELECT GET_LOCK(%s, 0)", [f"interlock migrate {name}"])
     return bool(cursor.fetchone()[0])
 

@@ -19,9 +19,6 @@ class Claim(models.Model):
         default_permissions = ("view",)
         permissions = [("evict_claim", "Can evict claims")]
 
-    def __str__(self) -> str:
-        return self.name
-
 
 class Record(models.Model):
     """One record of the pending protocol, for `orm:`; the `number` is its place in the order.
@@ -49,6 +46,3 @@ class Record(models.Model):
     class Meta:
         db_table = "interlock_record"
         default_permissions = ()
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.state}, {self.host} {self.pid})"

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from operator import itemgetter
 from types import TracebackType
-from typing import Any, ClassVar, Generic, TypeVar, cast, overload
+from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ObjectDoesNotExist
@@ -78,15 +79,14 @@ class Occupation(Generic[R]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        problem = None
         if self.grant is None:
             return
-        lost = self._rely_no_longer()
+        failure: Exception | None = self._rely_no_longer()
         try:
             release_at_the_end(self.grant, self._using, self._locks)
-        except StoreError as failure:
-            problem = failure
-        _tell(error, lost or _loss_of(self.grant), problem)
+        except StoreError as problem:
+            failure = failure or problem
+        _tell(error, failure or self.grant._loss_to_raise())
 
     async def __aenter__(self) -> R:
         await sync_to_async(self._begin_in_loop)()
@@ -105,20 +105,21 @@ class Occupation(Generic[R]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        problem = None
         struck = self.grant._leave_body(kind)
-        lost = self._rely_no_longer()
+        failure: Exception | None = self._rely_no_longer()
         try:
             await self.grant.release()
-        except StoreError as failure:
-            problem = failure
-        _tell(error, lost or _loss_of(self.grant), problem, struck)
+        except StoreError as problem:
+            failure = failure or problem
+        # One that is struck is but the cancellation by which the loss was told.
+        _tell(None if struck else error, failure or self.grant._loss_to_raise())
 
     def _rely_no_longer(self) -> LockLost | None:
         """End the block; return the loss that was noticed in it."""
         if self._relied is not None:
             no_longer(self._relied)
-        return _loss_of(self.grant)
+        loss: LockLost | None = self.grant._loss_to_raise()
+        return loss
 
     def _begin_in_loop(self) -> None:
         """What comes first for tasks, in the thread whose transactions they would be in."""
@@ -215,7 +216,7 @@ def occupy(
         raise InvalidArgument("occupy() takes a pk with a model only; an instance has its own")
     else:
         found = [row_of(each) for each in rows]
-    answer = cast(Callable[[list[Any]], Any], _only if len(found) == 1 else tuple)
+    answer: Callable[[list[Any]], Any] = itemgetter(0) if len(found) == 1 else tuple
     return Occupation((), found, answer, timeout, locks, [row.using for row in found], ttl=ttl, label=label)
 
 
@@ -250,31 +251,15 @@ class OccupiesObject:
             yield
 
 
-def _tell(
-    error: BaseException | None, lost: LockLost | None, problem: StoreError | None, struck: bool = False
-) -> None:
+def _tell(error: BaseException | None, failure: Exception | None) -> None:
     """Tell at the end of a block what became of its lock; the exception of the block goes first.
 
     Args:
         error: that ends the block.
-        lost: the lock was lost.
-        problem: it could not be released.
-        struck: `error` is but the cancellation by which the loss was told.
+        failure: the lock was lost, or could not be released.
     """
-    failure = lost or problem
     if failure is None:
         return
-    if error is None or struck:
-        raise failure from error
-    error.add_note(str(lost or f"And its lock could not be released, its lease will end: {problem}"))
-
-
-def _loss_of(grant: Any) -> LockLost | None:
-    if not grant.lost or grant.inherited:
-        return None
-    loss: LockLost = grant._loss()
-    return loss
-
-
-def _only(read: list[Any]) -> Any:
-    return read[0]
+    if error is None:
+        raise failure
+    error.add_note(f"When its lock was released: {failure}")

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from itertools import count
+from operator import call as call_at_once
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, IntegrityError, InterfaceError, ProgrammingError, connections
@@ -137,18 +138,20 @@ class OrmRecords:
     Args:
         alias: of the database.
         most: connections of this process to it.
+        call: calls a function that may block, in the way of threads or of tasks.
     """
 
     look_again = POLL
 
-    def __init__(self, alias: str, most: int) -> None:
+    def __init__(self, alias: str, most: int, call: Callable[..., Any] = call_at_once) -> None:
         self._alias = alias
         self._workers = Workers(alias, most)
         self._releases = count(1)
-        self.rest = self._workers.close_connections
-        self.close = self.abort = self._workers.close
+        self.rest, self.abort = self._workers.close_connections, self._workers.close
+        self.close = self.aclose = partial(call, self._workers.close)
+        self.doctor = partial(call, self._doctor)
         for name in ("create", "list", "update", "promote", "delete", "reap", "renew", "look", "evict", "namespaces"):
-            setattr(self, name, partial(self._workers.do, getattr(self, f"_{name}")))
+            setattr(self, name, partial(call, self._workers.do, getattr(self, f"_{name}")))
 
     @property
     def _all(self) -> Any:
@@ -243,8 +246,7 @@ class OrmRecords:
     def _namespaces(self) -> list[str]:
         return sorted(set(self._all.exclude(state=DONE).filter(until__gt=Now()).values_list("namespace", flat=True)))
 
-    def doctor(self) -> list[Check]:
-        """Look at the table and the clock."""
+    def _doctor(self) -> list[Check]:
         try:
             self._workers.do(self._draw, f"doctor{SEPARATOR}doctor")
         except LockError as error:
@@ -290,20 +292,7 @@ class RecordStore:
 
     def aqueue(self) -> Any:
         """As `Store.aqueue`."""
+        from interlock.runtime._aio import offload  # only programs with an event loop load asyncio
         from interlock.stores._async.record_queue import AsyncRecordQueue
 
-        return AsyncRecordQueue(_Offloaded(self._made()))  # type: ignore[arg-type] # the same
-
-
-class _Offloaded:
-    """Records as the queue of tasks wants them: each request is made in a thread."""
-
-    look_again = POLL
-
-    def __init__(self, records: OrmRecords) -> None:
-        from interlock.runtime._aio import offload  # only programs with an event loop load asyncio
-
-        self.rest, self.abort, self.aclose = records.rest, records.abort, partial(offload, records.close)
-        for name in ("create", "list", "update", "promote", "delete", "reap", "renew", "look", "evict", "namespaces"):
-            setattr(self, name, partial(offload, getattr(records, name)))
-        self.doctor = partial(offload, records.doctor)
+        return AsyncRecordQueue(self._made(offload))  # type: ignore[arg-type] # the same

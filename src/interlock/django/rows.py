@@ -2,6 +2,7 @@
 
 from functools import cache
 from typing import Any, Generic, TypeVar
+from uuid import UUID
 
 from django.core.exceptions import ValidationError
 from django.db import DEFAULT_DB_ALIAS, connections, models, router
@@ -13,13 +14,8 @@ from interlock.django.conf import DEFAULT, places
 
 M = TypeVar("M", bound=models.Model)
 
-_COMPARED_BY_VALUE = frozenset(
-    {
-        "AutoField", "BigAutoField", "SmallAutoField", "BigIntegerField", "IntegerField", "PositiveBigIntegerField",
-        "PositiveIntegerField", "PositiveSmallIntegerField", "SmallIntegerField", "UUIDField",
-    }
-)  # fmt: skip
-"""Fields whose values in Python are equal exactly if they are equal to the database."""
+_COMPARED_BY_VALUE = (int, UUID)
+"""Types of keys that are equal in Python exactly if they are equal to the database."""
 
 NO_KEY = (ValidationError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError)
 """What fields raise for values that are none of theirs; what interrupts is none of these."""
@@ -38,7 +34,7 @@ class Row(Generic[M]):
         self._model = model
         self._instance = instance
         try:
-            self._pk, self._is_exact = _key_of(model._meta.pk, pk)
+            self._pk = _key_of(model._meta.pk, pk)
         except NO_KEY as error:
             raise InvalidArgument(f"{pk!r} can't be a primary key of {model._meta.label}: {error}") from error
         hints = {} if instance is None else {"instance": instance}
@@ -60,15 +56,13 @@ class Row(Generic[M]):
         """
         own = places().get(alias, {}).get("NAME")
         if own is not None:
-            instance = self._instance
-            if instance is None:
-                instance = self._model._base_manager.using(self.using).get(pk=self._pk)
-            return _name_by(own, alias, instance)
+            return _name_by(own, alias, self._instance or self.read())
         model: Any = self._model._meta.concrete_model or self._model
         while model._meta.pk.remote_field is not None and getattr(model._meta.pk.remote_field, "parent_link", False):
             model = model._meta.pk.remote_field.model
         pk = self._pk
-        if not self._is_exact:
+        parts = pk if isinstance(pk, tuple) else (pk,)
+        if any(type(part) not in _COMPARED_BY_VALUE for part in parts):
             found = model._base_manager.using(self.using).filter(pk=pk).values_list("pk", flat=True).first()
             if found is None:
                 raise self._model.DoesNotExist(f"{self._model._meta.label} {pk!r} does not exist")
@@ -137,19 +131,14 @@ def _name_by(path: str, alias: str, instance: Any) -> str:
     return checked_name(name)
 
 
-def _key_of(field: Any, value: Any) -> tuple[Any, bool]:
-    """Return a key as its field has it in Python, and whether it has only one form there."""
+def _key_of(field: Any, value: Any) -> Any:
+    """Return a key as its field has it in Python; a composite one is a tuple."""
     parts = getattr(field, "fields", None)
     if parts is not None:  # a composite key
         if isinstance(value, str):
             value = field.to_python(value)
-        found = [_key_of(part, each) for part, each in zip(parts, value, strict=True)]
-        return tuple(each for each, _ in found), all(exact for _, exact in found)
-    key, target = field.to_python(value), field
+        return tuple(_key_of(part, each) for part, each in zip(parts, value, strict=True))
+    key = field.to_python(value)
     if key is None:
         raise ValueError("it is None")
-    while target.remote_field is not None:
-        target = target.target_field
-    # A field of another's own may keep a number or a UUID in its own way.
-    is_djangos = type(target).__module__.startswith("django.db.models.fields")
-    return key, is_djangos and target.get_internal_type() in _COMPARED_BY_VALUE
+    return key

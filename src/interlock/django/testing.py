@@ -1,6 +1,6 @@
 """For tests of sites: locks in memory instead of the configured ones, and assertions."""
 
-from contextlib import ContextDecorator
+from contextlib import ContextDecorator, ExitStack
 from typing import Any
 from uuid import uuid4
 
@@ -30,35 +30,24 @@ class override_locks(ContextDecorator):
         self._alias = alias
         self._url = url
         self._fake = fake
-        self._before: list[tuple[Any, Any]] = []
-
-    def _recreate_cm(self) -> "override_locks":
-        return type(self)(self._alias, self._url, self._fake)
+        self._undo = ExitStack()
 
     def __enter__(self) -> Locks:
         configured = place(self._alias)
         url = self._url or f"memory://{uuid4().hex}"
-        how = {"namespace": configured.namespace, "ttl": configured.ttl}
-        made: Locks
+        how: Any = {"namespace": configured.namespace, "ttl": configured.ttl}
         if self._fake is not None:
-            made, amade = self._fake.connect(**how), self._fake.aconnect(**how)  # type: ignore[arg-type]
+            made, amade = self._fake.connect(**how), self._fake.aconnect(**how)
         else:
-            made, amade = connect(url, **how), aconnect(url, **how)  # type: ignore[arg-type]
-        self._before = [
-            (locks, locks.put(self._alias, made)),
-            (alocks, alocks.put(self._alias, amade)),
-        ]
+            made, amade = connect(url, **how), aconnect(url, **how)
+        self._undo.callback(made.close)
+        self._undo.callback(locks.put, self._alias, locks.put(self._alias, made))
+        self._undo.callback(amade._client.drop)
+        self._undo.callback(alocks.put, self._alias, alocks.put(self._alias, amade))
         return made
 
     def __exit__(self, *_: object) -> None:
-        for configured, before in self._before:
-            used = configured.put(self._alias, before)
-            if used is None:
-                continue
-            if configured is locks:
-                used.close()
-            else:
-                used._client.drop()
+        self._undo.close()
 
 
 class LocksMixin:

@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
 
 from interlock.django.guarded import Guarded, StaleObject
-from interlock.django.guarded.forms import guarded_form
+from interlock.django.guarded.forms import TRIES, guarded_form
 from interlock.django.occupation import OccupiesObject
 
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     Base = UpdateView[Any, Any]
 else:
     Base = object
-
-TRIES = 3
-"""How often a form is looked at anew when the object changes just while it is saved."""
 
 
 class GuardedUpdateView(Base):

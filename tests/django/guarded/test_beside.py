@@ -210,7 +210,7 @@ class TestOwnFromDb:
             theirs.save()
 
 
-def test_the_models_of_migrations_have_the_policies() -> None:
+def test_the_models_of_migrations_are_guarded_and_refuse() -> None:
     state = ProjectState.from_apps(apps)
     historical: Any = state.apps.get_model("library", "Counter")
     historical.objects.create(total=5)
@@ -218,8 +218,9 @@ def test_the_models_of_migrations_have_the_policies() -> None:
     theirs.total += 1
     theirs.save()
     mine.total += 2
-    mine.save()
-    assert historical.objects.get().total == 8
+    with pytest.raises(StaleObject):
+        mine.save()
+    assert historical.objects.get().total == 6
 
 
 class TestLibrariesBesideIt:

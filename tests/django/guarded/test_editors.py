@@ -11,7 +11,7 @@ from guarded.library.admin import BookAdmin
 from guarded.library.models import Author, Book
 
 from interlock.django import locks
-from interlock.django.guarded.admin import page
+from interlock.django.guarded.admin import EditedPage
 from interlock.django.guarded.forms import READ
 from interlock.django.testing import override_locks
 from interlock.testing.waiting import SET_BACK
@@ -80,8 +80,7 @@ def test_whoever_is_shown_errors_edits_on(book: Book) -> None:
 
 def test_an_editor_who_never_saves_is_forgotten_when_the_lease_ends(book: Book) -> None:
     user = User.objects.create_superuser("anna")
-    shown = page(Book, book.pk, user, 600.0)
-    assert shown is not None
+    shown = EditedPage(Book, book.pk, user, 600.0)
     shown.open()
     (claim,) = locks.claims(shown.name)
     assert 590 < claim.expires_in <= 600 + SET_BACK

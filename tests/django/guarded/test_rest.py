@@ -72,7 +72,8 @@ class TestConflict:
             "type": "urn:problem-type:interlock:stale-object",
             "title": "Conflict",
             "status": 409,
-            "detail": "Somebody else has changed the object. Read it again, and do your change again.",
+            "detail": "Somebody else has changed this meanwhile. Nothing was saved; "
+            "read it again, and do your change again.",
             "deleted": False,
             "fields": {
                 "title": {"original": "naem", "yours": "mine", "theirs": "theirs"},

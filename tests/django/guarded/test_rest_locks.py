@@ -225,10 +225,10 @@ class TestSchema:
     def test_another_schema_class_is_left_alone(self) -> None:
         from rest_framework.schemas.openapi import AutoSchema
 
-        from interlock.django.rest.schema import GuardedExtension
+        from interlock.django.rest.schema import MixinExtension
 
         class Other(OccupiedBooks):
             schema = AutoSchema()
 
-        extension = GuardedExtension(Other.as_view({"get": "list"}))
+        extension = MixinExtension(Other.as_view({"get": "list"}))
         assert extension.view_replacement() is Other

@@ -70,9 +70,6 @@ if connections["default"].vendor != "sqlite":
     [
         ("state=using", True),
         ("state=pending", False),
-        ("kind=rw", False),
-        ("kind=semaphore", False),
-        ("kind=exclusive", True),
         ("q=no", False),
         ("q=HOLDER", True),
         ("q=the-n", True),
@@ -109,6 +106,7 @@ def test_it_refreshes_itself_on_request() -> None:
     shown = client.get(f"{LIST}?state=using&refresh=5").content.decode()
     assert '<meta http-equiv="refresh" content="5">' in shown
     assert "Stop refreshing" in shown
+    assert 'href="?refresh=30&amp;state=using"' in shown
     assert 'http-equiv="refresh"' not in client.get(f"{LIST}?refresh=often").content.decode()
 
 

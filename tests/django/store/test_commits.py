@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -270,14 +269,6 @@ if settings.DATABASE == "postgresql":
         else:
             work()
         assert Item.objects.get().name == ("Emma" if loses else "mine")
-
-    @pytest.mark.parametrize("level", ["repeatable\\ read", "serializable"])
-    def test_a_level_in_the_options_of_libpq_keeps_the_snapshot_too(level: str) -> None:
-        options = {"options": f"-c default_transaction_isolation={level}"}
-        assert commit_checks._keeps_snapshot(SimpleNamespace(settings_dict={"OPTIONS": options}))
-        assert not commit_checks._keeps_snapshot(
-            SimpleNamespace(settings_dict={"OPTIONS": {"options": "-c geqo=off"}})
-        )
 
 
 @pytest.mark.parametrize("there", [False] if settings.DATABASE == "sqlite" else [True, False])

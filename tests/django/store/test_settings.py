@@ -45,7 +45,6 @@ def test_entries_are_chosen_by_their_alias(tmp_path: Path) -> None:
             assert [view.name for view in locks["reports"].claims()] == ["b"]
             assert locks["third"].claims() == []
         assert list(locks) == ["default", "reports", "third"]
-        assert "reports" in repr(locks)
 
 
 def test_the_connection_is_made_once_and_for_both_colours() -> None:

@@ -1,7 +1,7 @@
 """What the locks and grants of one connection share; how it acquires, and how it ends."""
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from weakref import ref
 
 from interlock.client._async.grants import AsyncGrant
@@ -283,8 +283,7 @@ class AsyncClient(BaseClient):
     async def kept(self, key: str) -> str | None:
         """Return what a completed run has left; None if no record of one is kept."""
         self.check_open()
-        found: str | None = await self.state().queue.kept(key)
-        return found
+        return cast("str | None", await self.state().queue.kept(key))
 
     async def forget(self, key: str) -> bool:
         """Forget the record of a completed run; True if there was one."""

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from interlock.client._async.client import AsyncClient
 from interlock.client._async.grants import AsyncGrant
@@ -134,8 +134,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
             if run.due:
                 run.result = await function(*args, **kwargs)
                 see_it_finished(run.result, function)
-        result: R | S = run.result
-        return result
+        return cast("R | S", run.result)
 
     async def _begin(self, name: str) -> AsyncRun:
         """Wait until it is the caller's turn to run, or until that is done."""

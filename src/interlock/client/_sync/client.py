@@ -2,7 +2,7 @@
 """What the locks and grants of one connection share; how it acquires, and how it ends."""
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from weakref import ref
 
 from interlock.client._sync.grants import Grant
@@ -282,8 +282,7 @@ class Client(BaseClient):
     def kept(self, key: str) -> str | None:
         """Return what a completed run has left; None if no record of one is kept."""
         self.check_open()
-        found: str | None = self.state().queue.kept(key)
-        return found
+        return cast("str | None", self.state().queue.kept(key))
 
     def forget(self, key: str) -> bool:
         """Forget the record of a completed run; True if there was one."""

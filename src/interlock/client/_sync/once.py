@@ -4,7 +4,7 @@
 import functools
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant
@@ -135,8 +135,7 @@ class Once(rt.WrongWith, Generic[S]):
             if run.due:
                 run.result = function(*args, **kwargs)
                 see_it_finished(run.result, function)
-        result: R | S = run.result
-        return result
+        return cast("R | S", run.result)
 
     def _begin(self, name: str) -> Run:
         """Wait until it is the caller's turn to run, or until that is done."""

@@ -17,7 +17,7 @@ from interlock.core.claims import MAX_LABEL, WRITER_UNITS, Claim, ClaimView, Loc
 from interlock.core.errors import LockError
 from interlock.django.configured import locks
 from interlock.django.guarded.errors import StaleObject
-from interlock.django.guarded.forms import READ, GuardedModelForm, guarded_form
+from interlock.django.guarded.forms import READ, TRIES, GuardedModelForm, guarded_form
 from interlock.django.rows import Row
 from interlock.runtime import log
 from interlock.runtime.process import fresh_id
@@ -69,24 +69,11 @@ class EditedPage:
         return [c for c in claims if c.thread == self._who], [c for c in claims if c.thread != self._who]
 
 
-def page(model: Any, pk: Any, user: Any, lease: float | None) -> EditedPage | None:
-    """Return a page whose editors are noted; None where they are not."""
-    if lease is None or not apps.is_installed("interlock.django"):
-        return None
-    try:
-        return EditedPage(model, pk, user, lease)
-    except (LockError, ObjectDoesNotExist):
-        return None  # an address that names no object
-
-
 if TYPE_CHECKING:
     AdminBase = admin.ModelAdmin[Any]
     InlineBase = InlineModelAdmin[Any, Any]
 else:
     AdminBase, InlineBase = admin.ModelAdmin, InlineModelAdmin
-
-TRIES = 3
-"""How often a page that was sent is looked at anew when the object changes just while it is saved."""
 
 
 def _with_read_field(fieldsets: Any, shows_form: bool) -> Any:
@@ -142,9 +129,12 @@ class GuardedAdmin(AdminBase):
         return super().changeform_view(request, *place)
 
     def _note_editor(self, request: Any, pk: str, response: HttpResponse) -> None:
-        shown = page(self.model, pk, request.user, self.editing_lease)
-        if shown is None:
+        if self.editing_lease is None or not apps.is_installed("interlock.django"):
             return
+        try:
+            shown = EditedPage(self.model, pk, request.user, self.editing_lease)
+        except (LockError, ObjectDoesNotExist):
+            return  # an address that names no object
         if response.status_code != 200:
             if request.method == "POST":
                 shown.leave()

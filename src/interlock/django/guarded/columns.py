@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from django.db.models import DecimalField, JSONField
 
-from interlock.django.guarded.values import is_expression
+from interlock.django.guarded.values import IMMUTABLE, is_expression
 
 Comparison: TypeAlias = tuple[str, str]
 """A column's side and a value's side; {} stands for the column, or for the value's placeholder."""
@@ -87,7 +87,7 @@ class Column:
         settles: False if nobody need know what it makes of a value.
     """
 
-    __slots__ = ("_equal", "_kind", "_null", "_right", "_vendor", "comparable", "field", "may_adapt")
+    __slots__ = ("_equal", "_kind", "_null", "_right", "_usual", "_vendor", "comparable", "field", "may_adapt")
 
     def __init__(self, field: Any, connection: Any, sign: str, comparison: Comparison | None, settles: bool) -> None:
         quote = connection.ops.quote_name
@@ -97,6 +97,8 @@ class Column:
         self.comparable = comparison is not None
         self._null = f"{column} IS NULL"
         self._equal = f"{left.format(column)} {sign} "
+        has_own = hasattr(field, "get_placeholder") or hasattr(field, "get_placeholder_sql")
+        self._usual = None if has_own else self._equal + self._right.format("%s")
         self._vendor: str = connection.vendor
         self._kind: str = field.db_type(connection) or ""
         as_given = _HELD_BY.get(self._vendor)
@@ -112,6 +114,8 @@ class Column:
         value = field.get_db_prep_save(value, connection=connection)
         if value is None:
             return self._null, ()
+        if self._usual is not None and type(value) in IMMUTABLE:
+            return self._usual, (value,)
         placeholder, params = "%s", (value,)
         if hasattr(value, "as_sql"):
             placeholder, params = compiler.compile(value)

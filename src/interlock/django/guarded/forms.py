@@ -31,6 +31,9 @@ from interlock.django.guarded.values import same
 READ: Final = "interlock_read"
 """The name of the hidden field that takes along what a form has shown."""
 
+TRIES: Final = 3
+"""How often what was sent is looked at anew when the object changes just while it is saved."""
+
 _KEEP: Final = "interlock_keep_"
 _MINE, _THEIRS = "mine", "theirs"
 
@@ -262,17 +265,14 @@ class _Choice:
 
     def question(self) -> SafeString:
         """Return what the reader is asked."""
-        hidden = self.original is UNKNOWN or not shows_value(self._bound, self.theirs)
-        context: dict[str, Any] = {"hidden": hidden}
-        if not hidden or self._field.is_relation:
-            context["hidden"] = False
+        known = self.original is not UNKNOWN
+        hidden = not self._field.is_relation and not (known and shows_value(self._bound, self.theirs))
+        context = {"name": self._form.add_prefix(_KEEP + self.name), "chosen": self.answer, "hidden": hidden}
+        if not hidden:
             rows = getattr(self._bound.field, "queryset", None)
-            values = {"original": self.original, "mine": self.mine, "theirs": self.theirs}
-            found = {name: value for name, value in values.items() if value is not UNKNOWN}
-            context |= {name: shown(self._field, value, rows) for name, value in found.items()}
-        if self._must_answer or self.original is UNKNOWN or self._stands:
-            context["original"] = ""
-        context |= {"name": self._form.add_prefix(_KEEP + self.name), "chosen": self.answer}
+            context |= {"mine": shown(self._field, self.mine, rows), "theirs": shown(self._field, self.theirs, rows)}
+            if known and not self._must_answer and not self._stands:
+                context["original"] = shown(self._field, self.original, rows)
         return mark_safe(self._form.renderer.render("interlock/stale_field.html", context).strip())
 
 

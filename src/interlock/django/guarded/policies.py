@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from django.apps import apps
-
 from interlock.django.guarded.errors import CannotMerge
 
 Merge: TypeAlias = Callable[[Any, Any, Any], Any]
@@ -92,7 +90,7 @@ def _alike(one: Any, other: Any) -> bool:
 def policies_of(model: Any) -> dict[str, Policy]:
     """Return the policies that `on_stale` of a model and of its bases name, by the name of the field or `OTHERS`."""
     found: dict[str, Policy] = {}
-    for base in reversed(_as_written(model).__mro__):
+    for base in reversed(model.__mro__):
         said: OnStale | None = vars(base).get("on_stale")
         if isinstance(said, Mapping):
             found.update(said)
@@ -100,13 +98,3 @@ def policies_of(model: Any) -> dict[str, Policy]:
             # One policy for the whole model: what its bases said of single fields no longer counts.
             found = {OTHERS: said}
     return found
-
-
-def _as_written(model: Any) -> Any:
-    """Return the class that somebody has written, of a model that a migration has made from its fields alone."""
-    if model.__module__ != "__fake__":
-        return model
-    try:
-        return apps.get_model(model._meta.app_label, model._meta.model_name)
-    except LookupError:  # it was removed since
-        return model

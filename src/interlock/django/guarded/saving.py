@@ -13,7 +13,17 @@ from interlock.django.guarded.errors import CannotMerge, Conflict, StaleObject
 from interlock.django.guarded.plan import ModelPlan, key_fields
 from interlock.django.guarded.policies import LAST_WINS, REFUSE
 from interlock.django.guarded.snapshot import KEY, MISSING, Snapshot, of_values, snapshot_of
-from interlock.django.guarded.values import IMMUTABLE, Adapted, is_expression, kept_of, same, thaw, thaw_held
+from interlock.django.guarded.values import (
+    IMMUTABLE,
+    Adapted,
+    Frozen,
+    freeze,
+    is_expression,
+    kept_of,
+    same,
+    thaw,
+    thaw_held,
+)
 from interlock.django.transactions import scope_of
 
 Triple = tuple[Any, Any, Any]
@@ -66,7 +76,8 @@ def changed(instance: Any, plan: ModelPlan, snapshot: Snapshot, values: dict[str
             field, kind = plan.by_attname[attname], type(mine)
             # As most are; `same` would say so too.
             simple = kind is type(kept) and kind in IMMUTABLE
-            if kept is mine or (kept == mine if simple else same(field, thaw(kept), mine)):
+            untouched = type(kept) is Frozen and kept == freeze(mine)
+            if untouched or kept is mine or (kept == mine if simple else same(field, thaw(kept), mine)):
                 continue
             if type(kept) is Adapted and same(field, thaw(kept.held), mine):
                 continue

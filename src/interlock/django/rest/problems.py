@@ -1,8 +1,7 @@
 """Errors as problem documents: `application/problem+json`, RFC 9457."""
 
 import copy
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError
@@ -14,11 +13,8 @@ from rest_framework.exceptions import APIException
 from rest_framework.generics import GenericAPIView
 from rest_framework.response import Response
 
-from interlock.django.answers import RETRY_AFTER, answer_of
+from interlock.django.answers import MEDIA_TYPE, RETRY_AFTER, Answer, answer_of
 from interlock.django.guarded.errors import Conflict, StaleObject
-
-MEDIA_TYPE: Final = "application/problem+json"
-_TYPE = "urn:problem-type:interlock:"
 
 
 class PreconditionFailed(APIException):
@@ -76,24 +72,16 @@ def problem_of(exc: Exception, context: dict[str, Any]) -> Response | None:
     """Return the problem document of an exception; None if it isn't one of interlock's."""
     view = context.get("view")
     answer = answer_of(exc, getattr(view, "retry_after", RETRY_AFTER))
-    if answer is not None:
-        detail, members = _stale(exc, view) if isinstance(exc, StaleObject) else (answer.detail, None)
-        response = _problem(context, answer.status, answer.kind, answer.title, detail, members)
-        if answer.retry_after is not None:
-            response["Retry-After"] = str(answer.retry_after)
-        return response
     if isinstance(exc, PreconditionFailed | PreconditionRequired):
         title = _("Precondition Failed") if isinstance(exc, PreconditionFailed) else _("Precondition Required")
-        return _problem(context, exc.status_code, exc.default_code, title, str(exc.detail))
-    return None
-
-
-def _problem(
-    context: dict[str, Any], code: int, kind: str, title: str, detail: str, members: Mapping[str, Any] | None = None
-) -> Response:
-    body = {"type": _TYPE + kind, "title": title, "status": code, "detail": detail, **(members or {})}
+        answer = Answer(exc.status_code, exc.default_code, title, str(exc.detail))
+    if answer is None:
+        return None
+    members = {"deleted": exc.deleted, "fields": _fields(exc, view)} if isinstance(exc, StaleObject) else {}
     views.set_rollback()
-    response = Response(body, status=code)
+    response = Response(answer.problem() | members, status=answer.status)
+    if answer.retry_after is not None:
+        response["Retry-After"] = str(answer.retry_after)
     renderer = getattr(context.get("request"), "accepted_renderer", None)
     if renderer is None or renderer.format == "json":
         # The browsable API, or XML, keep their own type.
@@ -101,16 +89,9 @@ def _problem(
     return response
 
 
-def _stale(exc: StaleObject, view: Any) -> tuple[str, dict[str, Any]]:
-    if exc.deleted:
-        return _("Somebody else has deleted the object."), {"deleted": True, "fields": {}}
-    detail = _("Somebody else has changed the object. Read it again, and do your change again.")
-    return detail, {"deleted": False, "fields": _fields(exc, view)}
-
-
 def _fields(exc: StaleObject, view: Any) -> dict[str, Any]:
     """Return the fields concerned as the view's serializer shows them; what it doesn't show stays hidden."""
-    if not isinstance(view, GenericAPIView):
+    if exc.deleted or not isinstance(view, GenericAPIView):
         return {}
     serializer: Any = view.get_serializer(exc.instance)
     model = getattr(getattr(serializer, "Meta", None), "model", None)

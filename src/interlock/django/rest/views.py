@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 else:
     Base = object
 
-_CHANGING = ("PUT", "PATCH", "DELETE")
+CHANGING = ("PUT", "PATCH", "DELETE")
 
 
-class _ProblemMixin(Base):
+class ProblemMixin(Base):
     """Answers what interlock raises by problem documents."""
 
     def get_exception_handler(self) -> Any:
@@ -38,7 +38,7 @@ class _ProblemMixin(Base):
         return handler
 
 
-class GuardedViewSetMixin(_ProblemMixin):
+class GuardedViewSetMixin(ProblemMixin):
     """A mixin for view sets and generic views of a guarded model; it stands before the other base classes.
 
     A conflict is answered by 409 with the fields concerned, as the serializer shows them. An object's answers have an
@@ -58,7 +58,7 @@ class GuardedViewSetMixin(_ProblemMixin):
     def get_object(self) -> Any:
         """Return the object, if it is in the state that the client wants to change."""
         instance = super().get_object()
-        if self.request.method in _CHANGING and self.etags and isinstance(instance, Guarded):
+        if self.request.method in CHANGING and self.etags and isinstance(instance, Guarded):
             wanted = self.request.headers.get("If-Match")
             if wanted is None and self.if_match_required:
                 raise PreconditionRequired
@@ -115,7 +115,7 @@ class GuardedViewSetMixin(_ProblemMixin):
         return salted_hmac("interlock.shown", text, algorithm="sha256").hexdigest()[:32]
 
 
-class OccupiedViewSetMixin(OccupiesObject, _ProblemMixin):
+class OccupiedViewSetMixin(OccupiesObject, ProblemMixin):
     """A mixin for view sets and generic views that change an object only while they occupy it.
 
     `update`, `partial_update` and `destroy` take the lock of the object by `interlock.django.occupy`, and read it
