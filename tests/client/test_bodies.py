@@ -7,6 +7,7 @@ import pytest
 
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.testing.actors import Actor
+from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Failing
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import Kind, World
@@ -41,10 +42,9 @@ def test_with_acquire_gives_the_grant_and_releases_at_the_end(world: World, kind
     assert world.nothing_left()
 
 
-def test_with_acquire_cancels_the_body_of_a_task_that_lost_the_lock(world_of_tasks: World, kind: Kind) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_with_acquire_cancels_the_body_of_a_task_that_lost_the_lock(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name, ttl=RENEWED)
-    ann = world.actor()
     reached: list[str] = []
 
     async def body(grant: object) -> None:
@@ -118,8 +118,8 @@ def test_a_release_that_fails_does_not_replace_the_exception_of_the_body(
     world.until_free()
 
 
-def test_a_body_that_is_cancelled_stays_cancelled_though_the_release_fails(world_of_tasks: World) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_a_body_that_is_cancelled_stays_cancelled_though_the_release_fails(world: World) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, "leave"))
 
     async def cancelled() -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.testing.actors import Actor
+from interlock.testing.contract.fixtures import of_threads
 from interlock.testing.world import Kind, World
 
 
@@ -59,8 +60,8 @@ def test_a_function_of_the_wrong_colour_is_refused(world: World) -> None:
         lock(wrong)
 
 
-def test_a_generator_function_holds_it_until_it_is_read(world_of_threads: World, kind: Kind) -> None:
-    world = world_of_threads
+@of_threads
+def test_a_generator_function_holds_it_until_it_is_read(world: World, kind: Kind) -> None:
     seen: list[Any] = []
 
     @kind.make(world.connect(), world.name)  # type: ignore[untyped-decorator]
@@ -90,8 +91,8 @@ def test_a_generator_function_holds_it_until_it_is_read(world_of_threads: World,
     assert seen == ["sent", "thrown"]
 
 
-def test_a_generator_that_is_closed_or_fails_gives_it_back(world_of_threads: World, kind: Kind) -> None:
-    world = world_of_threads
+@of_threads
+def test_a_generator_that_is_closed_or_fails_gives_it_back(world: World, kind: Kind, ann: Actor, bob: Actor) -> None:
     ended: list[str] = []
 
     @kind.make(world.connect(), world.name)  # type: ignore[untyped-decorator]
@@ -102,7 +103,6 @@ def test_a_generator_that_is_closed_or_fails_gives_it_back(world_of_threads: Wor
         finally:
             ended.append("closed")
 
-    ann, bob = world.actors(2)
     reading = endless()
     assert ann.do(next, reading) == 1
     bob.do(reading.close)  # as the garbage collector may do in any thread

@@ -9,6 +9,7 @@ from interlock.client.events import Event, subscribe
 from interlock.core.errors import InvalidArgument
 from interlock.testing.actors import Actor
 from interlock.testing.contract.events import EventLog
+from interlock.testing.contract.fixtures import of_threads
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import World
 
@@ -66,9 +67,10 @@ def test_a_listener_that_fails_is_logged_and_holds_back_nobody(
     assert world.nothing_left()
 
 
-def test_a_listener_of_threads_that_hangs_at_a_renewal_holds_back_no_renewal(world_of_threads: World) -> None:
-    world = world_of_threads
-    locks = world.connect()
+@of_threads
+def test_a_listener_of_threads_that_hangs_at_a_renewal_holds_back_no_renewal(
+    world: World, locks: Any, ann: Actor
+) -> None:
     gate = world.gate()
     hung: list[Event] = []
 
@@ -78,7 +80,6 @@ def test_a_listener_of_threads_that_hangs_at_a_renewal_holds_back_no_renewal(wor
             gate.wait()
 
     stop = locks.subscribe(hangs)
-    ann = world.actor()
     grant = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
     try:
         eventually(lambda: len(hung) >= 3)

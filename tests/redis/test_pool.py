@@ -11,6 +11,7 @@ import interlock
 from interlock.core.errors import StoreError
 from interlock.remote._sync.pool import MOST
 from interlock.testing.actors import Actor
+from interlock.testing.contract.fixtures import of_threads
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, moment, since, throughout
 from interlock.testing.world import World
 from tests.servers import Proxy, RedisServer, Wire
@@ -78,10 +79,10 @@ def test_many_get_through_with_two_connections(world: World, server: RedisServer
     assert not kept.lost
 
 
+@of_threads
 def test_a_lease_is_renewed_while_a_crowd_wants_the_only_connection(
-    world_of_threads: World, server: RedisServer, proxy: Proxy
+    world: World, server: RedisServer, proxy: Proxy
 ) -> None:
-    world = world_of_threads
     with interlock.connect(f"redis://{proxy.host}:{proxy.port}/?max_connections=1") as locks:
         kept = locks.lock("kept", ttl=2 * RENEWED).acquire()
         proxy.delay(SLOW)

@@ -127,8 +127,6 @@ class TaskActor(Actor):
             try:
                 result = function(*args, **kwargs)
                 future.set_result(self._keep(await result if inspect.isawaitable(result) else result))
-            except asyncio.CancelledError as error:
-                future.set_exception(error)
             except BaseException as error:
                 future.set_exception(error)
 

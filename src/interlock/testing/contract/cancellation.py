@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Stepwise
 from interlock.testing.waiting import RENEWED, until_renewed
 from interlock.testing.world import Kind, World
@@ -31,8 +32,8 @@ async def until_waiting(world: World, number: int) -> None:
         await asyncio.sleep(0)
 
 
-def test_an_acquire_cancelled_at_any_moment_leaves_nothing(world_of_tasks: World, kind: Kind) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_an_acquire_cancelled_at_any_moment_leaves_nothing(world: World, kind: Kind) -> None:
     lock = kind.make(world.connect(Stepwise), world.name)
 
     async def story(moment: int) -> bool:
@@ -48,8 +49,8 @@ def test_an_acquire_cancelled_at_any_moment_leaves_nothing(world_of_tasks: World
     assert world.run(lock.acquire()) is not None
 
 
-def test_a_wait_cancelled_at_any_moment_of_the_hand_over_leaves_nothing(world_of_tasks: World) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_a_wait_cancelled_at_any_moment_of_the_hand_over_leaves_nothing(world: World) -> None:
     locks = world.connect(Stepwise)
     lock, other = locks.lock(world.name), world.connect().lock(world.name)
 
@@ -70,8 +71,8 @@ def test_a_wait_cancelled_at_any_moment_of_the_hand_over_leaves_nothing(world_of
         assert world.nothing_left(), moment
 
 
-def test_a_cancelled_waiter_hands_on_to_those_behind_it(world_of_tasks: World) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_a_cancelled_waiter_hands_on_to_those_behind_it(world: World) -> None:
     lock = world.connect(Stepwise).lock(world.name)
     plain = world.connect().lock(world.name)
 
@@ -96,8 +97,8 @@ def test_a_cancelled_waiter_hands_on_to_those_behind_it(world_of_tasks: World) -
         assert world.nothing_left()
 
 
-def test_a_release_cancelled_at_any_moment_is_done_or_can_be_done_again(world_of_tasks: World, kind: Kind) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_a_release_cancelled_at_any_moment_is_done_or_can_be_done_again(world: World, kind: Kind) -> None:
     lost: list[Any] = []
     locks = world.connect(Stepwise)
     lock = kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append)
@@ -118,8 +119,8 @@ def test_a_release_cancelled_at_any_moment_is_done_or_can_be_done_again(world_of
     assert lost == []
 
 
-def test_a_body_cancelled_while_it_leaves_gives_the_lock_back(world_of_tasks: World, kind: Kind) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_a_body_cancelled_while_it_leaves_gives_the_lock_back(world: World, kind: Kind) -> None:
     lost: list[Any] = []
     lock = kind.make(world.connect(Stepwise), world.name, on_lost=lost.append)
 
@@ -134,8 +135,8 @@ def test_a_body_cancelled_while_it_leaves_gives_the_lock_back(world_of_tasks: Wo
     assert lost == []
 
 
-def test_a_crowd_of_tasks_half_of_them_cancelled_loses_no_update(world_of_tasks: World) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_a_crowd_of_tasks_half_of_them_cancelled_loses_no_update(world: World) -> None:
     lock = world.connect(Stepwise).lock(world.name)
     box, entered = [0], [0]
 

@@ -9,7 +9,7 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor, Gate
-from interlock.testing.contract.fixtures import main_thread, needs_signals
+from interlock.testing.contract.fixtures import main_thread, needs_signals, of_tasks, of_threads
 from interlock.testing.faults import Slow
 from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import World
@@ -97,10 +97,8 @@ def _wait_then_close(world: World, lock: Any, locks: Any) -> Any:
     return as_a_task()
 
 
-def test_closing_by_on_lost(world_of_threads: World) -> None:
-    world = world_of_threads
-    locks = world.connect()
-    ann = world.actor()
+@of_threads
+def test_closing_by_on_lost(world: World, locks: Any, ann: Actor) -> None:
     closed: list[bool] = []
     lock = locks.lock(world.name, ttl=RENEWED, on_lost=lambda grant: closed.append(locks.close() is None))
     kept = ann.do(lock.acquire), ann.do(locks.lock(world.fresh_name()).acquire)
@@ -152,8 +150,8 @@ def _until_closed(world: World, lock: Any, gate: Gate, taken: list[int]) -> Any:
     return as_a_thread() if world.colour == "threads" else as_a_task()
 
 
-def test_a_close_that_is_cancelled_comes_to_its_end(world_of_tasks: World) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_a_close_that_is_cancelled_comes_to_its_end(world: World) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.3, steps=("leave",)))
     grant = world.actor().do(locks.lock(world.name).acquire)
 
@@ -171,10 +169,9 @@ def test_a_close_that_is_cancelled_comes_to_its_end(world_of_tasks: World) -> No
 
 
 @needs_signals
-def test_close_in_a_signal_handler_while_the_main_thread_waits(world_of_threads: World) -> None:
-    world = world_of_threads
+@of_threads
+def test_close_in_a_signal_handler_while_the_main_thread_waits(world: World, locks: Any) -> None:
     main = main_thread()
-    locks = world.connect()
     held = locks.lock(world.fresh_name()).acquire()
     blocker = world.actor().do(world.connect().lock(world.name).acquire)
     before = signal.signal(signal.SIGUSR1, lambda *_: locks.close())

@@ -11,6 +11,7 @@ import pytest
 from interlock.client.events import Event
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
+from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Failing
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import Kind, World
@@ -163,9 +164,8 @@ def test_a_waiter_whose_connection_is_closed_is_told_as_withdrawn(
     ann.do(holder.release)
 
 
-def test_a_waiting_task_that_is_cancelled_is_told_as_withdrawn(world_of_tasks: World) -> None:
-    world = world_of_tasks
-    ann = world.actor()
+@of_tasks
+def test_a_waiting_task_that_is_cancelled_is_told_as_withdrawn(world: World, ann: Actor) -> None:
     holder = world.connect().lock(world.name)
     ann.do(holder.acquire)
     locks = world.connect()

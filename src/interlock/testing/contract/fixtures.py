@@ -12,6 +12,8 @@ from interlock.testing.actors import Actor
 from interlock.testing.world import KINDS, TASKS, THREADS, Kind, Place, World
 
 Test = TypeVar("Test", bound=Callable[..., None])
+of_threads = pytest.mark.parametrize("world", [THREADS], indirect=True)
+of_tasks = pytest.mark.parametrize("world", [TASKS], indirect=True)
 needs_signals = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signal to a thread on this system")
 
 

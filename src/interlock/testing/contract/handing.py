@@ -9,7 +9,7 @@ from interlock.core.claims import USING
 from interlock.core.errors import InvalidArgument, LockLost, NotHeld, StoreError, Unsupported
 from interlock.testing.actors import Actor
 from interlock.testing.contract.cancellation import MOMENTS, cancelled_at
-from interlock.testing.contract.fixtures import where
+from interlock.testing.contract.fixtures import of_tasks, where
 from interlock.testing.faults import Lossy, Stepwise
 from interlock.testing.waiting import RENEWED, eventually, throughout
 from interlock.testing.world import World
@@ -175,8 +175,8 @@ def test_a_lost_reply_to_a_change_of_hands_leaves_nothing(world: World, ann: Act
 
 
 @where(_can)
-def test_a_change_of_hands_cancelled_at_any_moment_leaves_nothing(world_of_tasks: World) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_a_change_of_hands_cancelled_at_any_moment_leaves_nothing(world: World) -> None:
     locks = world.connect(Stepwise)
 
     async def story(moment: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.testing.contract.fixtures import of_threads
 from interlock.testing.faults import Around
 from interlock.testing.world import Kind, World
 
@@ -77,8 +78,8 @@ class Interrupting(Around):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_an_acquire_that_is_interrupted_leaves_nothing(world_of_threads: World, kind: Kind, when: str) -> None:
-    world = world_of_threads
+@of_threads
+def test_an_acquire_that_is_interrupted_leaves_nothing(world: World, kind: Kind, when: str) -> None:
     locks, interrupting = world.connect_with(Interrupting)
     lock = kind.make(locks, world.name)
     interrupting.step, interrupting.when = "enter", when
@@ -90,8 +91,8 @@ def test_an_acquire_that_is_interrupted_leaves_nothing(world_of_threads: World, 
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_release_that_is_interrupted_is_done_all_the_same(world_of_threads: World, kind: Kind, when: str) -> None:
-    world = world_of_threads
+@of_threads
+def test_a_release_that_is_interrupted_is_done_all_the_same(world: World, kind: Kind, when: str) -> None:
     lost: list[object] = []
     locks, interrupting = world.connect_with(Interrupting)
     grant = kind.make(locks, world.name, on_lost=lost.append).acquire()
@@ -105,8 +106,8 @@ def test_a_release_that_is_interrupted_is_done_all_the_same(world_of_threads: Wo
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_body_whose_end_is_interrupted_leaves_nothing(world_of_threads: World, kind: Kind, when: str) -> None:
-    world = world_of_threads
+@of_threads
+def test_a_body_whose_end_is_interrupted_leaves_nothing(world: World, kind: Kind, when: str) -> None:
     locks, interrupting = world.connect_with(Interrupting)
     lock = kind.make(locks, world.name)
     with pytest.raises(KeyboardInterrupt):

@@ -5,23 +5,24 @@ import asyncio
 import pytest
 
 from interlock.core.errors import LockLost
+from interlock.testing.actors import Actor
+from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.contract.loss import until_lost
 from interlock.testing.faults import Failing, Stuck
 from interlock.testing.waiting import RENEWED, moment, since
 from interlock.testing.world import Kind, World
 
 
-def test_the_body_of_a_task_is_cancelled(world_of_tasks: World, kind: Kind) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_the_body_of_a_task_is_cancelled(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name, ttl=RENEWED)
-    ann = world.actor()
     with pytest.raises(LockLost):
         ann.within(lock, lambda grant: world.eye.evict(world.name) and asyncio.sleep(20))
     assert world.nothing_left()
 
 
-def test_the_body_of_a_task_is_cancelled_at_the_deadline_though_a_renewal_hangs(world_of_tasks: World) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_the_body_of_a_task_is_cancelled_at_the_deadline_though_a_renewal_hangs(world: World) -> None:
     locks, stuck = world.connect_with(lambda store: Stuck(store, 8.0))
     stuck.names.add(world.name)
     started = moment()
@@ -31,8 +32,8 @@ def test_the_body_of_a_task_is_cancelled_at_the_deadline_though_a_renewal_hangs(
     assert stuck.hangs >= 1
 
 
-def test_the_task_itself_goes_on_after_the_loss(world_of_tasks: World) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_the_task_itself_goes_on_after_the_loss(world: World) -> None:
     lock = world.connect().lock(world.name, ttl=RENEWED)
 
     async def story() -> tuple[int, str]:
@@ -50,8 +51,8 @@ def test_the_task_itself_goes_on_after_the_loss(world_of_tasks: World) -> None:
     assert world.run(story()) == (0, "went on")
 
 
-def test_a_body_that_swallows_its_cancellation_still_ends_in_lock_lost(world_of_tasks: World) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_a_body_that_swallows_its_cancellation_still_ends_in_lock_lost(world: World) -> None:
     lock = world.connect().lock(world.name, ttl=RENEWED)
 
     async def story() -> int:
@@ -69,8 +70,8 @@ def test_a_body_that_swallows_its_cancellation_still_ends_in_lock_lost(world_of_
     assert world.run(story()) == 0
 
 
-def test_a_cancellation_from_outside_is_not_swallowed_by_the_loss(world_of_tasks: World) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_a_cancellation_from_outside_is_not_swallowed_by_the_loss(world: World) -> None:
     lock = world.connect().lock(world.name, ttl=RENEWED)
 
     async def body() -> None:
@@ -93,8 +94,8 @@ def test_a_cancellation_from_outside_is_not_swallowed_by_the_loss(world_of_tasks
     assert world.run(story()) == "cancelled"
 
 
-def test_a_time_limit_around_the_body_stays_one(world_of_tasks: World) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_a_time_limit_around_the_body_stays_one(world: World) -> None:
     lock = world.connect().lock(world.name)
 
     async def story() -> None:
@@ -108,8 +109,8 @@ def test_a_time_limit_around_the_body_stays_one(world_of_tasks: World) -> None:
     assert world.nothing_left()
 
 
-def test_a_loss_in_a_task_group_is_its_failure(world_of_tasks: World) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_a_loss_in_a_task_group_is_its_failure(world: World) -> None:
     lock = world.connect().lock(world.name, ttl=RENEWED)
 
     async def body() -> None:
@@ -127,8 +128,8 @@ def test_a_loss_in_a_task_group_is_its_failure(world_of_tasks: World) -> None:
     assert [type(error) for error in caught.value.exceptions] == [LockLost]
 
 
-def test_a_loss_cancels_nobody_who_has_left_the_body(world_of_tasks: World) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_a_loss_cancels_nobody_who_has_left_the_body(world: World) -> None:
     locks, failing = world.connect_with(Failing)
     lock = locks.lock(world.name, ttl=RENEWED)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from interlock.testing.actors import Actor
+from interlock.testing.contract.fixtures import of_threads
 from interlock.testing.world import World
 
 ODD = [
@@ -57,9 +58,8 @@ def test_namespace_and_name_do_not_run_into_each_other(world: World, ann: Actor)
     assert None not in grants
 
 
-def test_a_store_that_knows_namespaces_tells_those_in_use(world_of_threads: World) -> None:
-    world = world_of_threads
-    ann = world.actor()
+@of_threads
+def test_a_store_that_knows_namespaces_tells_those_in_use(world: World, ann: Actor) -> None:
     tell = world.connect().store.queue().namespaces
     if tell is None:
         return  # one that can't tell says nothing wrong

@@ -9,6 +9,7 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
+from interlock.testing.contract.fixtures import of_tasks, of_threads
 from interlock.testing.contract.leases import LATE
 from interlock.testing.faults import Failing, Partial, Stuck
 from interlock.testing.waiting import LATER, RENEWED, Stalls, eventually, until_renewed
@@ -74,10 +75,8 @@ def test_many_that_are_lost_while_a_renewal_hangs_are_told_on_time(world: World,
     assert all(machine.between(deadline, heard[grant.name]) < 0.2 for grant, deadline in kept)
 
 
-def test_an_on_lost_that_takes_long_holds_back_no_renewal(world_of_threads: World) -> None:
-    world = world_of_threads
-    locks = world.connect()
-    ann = world.actor()
+@of_threads
+def test_an_on_lost_that_takes_long_holds_back_no_renewal(world: World, locks: Any, ann: Actor) -> None:
     calls: list[str] = []
     over = threading.Event()
 
@@ -116,9 +115,8 @@ def test_an_on_lost_that_raises_anything_ends_no_renewal(
     assert calls == [kept]
 
 
-def test_renewals_that_are_ended_from_outside_are_tried_again(world_of_tasks: World) -> None:
-    world = world_of_tasks
-    locks = world.connect()
+@of_tasks
+def test_renewals_that_are_ended_from_outside_are_tried_again(world: World, locks: Any) -> None:
     grant = world.actor().do(locks.lock(world.name, ttl=RENEWED).acquire)
 
     async def cancel_all() -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import StoreError
-from interlock.testing.contract.fixtures import main_thread, needs_signals
+from interlock.testing.contract.fixtures import main_thread, needs_signals, of_threads
 from interlock.testing.contract.interrupts import called_at, quiet
 from interlock.testing.waiting import eventually
 from interlock.testing.world import Kind, World
@@ -17,8 +17,8 @@ from interlock.testing.world import Kind, World
 
 @quiet  # a socket that was just being made is closed by Python, with a warning
 @needs_signals
-def test_a_wait_interrupted_by_a_signal_leaves_nothing(world_of_threads: World, kind: Kind) -> None:
-    world = world_of_threads
+@of_threads
+def test_a_wait_interrupted_by_a_signal_leaves_nothing(world: World, kind: Kind) -> None:
     holder = kind.rival(world.connect(), world.name).acquire()
     lock = kind.make(world.connect(), world.name)
     main = main_thread()
@@ -44,9 +44,8 @@ def test_a_wait_interrupted_by_a_signal_leaves_nothing(world_of_threads: World, 
 
 
 @pytest.mark.parametrize("same", [False, True], ids=["another name", "the same name"])
-def test_a_handler_that_locks_at_any_moment_hangs_nobody(world_of_threads: World, same: bool) -> None:
-    world = world_of_threads
-    locks = world.connect()
+@of_threads
+def test_a_handler_that_locks_at_any_moment_hangs_nobody(world: World, same: bool, locks: Any) -> None:
     outer = locks.lock(world.name)
     inner = locks.lock(world.name if same else world.fresh_name())
     rival = world.eye.lock(world.name)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.world import World
 
 PAIRS = 300_000  # more than any store does meanwhile
@@ -14,9 +15,8 @@ MOST_BUSY = 0.2  # seconds of the loop's own CPU for all ticks, whatever else th
 
 
 @pytest.mark.parametrize("what", ["acquire", "re-enter", "renew", "locked", "claims"])
-def test_what_completes_at_once_lets_other_tasks_run(world_of_tasks: World, what: str) -> None:
-    world = world_of_tasks
-    locks = world.connect()
+@of_tasks
+def test_what_completes_at_once_lets_other_tasks_run(world: World, what: str, locks: Any) -> None:
     lock = locks.rlock(world.name) if what == "re-enter" else locks.lock(world.name)
 
     async def again_and_again(grant: Any) -> None:

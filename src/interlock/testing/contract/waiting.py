@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from interlock.testing.actors import Actor
+from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Counting, Stepwise
 from interlock.testing.waiting import eventually, moment, since
 from interlock.testing.world import Kind, World
@@ -65,8 +66,8 @@ def test_an_uncontended_acquire_is_one_step_and_a_release_another(world: World, 
     assert set(counting.steps) <= {"enter", "leave"}
 
 
-def test_no_wakeup_is_missed_whenever_the_release_comes(world_of_tasks: World) -> None:
-    world = world_of_tasks
+@of_tasks
+def test_no_wakeup_is_missed_whenever_the_release_comes(world: World) -> None:
     waiting, holding = world.connect(Stepwise).lock(world.name), world.connect().lock(world.name)
 
     async def story(steps: int) -> float:
