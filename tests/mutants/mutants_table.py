@@ -148,7 +148,7 @@ MUTANTS = [
         "Django: a view that requires If-Match deletes without it",
         "tests/django/guarded/test_rest.py -k requires_it",
         "django/rest/views.py",
-        '_CHANGING = ("PUT", "PATCH", "DELETE")',
-        '_CHANGING = ("PUT", "PATCH")',
+        'CHANGING = ("PUT", "PATCH", "DELETE")',
+        'CHANGING = ("PUT", "PATCH")',
     ),
 ]
