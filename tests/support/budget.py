@@ -61,7 +61,7 @@ PRODUCTS = src(
 )
 PARTS = (
     Part("core", 930, 853, src("core")),
-    Part("runtime", 380, 577, src("runtime")),
+    Part("runtime", 380, 576, src("runtime")),
     Part("remote", 640, 809, src("remote")),
     Part("client", 1300, 1588, src("client", "locks")),
     Part("memory", 110, 69, src("stores/memory.py", "stores/memory")),
@@ -69,12 +69,12 @@ PARTS = (
     Part("files, lines of C", 450, 537, src("stores/files"), ".c"),
     Part("sqlite", 330, 418, src("stores/sqlite", "stores/sqlite.py")),
     Part("etcd", 540, 770, src("stores/etcd")),
-    Part("bucket", 400, 284, src("stores/bucket")),
+    Part("bucket", 400, 292, src("stores/bucket")),
     Part("mysql", 400, 322, src("stores/mysql", "stores/mysql.py")),
     Part("postgresql", 490, 528, src("stores/postgresql")),
-    Part("redis", 1350, 1591, src("stores/redis", "_redis")),
+    Part("redis", 1350, 1592, src("stores/redis", "_redis")),
     Part("advisory", 650, 886, src("stores/advisory", "stores/advisory.py")),
-    Part("django", 2500, 2640, src("django")),
+    Part("django", 2500, 2500, src("django")),
     Part("products", 800, 400, PRODUCTS),
     Part("cli", 1000, 1167, src("cli")),
     Part("keylock", 470, 525, src("keylock")),
@@ -82,17 +82,17 @@ PARTS = (
     Part("stores, shared", 450, 491, SHARED),
     Part("compat", None, 95, src("compat.py")),
     Part("the rest", 200, 226, ()),
-    Part("src without testing", 12500, 16488, src("")),
-    Part("src/testing", 3000, 3585, src("testing")),
-    Part("proof", 2500, 3374, ("proof",)),
-    Part("tests", 22000, 25442, ("tests",)),
+    Part("src without testing", 12500, 16356, src("")),
+    Part("src/testing", 3000, 3302, src("testing")),
+    Part("proof", 2500, 3284, ("proof",)),
+    Part("tests", 22000, 24345, ("tests",)),
     Part("bench", 1600, 1945, ("bench",)),
 )
 
 MODULES = Part("written modules", 170, 216, src(""))
 """Of `src` without testing."""
 
-ANY_GOAL, ANY_LIMIT = 6.0, 11.9
+ANY_GOAL, ANY_LIMIT = 6.0, 11.7
 """Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
 
 SAME_NAMES = {
