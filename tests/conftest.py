@@ -17,9 +17,6 @@ from tests.support.stores import PARTIAL_ROWS, ROWS, Row
 
 take_signals_as_at_a_terminal()  # before anything starts a thread or a process
 
-SAME_LINES = {"redis", "writer", "semaphore", "semaphore, all permits"}
-"""Stores and kinds in the names of tests that execute the lines which others have executed."""
-
 MANY = 24
 """Combinations of two parameters from which on `--thin` leaves some out: all stores in both colours are fewer."""
 
@@ -32,19 +29,16 @@ EVERY = 6  # of so many combinations one is kept, where the parameters have so m
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Coverage doubles the time of a test, combinations multiply it: `./dev test` asks for what each part needs."""
-    parser.addoption("--part", choices=("covered", "plain"), help="run only what coverage needs, or only the rest")
+    """Combinations multiply the time of a test: `./dev test` asks for some of them."""
     parser.addoption("--thin", action="store_true", help="some of many combinations, nothing rare")
     parser.addoption("--whole", dest="thin", action="store_false", help="run all of them after all")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep what is asked for."""
-    part = config.getoption("part")
     kept = items
-    if config.getoption("thin"):  # first: a part is no whole grid of combinations
+    if config.getoption("thin"):
         kept = [item for item in in_one_colour(thinned(items)) if item.get_closest_marker("rare") is None]
-    kept = [item for item in kept if part is None or _repeats(item) == (part == "plain")]
     kept.sort(key=_server)  # a worker gets neighbours, so it starts one or two servers, not all
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
@@ -119,12 +113,6 @@ def _server(item: Any) -> str:
     """Return the name of the store that a test runs on; "" for a test that is written for one."""
     words = item.callspec.id.split("-") if hasattr(item, "callspec") else []
     return next(filter({row.name for row in (*ROWS, *PARTIAL_ROWS)}.__contains__, words), "")
-
-
-def _repeats(item: pytest.Item) -> bool:
-    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
-        return False
-    return not SAME_LINES.isdisjoint(item.callspec.id.split("-"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
