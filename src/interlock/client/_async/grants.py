@@ -14,7 +14,6 @@ from interlock.client.base import (
     BaseReentry,
     Hold,
 )
-from interlock.client.tokens import written
 from interlock.core.errors import StoreError, Unsupported
 from interlock.core.line import WANTED
 from interlock.core.queue import AsyncQueue
@@ -137,6 +136,8 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             raise self._loss()
         self._state = RELEASED
         self._tell("released", "detached")
+        from interlock.client.tokens import written  # which loads json
+
         return written(client.where, claim, self.fence)
 
     async def release(self) -> bool:

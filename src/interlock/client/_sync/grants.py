@@ -15,7 +15,6 @@ from interlock.client.base import (
     BaseReentry,
     Hold,
 )
-from interlock.client.tokens import written
 from interlock.core.errors import StoreError, Unsupported
 from interlock.core.line import WANTED
 from interlock.core.queue import Queue
@@ -114,6 +113,8 @@ class Grant(_AsyncBody, BaseGrant):
             raise self._loss()
         self._state = RELEASED
         self._tell("released", "detached")
+        from interlock.client.tokens import written  # which loads json
+
         return written(client.where, claim, self.fence)
 
     def release(self) -> bool:
