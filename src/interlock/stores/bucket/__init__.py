@@ -38,9 +38,8 @@ class BucketStore(PlainStore):
 
         def steps() -> Any:
             see_that_it_runs_here()
-            bucket = made()
-            clock = clock_of(f"{where} {server}", bucket, f"{prefix}/{CLOCK}/")
-            return SwapSteps(BucketLines(bucket, prefix, where, clock, pace))
+            clock = clock_of(f"{where} {server}", f"{prefix}/{CLOCK}/")
+            return SwapSteps(BucketLines(made(), prefix, where, clock, pace))
 
         self._made, self._prefix = made, prefix
         self._steps: Callable[[], Any] = steps

@@ -63,30 +63,28 @@ class Loaded(NamedTuple):
 
 
 class BucketClock:
-    """The bucket's clock, beside the one of this process.
+    """The bucket's clock, beside the one of this process; who asks brings the store of obstore.
 
     Args:
-        bucket: a store of obstore.
         path: with which the names of objects begin that only one sample writes.
     """
 
-    def __init__(self, bucket: Any, path: str) -> None:
-        self._bucket = bucket
+    def __init__(self, path: str) -> None:
         self._path = path
         self._low, self._high, self._sampled = -1e18, 1e18, -1e18
         self._age = 1.0  # after which the next sample is made: often at first, since each makes the bounds narrower
 
-    def sample(self, age: float) -> None:
+    def sample(self, bucket: Any, age: float) -> None:
         """Write an object and ask when that was, unless there is a sample that is younger than `age` in seconds."""
         if clock.awake_or_not() - self._sampled < age:
             return
         path = f"{self._path}{secrets.token_hex(8)}"
         sent = clock.awake_or_not()
-        self._bucket.put(path, b"")
+        bucket.put(path, b"")
         received = clock.awake_or_not()
-        written = self._bucket.head(path)["last_modified"]
+        written = bucket.head(path)["last_modified"]
         with contextlib.suppress(BaseError, FileNotFoundError):  # else each sample would stay for ever
-            self._bucket.delete(path)
+            bucket.delete(path)
         low = written.timestamp() - received
         high = written.timestamp() - sent + (0.0 if written.microsecond else 1.0)
         if received - self._sampled > STALE or low > self._high + MARGIN or high < self._low - MARGIN:
@@ -95,16 +93,14 @@ class BucketClock:
         self._low, self._high = min(self._low, self._high), max(self._low, self._high)
         self._sampled, self._age = received, min(STALE, 2 * self._age)
 
-    @property
-    def ahead(self) -> float:
-        """How many seconds the bucket's clock is ahead."""
-        self.sample(self._age)
+    def ahead(self, bucket: Any) -> float:
+        """Return how many seconds the bucket's clock is ahead."""
+        self.sample(bucket, self._age)
         return (self._low + self._high) / 2
 
-    @property
-    def slack(self) -> float:
-        """How many seconds that may be wrong."""
-        self.sample(self._age)
+    def slack(self, bucket: Any) -> float:
+        """Return how many seconds that may be wrong."""
+        self.sample(bucket, self._age)
         return (self._high - self._low) / 2 + MARGIN
 
 
@@ -143,7 +139,7 @@ class BucketLines:
     @property
     def slack(self) -> int:
         """Microseconds that the bucket's clock may differ from what is known of it."""
-        return int(self._ask(lambda: self._clock.slack) * MICROS)
+        return int(self._ask(self._clock.slack, self._bucket) * MICROS)
 
     def _ask(self, call: Any, *args: Any, **how: Any) -> Any:
         """Call obstore, but for what says something about the object.
@@ -202,7 +198,7 @@ class BucketLines:
         return loaded.text, loaded.value, int((clock.awake_or_not() + self._ahead()) * MICROS)
 
     def _ahead(self) -> float:
-        return float(self._ask(lambda: self._clock.ahead))
+        return float(self._ask(self._clock.ahead, self._bucket))
 
     def _judged(self, key: str, text: str, sent: float, received: float) -> str:
         """Return a line with the ends of leases as this process knows them."""
@@ -218,7 +214,7 @@ class BucketLines:
             self._seen[key] = sent, seen
         now = (received + self._ahead()) * MICROS
         if any(place.until <= now for place in line.places):
-            self._ask(self._clock.sample, JUST_NOW)
+            self._ask(self._clock.sample, self._bucket, JUST_NOW)
         return encode(line._replace(places=tuple(self._end(place, seen[place.id]) for place in line.places)))
 
     def _end(self, place: Place, seen: Seen) -> Place:
@@ -310,9 +306,9 @@ class BucketLines:
 _clocks: WeakValueDictionary[str, BucketClock] = WeakValueDictionary()
 
 
-def clock_of(server: str, bucket: Any, path: str) -> BucketClock:
+def clock_of(server: str, path: str) -> BucketClock:
     """Return the clock of a bucket: one in a process, else what one connection calls over lasts for another."""
-    return _clocks.setdefault(f"{server} {path}", BucketClock(bucket, path))
+    return _clocks.setdefault(f"{server} {path}", BucketClock(path))
 
 
 def see_that_it_runs_here() -> None:
