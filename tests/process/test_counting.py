@@ -123,6 +123,8 @@ def test_no_process_waits_much_longer_than_the_mean(remote: Start, log: str) -> 
         )
     waits = [worker.answer(60) for worker in workers]
     mean = sum(sum(each) for each in waits) / sum(len(each) for each in waits)
-    assert max(max(each) for each in waits) < 20 * mean + 0.1  # the bench measures it finely
+    assert (
+        max(max(each) for each in waits) < 20 * mean + 2.0
+    )  # a busy machine stands still; the bench measures it finely
     numbers, _ = logged(log)
     assert numbers == list(range(1, 241))

@@ -64,7 +64,7 @@ def test_what_a_killed_server_knows_of_completed_runs(name: str, colour: str) ->
             return ann.do(locks.once(f"import {number}", keep=MINUTE, timeout=30).run, work.function)["run"]
 
         def fence(locks: Any) -> None:
-            ann.within(locks.once("fence", keep=0.001, timeout=30), lambda run: fences.append(run.grant.fence))
+            ann.within(locks.lock("fence", timeout=30), lambda grant: fences.append(grant.fence))
 
         fence(locks)
         assert [run(locks, number) for number in range(RUNS)] == list(range(1, RUNS + 1))
