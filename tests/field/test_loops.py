@@ -1,6 +1,11 @@
-"""A lock for threads around an `await`: the loop would wait for itself."""
+"""A lock for threads around an `await`: the loop would wait for itself; and a loop that is not asyncio's own."""
+
+from pathlib import Path
+
+import pytest
 
 from tests.field.conftest import Run
+from tests.support.stores import PARTIAL_ROWS, ROWS, Row
 
 PLAY = """
 import asyncio, sys, threading
@@ -24,3 +29,34 @@ asyncio.run(main())
 
 def test_a_loop_that_waits_for_its_own_thread_is_told_of_aconnect(url: str, run: Run) -> None:
     assert run(PLAY, url).splitlines() == ["[None, True]", "None", "True"]
+
+
+COUNTS = """
+import asyncio, sys
+import interlock, uvloop
+async def count(locks, box):
+    for _ in range(10):
+        async with locks.lock("x", timeout=60):
+            seen = box[0]
+            await asyncio.sleep(0)
+            box[0] = seen + 1
+async def main():
+    box = [0]
+    one, other = interlock.aconnect(sys.argv[1]), interlock.aconnect(sys.argv[1])
+    await asyncio.gather(*(count(locks, box) for locks in (one, other) * 2))
+    held = await one.lock("y").acquire()
+    waits = asyncio.create_task(other.lock("y").acquire())
+    await asyncio.sleep(0.1)
+    waits.cancel()
+    await asyncio.gather(waits, return_exceptions=True)
+    assert await held.release()
+    print(box, await one.claims())
+    await other.close()
+    await one.close()
+uvloop.run(main())
+"""
+
+
+@pytest.mark.parametrize("row", [row for row in [*ROWS, *PARTIAL_ROWS] if row.schemes], ids=lambda row: row.name)
+def test_the_loop_of_uvloop_is_one_as_any_other(row: Row, run: Run, tmp_path: Path) -> None:
+    assert run(COUNTS, row.place(tmp_path).url or "memory://") == "[40] []"

@@ -1,11 +1,11 @@
 """Sockets of tasks, with absolute deadlines; the names of `_threads`."""
 
 import asyncio
-import socket
-from typing import Any
+from typing import Any, cast
 
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
+from interlock.runtime.polling import shut_down
 from interlock.stores.redis.library import answered, as_bytes, as_of_socket
 from interlock.stores.redis.settings import Address
 from interlock.stores.redis.sockets import keep_alive
@@ -26,8 +26,7 @@ class AsyncStream(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As `Protocol.connection_made`."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none of that class
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """As `BufferedProtocol.get_buffer`."""
@@ -84,7 +83,7 @@ class AsyncStream(asyncio.BufferedProtocol):
         if self._loop.is_closed():
             sock = self._transport.get_extra_info("socket")
             if sock is not None:
-                sock.shutdown(socket.SHUT_RDWR)  # closed when it is collected
+                shut_down(sock.fileno())  # closed when it is collected
         elif asyncio._get_running_loop() is self._loop:
             self._close()
         else:

@@ -12,6 +12,7 @@ from interlock.core.claims import Claim, fits
 from interlock.core.errors import StoreError
 from interlock.core.queue import EnterResult, Granted, Tells
 from interlock.runtime import _aio as rt
+from interlock.runtime.polling import shut_down
 from interlock.stores.etcd import wire
 from interlock.stores.etcd._async.gateway import AsyncGateway
 from interlock.stores.etcd.wire import Found
@@ -184,4 +185,4 @@ class AsyncTurns:
         for watched in list(self._watched.values()):
             self._wake(watched)
             with contextlib.suppress(OSError, AttributeError):
-                watched.socket.shutdown(2)  # who reads from it closes it
+                shut_down(watched.socket.fileno())

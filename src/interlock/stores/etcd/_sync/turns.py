@@ -13,6 +13,7 @@ from interlock.core.claims import Claim, fits
 from interlock.core.errors import StoreError
 from interlock.core.queue import EnterResult, Granted, Tells
 from interlock.runtime import _threads as rt
+from interlock.runtime.polling import shut_down
 from interlock.stores.etcd import wire
 from interlock.stores.etcd._sync.gateway import Gateway
 from interlock.stores.etcd.wire import Found
@@ -185,4 +186,4 @@ class Turns:
         for watched in list(self._watched.values()):
             self._wake(watched)
             with contextlib.suppress(OSError, AttributeError):
-                watched.socket.shutdown(2)  # who reads from it closes it
+                shut_down(watched.socket.fileno())

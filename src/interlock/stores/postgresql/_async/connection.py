@@ -6,8 +6,6 @@ sent holds nothing.
 """
 
 import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
-import os
-import socket
 from collections.abc import Sequence
 
 import psycopg
@@ -19,6 +17,7 @@ from interlock.core.redaction import UNTOLD
 from interlock.remote.failures import ConnectionEnded, NoAnswer, Refused, Unreachable, ended, no_answer
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
+from interlock.runtime.polling import shut_down
 from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores.postgresql.options import PostgresOptions, connecting
 from interlock.stores.postgresql.problems import (
@@ -319,7 +318,6 @@ class AsyncPgSubscription(AsyncPgConnection):
         if not self._is_ours() or self._ended or self._pid != checked_pid():
             return
         try:
-            with socket.socket(fileno=os.dup(self._pgconn.socket)) as copy:
-                copy.shutdown(socket.SHUT_RDWR)
+            shut_down(self._pgconn.socket)
         except (OSError, psycopg.OperationalError):
             pass  # it has ended
