@@ -101,7 +101,7 @@ def test_a_cancelled_waiter_hands_on_to_those_behind_it(world: World) -> None:
 def test_a_release_cancelled_at_any_moment_is_done_or_can_be_done_again(world: World, kind: Kind) -> None:
     lost: list[Any] = []
     locks = world.connect(Stepwise)
-    lock = kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append)
+    lock = kind.make(locks, world.name, ttl=2 * RENEWED, on_lost=lost.append)
 
     async def story(moment: int) -> bool:
         grant = await lock.acquire()
@@ -114,8 +114,8 @@ def test_a_release_cancelled_at_any_moment_is_done_or_can_be_done_again(world: W
     for moment in range(20):
         assert world.run(story(moment)), moment
         assert world.nothing_left()
-    # Renewed after 1.1 s, when the released ones would have been renewed twice.
-    until_renewed(world.run(locks.lock(world.fresh_name(), ttl=3.3).acquire()))
+    # Renewed after 2.2 s, when the released ones would have been renewed twice.
+    until_renewed(world.run(locks.lock(world.fresh_name(), ttl=6.6).acquire()))
     assert lost == []
 
 

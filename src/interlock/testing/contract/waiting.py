@@ -68,7 +68,8 @@ def test_an_uncontended_acquire_is_one_step_and_a_release_another(world: World, 
 
 @of_tasks
 def test_no_wakeup_is_missed_whenever_the_release_comes(world: World) -> None:
-    waiting, holding = world.connect(Stepwise).lock(world.name), world.connect().lock(world.name)
+    locks = world.connect(Stepwise)  # one connection: a store that can only be looked at tells within it
+    waiting, holding = locks.lock(world.name), locks.lock(world.name)
 
     async def story(steps: int) -> float:
         holder = await holding.acquire()
