@@ -32,8 +32,8 @@ KINDS: dict[str, Callable[[], object]] = {
 
 
 ONLY_SAID = {"hosts", "azurite"}
-"""What is only said to be missing where tests must count too: a right that nobody can install, and what comes from npm
-alone, which not every machine reaches; S3 plays the same code as Azure."""
+"""What is only said to be missing, also where tests must count: a right that nobody can install, and what comes from
+npm alone, which not every machine reaches; S3 plays the same code as Azure."""
 
 
 def available(kind: str) -> str | None:
