@@ -53,7 +53,10 @@ def test_a_new_primary_behind_the_same_address_ends_the_subscription_at_the_old_
 def test_a_grant_counts_when_as_many_replicas_have_it_as_are_wanted(
     world: World, server: RedisServer, replica: RedisServer, ann: Actor, bob: Actor
 ) -> None:
-    locks = connect_to(world, f"{server.url}?replicas=1&socket_timeout=1")
+    locks = connect_to(world, f"{server.url}?replicas=1&socket_timeout=4")
+    with server.wire() as wire:  # a replica that has just come counts from its first word on
+        wire.ask("SET", "written", "1")
+        assert wire.ask("WAIT", 1, 10_000) == 1
     grant = ann.do(locks.lock(world.name).acquire)
     waiting = bob.start(locks.lock(world.name).acquire)
     world.until_waiting(1)
