@@ -127,7 +127,11 @@ class Crowd:
             start.wait(TIMEOUT)
             return client.post(what.path, **what.data)
 
-        return list(self._threads.map(ask, self._clients[: len(asks)], asks))
+        try:
+            return list(self._threads.map(ask, self._clients[: len(asks)], asks))
+        except BaseException:  # a signal may come before all were told: those that were would wait for the others
+            start.abort()
+            raise
 
 
 def log_in(address: str, name: str, password: str) -> dict[str, str]:
