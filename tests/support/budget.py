@@ -61,14 +61,14 @@ PRODUCTS = src(
 )
 PARTS = (
     Part("core", 930, 853, src("core")),
-    Part("runtime", 380, 579, src("runtime")),
+    Part("runtime", 380, 580, src("runtime")),
     Part("remote", 640, 809, src("remote")),
     Part("client", 1300, 1588, src("client", "locks")),
     Part("memory", 110, 69, src("stores/memory.py", "stores/memory")),
     Part("files", 1150, 1494, src("stores/files")),
     Part("files, lines of C", 450, 537, src("stores/files"), ".c"),
     Part("sqlite", 330, 418, src("stores/sqlite", "stores/sqlite.py")),
-    Part("etcd", 540, 770, src("stores/etcd")),
+    Part("etcd", 540, 772, src("stores/etcd")),
     Part("bucket", 400, 290, src("stores/bucket")),
     Part("mysql", 400, 322, src("stores/mysql", "stores/mysql.py")),
     Part("postgresql", 490, 527, src("stores/postgresql")),
@@ -82,10 +82,10 @@ PARTS = (
     Part("stores, shared", 450, 491, SHARED),
     Part("compat", None, 95, src("compat.py")),
     Part("the rest", 200, 226, ()),
-    Part("src without testing", 12500, 16355, src("")),
+    Part("src without testing", 12500, 16358, src("")),
     Part("src/testing", 3000, 3264, src("testing")),
     Part("proof", 2500, 3284, ("proof",)),
-    Part("tests", 22000, 24335, ("tests",)),
+    Part("tests", 22000, 24336, ("tests",)),
     Part("bench", 1600, 1945, ("bench",)),
 )
 

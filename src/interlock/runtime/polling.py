@@ -1,6 +1,5 @@
 """Waiting for sockets, on systems with poll(2) and on those that only know select()."""
 
-import os
 import select
 from typing import Any
 
@@ -41,15 +40,3 @@ class SelectPoller:
             for fd, events in self._wanted.items()
         )
         return [(fd, events) for fd, events in ready if events]
-
-
-def shut_down(fd: int) -> None:
-    """End a connection from any thread, and wake whoever waits at it; its owner closes it.
-
-    Raises:
-        OSError: it has ended.
-    """
-    from socket import SHUT_RDWR, socket  # slow to load, and loaded where there are connections
-
-    with socket(fileno=os.dup(fd)) as copy:  # the socket itself may be one of uvloop's, which has no shutdown
-        copy.shutdown(SHUT_RDWR)

@@ -87,6 +87,18 @@ class Descriptor:
             return False
         return (found.st_ino, found.st_dev) == self._file
 
+    def shut_down(self) -> None:
+        """End a connection from any thread, and wake whoever waits at it; its owner closes it.
+
+        Raises:
+            OSError: it has ended.
+        """
+        from socket import SHUT_RDWR, socket  # slow to load, and loaded where there are connections
+
+        if self.is_ours():
+            with socket(fileno=os.dup(self._fd)) as copy:  # what uvloop has for a socket can't be shut down
+                copy.shutdown(SHUT_RDWR)
+
 
 class WeakRegistry(Generic[T]):
     """Objects that are found as long as they live.

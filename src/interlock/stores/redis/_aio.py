@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
-from interlock.runtime.polling import shut_down
+from interlock.runtime.process import Descriptor
 from interlock.stores.redis.library import answered, as_bytes, as_of_socket
 from interlock.stores.redis.settings import Address
 from interlock.stores.redis.sockets import keep_alive
@@ -19,6 +19,7 @@ class AsyncStream(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
+        self._file: Descriptor | None
         self._buffer = memoryview(bytearray(MOST))
         self._data = b""
         self._future: asyncio.Future[None] | None = None
@@ -27,6 +28,8 @@ class AsyncStream(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As `Protocol.connection_made`."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none of that class
+        sock = transport.get_extra_info("socket")
+        self._file = None if sock is None else Descriptor(sock.fileno())
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """As `BufferedProtocol.get_buffer`."""
@@ -81,9 +84,8 @@ class AsyncStream(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close; from any thread, and also where the loop has ended."""
         if self._loop.is_closed():
-            sock = self._transport.get_extra_info("socket")
-            if sock is not None:
-                shut_down(sock.fileno())  # closed when it is collected
+            if self._file is not None:
+                self._file.shut_down()  # closed when it is collected
         elif asyncio._get_running_loop() is self._loop:
             self._close()
         else:

@@ -12,7 +12,7 @@ from interlock.core.claims import Claim, fits
 from interlock.core.errors import StoreError
 from interlock.core.queue import EnterResult, Granted, Tells
 from interlock.runtime import _aio as rt
-from interlock.runtime.polling import shut_down
+from interlock.runtime.process import Descriptor
 from interlock.stores.etcd import wire
 from interlock.stores.etcd._async.gateway import AsyncGateway
 from interlock.stores.etcd.wire import Found
@@ -64,13 +64,13 @@ class Turn:
 class Watched:
     """A name that somebody waits for."""
 
-    __slots__ = ("revision", "runs", "socket", "turns")
+    __slots__ = ("file", "revision", "runs", "turns")
 
     def __init__(self) -> None:
         self.turns: dict[str, Turn] = {}
         self.revision = 0  # what happened until then is known
         self.runs = False
-        self.socket: Any = None
+        self.file: Descriptor | None = None
 
 
 class AsyncTurns:
@@ -140,7 +140,7 @@ class AsyncTurns:
 
     def _ended(self, key: str, watched: Watched) -> bool:
         with self._mutex:
-            watched.socket = None
+            watched.file = None
             if watched.turns and not self._closed:
                 return False
             watched.runs = False
@@ -160,7 +160,7 @@ class AsyncTurns:
                 await self._tell(watched, turns)
 
         def opened(socket: Any) -> None:
-            watched.socket = socket
+            watched.file = None if socket is None else Descriptor(socket.fileno())
 
         body = wire.watch(wire.folder_of(self._prefix, key), watched.revision + 1)
         await self._gateway.listen(body, hear, opened)
@@ -184,5 +184,7 @@ class AsyncTurns:
         self._closed = True
         for watched in list(self._watched.values()):
             self._wake(watched)
-            with contextlib.suppress(OSError, AttributeError):
-                shut_down(watched.socket.fileno())
+            file = watched.file
+            if file is not None:
+                with contextlib.suppress(OSError):
+                    file.shut_down()

@@ -13,7 +13,7 @@ from interlock.core.claims import Claim, fits
 from interlock.core.errors import StoreError
 from interlock.core.queue import EnterResult, Granted, Tells
 from interlock.runtime import _threads as rt
-from interlock.runtime.polling import shut_down
+from interlock.runtime.process import Descriptor
 from interlock.stores.etcd import wire
 from interlock.stores.etcd._sync.gateway import Gateway
 from interlock.stores.etcd.wire import Found
@@ -65,13 +65,13 @@ class Turn:
 class Watched:
     """A name that somebody waits for."""
 
-    __slots__ = ("revision", "runs", "socket", "turns")
+    __slots__ = ("file", "revision", "runs", "turns")
 
     def __init__(self) -> None:
         self.turns: dict[str, Turn] = {}
         self.revision = 0  # what happened until then is known
         self.runs = False
-        self.socket: Any = None
+        self.file: Descriptor | None = None
 
 
 class Turns:
@@ -141,7 +141,7 @@ class Turns:
 
     def _ended(self, key: str, watched: Watched) -> bool:
         with self._mutex:
-            watched.socket = None
+            watched.file = None
             if watched.turns and not self._closed:
                 return False
             watched.runs = False
@@ -161,7 +161,7 @@ class Turns:
                 self._tell(watched, turns)
 
         def opened(socket: Any) -> None:
-            watched.socket = socket
+            watched.file = None if socket is None else Descriptor(socket.fileno())
 
         body = wire.watch(wire.folder_of(self._prefix, key), watched.revision + 1)
         self._gateway.listen(body, hear, opened)
@@ -185,5 +185,7 @@ class Turns:
         self._closed = True
         for watched in list(self._watched.values()):
             self._wake(watched)
-            with contextlib.suppress(OSError, AttributeError):
-                shut_down(watched.socket.fileno())
+            file = watched.file
+            if file is not None:
+                with contextlib.suppress(OSError):
+                    file.shut_down()

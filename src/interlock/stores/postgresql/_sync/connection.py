@@ -18,7 +18,6 @@ from interlock.core.redaction import UNTOLD
 from interlock.remote.failures import ConnectionEnded, NoAnswer, Refused, Unreachable, ended, no_answer
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
-from interlock.runtime.polling import shut_down
 from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores.postgresql.options import PostgresOptions, connecting
 from interlock.stores.postgresql.problems import (
@@ -319,6 +318,6 @@ class PgSubscription(PgConnection):
         if not self._is_ours() or self._ended or self._pid != checked_pid():
             return
         try:
-            shut_down(self._pgconn.socket)
-        except (OSError, psycopg.OperationalError):
+            self._file.shut_down()
+        except OSError:
             pass  # it has ended
