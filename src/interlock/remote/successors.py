@@ -54,7 +54,7 @@ class Successors(Waiters):
     def follow(self, before: str, id: str, fence: int) -> None:
         """Note that the waiting claim `id` holds the lock with `fence` as soon as `before` has left."""
         with self._mutex:
-            waits = id in self.by_id and id not in self._held
+            waits = self.trusts and id in self.by_id and id not in self._held
             if waits and (before in self._held or before in self.by_id):
                 self._unlink(id)
                 former = self._after.get(before)

@@ -173,7 +173,6 @@ class MuxPool:
     def __init__(self, dialer: Dials, undo: Callable[[Claim], RedisCommand]) -> None:
         self._dialer = dialer
         self._undo = undo
-        self._io_timeout = dialer.settings.io_timeout
         self._mux: Mux | None = None
         self._retired: list[Mux] = []  # they still wait for replies
         self._connecting: asyncio.Task[Mux] | None = None
@@ -189,7 +188,9 @@ class MuxPool:
             if type(reply) is ReplyError and str(reply).startswith("NOSCRIPT"):
                 reply = await mux.post(with_source(command.data), 1, deadline)
             confirms = command.replicas and type(reply) is not ReplyError and grants(reply)
-            count = await mux.post(wait_for(command.replicas, self._io_timeout), 1, deadline) if confirms else 0
+            if confirms:
+                question = wait_for(command.replicas, self._dialer.settings.io_timeout)
+                count = await mux.post(question, 1, deadline)
         except BaseException as error:
             if undo is not None and not isinstance(error, ConnectionEnded):
                 mux.forget(with_source(self._undo(undo).data))

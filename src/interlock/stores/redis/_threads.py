@@ -95,8 +95,7 @@ class PolledStream(Stream):
 
     def send(self, data: bytes, deadline: float) -> None:
         """As `Stream.send`."""
-        if not self._file.is_ours():
-            self._see_that_it_is_ours()
+        self._see_that_it_is_ours()
         try:
             sent = self._send(data)
         except BlockingIOError:

@@ -52,8 +52,6 @@ class RedisWire:
             first, *rest = reply
             if first > 0:
                 return EnterResult("using", first, slot=rest[0])
-            if self._replicas:  # it asks when its turn has come, so that its grant is confirmed
-                return EnterResult("pending", look_again=self._pause(first))
             return Promised(rest[0].decode(), rest[1], self._pause(first))
         if reply > 0:
             return EnterResult("using", reply)
