@@ -56,9 +56,9 @@ def name_of_arguments(name: str, function: Callable[..., Any], decorator: str) -
 
 
 def _arguments_in(name: str) -> set[str]:
-    try:
-        from string import Formatter  # only where a name has fields: it is slow to load
+    from string import Formatter  # only where a name has fields: it is slow to load
 
+    try:
         return {field.split(".")[0].split("[")[0] for _, field, _, _ in Formatter().parse(name) if field is not None}
     except ValueError as error:
         raise InvalidArgument(f"{name!r} is no name with arguments: {error}; double a brace that is meant") from error

@@ -119,6 +119,8 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             LockLost, NotHeld: it is not held.
             StoreError: the store could not be asked; Unsupported: its claims can't outlive their process.
         """
+        from interlock.client.tokens import written  # it loads json; before the claim has its new id
+
         client: Any = self._client
         client.need("detach")
         self.check()
@@ -136,8 +138,6 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             raise self._loss()
         self._state = RELEASED
         self._tell("released", "detached")
-        from interlock.client.tokens import written  # which loads json
-
         return written(client.where, claim, self.fence)
 
     async def release(self) -> bool:
