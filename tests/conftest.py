@@ -17,6 +17,8 @@ from tests.support.stores import PARTIAL_ROWS, ROWS, Row
 
 take_signals_as_at_a_terminal()  # before anything starts a thread or a process
 
+STORES = frozenset(row.name for row in (*ROWS, *PARTIAL_ROWS))
+
 MANY = 24
 """Combinations of two parameters from which on `--thin` leaves some out: all stores in both colours are fewer."""
 
@@ -39,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = items
     if config.getoption("thin"):
         kept = [item for item in in_one_colour(thinned(items)) if item.get_closest_marker("rare") is None]
-    kept.sort(key=_server)  # a worker gets neighbours, so it starts one or two servers, not all
+    kept.sort(key=_store)  # a worker gets neighbours, so it starts one or two servers, not all
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
@@ -65,10 +67,9 @@ def in_one_colour(items: list[Any]) -> list[Any]:
     """
     found: dict[tuple[tuple[str, str], str], dict[str, list[Any]]] = {}
     for item in items:
-        words = item.callspec.id.split("-") if hasattr(item, "callspec") else []
-        store = "orm" if "_orm_" in item.path.name else next(filter(IN_ONE_COLOUR.__contains__, words), "")
-        colour = next(filter(("threads", "tasks").__contains__, words), "")
-        if store and colour:
+        store = "orm" if "_orm_" in item.path.name else _store(item)
+        colour = next(filter(("threads", "tasks").__contains__, _words(item)), "")
+        if store in IN_ONE_COLOUR and colour:
             found.setdefault((_test(item), store), {}).setdefault(colour, []).append(item)
     left_out: set[Any] = set()
     for (test, store), colours in found.items():
@@ -109,10 +110,14 @@ def _values(item: pytest.Item) -> dict[str, object]:
     return dict(callspec.params) if callspec else {}
 
 
-def _server(item: Any) -> str:
+def _words(item: Any) -> list[str]:
+    """Return the values in the name of a test."""
+    return item.callspec.id.split("-") if hasattr(item, "callspec") else []
+
+
+def _store(item: Any) -> str:
     """Return the name of the store that a test runs on; "" for a test that is written for one."""
-    words = item.callspec.id.split("-") if hasattr(item, "callspec") else []
-    return next(filter({row.name for row in (*ROWS, *PARTIAL_ROWS)}.__contains__, words), "")
+    return next(filter(STORES.__contains__, _words(item)), "")
 
 
 def pytest_configure(config: pytest.Config) -> None:
