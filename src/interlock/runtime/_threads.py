@@ -7,7 +7,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
-from typing import Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar
+from contextlib import AbstractContextManager
+from typing import Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 
 from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, StoreError
@@ -17,6 +18,7 @@ from interlock.runtime.polling import READABLE, WRITABLE, poller
 from interlock.runtime.process import fresh_id as fresh_id
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 Result: TypeAlias = Annotated[T, "at once"]
 """What a function of this colour returns when it is called."""
 Mutex = threading.RLock
@@ -28,8 +30,6 @@ CANCELLED = KeyboardInterrupt
 TASKS = False
 OWNER = "thread"
 FUNCTION = "function"
-GENERATORS = True
-"""Whether a decorator can hold a lock while a generator is read."""
 IDLE = 10.0  # seconds without anything to do, after which the thread of an alarm ends
 LONGEST_SLEEP = 3600.0  # seconds
 RETRY = 0.02  # seconds after an error that should not be
@@ -58,22 +58,22 @@ def time_by(now: clock.Clock) -> float:
     return now()
 
 
-def finish(function: Callable[..., T], *args: Any) -> T:
+def finish(function: Callable[[*Ts], T], *args: *Ts) -> T:
     """Call a function to its end, though the caller is cancelled: nobody cancels a thread."""
     return function(*args)
 
 
-def finish_within(seconds: float, function: Callable[..., T], *args: Any) -> T:
+def finish_within(seconds: float, function: Callable[..., T], *args: object) -> T:
     """Call a function to its end: nobody cancels a thread."""
     return function(*args)
 
 
-def within(seconds: float | None, function: Callable[..., T], *args: Any) -> T:
+def within(seconds: float | None, function: Callable[[*Ts], T], *args: *Ts) -> T:
     """Call a function: nobody cancels a thread, so its own reads must end in time."""
     return function(*args)
 
 
-def offload(function: Callable[..., T], *args: Any) -> T:
+def offload(function: Callable[[*Ts], T], *args: *Ts) -> T:
     """Call a function that may block."""
     return function(*args)
 
@@ -94,7 +94,7 @@ def plain(function: Callable[..., T]) -> Callable[..., T]:
     return function
 
 
-def spawn(name: str, function: Callable[..., object], *args: Any) -> "threading.Thread | None":
+def spawn(name: str, function: Callable[[*Ts], object], *args: *Ts) -> "threading.Thread | None":
     """Call a function in a thread of its own; None, with a warning, if the interpreter is shutting down.
 
     Raises:
@@ -114,12 +114,12 @@ def spawn(name: str, function: Callable[..., object], *args: Any) -> "threading.
     return thread
 
 
-def beside(name: str, function: Callable[..., object], *args: Any) -> None:
+def beside(name: str, function: Callable[[*Ts], object], *args: *Ts) -> None:
     """Call a function of the program such that nothing that it does holds back others."""
     spawn(name, _logged, function, *args)
 
 
-def _logged(function: Callable[..., object], *args: Any) -> None:
+def _logged(function: Callable[[*Ts], object], *args: *Ts) -> None:
     try:
         function(*args)
     except BaseException:
@@ -181,7 +181,7 @@ checked_here = process.checked_pid
 """As `here`, for stores whose lines are elsewhere: not each fork tells."""
 
 
-def ended(here: int) -> bool:
+def ended(here: int | None) -> bool:
     """Tell whether nobody can use that state any more."""
     return False
 
@@ -331,11 +331,13 @@ class Alarm:
                 time.sleep(RETRY)
 
 
-def around_generator(lock: Any, function: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Any]:
+def around_generator(
+    lock: AbstractContextManager[object], function: Callable[..., Generator[object, object, T]]
+) -> Callable[..., Generator[object, object, T]]:
     """Return a generator function that holds a lock from its first `next` until it is read to the end or closed."""
 
     @functools.wraps(function)
-    def locked(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+    def locked(*args: object, **kwargs: object) -> Generator[object, object, T]:
         with lock:
             return (yield from function(*args, **kwargs))
 
