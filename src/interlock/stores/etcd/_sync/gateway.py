@@ -160,9 +160,9 @@ class Gateway:
         while cause is not None and not isinstance(cause, ssl.SSLError):
             cause = cause.__cause__ or cause.__context__
         if cause is not None:
-            return Denied(f"{where} refuses TLS, or is somebody else: {cause}; see ssl_ca=, ssl_cert= and ssl_key=")
+            return Denied(f"{where} refuses TLS, or is another server: {cause}; see ssl_ca=, ssl_cert= and ssl_key=")
         if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
-            return Unreachable(f"{where} can't be reached: {error}")
+            return Unreachable(f"{where} can't be reached: {error}; does etcd run there, and is the URL right?")
         if isinstance(error, httpx.PoolTimeout):
             return no_room(where, self._options.most, seconds)
         if isinstance(error, httpx.TimeoutException):
