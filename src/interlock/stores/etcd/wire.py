@@ -55,7 +55,7 @@ def key_of(prefix: str, path: str) -> str:
     return unquote(namespace) + SEPARATOR + unquote(name)
 
 
-class Place(NamedTuple):
+class EtcdPlace(NamedTuple):
     """A claim as it stands in etcd.
 
     Attributes:
@@ -89,7 +89,7 @@ class Found(NamedTuple):
         revision: of etcd, when it stood so.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[EtcdPlace, ...]
     slots: dict[str, int]
     record: tuple[str, str] | None
     revision: int
@@ -134,19 +134,19 @@ def found_in(folder: str, response: Json, revision: int) -> Found:
     return Found(tuple(sorted(places, key=lambda place: place.place)), slots, record, revision)
 
 
-def _place(id: str, each: Json) -> Place:
+def _place(id: str, each: Json) -> EtcdPlace:
     created = int(each["create_revision"])
     names = ("units", "capacity", "ttl", "once", "who", "label", "home", "since")
     try:
         told = json.loads(text_of(each["value"]))
         kept = {name: told[name] for name in names}
         place, held = told.get("place", created), told.get("held", 0.0)
-        return Place(id=id, place=place, held=held, lease=each.get("lease", "0"), **kept)
+        return EtcdPlace(id=id, place=place, held=held, lease=each.get("lease", "0"), **kept)
     except (ValueError, KeyError) as error:
         raise StoreError(f"etcd has a claim that is none of interlock's ({id[:40]}): {error!r}") from error
 
 
-def value_of(claim: Claim, holds: bool = False, place: Place | None = None) -> str:
+def value_of(claim: Claim, holds: bool = False, place: EtcdPlace | None = None) -> str:
     """Return the text of a claim.
 
     Args:

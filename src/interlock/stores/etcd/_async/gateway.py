@@ -22,7 +22,7 @@ LEADER = {"Grpc-Metadata-Hasleader": "true"}
 LONGEST_SILENCE = 10.0  # seconds, after which a watch is asked for anew
 
 
-class Done(NamedTuple):
+class Transacted(NamedTuple):
     """The answer to a transaction.
 
     Attributes:
@@ -67,7 +67,7 @@ class AsyncGateway:
 
     async def transact(
         self, compare: Sequence[Json], success: Sequence[Json], failure: Sequence[Json] = (), repeat: bool = True
-    ) -> Done:
+    ) -> Transacted:
         """Perform operations as one transaction.
 
         Args:
@@ -81,7 +81,7 @@ class AsyncGateway:
         (reply,) = await self.ask(
             "kv/txn", json.dumps({"compare": compare, "success": success, "failure": failure}), repeat
         )
-        return Done("succeeded" in reply, reply.get("responses", []), int(reply["header"]["revision"]))
+        return Transacted("succeeded" in reply, reply.get("responses", []), int(reply["header"]["revision"]))
 
     async def ask(self, path: str, body: str, repeat: bool = True, limit: float = 0.0) -> list[Json]:
         """Send a request to one member after the other, until one answers.

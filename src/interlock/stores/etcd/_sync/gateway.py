@@ -23,7 +23,7 @@ LEADER = {"Grpc-Metadata-Hasleader": "true"}
 LONGEST_SILENCE = 10.0  # seconds, after which a watch is asked for anew
 
 
-class Done(NamedTuple):
+class Transacted(NamedTuple):
     """The answer to a transaction.
 
     Attributes:
@@ -68,7 +68,7 @@ class Gateway:
 
     def transact(
         self, compare: Sequence[Json], success: Sequence[Json], failure: Sequence[Json] = (), repeat: bool = True
-    ) -> Done:
+    ) -> Transacted:
         """Perform operations as one transaction.
 
         Args:
@@ -82,7 +82,7 @@ class Gateway:
         (reply,) = self.ask(
             "kv/txn", json.dumps({"compare": compare, "success": success, "failure": failure}), repeat
         )
-        return Done("succeeded" in reply, reply.get("responses", []), int(reply["header"]["revision"]))
+        return Transacted("succeeded" in reply, reply.get("responses", []), int(reply["header"]["revision"]))
 
     def ask(self, path: str, body: str, repeat: bool = True, limit: float = 0.0) -> list[Json]:
         """Send a request to one member after the other, until one answers.
