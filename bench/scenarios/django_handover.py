@@ -18,7 +18,7 @@ SCENARIO: Scenario[handover.Player] = Scenario(
     groups=frozenset({"django"}),
     contestants=(
         Contestant(
-            LOCK, handover.blocking(site.entered(site.our_lock)), ours, "ours", notes="ORM store; told by NOTIFY"
+            LOCK, handover.blocking(site.entered(site.our_lock)), ours, "ours", notes="the SQL store of its database"
         ),
         Contestant(OCCUPY, handover.blocking(site.entered(site.our_row)), ours, "ours", notes="reads the row"),
         Contestant(PGLOCK.peer, handover.blocking(site.entered(site.pg_lock)), pglock, notes="waits in the server"),

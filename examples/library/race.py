@@ -24,7 +24,9 @@ ROUNDS = 10
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Return what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite", help="a private one")
+    parser.add_argument(
+        "--database", choices=["sqlite", "postgresql", "mariadb"], default="sqlite", help="a private one"
+    )
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each race (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=3, help="processes of gunicorn (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=4, help="threads of each (default: %(default)s)")

@@ -14,10 +14,10 @@ THINKING = "50"
 """ms between reading and writing, so that each round without protection is lost for sure."""
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("database", ["sqlite", "postgresql", "mariadb"])
 def test_only_what_is_protected_loses_nothing(example: Example, database: str) -> None:
-    if database == "postgresql":
-        need("postgres")
+    if database != "sqlite":
+        need({"postgresql": "postgres", "mariadb": "mariadb"}[database])
     ran = example.run(
         "race.py", "--json", "--rounds", ROUNDS, "--thinking", THINKING, "--database", database, timeout=240
     )

@@ -1,7 +1,8 @@
 """Settings of the library site; the environment variables LIBRARY_* choose what is to be tried out.
 
 LIBRARY_PROTECTION: none, guarded or occupy (the default); see `catalogue.protection`.
-LIBRARY_DATABASE: sqlite (the default) or postgresql, which PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE find.
+LIBRARY_DATABASE: sqlite (the default); postgresql, which PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE find; or
+    mariadb, which MYSQL_HOST, MYSQL_TCP_PORT, MYSQL_USER, MYSQL_PWD and MYSQL_DATABASE find.
 LIBRARY_LOCKS: where the locks are, such as redis://127.0.0.1; by default they are in the database.
 LIBRARY_THINKING_TIME: milliseconds between reading and writing, 0 by default; see `catalogue.thinking`.
 LIBRARY_DATA: the folder of the SQLite files and of the secret key.
@@ -72,14 +73,32 @@ def postgresql() -> dict[str, object]:
     }
 
 
+def mariadb() -> dict[str, object]:
+    """Return the settings of MariaDB or MySQL, by the variables that their own programs and images heed."""
+    import pymysql  # needs no compiler, as mysqlclient does
+
+    pymysql.install_as_MySQLdb()
+    return {
+        "ENGINE": "django.db.backends.mysql",
+        "HOST": os.environ.get("MYSQL_HOST", ""),
+        "PORT": os.environ.get("MYSQL_TCP_PORT", ""),
+        "USER": os.environ.get("MYSQL_USER", ""),
+        "PASSWORD": os.environ.get("MYSQL_PWD", ""),
+        "NAME": os.environ.get("MYSQL_DATABASE", "library"),
+        "CONN_MAX_AGE": 600,  # seconds
+    }
+
+
 PROTECTION = choice("LIBRARY_PROTECTION", "occupy", "guarded", "none")
-DATABASE = choice("LIBRARY_DATABASE", "sqlite", "postgresql")
+DATABASE = choice("LIBRARY_DATABASE", "sqlite", "postgresql", "mariadb")
 LOCKS = os.environ.get("LIBRARY_LOCKS")
 THINKING_TIME = number("LIBRARY_THINKING_TIME") / 1000  # seconds
 
+INTERLOCK: dict[str, dict[str, str]] = {}
 if DATABASE == "postgresql":
     DATABASES = {"default": postgresql()}
-    INTERLOCK = {}
+elif DATABASE == "mariadb":
+    DATABASES = {"default": mariadb()}
 else:
     # SQLite has one writer per file: the claims have a file of their own, so that loans and locks don't wait in turn.
     DATABASES = {"default": sqlite("library"), "locks": sqlite("locks")}

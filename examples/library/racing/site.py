@@ -19,7 +19,7 @@ def place(database: str) -> Iterator[dict[str, str]]:
     """Make an empty database, fill it with the seed data, and yield the environment that leads there.
 
     Args:
-        database: sqlite, or postgresql, for which a private server is started.
+        database: sqlite; or postgresql or mariadb, for which a private server is started.
 
     Raises:
         RuntimeError: there is no server, or the database can't be filled; the message says why.
@@ -27,24 +27,27 @@ def place(database: str) -> Iterator[dict[str, str]]:
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="library-race-"))
         wanted = {"LIBRARY_DATABASE": database, "LIBRARY_DATA": folder, "LIBRARY_ADMIN_PASSWORD": PASSWORD}
-        if database == "postgresql":
-            wanted |= _postgresql(stack)
+        if database != "sqlite":
+            wanted |= _address(stack, database)
         environment = {**os.environ, **wanted, "DJANGO_SETTINGS_MODULE": "library.settings"}
         set_up(environment)
         yield environment
 
 
-def _postgresql(stack: ExitStack) -> dict[str, str]:
+def _address(stack: ExitStack, database: str) -> dict[str, str]:
     """Start a private server, and return the variables that lead there."""
     sys.path.append(str(HERE.parent.parent))  # the private servers stand beside the tests, not in the package
-    from tests.servers import Missing, NotStarted, PostgresServer
+    from tests.servers import MariaServer, Missing, NotStarted, PostgresServer
 
     try:
-        server = stack.enter_context(PostgresServer())
+        server = stack.enter_context(PostgresServer() if database == "postgresql" else MariaServer())
     except (Missing, NotStarted) as error:
         raise RuntimeError(str(error)) from error
-    address = {"PGHOST": server.host, "PGPORT": str(server.port)}
-    return {**address, "PGUSER": server.user, "PGPASSWORD": "", "PGDATABASE": server.database}
+    found = {"HOST": server.host, "PORT": str(server.port), "USER": server.user, "DATABASE": server.database}
+    if database == "postgresql":
+        return {**{f"PG{key}": value for key, value in found.items()}, "PGPASSWORD": ""}
+    found["TCP_PORT"] = found.pop("PORT")
+    return {**{f"MYSQL_{key}": value for key, value in found.items()}, "MYSQL_PWD": ""}
 
 
 def set_up(environment: Mapping[str, str]) -> None:

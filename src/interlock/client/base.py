@@ -35,13 +35,14 @@ from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHel
 from interlock.core.line import LARGEST_SLOTS, numbered
 from interlock.core.queue import AcquireCall, Held
 from interlock.core.redaction import masked
-from interlock.core.store import Store
+from interlock.core.store import Feature, Store
 from interlock.runtime import log
 from interlock.runtime.process import checked_pid, pid
 
 L = TypeVar("L")
 P = ParamSpec("P")
-G = TypeVar("G", bound="BaseGrant")
+G = TypeVar("G", bound="BaseGrant", covariant=True)
+Taken = TypeVar("Taken", bound="BaseGrant | BaseGrants[BaseGrant]")
 HELD, RELEASED, LOST = "held", "released", "lost"
 GONE_THERE = "the store no longer has its claim: it expired there or was evicted"
 LEASE_ENDED = "its lease ended before it was renewed"
@@ -89,10 +90,10 @@ _DEFAULTS = AcquireOptions()
 def options_of(
     timeout: float | None,
     renew: bool,
-    on_lost: Callable[[Any], object] | None,
+    on_lost: Callable[[G], object] | None,
     at_least: float,
     at_most: float | None = None,
-    on_wanted: Callable[[Any], object] | None = None,
+    on_wanted: Callable[[G], object] | None = None,
 ) -> AcquireOptions:
     """Check the arguments that say how to acquire; `at_least` was checked with the ttl."""
     if (
@@ -311,13 +312,23 @@ class BaseClient:
             "" if label is None else checked_text(label, "label", MAX_LABEL),
         )
 
-    def options(self, *arguments: Any) -> AcquireOptions:
+    def options(
+        self,
+        timeout: float | None,
+        renew: bool,
+        on_lost: Callable[[G], object] | None,
+        at_least: float,
+        at_most: float | None,
+        on_wanted: Callable[[G], object] | None,
+    ) -> AcquireOptions:
         """As `options_of`; refuses what the store can't do."""
-        if arguments[-1] is not None:
+        if on_wanted is not None:
             self.need("wanted")
-        return options_of(*arguments)
+        return options_of(timeout, renew, on_lost, at_least, at_most, on_wanted)
 
-    def refuse_own_wait(self, spec: LockSpec, owner: Any, seconds: float | None, grants: Sequence[Any]) -> None:
+    def refuse_own_wait(
+        self, spec: LockSpec, owner: object, seconds: float | None, grants: Sequence["BaseGrant"]
+    ) -> None:
         """Refuse that an event loop waits for its own thread, which can't release meanwhile.
 
         Args:
@@ -340,7 +351,7 @@ class BaseClient:
             raise InvalidArgument(text)
         log.warn("%s", text)
 
-    def need(self, feature: Any) -> None:
+    def need(self, feature: Feature) -> None:
         """Raise Unsupported if the store lacks a feature."""
         if feature not in self.store.features:
             raise Unsupported(
@@ -451,11 +462,11 @@ class Same:
     def __copy__(self) -> Self:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Self:
+    def __deepcopy__(self, memo: object) -> Self:
         return self
 
 
-class BaseLocks(Same, Generic[L]):
+class BaseLocks(Same, Generic[L, G]):
     """The part of `Locks` and `AsyncLocks` that makes locks.
 
     Args:
@@ -463,12 +474,12 @@ class BaseLocks(Same, Generic[L]):
         lock_type: the class of what is made.
     """
 
-    def __init__(self, client: Any, lock_type: Callable[..., L]) -> None:
+    def __init__(self, client: BaseClient, lock_type: Callable[..., L]) -> None:
         self._client = client
         self._lock_type = lock_type
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return cast("tuple[Any, ...]", self._client.connect_again())
+        return self._client.connect_again()
 
     def __repr__(self) -> str:
         return repr(self._client)
@@ -476,12 +487,12 @@ class BaseLocks(Same, Generic[L]):
     @property
     def store(self) -> Store:
         """The store, for those who extend this library."""
-        return cast(Store, self._client.store)
+        return self._client.store
 
     @property
     def namespace(self) -> str:
         """What separates these locks from those of other applications on the store."""
-        return cast(str, self._client.namespace)
+        return self._client.namespace
 
     def subscribe(self, function: events.Listener) -> Callable[[], None]:
         """Let `function` be called with each event of this connection, as soon as it happens and where it happens.
@@ -509,10 +520,10 @@ class BaseLocks(Same, Generic[L]):
         timeout: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[G], object] | None = None,
         at_least: float = 0.0,
         at_most: float | None = None,
-        on_wanted: Callable[[Any], object] | None = None,
+        on_wanted: Callable[[G], object] | None = None,
         connection: None = None,
     ) -> L: ...
     @overload
@@ -525,11 +536,11 @@ class BaseLocks(Same, Generic[L]):
         timeout: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[G], object] | None = None,
         at_least: float = 0.0,
         at_most: float | None = None,
-        on_wanted: Callable[[Any], object] | None = None,
-        connection: Any = None,
+        on_wanted: Callable[[G], object] | None = None,
+        connection: object = None,
     ) -> Any:
         """Return the exclusive lock called `name`; nothing is acquired yet.
 
@@ -580,10 +591,10 @@ class BaseLocks(Same, Generic[L]):
         timeout: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[G], object] | None = None,
         at_least: float = 0.0,
         at_most: float | None = None,
-        on_wanted: Callable[[Any], object] | None = None,
+        on_wanted: Callable[[G], object] | None = None,
     ) -> L:
         """Return the semaphore called `name`, which admits holders of `permits` units together.
 
@@ -612,10 +623,10 @@ class BaseLocks(Same, Generic[L]):
         timeout: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[G], object] | None = None,
         at_least: float = 0.0,
         at_most: float | None = None,
-        on_wanted: Callable[[Any], object] | None = None,
+        on_wanted: Callable[[G], object] | None = None,
     ) -> "ReadWrite[L]":
         """Return the reader/writer lock called `name`: `.read()` shares, `.write()` excludes.
 
@@ -645,7 +656,9 @@ class ReadWrite(Generic[L]):
 
     __slots__ = ("_locks", "_options", "_reader", "_writer")
 
-    def __init__(self, locks: BaseLocks[L], reader: LockSpec, writer: LockSpec, options: AcquireOptions) -> None:
+    def __init__(
+        self, locks: "BaseLocks[L, BaseGrant]", reader: LockSpec, writer: LockSpec, options: AcquireOptions
+    ) -> None:
         self._locks = locks
         self._reader = reader
         self._writer = writer
@@ -666,7 +679,7 @@ class ReadWrite(Generic[L]):
 # -- who holds what by one lock object -------------------------------------------------------------------------------
 
 
-class Owned(Generic[L]):
+class Owned(Generic[Taken]):
     """For each thread or task, the grants that it acquired and has not released, the last one at the end.
 
     Threads may use it at once, each for itself; one may also end what another began.
@@ -675,10 +688,10 @@ class Owned(Generic[L]):
     __slots__ = ("__weakref__", "_held", "_many")
 
     def __init__(self) -> None:
-        self._held: dict[Any, list[Any]] = {}
+        self._held: dict[object, list[Taken]] = {}
         self._many = FEW
 
-    def _keep(self, owner: object, grant: Any) -> None:
+    def _keep(self, owner: object, grant: Taken) -> None:
         """Note that `owner`, the caller, has acquired `grant`."""
         grants = self._held.get(owner)
         if grants is None:
@@ -700,7 +713,7 @@ class Owned(Generic[L]):
                     self._held.setdefault(owner, grants)
         self._many = FEW + 2 * len(self._held)
 
-    def _last(self, owner: object) -> Any:
+    def _last(self, owner: object) -> Taken | None:
         """Return what `owner` acquired last and has not released; None if there is nothing."""
         return next((grant for grant in self._held.get(owner, ())[::-1] if not grant._over), None)
 
@@ -708,7 +721,7 @@ class Owned(Generic[L]):
         """Tell whether `owner` holds any of it, with its lease still good."""
         return any(grant.held for grant in self._held.get(owner, ())[:])
 
-    def _in_block(self, owner: object) -> Any:
+    def _in_block(self, owner: object) -> Taken | None:
         """Return what the `with` that ends now was entered with; an exit stack may end in another thread or task."""
         grants = self._held.get(owner)
         if grants and grants[-1]._in_body:
@@ -719,7 +732,7 @@ class Owned(Generic[L]):
                     return grant
         return None
 
-    def _forget(self, owner: object, grant: Any) -> None:
+    def _forget(self, owner: object, grant: Taken) -> None:
         """Note that `grant` was released; it may be another owner's."""
         mine = self._held.get(owner, ())
         if len(mine) == 1 and mine[0] is grant:  # the short cut: only its owner adds to it
@@ -803,12 +816,12 @@ class BaseGrant:
         "id",
     )  # fmt: skip
 
-    def __init__(self, held: Held, client: BaseClient, watchdog: Any, owner: Any, options: AcquireOptions) -> None:
+    def __init__(self, held: Held, client: BaseClient, watchdog: Any, owner: object, options: AcquireOptions) -> None:
         claim, self.fence, deadline, self._slot = held
         self._claim = claim
         self._client = client
         self._watchdog = watchdog
-        self._owner = owner
+        self._owner: Any = owner
         self.id = claim.id
         self._deadline = deadline
         self._renews = options.renew

@@ -1,9 +1,16 @@
 """What calls off an acquire that waits."""
 
-from typing import Any
+from typing import Protocol
 
 from interlock.core.errors import InvalidArgument
 from interlock.core.queue import AcquireCall
+
+
+class Cancels(Protocol):
+    """What may call off: a `Cancel`, or an event of a library."""
+
+    def is_set(self) -> bool:
+        """Tell whether it was set."""
 
 
 class Cancel:
@@ -34,7 +41,7 @@ class Cancel:
         self._calls.pop(id(call), None)
 
 
-def checked_cancel(cancel: Any) -> Any:
+def checked_cancel(cancel: Cancels) -> Cancels:
     """Return what calls off, else raise InvalidArgument."""
     if not callable(getattr(cancel, "is_set", None)):
         raise InvalidArgument("cancel is an interlock.Cancel, a threading.Event, or another object with is_set()")

@@ -68,7 +68,7 @@ CLIENTS = {
 """The top-level module of a client's class, and what makes a store of it."""
 
 
-def given_url(url: Any) -> Any:
+def given_url(url: object) -> object:
     """Return the URL of what was given: of a folder, a `pathlib.Path`, or of nothing; anything else as it is.
 
     Raises:
@@ -93,10 +93,10 @@ def default_url() -> str:
 
 
 def open_store(
-    url: Any,
+    url: object,
     tasks: bool = False,
     password: Callable[[], str] | None = None,
-    dial: Callable[[], Any] | None = None,
+    dial: Callable[[], object] | None = None,
 ) -> Store:
     """Return the store that `url` names.
 
@@ -218,12 +218,12 @@ def _load(where: str) -> Any:
 
 
 def connect(
-    url: Any = None,
+    url: object = None,
     *,
     namespace: str = "",
     ttl: float = DEFAULT_TTL,
     password: Callable[[], str] | None = None,
-    dial: Callable[[], Any] | None = None,
+    dial: Callable[[], object] | None = None,
 ) -> Locks:
     """Return the locks of a store, for threads.
 
@@ -248,12 +248,12 @@ def connect(
 
 
 def aconnect(
-    url: Any = None,
+    url: object = None,
     *,
     namespace: str = "",
     ttl: float = DEFAULT_TTL,
     password: Callable[[], str] | None = None,
-    dial: Callable[[], Any] | None = None,
+    dial: Callable[[], object] | None = None,
 ) -> "AsyncLocks":
     """Return the locks of a store, for asyncio tasks; a plain function, as `connect`.
 

@@ -102,7 +102,7 @@ def places() -> dict[str, Any]:
     return {DEFAULT: {}, **given}
 
 
-def checked_most(most: Any) -> int:
+def checked_most(most: object) -> int:
     """Return how many connections a process may have to a database.
 
     Raises:

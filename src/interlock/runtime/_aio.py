@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from threading import RLock, Thread, local
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 
 from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, NotHeld, StoreError
@@ -17,6 +17,7 @@ from interlock.runtime.process import checked_pid, in_forked_child
 from interlock.runtime.process import fresh_id as fresh_id
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 Result: TypeAlias = Coroutine[Any, Any, T]
 """What a function of this colour returns when it is called."""
 Mutex = RLock
@@ -25,12 +26,10 @@ Turn = asyncio.Lock
 """For what only one task may do at a time, with awaits in between."""
 
 CANCELLED = asyncio.CancelledError
-Task = asyncio.Task
+Caller: TypeAlias = asyncio.Task[object]
 TASKS = True
 OWNER = "task"
 FUNCTION = "coroutine function"
-GENERATORS = False
-"""Whether a decorator can hold a lock while a generator is read."""
 LONGEST_SLEEP = 3600.0  # seconds
 SLICE = 0.001  # seconds
 RETRY = 0.02  # seconds after an error that should not be
@@ -77,7 +76,7 @@ async def time_by(now: clock.Clock) -> float:
     return now()
 
 
-async def finish(function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+async def finish(function: Callable[[*Ts], Coroutine[object, None, T]], *args: *Ts) -> T:
     """Call a function to its end, though the caller is cancelled; then the cancellation goes on.
 
     Raises:
@@ -86,7 +85,7 @@ async def finish(function: Callable[..., Coroutine[Any, Any, T]], *args: Any) ->
     return await _finished(asyncio.ensure_future(function(*args)))
 
 
-async def finish_within(seconds: float, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+async def finish_within(seconds: float, function: Callable[..., Coroutine[object, None, T]], *args: object) -> T:
     """Call a function to its end; if the caller is cancelled, for so many seconds more, then it is cancelled too.
 
     Raises:
@@ -117,7 +116,7 @@ async def _finished(task: "asyncio.Future[T]", patience: float = math.inf) -> T:
     return task.result()
 
 
-async def within(seconds: float | None, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+async def within(seconds: float | None, function: Callable[[*Ts], Coroutine[object, None, T]], *args: *Ts) -> T:
     """Call a function; TimeoutError, and it is cancelled, if it takes longer (None: it may take any time)."""
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
@@ -139,7 +138,7 @@ def _forget_executor() -> None:
 in_forked_child(_forget_executor)
 
 
-async def offload(function: Callable[..., T], *args: Any) -> T:
+async def offload(function: Callable[[*Ts], T], *args: *Ts) -> T:
     """Call a function that may block in a thread; it comes to its end though the task is cancelled."""
     global _executor
     try:
@@ -153,7 +152,7 @@ async def offload(function: Callable[..., T], *args: Any) -> T:
     return await _finished(future)
 
 
-async def apart(function: Callable[..., T], *args: Any) -> T:
+async def apart(function: Callable[[*Ts], T], *args: *Ts) -> T:
     """Call a function that may block for as long as it likes, in a thread that does not hold up the exit.
 
     A task that is cancelled does not wait for it.
@@ -192,19 +191,19 @@ def _settle(future: "asyncio.Future[bool]", result: bool) -> None:
         future.set_result(result)
 
 
-def plain(function: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
+def plain(function: Callable[[*Ts], T]) -> Callable[[*Ts], Coroutine[Any, Any, T]]:
     """Return a function that never blocks as one of this colour."""
 
-    async def called(*args: Any) -> T:
+    async def called(*args: *Ts) -> T:
         return function(*args)
 
     return called
 
 
-_spawned: set[asyncio.Task[Any]] = set()
+_spawned: set[asyncio.Task[object]] = set()
 
 
-def spawn(name: str, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> asyncio.Task[Any]:
+def spawn(name: str, function: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts) -> asyncio.Task[T]:
     """Call a function in a task of its own."""
     task = asyncio.get_running_loop().create_task(function(*args), name=name)
     _spawned.add(task)
@@ -212,13 +211,13 @@ def spawn(name: str, function: Callable[..., Coroutine[Any, Any, Any]], *args: A
     return task
 
 
-def _ended(task: asyncio.Task[Any]) -> None:
+def _ended(task: asyncio.Task[object]) -> None:
     _spawned.discard(task)
     if not task.cancelled() and task.exception() is not None:
         log.warn("unexpected error in %s: %r", task.get_name(), task.exception())
 
 
-def beside(name: str, function: Callable[..., object], *args: Any) -> None:
+def beside(name: str, function: Callable[[*Ts], object], *args: *Ts) -> None:
     """Call a function of the program, on the loop: it must not block it.  What it raises is logged."""
     try:
         function(*args)
@@ -226,7 +225,7 @@ def beside(name: str, function: Callable[..., object], *args: Any) -> None:
         log.exception("%r failed", function)
 
 
-def caller() -> asyncio.Task[Any]:
+def caller() -> Caller:
     """Return the calling task.
 
     Raises:
@@ -243,17 +242,17 @@ def blocks_loop() -> bool:
     return False
 
 
-def name_of(owner: asyncio.Task[Any]) -> str:
+def name_of(owner: Caller) -> str:
     """Return what people call a task."""
     return shown_text(owner.get_name())
 
 
-def works(owner: asyncio.Task[Any]) -> bool:
+def works(owner: Caller) -> bool:
     """Tell whether another task may still be at work."""
     return owner is not asyncio.current_task() and not owner.done() and owner.get_loop().is_running()
 
 
-def ended_soon(owners: Iterable[asyncio.Task[Any]], deadline: float) -> None:
+def ended_soon(owners: Iterable[Caller], deadline: float) -> None:
     """Nothing: for threads."""
 
 
@@ -277,7 +276,7 @@ def register_exit(function: Callable[[], object]) -> None:
 
 
 async def close_elsewhere(
-    closings: Sequence[tuple[asyncio.AbstractEventLoop, Callable[..., Coroutine[Any, Any, object]], Any]],
+    closings: Sequence[tuple[asyncio.AbstractEventLoop, Callable[[T], Coroutine[object, None, object]], T]],
 ) -> None:
     """Call functions on other loops that run, and wait for them for a while."""
     futures = [
@@ -437,7 +436,7 @@ class AsyncAlarm:
 
     def __init__(
         self,
-        function: Callable[[], Coroutine[Any, Any, object]],
+        function: Callable[[], Coroutine[object, None, object]],
         name: str,
         now: clock.Clock,
         idle: Callable[[], object],
@@ -481,7 +480,7 @@ class AsyncAlarm:
             self.moment = math.inf
             spawn(self._name, self._run).add_done_callback(self._again)
 
-    def _again(self, task: asyncio.Task[Any]) -> None:
+    def _again(self, task: asyncio.Task[object]) -> None:
         if task.cancelled():
             self.set(self._now())  # whoever cancelled it, asyncio.run perhaps, means no lease
 
@@ -505,8 +504,8 @@ def call_soon(task: "asyncio.Task[Any]", function: Callable[[], object]) -> None
     task.get_loop().call_soon_threadsafe(function)
 
 
-def around_generator(lock: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Never called: see GENERATORS."""
+def around_generator(lock: object, function: object) -> Callable[..., Any]:
+    """Never called: a loop has no such generators."""
     raise TypeError
 
 

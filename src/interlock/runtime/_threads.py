@@ -7,7 +7,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
-from typing import Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar
+from contextlib import AbstractContextManager
+from typing import Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
+from weakref import ref
 
 from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, StoreError
@@ -17,6 +19,7 @@ from interlock.runtime.polling import READABLE, WRITABLE, poller
 from interlock.runtime.process import fresh_id as fresh_id
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 Result: TypeAlias = Annotated[T, "at once"]
 """What a function of this colour returns when it is called."""
 Mutex = threading.RLock
@@ -28,8 +31,6 @@ CANCELLED = KeyboardInterrupt
 TASKS = False
 OWNER = "thread"
 FUNCTION = "function"
-GENERATORS = True
-"""Whether a decorator can hold a lock while a generator is read."""
 IDLE = 10.0  # seconds without anything to do, after which the thread of an alarm ends
 LONGEST_SLEEP = 3600.0  # seconds
 RETRY = 0.02  # seconds after an error that should not be
@@ -58,22 +59,22 @@ def time_by(now: clock.Clock) -> float:
     return now()
 
 
-def finish(function: Callable[..., T], *args: Any) -> T:
+def finish(function: Callable[[*Ts], T], *args: *Ts) -> T:
     """Call a function to its end, though the caller is cancelled: nobody cancels a thread."""
     return function(*args)
 
 
-def finish_within(seconds: float, function: Callable[..., T], *args: Any) -> T:
+def finish_within(seconds: float, function: Callable[..., T], *args: object) -> T:
     """Call a function to its end: nobody cancels a thread."""
     return function(*args)
 
 
-def within(seconds: float | None, function: Callable[..., T], *args: Any) -> T:
+def within(seconds: float | None, function: Callable[[*Ts], T], *args: *Ts) -> T:
     """Call a function: nobody cancels a thread, so its own reads must end in time."""
     return function(*args)
 
 
-def offload(function: Callable[..., T], *args: Any) -> T:
+def offload(function: Callable[[*Ts], T], *args: *Ts) -> T:
     """Call a function that may block."""
     return function(*args)
 
@@ -94,7 +95,7 @@ def plain(function: Callable[..., T]) -> Callable[..., T]:
     return function
 
 
-def spawn(name: str, function: Callable[..., object], *args: Any) -> "threading.Thread | None":
+def spawn(name: str, function: Callable[[*Ts], object], *args: *Ts) -> "threading.Thread | None":
     """Call a function in a thread of its own; None, with a warning, if the interpreter is shutting down.
 
     Raises:
@@ -114,28 +115,38 @@ def spawn(name: str, function: Callable[..., object], *args: Any) -> "threading.
     return thread
 
 
-def beside(name: str, function: Callable[..., object], *args: Any) -> None:
+def beside(name: str, function: Callable[[*Ts], object], *args: *Ts) -> None:
     """Call a function of the program such that nothing that it does holds back others."""
     spawn(name, _logged, function, *args)
 
 
-def _logged(function: Callable[..., object], *args: Any) -> None:
+def _logged(function: Callable[[*Ts], object], *args: *Ts) -> None:
     try:
         function(*args)
     except BaseException:
         log.exception("%r failed", function)
 
 
+class Life:
+    """Only the locals of a thread have it, so it ends with the thread."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Caller:
     """A thread, as the owner of what it holds.
 
     Not the thread's ident, nor its object: both are used again where Python does not know the thread.
+
+    Args:
+        life: of the calling thread.
     """
 
-    __slots__ = ("thread",)
+    __slots__ = ("life", "thread")
 
-    def __init__(self) -> None:
+    def __init__(self, life: Life) -> None:
         self.thread = threading.current_thread()
+        self.life = ref(life)
 
 
 _callers = threading.local()
@@ -145,8 +156,9 @@ def caller() -> Caller:
     """Return the calling thread."""
     try:
         return _callers.me  # type: ignore[no-any-return]
-    except AttributeError:
-        me: Caller = _callers.__dict__.setdefault("me", Caller())  # a signal handler may have been quicker
+    except AttributeError:  # a signal handler may have been quicker
+        life = _callers.__dict__.setdefault("life", Life())
+        me: Caller = _callers.__dict__.setdefault("me", Caller(life))
         return me
 
 
@@ -162,9 +174,11 @@ def name_of(owner: Caller) -> str:
 
 
 def works(owner: Caller) -> bool:
-    """Tell whether another thread may still be at work."""
-    thread = owner.thread
-    return owner is not caller() and thread.is_alive() and thread.ident in sys._current_frames()
+    """Tell whether another thread may still be at work.
+
+    Not by `sys._current_frames`: uWSGI cancels its threads, and what that reads of them is gone then.
+    """
+    return owner is not caller() and owner.life() is not None
 
 
 def ended_soon(owners: Iterable[Caller], deadline: float) -> None:
@@ -181,7 +195,7 @@ checked_here = process.checked_pid
 """As `here`, for stores whose lines are elsewhere: not each fork tells."""
 
 
-def ended(here: int) -> bool:
+def ended(here: int | None) -> bool:
     """Tell whether nobody can use that state any more."""
     return False
 
@@ -331,11 +345,13 @@ class Alarm:
                 time.sleep(RETRY)
 
 
-def around_generator(lock: Any, function: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Any]:
+def around_generator(
+    lock: AbstractContextManager[object], function: Callable[..., Generator[object, object, T]]
+) -> Callable[..., Generator[object, object, T]]:
     """Return a generator function that holds a lock from its first `next` until it is read to the end or closed."""
 
     @functools.wraps(function)
-    def locked(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+    def locked(*args: object, **kwargs: object) -> Generator[object, object, T]:
         with lock:
             return (yield from function(*args, **kwargs))
 

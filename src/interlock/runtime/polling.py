@@ -25,9 +25,9 @@ class SelectPoller:
     def __init__(self) -> None:
         self._wanted: dict[int, int] = {}
 
-    def register(self, one: Any, events: int) -> None:
+    def register(self, fd: int, events: int) -> None:
         """Wait for a socket from now on."""
-        self._wanted[one if isinstance(one, int) else one.fileno()] = events
+        self._wanted[fd] = events
 
     def poll(self, milliseconds: float) -> list[tuple[int, int]]:
         """Return what is ready, after that time at the latest; an error counts as all that was waited for."""

@@ -1,6 +1,6 @@
 """What the locks and grants of one connection share; how it acquires, and how it ends."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
@@ -15,7 +15,7 @@ from interlock.client.base import (
     BaseClient,
     closed_meanwhile,
 )
-from interlock.client.cancel import Cancel
+from interlock.client.cancel import Cancel, Cancels
 from interlock.core._async.acquire import acquire
 from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
@@ -25,14 +25,14 @@ from interlock.core.store import Store
 from interlock.remote.failures import Refused
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
-from interlock.runtime.process import WeakRegistry, in_forked_child
+from interlock.runtime.process import WeakRegistry, checked_pid, in_forked_child
 
 WITHDRAW_LIMIT = 2.0  # seconds until what does not leave the line by itself is taken out
 AT_EXIT_LIMIT = 1.0  # seconds
 GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
 PAUSE = 0.002  # seconds between two looks
 CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
-Entering: TypeAlias = tuple[Claim | AcquireCall, Any]
+Entering: TypeAlias = tuple[Claim | AcquireCall, rt.Caller]
 """A call of acquire that has not come to its end: its claim, and whose it is (a thread or a task)."""
 
 
@@ -61,7 +61,7 @@ class AsyncState:
         self.queue: Any = client.store.aqueue()
         self.watchdog = AsyncWatchdog(client, self.queue)
         self.entering: dict[str, Entering] = {}
-        self.leaving: dict[str, tuple[Claim, Any]] = {}
+        self.leaving: dict[str, tuple[Claim, rt.Caller]] = {}
         self.holds: dict[tuple[str, Any], tuple[ref[AsyncGrant], Any]] = {}
 
 
@@ -91,7 +91,7 @@ class AsyncClient(BaseClient):
         state = self._state
         if state is not None and (self._here is None or state.here == self._here()):
             return state
-        here = None if self._here is None else self._here()
+        here: Any = None if self._here is None else self._here()
         with self._making:  # threads that come at once have one state
             state = self._states.get(here)
             if state is None:
@@ -125,7 +125,12 @@ class AsyncClient(BaseClient):
         return list(self._states.values())
 
     async def acquire(
-        self, spec: LockSpec, options: AcquireOptions, seconds: float | None, owner: Any, cancel: Any = None
+        self,
+        spec: LockSpec,
+        options: AcquireOptions,
+        seconds: float | None,
+        owner: rt.Caller,
+        cancel: Cancels | None = None,
     ) -> AsyncGrant | None:
         """Acquire a lock.
 
@@ -208,7 +213,7 @@ class AsyncClient(BaseClient):
                 self.broken_off(call, grant, error)
             raise
 
-    async def _acquire_or_cancel(self, state: AsyncState, call: AcquireCall, id: str, cancel: Any) -> Held | None:
+    async def _acquire_or_cancel(self, state: AsyncState, call: AcquireCall, id: str, cancel: Cancels) -> Held | None:
         """Acquire, unless that is called off."""
         ours = cancel if isinstance(cancel, Cancel) else Cancel()
         ours.join(call)
@@ -219,7 +224,7 @@ class AsyncClient(BaseClient):
         finally:
             ours.leave(call)
 
-    async def _watch(self, state: AsyncState, id: str, cancel: Any, ours: Cancel) -> None:
+    async def _watch(self, state: AsyncState, id: str, cancel: Cancels, ours: Cancel) -> None:
         """Look, while a call of acquire goes on, whether it is called off."""
         while id in state.entering and not ours.is_set():
             if cancel.is_set():
@@ -346,7 +351,7 @@ class AsyncClient(BaseClient):
         if problem is not None:
             log.warn(STAYS_IN_LINE, problem)
 
-    async def _until(self, calls: dict[str, Any], limit: float) -> None:
+    async def _until(self, calls: Mapping[str, Entering], limit: float) -> None:
         """Wait until the calls of others that still work have come to their ends."""
         deadline = clock.now() + limit
         while any(rt.works(owner) for _, owner in list(calls.values())) and clock.now() < deadline:
@@ -416,6 +421,7 @@ def _after_fork() -> None:
 
 
 async def _at_exit() -> None:
+    checked_pid()  # a child that was forked without Python's hooks leaves what is its parent's
     for client in clients:
         if not client.closed:
             try:

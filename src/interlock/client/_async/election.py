@@ -104,7 +104,7 @@ class AsyncElection(rt.AsyncWrongWith):
         if stander is None or stander == rt.caller():
             return True
         # async only
-        if isinstance(stander, rt.Task):
+        if stander != "soon":
             stander.cancel()
         return await self._until(lambda: self._stander is None, timeout)
 

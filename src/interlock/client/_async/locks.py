@@ -28,7 +28,7 @@ from interlock.client.base import (
     time_is_over,
     wait_limit,
 )
-from interlock.client.cancel import checked_cancel
+from interlock.client.cancel import Cancels, checked_cancel
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.core.functions import checked_kind_of, see_it_finished
@@ -62,7 +62,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
     def _keys(self) -> list[str]:
         raise TypeError  # pragma: no cover
 
-    def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> rt.Result[G | None]:
+    def _take(self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None) -> rt.Result[G | None]:
         """Acquire it for the caller."""
         raise TypeError  # pragma: no cover
 
@@ -74,10 +74,10 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
     async def acquire(self, blocking: Literal[True] = True) -> G | Any: ...  # None if the lock has a timeout
     @overload
     async def acquire(
-        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Cancels | None = None
     ) -> G | None: ...
     async def acquire(
-        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Cancels | None = None
     ) -> G | Any:
         """Wait in line for the lock.
 
@@ -100,7 +100,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
             return None
         return await self._obtain(wait_limit(self._options, blocking, timeout), rt.caller(), cancel)
 
-    async def _obtain(self, seconds: float | None, owner: Any, cancel: Any = None) -> G | None:
+    async def _obtain(self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None) -> G | None:
         grant = await self._take(seconds, owner, cancel)
         if grant is not None:
             self._keep(owner, grant)
@@ -146,11 +146,10 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
         ending: rt.Result[None] = grant.__aexit__(kind, error, trace)
         return ending
 
-    async def _too_late(self, owner: Any) -> LockTimeout:
+    async def _too_late(self, owner: rt.Caller) -> LockTimeout:
         """Return the error for a lock that was not obtained in time: with who holds it."""
         holders = await self._client.holders_of(self._keys())
-        watched = self._client.state().watchdog.live()
-        mine = {grant.id for grant in watched if grant._owner is owner}
+        mine = {grant.id for grant in self._client.state().watchdog.live() if grant._owner is owner}
         return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders or ()))
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
@@ -161,7 +160,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
                 which has not run yet.
         """
         kind = checked_kind_of(function)
-        if rt.GENERATORS and kind == "generator function":
+        if not rt.TASKS and kind == "generator function":
             return cast(Callable[P, rt.Result[R]], rt.around_generator(self, cast(Any, function)))
         if kind != rt.FUNCTION:
             raise InvalidArgument(rt.not_of_this_kind(function, kind))
@@ -193,7 +192,9 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
         """The name that is locked."""
         return name_of(self._spec.key)
 
-    def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> rt.Result[AsyncGrant | None]:
+    def _take(
+        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+    ) -> rt.Result[AsyncGrant | None]:
         return self._client.acquire(self._spec, self._options, seconds, owner, cancel)
 
     async def locked(self) -> bool:
@@ -219,7 +220,9 @@ class AsyncRLock(AsyncLock):
 
     __slots__ = ()
 
-    async def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> AsyncGrant | None:
+    async def _take(
+        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+    ) -> AsyncGrant | None:
         # async only
         await rt.give_way()  # a re-entry waits for nothing else
         holds, place = self._client.state().holds, (self._spec.key, owner)
@@ -245,7 +248,9 @@ class AsyncOneOf(AsyncLock):
 
     __slots__ = ()
 
-    async def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> AsyncGrant | None:
+    async def _take(
+        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+    ) -> AsyncGrant | None:
         refuse_other_items(self._spec.label, await self._client.look(self._spec.key), None)
         grant = await self._client.acquire(self._spec, self._options, seconds, owner, cancel)
         if grant is not None:
@@ -271,7 +276,9 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
         """The names that are locked."""
         return ", ".join(part.name for part in self._parts)
 
-    async def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> AsyncGrants | None:
+    async def _take(
+        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+    ) -> AsyncGrants | None:
         deadline = None if seconds is None else self._client.now() + seconds
         taken: list[AsyncGrant] = []
         try:
@@ -341,7 +348,7 @@ def _guarded(
     return locked
 
 
-class AsyncLocks(BaseLocks[AsyncLock]):
+class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
     """The locks of one store, for asyncio tasks; made by `aconnect`.
 
     Args:
@@ -365,10 +372,10 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         timeout: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
         at_least: float = 0.0,
         at_most: float | None = None,
-        on_wanted: Callable[[Any], object] | None = None,
+        on_wanted: Callable[[AsyncGrant], object] | None = None,
     ) -> AsyncRLock:
         """Return the lock called `name` as one that its holder, the task, may acquire again.
 
@@ -408,10 +415,10 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         ttl: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
         at_least: float = 0.0,
         at_most: float | None = None,
-        on_wanted: Callable[[Any], object] | None = None,
+        on_wanted: Callable[[AsyncGrant], object] | None = None,
     ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R]]]: ...
     @overload
     def guard(
@@ -423,10 +430,10 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         ttl: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
         at_least: float = 0.0,
         at_most: float | None = None,
-        on_wanted: Callable[[Any], object] | None = None,
+        on_wanted: Callable[[AsyncGrant], object] | None = None,
     ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]: ...
     def guard(self, name: str, *, on_busy: OnBusy = "wait", timeout: float | None = None, **how: Any) -> Any:
         """Decorate a function: it runs while the lock that its arguments name is held.
@@ -458,7 +465,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         ttl: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
     ) -> "AsyncOnce[Never]": ...
     @overload
     def once(
@@ -471,7 +478,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         ttl: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
     ) -> "AsyncOnce[None]": ...
     def once(
         self,
@@ -483,7 +490,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         ttl: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
     ) -> "AsyncOnce[Any]":
         """Return what is done once: a decorator, `run(function)`, or `async with … as once: if once.due: …`.
 
@@ -513,7 +520,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         *,
         ttl: float | None = None,
         renew: bool = True,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
     ) -> AsyncGrant:
         """Hold a lock that was detached, and renew it here from now on; the token is used up.
 
@@ -597,9 +604,9 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         timeout: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
         at_most: float | None = None,
-        on_wanted: Callable[[Any], object] | None = None,
+        on_wanted: Callable[[AsyncGrant], object] | None = None,
     ) -> "AsyncOneOf":
         """Return a lock on one of several things, as GPUs or ports; `grant.item` says which.
 

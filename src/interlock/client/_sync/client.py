@@ -1,7 +1,7 @@
 # Generated from _async/client.py by tools/unasync.py; change that one.
 """What the locks and grants of one connection share; how it acquires, and how it ends."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
@@ -16,7 +16,7 @@ from interlock.client.base import (
     BaseClient,
     closed_meanwhile,
 )
-from interlock.client.cancel import Cancel
+from interlock.client.cancel import Cancel, Cancels
 from interlock.core._sync.acquire import acquire
 from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
@@ -26,14 +26,14 @@ from interlock.core.store import Store
 from interlock.remote.failures import Refused
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
-from interlock.runtime.process import WeakRegistry, in_forked_child
+from interlock.runtime.process import WeakRegistry, checked_pid, in_forked_child
 
 WITHDRAW_LIMIT = 2.0  # seconds until what does not leave the line by itself is taken out
 AT_EXIT_LIMIT = 1.0  # seconds
 GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
 PAUSE = 0.002  # seconds between two looks
 CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
-Entering: TypeAlias = tuple[Claim | AcquireCall, Any]
+Entering: TypeAlias = tuple[Claim | AcquireCall, rt.Caller]
 """A call of acquire that has not come to its end: its claim, and whose it is (a thread or a task)."""
 
 
@@ -62,7 +62,7 @@ class State:
         self.queue: Any = client.store.queue()
         self.watchdog = Watchdog(client, self.queue)
         self.entering: dict[str, Entering] = {}
-        self.leaving: dict[str, tuple[Claim, Any]] = {}
+        self.leaving: dict[str, tuple[Claim, rt.Caller]] = {}
         self.holds: dict[tuple[str, Any], tuple[ref[Grant], Any]] = {}
 
 
@@ -92,7 +92,7 @@ class Client(BaseClient):
         state = self._state
         if state is not None and (self._here is None or state.here == self._here()):
             return state
-        here = None if self._here is None else self._here()
+        here: Any = None if self._here is None else self._here()
         with self._making:  # threads that come at once have one state
             state = self._states.get(here)
             if state is None:
@@ -126,7 +126,12 @@ class Client(BaseClient):
         return list(self._states.values())
 
     def acquire(
-        self, spec: LockSpec, options: AcquireOptions, seconds: float | None, owner: Any, cancel: Any = None
+        self,
+        spec: LockSpec,
+        options: AcquireOptions,
+        seconds: float | None,
+        owner: rt.Caller,
+        cancel: Cancels | None = None,
     ) -> Grant | None:
         """Acquire a lock.
 
@@ -209,7 +214,7 @@ class Client(BaseClient):
                 self.broken_off(call, grant, error)
             raise
 
-    def _acquire_or_cancel(self, state: State, call: AcquireCall, id: str, cancel: Any) -> Held | None:
+    def _acquire_or_cancel(self, state: State, call: AcquireCall, id: str, cancel: Cancels) -> Held | None:
         """Acquire, unless that is called off."""
         ours = cancel if isinstance(cancel, Cancel) else Cancel()
         ours.join(call)
@@ -220,7 +225,7 @@ class Client(BaseClient):
         finally:
             ours.leave(call)
 
-    def _watch(self, state: State, id: str, cancel: Any, ours: Cancel) -> None:
+    def _watch(self, state: State, id: str, cancel: Cancels, ours: Cancel) -> None:
         """Look, while a call of acquire goes on, whether it is called off."""
         while id in state.entering and not ours.is_set():
             if cancel.is_set():
@@ -341,7 +346,7 @@ class Client(BaseClient):
         if problem is not None:
             log.warn(STAYS_IN_LINE, problem)
 
-    def _until(self, calls: dict[str, Any], limit: float) -> None:
+    def _until(self, calls: Mapping[str, Entering], limit: float) -> None:
         """Wait until the calls of others that still work have come to their ends."""
         deadline = clock.now() + limit
         while any(rt.works(owner) for _, owner in list(calls.values())) and clock.now() < deadline:
@@ -411,6 +416,7 @@ def _after_fork() -> None:
 
 
 def _at_exit() -> None:
+    checked_pid()  # a child that was forked without Python's hooks leaves what is its parent's
     for client in clients:
         if not client.closed:
             try:

@@ -29,7 +29,7 @@ from interlock.client.base import (
     time_is_over,
     wait_limit,
 )
-from interlock.client.cancel import checked_cancel
+from interlock.client.cancel import Cancels, checked_cancel
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.core.functions import checked_kind_of, see_it_finished
@@ -63,7 +63,7 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
     def _keys(self) -> list[str]:
         raise TypeError  # pragma: no cover
 
-    def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> rt.Result[G | None]:
+    def _take(self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None) -> rt.Result[G | None]:
         """Acquire it for the caller."""
         raise TypeError  # pragma: no cover
 
@@ -75,10 +75,10 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
     def acquire(self, blocking: Literal[True] = True) -> G | Any: ...  # None if the lock has a timeout
     @overload
     def acquire(
-        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Cancels | None = None
     ) -> G | None: ...
     def acquire(
-        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Cancels | None = None
     ) -> G | Any:
         """Wait in line for the lock.
 
@@ -101,7 +101,7 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
             return None
         return self._obtain(wait_limit(self._options, blocking, timeout), rt.caller(), cancel)
 
-    def _obtain(self, seconds: float | None, owner: Any, cancel: Any = None) -> G | None:
+    def _obtain(self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None) -> G | None:
         grant = self._take(seconds, owner, cancel)
         if grant is not None:
             self._keep(owner, grant)
@@ -147,11 +147,10 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
         ending: rt.Result[None] = grant.__exit__(kind, error, trace)
         return ending
 
-    def _too_late(self, owner: Any) -> LockTimeout:
+    def _too_late(self, owner: rt.Caller) -> LockTimeout:
         """Return the error for a lock that was not obtained in time: with who holds it."""
         holders = self._client.holders_of(self._keys())
-        watched = self._client.state().watchdog.live()
-        mine = {grant.id for grant in watched if grant._owner is owner}
+        mine = {grant.id for grant in self._client.state().watchdog.live() if grant._owner is owner}
         return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders or ()))
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
@@ -162,7 +161,7 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
                 which has not run yet.
         """
         kind = checked_kind_of(function)
-        if rt.GENERATORS and kind == "generator function":
+        if not rt.TASKS and kind == "generator function":
             return cast(Callable[P, rt.Result[R]], rt.around_generator(self, cast(Any, function)))
         if kind != rt.FUNCTION:
             raise InvalidArgument(rt.not_of_this_kind(function, kind))
@@ -194,7 +193,9 @@ class Lock(Lockable[Grant]):
         """The name that is locked."""
         return name_of(self._spec.key)
 
-    def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> rt.Result[Grant | None]:
+    def _take(
+        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+    ) -> rt.Result[Grant | None]:
         return self._client.acquire(self._spec, self._options, seconds, owner, cancel)
 
     def locked(self) -> bool:
@@ -220,7 +221,9 @@ class RLock(Lock):
 
     __slots__ = ()
 
-    def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> Grant | None:
+    def _take(
+        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+    ) -> Grant | None:
         holds, place = self._client.state().holds, (self._spec.key, owner)
         reference, hold = holds.get(place, (None, None))
         held = None if reference is None else reference()
@@ -244,7 +247,9 @@ class OneOf(Lock):
 
     __slots__ = ()
 
-    def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> Grant | None:
+    def _take(
+        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+    ) -> Grant | None:
         refuse_other_items(self._spec.label, self._client.look(self._spec.key), None)
         grant = self._client.acquire(self._spec, self._options, seconds, owner, cancel)
         if grant is not None:
@@ -270,7 +275,9 @@ class AllLock(Lockable[Grants]):
         """The names that are locked."""
         return ", ".join(part.name for part in self._parts)
 
-    def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> Grants | None:
+    def _take(
+        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+    ) -> Grants | None:
         deadline = None if seconds is None else self._client.now() + seconds
         taken: list[Grant] = []
         try:
@@ -340,7 +347,7 @@ def _guarded(
     return locked
 
 
-class Locks(BaseLocks[Lock]):
+class Locks(BaseLocks[Lock, Grant]):
     """The locks of one store, for asyncio tasks; made by `connect`.
 
     Args:
@@ -364,10 +371,10 @@ class Locks(BaseLocks[Lock]):
         timeout: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[Grant], object] | None = None,
         at_least: float = 0.0,
         at_most: float | None = None,
-        on_wanted: Callable[[Any], object] | None = None,
+        on_wanted: Callable[[Grant], object] | None = None,
     ) -> RLock:
         """Return the lock called `name` as one that its holder, the task, may acquire again.
 
@@ -407,10 +414,10 @@ class Locks(BaseLocks[Lock]):
         ttl: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[Grant], object] | None = None,
         at_least: float = 0.0,
         at_most: float | None = None,
-        on_wanted: Callable[[Any], object] | None = None,
+        on_wanted: Callable[[Grant], object] | None = None,
     ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R]]]: ...
     @overload
     def guard(
@@ -422,10 +429,10 @@ class Locks(BaseLocks[Lock]):
         ttl: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[Grant], object] | None = None,
         at_least: float = 0.0,
         at_most: float | None = None,
-        on_wanted: Callable[[Any], object] | None = None,
+        on_wanted: Callable[[Grant], object] | None = None,
     ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]: ...
     def guard(self, name: str, *, on_busy: OnBusy = "wait", timeout: float | None = None, **how: Any) -> Any:
         """Decorate a function: it runs while the lock that its arguments name is held.
@@ -457,7 +464,7 @@ class Locks(BaseLocks[Lock]):
         ttl: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[Grant], object] | None = None,
     ) -> "Once[Never]": ...
     @overload
     def once(
@@ -470,7 +477,7 @@ class Locks(BaseLocks[Lock]):
         ttl: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[Grant], object] | None = None,
     ) -> "Once[None]": ...
     def once(
         self,
@@ -482,7 +489,7 @@ class Locks(BaseLocks[Lock]):
         ttl: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[Grant], object] | None = None,
     ) -> "Once[Any]":
         """Return what is done once: a decorator, `run(function)`, or `with … as once: if once.due: …`.
 
@@ -512,7 +519,7 @@ class Locks(BaseLocks[Lock]):
         *,
         ttl: float | None = None,
         renew: bool = True,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[Grant], object] | None = None,
     ) -> Grant:
         """Hold a lock that was detached, and renew it here from now on; the token is used up.
 
@@ -596,9 +603,9 @@ class Locks(BaseLocks[Lock]):
         timeout: float | None = None,
         renew: bool = True,
         label: str | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: Callable[[Grant], object] | None = None,
         at_most: float | None = None,
-        on_wanted: Callable[[Any], object] | None = None,
+        on_wanted: Callable[[Grant], object] | None = None,
     ) -> "OneOf":
         """Return a lock on one of several things, as GPUs or ports; `grant.item` says which.
 

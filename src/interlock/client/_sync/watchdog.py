@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import ref
 
-from interlock.client.base import DEV, GONE_THERE, LEASE_ENDED, caller, warn_of_dropped
+from interlock.client._sync.grants import Grant
+from interlock.client.base import DEV, GONE_THERE, LEASE_ENDED, BaseClient, caller, warn_of_dropped
 from interlock.client.events import Kind
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import LockError, StoreError
@@ -38,19 +39,19 @@ class Watchdog:
         watched: by id, the grants with what is to be known of them when they are collected.
     """
 
-    def __init__(self, client: Any, queue: Any) -> None:
+    def __init__(self, client: BaseClient, queue: Any) -> None:
         self._client = client
         self._queue = queue
         self._now = client.now
         self._pid = checked_pid()
-        self.watched: dict[str, tuple[ref[Any], Claim, str]] = {}
+        self.watched: dict[str, tuple[ref[Grant], Claim, str]] = {}
         self._staying: dict[str, tuple[Claim, float]] = {}
         self._doubted: dict[str, None] = {}
         self._dropped: dict[str, tuple[Claim, float]] = {}
         self._alarm = rt.Alarm(self._look, "interlock-watchdog", self._now, queue.rest)
         queue.set_doubt(self.doubt)
 
-    def add(self, grant: Any) -> None:
+    def add(self, grant: Grant) -> None:
         """Watch over `grant` from now on."""
         # A grant whose release failed raised that, and needs no warning when it is collected.
         reference = ref(grant) if grant._leaving else ref(grant, self._collected)
@@ -60,11 +61,11 @@ class Watchdog:
         if grant._due < self._alarm.moment:
             self._alarm.set(grant._due)
 
-    def remove(self, grant: Any) -> bool:
+    def remove(self, grant: Grant) -> bool:
         """Stop watching; safe to repeat; True if it was under watch, so that whoever removes it tells its end."""
         return self.watched.pop(grant.id, None) is not None
 
-    def stay(self, grant: Any) -> None:
+    def stay(self, grant: Grant) -> None:
         """Take the claim of `grant` out of the line at the end of its `at_least`; until then it stays."""
         self._staying[grant.id] = grant._claim, grant._free_at
         self.watched.pop(grant.id, None)
@@ -87,7 +88,7 @@ class Watchdog:
             self._alarm.set(0.0)
         return grant is not None
 
-    def lost(self, grant: Any, why: str) -> None:
+    def lost(self, grant: Grant, why: str) -> None:
         """Note that the store no longer has the claim, and tell."""
         if not self.remove(grant):
             return  # it is being released: not lost
@@ -101,7 +102,7 @@ class Watchdog:
             if grant._options.on_lost is not None:
                 rt.beside("interlock-on-lost", grant._options.on_lost, grant)
 
-    def live(self) -> list[Any]:
+    def live(self) -> list[Grant]:
         """Return the grants under watch, in the order in which they were acquired."""
         found = (reference() for reference, _, _ in list(self.watched.values()))
         return [grant for grant in found if grant is not None]
@@ -110,7 +111,7 @@ class Watchdog:
         """Renew nothing any more."""
         self._alarm.stop()
 
-    def _collected(self, gone: "ref[Any]") -> None:
+    def _collected(self, gone: "ref[Grant]") -> None:
         """Forget a grant that was dropped; nothing here waits for a store or a mutex."""
         for id, (reference, claim, where) in list(self.watched.items()):
             if reference is gone and self.watched.pop(id, None) is not None:
@@ -133,7 +134,7 @@ class Watchdog:
             for id, (claim, free_at) in list(self._staying.items()):
                 if free_at <= now and self._staying.pop(id, None) is not None:
                     rt.spawn("interlock-at-least", self._leave, claim)
-            due: dict[object, list[Any]] = {}
+            due: dict[object, list[Grant]] = {}
             grants = self.live()
             soon = any(grant._due <= now for grant in grants)
             for grant in grants:
@@ -150,7 +151,7 @@ class Watchdog:
             self._alarm.set(min([grant._due for grant in self.live()], default=math.inf))
             self._alarm.set(min([free_at for _, free_at in list(self._staying.values())], default=math.inf))
 
-    def _renew(self, grants: list[Any]) -> None:
+    def _renew(self, grants: list[Grant]) -> None:
         """Renew leases at one node, those that end first in front."""
         grants.sort(key=lambda grant: float(grant._deadline))
         for start in range(0, len(grants), AT_ONCE):
@@ -168,10 +169,10 @@ class Watchdog:
                 return
             self._answered(some, answers, sent)
 
-    def _answered(self, grants: Sequence[Any], answers: Sequence[Renewed], sent: float) -> None:
+    def _answered(self, grants: Sequence[Grant], answers: Sequence[Renewed], sent: float) -> None:
         """Take the answer of each; those that could not be asked are asked again, and hold nobody back."""
-        failed: list[Any] = []
-        renewed: list[Any] = []
+        failed: list[Grant] = []
+        renewed: list[Grant] = []
         problem: BaseException | None = None
         for grant, answer in zip(grants, answers, strict=True):
             if isinstance(answer, StoreError):
@@ -188,7 +189,7 @@ class Watchdog:
         if problem is not None:
             self._failed(failed, problem)
 
-    def _failed(self, grants: Sequence[Any], error: BaseException) -> None:
+    def _failed(self, grants: Sequence[Grant], error: BaseException) -> None:
         """Ask again in a while; the others were released meanwhile."""
         self._again(grants)
         watched = [grant for grant in grants if grant.id in self.watched]
@@ -196,12 +197,12 @@ class Watchdog:
             log.warn("renewing %d lease(s) failed, trying again: %s", len(watched), error)
             self._tell(watched, "renewal failed", f"{type(error).__name__}: {error}")
 
-    def _again(self, grants: Sequence[Any]) -> None:
+    def _again(self, grants: Sequence[Grant]) -> None:
         for grant in grants:
             grant._due = min(grant._deadline, self._now() + max(SHORTEST_RETRY, grant._claim.spec.ttl / 20))
             self._alarm.set(grant._due)
 
-    def _tell(self, grants: Sequence[Any], kind: Kind, reason: str) -> None:
+    def _tell(self, grants: Sequence[Grant], kind: Kind, reason: str) -> None:
         """Tell the listeners, where nothing that they do holds back the renewals of others."""
         if grants and self._client.listeners:
             rt.beside("interlock-events", _tell_each, grants, kind, reason)
@@ -214,6 +215,6 @@ class Watchdog:
             log.warn("could not release %r when its time was over; its lease ends: %s", name, error)
 
 
-def _tell_each(grants: Sequence[Any], kind: Kind, reason: str) -> None:
+def _tell_each(grants: Sequence[Grant], kind: Kind, reason: str) -> None:
     for grant in grants:
         grant._tell(kind, reason)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import DatabaseError
+from django.db import DatabaseError, models
 
 from interlock.core.errors import LockError
 
@@ -36,8 +36,10 @@ class StaleObject(LockError, DatabaseError):
         deleted: True if there is no such row any more.
     """
 
-    def __init__(self, instance: Any, fields: Mapping[str, Conflict] | None = None, deleted: bool = False) -> None:
-        self.instance = instance
+    def __init__(
+        self, instance: models.Model, fields: Mapping[str, Conflict] | None = None, deleted: bool = False
+    ) -> None:
+        self.instance: Any = instance
         self.fields: dict[str, Conflict] = dict(fields or {})
         self.deleted = deleted
         super().__init__(self._message())

@@ -1,9 +1,10 @@
 """The table of the locks on PostgreSQL, MySQL or MariaDB, as the stores would make it; and that of `orm:`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from django.db import migrations, models
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.migrations.state import ProjectState
 
 from interlock.stores.mysql.table import TABLE
 from interlock.stores.mysql.table import ddl as table_of_mysql
@@ -17,11 +18,23 @@ class RunOn(migrations.RunSQL):
         super().__init__(list(sql), list(reverse_sql), hints={"model_name": "claim"})
         self.vendor = vendor
 
-    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+    def database_forwards(
+        self,
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        from_state: ProjectState,
+        to_state: ProjectState,
+    ) -> None:
         if schema_editor.connection.vendor == self.vendor:
             super().database_forwards(app_label, schema_editor, from_state, to_state)
 
-    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+    def database_backwards(
+        self,
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        from_state: ProjectState,
+        to_state: ProjectState,
+    ) -> None:
         if schema_editor.connection.vendor == self.vendor:
             super().database_backwards(app_label, schema_editor, from_state, to_state)
 
