@@ -10,9 +10,7 @@ from inspect import getsource
 import pytest
 
 PINNED: dict[str, Callable[[], bool]] = {
-    "_blake2": lambda: (
-        import_module("_blake2").blake2b is hashlib.blake2b
-    ),  # hashlib loads OpenSSL
+    "_blake2": lambda: import_module("_blake2").blake2b is hashlib.blake2b,  # hashlib loads OpenSSL
     "_get_running_loop": lambda: asyncio._get_running_loop() is None,  # the public one raises
     "_creator": lambda: (
         pytest.importorskip("sqlalchemy").create_engine("sqlite://").pool._creator.__qualname__

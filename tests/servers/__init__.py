@@ -17,6 +17,7 @@ from tests.servers.redis_server import RedisServer
 from tests.servers.resp import Refused, Wire
 from tests.servers.sentinel import RedisSentinel
 from tests.servers.tls import TlsFiles
+from tests.servers.uwsgi import Uwsgi
 
 __all__ = [
     "AzuriteServer",
@@ -40,6 +41,7 @@ __all__ = [
     "Refused",
     "Stepped",
     "TlsFiles",
+    "Uwsgi",
     "Wire",
     "available",
     "browser_programs",

@@ -14,6 +14,7 @@ from tests.servers.pgbouncer import pgbouncer_program
 from tests.servers.postgres import postgres_programs
 from tests.servers.redis_server import binary
 from tests.servers.tls import openssl
+from tests.servers.uwsgi import uwsgi_program
 
 KINDS: dict[str, Callable[[], object]] = {
     "valkey": lambda: binary("valkey"),
@@ -28,12 +29,14 @@ KINDS: dict[str, Callable[[], object]] = {
     "browser": browser_programs,
     "clock": compiler,
     "hosts": host_programs,
+    "uwsgi": uwsgi_program,
 }
 
 
-ONLY_SAID = {"hosts", "azurite"}
-"""What is only said to be missing, also where tests must count: a right that nobody can install, and what comes from
-npm alone, which not every machine reaches; S3 plays the same code as Azure."""
+ONLY_SAID = {"hosts", "azurite", "uwsgi"}
+"""What is only said to be missing, also where tests must count: a right that nobody can install, what comes from npm
+alone, which not every machine reaches (S3 plays the same code as Azure), and what has to be compiled (a fork by the C
+library is tested everywhere)."""
 
 
 def available(kind: str) -> str | None:
@@ -41,7 +44,7 @@ def available(kind: str) -> str | None:
 
     Args:
         kind: "valkey", "redis", "tls" (certificates), "postgres", "pgbouncer", "mariadb", "etcd", "seaweedfs",
-            "azurite", "browser", "clock" (of a server, which is set), or "hosts" (network namespaces).
+            "azurite", "browser", "clock" (of a server, which is set), "hosts" (network namespaces), or "uwsgi".
     """
     if kind not in KINDS:
         raise ValueError(f"one of {', '.join(KINDS)}, not {kind!r}")

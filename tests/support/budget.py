@@ -220,7 +220,7 @@ OURS = "_interlock_"
 """Begins names that we put on objects of others."""
 PUBLIC = {
     *("_replace", "_asdict", "_fields", "_make"),  # named tuples
-    *("_exit", "_getframe", "_current_frames", "_is_gil_enabled"),  # os and sys
+    *("_exit", "_getframe", "_is_gil_enabled"),  # os and sys
     *("_meta", "_base_manager"),  # Django's models
     "_mapping",  # SQLAlchemy's rows
 }

@@ -3,12 +3,12 @@
 import atexit
 import functools
 import math
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager
 from typing import Annotated, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
+from weakref import ref
 
 from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, StoreError
@@ -125,16 +125,26 @@ def _logged(function: Callable[[*Ts], object], *args: *Ts) -> None:
         log.exception("%r failed", function)
 
 
+class Life:
+    """Only the locals of a thread have it, so it ends with the thread."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Caller:
     """A thread, as the owner of what it holds.
 
     Not the thread's ident, nor its object: both are used again where Python does not know the thread.
+
+    Args:
+        life: of the calling thread.
     """
 
-    __slots__ = ("thread",)
+    __slots__ = ("life", "thread")
 
-    def __init__(self) -> None:
+    def __init__(self, life: Life) -> None:
         self.thread = threading.current_thread()
+        self.life = ref(life)
 
 
 _callers = threading.local()
@@ -144,8 +154,9 @@ def caller() -> Caller:
     """Return the calling thread."""
     try:
         return _callers.me  # type: ignore[no-any-return]
-    except AttributeError:
-        me: Caller = _callers.__dict__.setdefault("me", Caller())  # a signal handler may have been quicker
+    except AttributeError:  # a signal handler may have been quicker
+        life = _callers.__dict__.setdefault("life", Life())
+        me: Caller = _callers.__dict__.setdefault("me", Caller(life))
         return me
 
 
@@ -160,9 +171,11 @@ def name_of(owner: Caller) -> str:
 
 
 def works(owner: Caller) -> bool:
-    """Tell whether another thread may still be at work."""
-    thread = owner.thread
-    return owner is not caller() and thread.is_alive() and thread.ident in sys._current_frames()
+    """Tell whether another thread may still be at work.
+
+    Not by `sys._current_frames`: uWSGI cancels its threads, and what that reads of them is gone then.
+    """
+    return owner is not caller() and owner.life() is not None
 
 
 def ended_soon(owners: Iterable[Caller], deadline: float) -> None:

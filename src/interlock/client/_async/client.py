@@ -25,7 +25,7 @@ from interlock.core.store import Store
 from interlock.remote.failures import Refused
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
-from interlock.runtime.process import WeakRegistry, in_forked_child
+from interlock.runtime.process import WeakRegistry, checked_pid, in_forked_child
 
 WITHDRAW_LIMIT = 2.0  # seconds until what does not leave the line by itself is taken out
 AT_EXIT_LIMIT = 1.0  # seconds
@@ -421,6 +421,7 @@ def _after_fork() -> None:
 
 
 async def _at_exit() -> None:
+    checked_pid()  # a child that was forked without Python's hooks leaves what is its parent's
     for client in clients:
         if not client.closed:
             try:
