@@ -33,7 +33,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, NoInspectionAvailable
 
 from interlock.client.base import BaseGrant
 from interlock.core.claims import checked_name
-from interlock.core.errors import InvalidArgument, LockLost
+from interlock.core.errors import InvalidArgument
+from interlock.core.errors import StaleFence as StaleFence
 from interlock.optimistic.sqlalchemy.connections import begin_writing, connection_of
 
 ONCE = Table(
@@ -44,18 +45,6 @@ ONCE = Table(
     Column("done", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
 """What was done, for migrations of the program's own: a key of 64 hexadecimal digits, and what it stands for."""
-
-
-class StaleFence(LockLost):
-    """A later holder of the lock has written the row, so this one has lost it; nothing was written.
-
-    Attributes:
-        fence: the highest fence that was found.
-    """
-
-    def __init__(self, message: str, fence: int) -> None:
-        super().__init__(message)
-        self.fence = fence
 
 
 class Fenced:

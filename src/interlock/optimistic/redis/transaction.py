@@ -6,7 +6,7 @@ from typing import Any
 
 from interlock.core.errors import InvalidArgument
 from interlock.optimistic.queued import Queued
-from interlock.optimistic.redis.libraries import Library, RedisCommand, command_of, keys_read
+from interlock.optimistic.redis.libraries import Library, LibraryCommand, command_of, keys_read
 
 
 class Transaction:
@@ -64,11 +64,11 @@ class Transaction:
         """For backends: the function has returned; from now on nothing can be asked."""
         self._writes = None
 
-    def _command(self, words: Sequence[Any], options: dict[str, Any]) -> RedisCommand:
+    def _command(self, words: Sequence[Any], options: dict[str, Any]) -> LibraryCommand:
         self._open()
         return command_of(self._encoder, words, options)
 
-    def _later(self, command: RedisCommand) -> Queued:
+    def _later(self, command: LibraryCommand) -> Queued:
         queued = Queued(command, command.name)
         self._open().append(queued)
         return queued

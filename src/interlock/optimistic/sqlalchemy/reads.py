@@ -16,14 +16,14 @@ IMMUTABLE = (str, bytes, int, float, bool, type(None))
 NAN = object()
 
 
-class Seen(NamedTuple):
+class RowRead(NamedTuple):
     """A row as it was when it was read: its values by column."""
 
     mapper: Mapper[Any]
     values: dict[Any, Any]
 
 
-def seen_in(state: InstanceState[Any], names: Collection[str] | None) -> Seen:
+def seen_in(state: InstanceState[Any], names: Collection[str] | None) -> RowRead:
     """Return what an object that was just loaded has of its row.
 
     Args:
@@ -41,10 +41,10 @@ def seen_in(state: InstanceState[Any], names: Collection[str] | None) -> Seen:
         asked = ("query_expression", True) not in (attribute.strategy_key or ())
         if asked and attribute.key in state.dict and (names is None or attribute.key in names):
             values[column] = _kept(state.dict[attribute.key])
-    return Seen(mapper, values)
+    return RowRead(mapper, values)
 
 
-def unchanged(connection: Connection, key: Any, seen: Seen) -> bool:
+def unchanged(connection: Connection, key: Any, seen: RowRead) -> bool:
     """Lock a row and compare it.
 
     Args:
@@ -94,7 +94,7 @@ class LockedRow(NamedTuple):
 
     transaction: SessionTransaction | None
     key: Any
-    seen: Seen
+    seen: RowRead
 
 
 class Reads:
@@ -110,7 +110,7 @@ class Reads:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._open: dict[Any, Seen] = {}  # to be compared
+        self._open: dict[Any, RowRead] = {}  # to be compared
         self._held: list[LockedRow] = []
         self._inserted: dict[Any, SessionTransaction | None] = {}
         self._known: dict[Any, None] = {}
@@ -178,7 +178,7 @@ class Reads:
         mapper, values = seen_in(state, names)
         if values:
             # What was read first counts: the function may have computed with it.
-            noted = self._open.setdefault(state.key, Seen(mapper, {})).values
+            noted = self._open.setdefault(state.key, RowRead(mapper, {})).values
             noted.update({column: value for column, value in values.items() if column not in noted})
 
     def _has_inserted(self, session: Session, instance: Any) -> None:
@@ -235,7 +235,7 @@ class Reads:
         free = [each for each in self._held if each.transaction is transaction]
         self._held = [each for each in self._held if each.transaction is not transaction]
         for _, key, seen in reversed(free):
-            self._open.setdefault(key, Seen(seen.mapper, {})).values.update(seen.values)
+            self._open.setdefault(key, RowRead(seen.mapper, {})).values.update(seen.values)
         self._inserted = {key: each for key, each in self._inserted.items() if each is not transaction}
 
 
