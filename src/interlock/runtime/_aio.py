@@ -241,6 +241,11 @@ def blocks_loop() -> bool:
     return False
 
 
+def strands() -> tuple[object, ...]:
+    """Return what the calling task works at: one thing."""
+    return (None,)
+
+
 def name_of(owner: Caller) -> str:
     """Return what people call a task."""
     return shown_text(owner.get_name())

@@ -165,6 +165,18 @@ def blocks_loop() -> bool:
     return process.running_loop() is not None
 
 
+def strands() -> tuple[object, ...]:
+    """Return what the calling thread works at: the task of a loop that runs in it, and all that is around the loop.
+
+    Tasks of one thread are not one owner: a hold of one of them is re-entered by no other.
+    """
+    if not blocks_loop():
+        return (None,)
+    from asyncio import current_task  # loaded, since a loop runs
+
+    return current_task(), None
+
+
 def name_of(owner: Caller) -> str:
     """Return what people call a thread."""
     return shown_text(owner.thread.name)

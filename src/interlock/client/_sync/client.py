@@ -52,7 +52,8 @@ class State:
         watchdog: renews what is held.
         entering: the calls of acquire that have not come to their end, by claim.
         leaving: the claims that are being released, and whose they are; `close()` waits for them.
-        holds: the hold of each owner of a re-entrant lock, found as long as a handle on it lives.
+        holds: the hold of each owner of a re-entrant lock, by name, owner and what that worked at (`rt.strands`); found
+            as long as a handle on it lives.
     """
 
     __slots__ = ("__weakref__", "entering", "here", "holds", "leaving", "queue", "watchdog")
@@ -63,7 +64,7 @@ class State:
         self.watchdog = Watchdog(client, self.queue)
         self.entering: dict[str, Entering] = {}
         self.leaving: dict[str, tuple[Claim, rt.Caller]] = {}
-        self.holds: dict[tuple[str, Any], tuple[ref[Grant], Any]] = {}
+        self.holds: dict[tuple[str, Any, object], tuple[ref[Grant], Any]] = {}
 
 
 class Client(BaseClient):
