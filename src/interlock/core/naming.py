@@ -10,7 +10,7 @@ from interlock.core.functions import checked_kind_of, shown
 NameFor: TypeAlias = Callable[[Any, Any], str]
 
 
-def name_of_arguments(name: str, function: Callable[..., Any], decorator: str) -> NameFor:
+def name_of_arguments(name: str, function: Callable[..., object], decorator: str) -> NameFor:
     """Return what makes the lock's name of a call's positional and keyword arguments.
 
     Args:
@@ -40,7 +40,7 @@ def name_of_arguments(name: str, function: Callable[..., Any], decorator: str) -
             f"{', '.join(signature.parameters) or 'none'}"
         )
 
-    def name_for(args: Any, kwargs: Any) -> str:
+    def name_for(args: tuple[object, ...], kwargs: dict[str, object]) -> str:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         values = dict(bound.arguments)

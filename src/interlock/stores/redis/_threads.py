@@ -22,7 +22,7 @@ class Stream:
 
     __slots__ = ("_file", "_sock")
 
-    def __init__(self, sock: Any) -> None:
+    def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._file = Descriptor(sock.fileno())
 
@@ -85,7 +85,7 @@ class PolledStream(Stream):
 
     __slots__ = ("_looks", "_near", "_poll", "_receive", "_send")
 
-    def __init__(self, sock: Any, looks: bool) -> None:
+    def __init__(self, sock: socket.socket, looks: bool) -> None:
         super().__init__(sock)
         sock.setblocking(False)
         self._send, self._receive = sock.send, sock.recv
