@@ -111,7 +111,7 @@ class PolledStream(Stream):
         began = now = clock.now()
         while self._near and now < began + LOOK:
             try:
-                return self._receive(MOST)  # type: ignore[no-any-return]
+                return self._receive(MOST)
             except BlockingIOError:
                 os.sched_yield()
             now = clock.now()
@@ -124,7 +124,7 @@ class PolledStream(Stream):
             if not self._poll.poll(_left(deadline) * 1000):
                 raise TimeoutError
             try:
-                return self._receive(MOST)  # type: ignore[no-any-return]
+                return self._receive(MOST)
             except BlockingIOError:
                 pass  # woken for nothing
 
