@@ -60,39 +60,39 @@ PRODUCTS = src(
     "cli/products.py",
 )
 PARTS = (
-    Part("core", 930, 853, src("core")),
-    Part("runtime", 380, 580, src("runtime")),
+    Part("core", 930, 857, src("core")),
+    Part("runtime", 380, 583, src("runtime")),
     Part("remote", 640, 809, src("remote")),
-    Part("client", 1300, 1588, src("client", "locks")),
+    Part("client", 1300, 1589, src("client", "locks")),
     Part("memory", 110, 69, src("stores/memory.py", "stores/memory")),
     Part("files", 1150, 1494, src("stores/files")),
     Part("files, lines of C", 450, 537, src("stores/files"), ".c"),
     Part("sqlite", 330, 418, src("stores/sqlite", "stores/sqlite.py")),
-    Part("etcd", 540, 772, src("stores/etcd")),
+    Part("etcd", 540, 540, src("stores/etcd")),
     Part("bucket", 400, 290, src("stores/bucket")),
     Part("mysql", 400, 322, src("stores/mysql", "stores/mysql.py")),
     Part("postgresql", 490, 527, src("stores/postgresql")),
     Part("redis", 1350, 1591, src("stores/redis", "_redis")),
-    Part("advisory", 650, 886, src("stores/advisory", "stores/advisory.py")),
+    Part("advisory", 650, 884, src("stores/advisory", "stores/advisory.py")),
     Part("django", 2500, 2500, src("django")),
-    Part("products", 800, 400, PRODUCTS),
+    Part("products", 800, 399, PRODUCTS),
     Part("cli", 1000, 1167, src("cli")),
     Part("keylock", 470, 525, src("keylock")),
     Part("optimistic", 690, 755, src("optimistic")),
     Part("stores, shared", 450, 491, SHARED),
     Part("compat", None, 95, src("compat.py")),
-    Part("the rest", 200, 226, ()),
-    Part("src without testing", 12500, 16358, src("")),
-    Part("src/testing", 3000, 3264, src("testing")),
+    Part("the rest", 200, 222, ()),
+    Part("src without testing", 12500, 16127, src("")),
+    Part("src/testing", 3000, 3270, src("testing")),
     Part("proof", 2500, 3284, ("proof",)),
-    Part("tests", 22000, 24336, ("tests",)),
-    Part("bench", 1600, 1945, ("bench",)),
+    Part("tests", 22000, 24511, ("tests",)),
+    Part("bench", 1600, 1947, ("bench",)),
 )
 
 MODULES = Part("written modules", 170, 216, src(""))
 """Of `src` without testing."""
 
-ANY_GOAL, ANY_LIMIT = 6.0, 6.0
+ANY_GOAL, ANY_LIMIT = 6.0, 5.6
 """Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
 
 FOREIGN = {

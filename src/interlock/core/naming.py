@@ -11,7 +11,7 @@ NameFor: TypeAlias = Callable[[Any, Any], str]
 UNTOLD = "none that it tells (a coroutine function that mypyc has compiled does not: use `async with` in it)"
 
 
-def name_of_arguments(name: str, function: Callable[..., Any], decorator: str) -> NameFor:
+def name_of_arguments(name: str, function: Callable[..., object], decorator: str) -> NameFor:
     """Return what makes the lock's name of a call's positional and keyword arguments.
 
     Args:
@@ -43,7 +43,7 @@ def name_of_arguments(name: str, function: Callable[..., Any], decorator: str) -
             f"the lock's name {name!r} mentions {{{missing[0]}}}, but {shown(function)} has the arguments: {told}"
         )
 
-    def name_for(args: Any, kwargs: Any) -> str:
+    def name_for(args: tuple[object, ...], kwargs: dict[str, object]) -> str:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         values = dict(bound.arguments)

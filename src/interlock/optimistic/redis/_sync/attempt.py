@@ -50,7 +50,7 @@ class TransactionConnection:
         self.broken = False
         lent.register_connect_callback(self.connected)
 
-    def connected(self, connection: Any) -> None:
+    def connected(self, connection: object) -> None:
         """For the library, which connects anew: say no.
 
         Raises:
@@ -225,7 +225,7 @@ class RedisAttempt:
         """What is watched, for messages."""
         return [_text(key) for key in self._watched]
 
-    def watch(self, keys: Sequence[Any]) -> None:
+    def watch(self, keys: Sequence[object]) -> None:
         """Watch those keys that are not watched yet."""
         encoded = self.transaction.encoded(keys)
         with self._turn:
@@ -296,7 +296,7 @@ class RedisAttempt:
             self._refuse(replies, done)
         return None if done is None else list(done)
 
-    def _settle(self, replies: Sequence[Any]) -> bool:
+    def _settle(self, replies: Sequence[object]) -> bool:
         """Give each write its reply."""
         shaped = [
             each.request.shaped(reply, self._callbacks) for each, reply in zip(self._writes, replies, strict=True)
@@ -366,21 +366,21 @@ class RedisAttempt:
             self._slot = slot
         return [LibraryCommand([b"WATCH", *fresh], "WATCH")] if fresh else []
 
-    def _heard_of_watch(self, command: LibraryCommand, reply: Any) -> None:
+    def _heard_of_watch(self, command: LibraryCommand, reply: object) -> None:
         if isinstance(reply, Exception):
             self._raise_if_passing(reply)
             self._fail(StoreError(f"the server refused WATCH: {reply}; nothing was changed"), reply)
         self._watched.update(dict.fromkeys(command.words[1:]))
         self._watching = True
 
-    def _heard_of_multi(self, reply: Any, what: str) -> None:
+    def _heard_of_multi(self, reply: object, what: str) -> None:
         if not isinstance(reply, Exception):
             _may_multi.add(self._backend.client)
             return
         _may_multi.discard(self._backend.client)
         raise StoreError(f"the server refused MULTI: {reply}; {what}") from reply
 
-    def _refuse(self, replies: Sequence[Any], done: Exception) -> NoReturn:
+    def _refuse(self, replies: Sequence[object], done: Exception) -> NoReturn:
         """Raise why nothing was done: the refusal of the first command that could not be queued, or of EXEC."""
         refusals = ((each.name, reply) for each, reply in zip(self._writes, replies, strict=False))
         name, error = next(((name, each) for name, each in refusals if isinstance(each, Exception)), ("EXEC", done))
