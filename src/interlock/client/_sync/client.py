@@ -52,8 +52,8 @@ class State:
         watchdog: renews what is held.
         entering: the calls of acquire that have not come to their end, by claim.
         leaving: the claims that are being released, and whose they are; `close()` waits for them.
-        holds: the hold of each owner of a re-entrant lock, by name, owner and what that worked at (`rt.strands`); found
-            as long as a handle on it lives.
+        holds: the holds of re-entrant locks, by name, owner and what that works at (`rt.strands`); each is found as
+            long as a handle on it lives.
     """
 
     __slots__ = ("__weakref__", "entering", "here", "holds", "leaving", "queue", "watchdog")
