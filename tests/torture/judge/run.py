@@ -135,7 +135,8 @@ def understood(records: Iterable[Record], slack: float | None = None) -> Run:
         else:
             run.records[event].append(record)
             if event == "exit":
-                run.exits[record["of"]] = t
+                told = [made.span.until for made in run.faults if made.name == "term" and made.of == record["of"]]
+                run.exits[record["of"]] = min([t, *told])  # from then on its threads run on only by chance
     return run
 
 

@@ -79,7 +79,7 @@ def _gaps(run: Run, ops: list[RecordedOperation]) -> list[tuple[float, float]]:
     marks: list[tuple[float, int, int]] = []
     last = max((made.span.until for made in run.faults), default=0.0)
     for op in ops:
-        gone = run.exits.get(op.process.partition("f")[0], max(op.invoked, last))
+        gone = max(op.invoked, run.exits.get(op.process.partition("f")[0], last))
         ended = min(op.ended if op.ended is not None else gone, gone if op.ended is None else op.ended)
         if op.timeout:
             marks += [(op.invoked, 0, 1), (ended, 0, -1)]
