@@ -15,9 +15,10 @@ from django.db.models.functions import Greatest
 from django.db.models.lookups import Exact
 
 from interlock.client.base import BaseGrant
-from interlock.core.errors import InvalidArgument, LockLost
+from interlock.core.errors import InvalidArgument
+from interlock.core.errors import StaleFence as StaleFence
 from interlock.django.guarded import Guarded
-from interlock.django.guarded.errors import Conflict, StaleObject
+from interlock.django.guarded.errors import FieldConflict, StaleObject
 from interlock.django.guarded.saving import is_guarded_save, keep_fenced
 
 if TYPE_CHECKING:
@@ -26,11 +27,7 @@ else:
     Base = models.BigIntegerField
 
 
-class StaleFence(LockLost):
-    """The row was written by a later holder of the lock, so this one has lost it; nothing was written."""
-
-
-class StaleFencedObject(StaleFence, StaleObject):
+class StaleFencedObject(StaleObject, StaleFence):
     """`StaleFence` of the save of a guarded instance."""
 
     def _message(self) -> str:
@@ -67,12 +64,12 @@ class FenceField(Base):
             return value
         return Greatest(models.F(self.name), models.Value(value, output_field=models.BigIntegerField()))
 
-    def refusal(self, instance: models.Model, conflict: Conflict) -> StaleObject:
+    def refusal(self, instance: models.Model, conflict: FieldConflict) -> StaleObject:
         """Return the error of a guarded save that came too late."""
         return StaleFencedObject(instance, {self.name: conflict})
 
 
-class Fenced:
+class FencedRows:
     """Rows that are written with the fence of a grant; made by `fenced`."""
 
     def __init__(
@@ -163,11 +160,14 @@ class Fenced:
     def _refusal(self, later: int) -> StaleFence:
         return StaleFence(
             f"{self._rows.model._meta.label} was not written: a holder with fence {later} has written it, and this "
-            f"one, with fence {self._grant.fence}, has lost the lock {self._grant.name!r}; stop the work"
+            f"one, with fence {self._grant.fence}, has lost the lock {self._grant.name!r}; stop the work",
+            later,
         )
 
 
-def fenced(rows: models.QuerySet[models.Model] | models.Model, grant: BaseGrant, field: str | None = None) -> Fenced:
+def fenced(
+    rows: models.QuerySet[models.Model] | models.Model, grant: BaseGrant, field: str | None = None
+) -> FencedRows:
     """Have rows written only if no later holder of a lock has written them.
 
     `fenced(Book.objects.filter(pk=1), grant).update(name="…")` is an UPDATE of the rows whose `FenceField` isn't
@@ -188,7 +188,7 @@ def fenced(rows: models.QuerySet[models.Model] | models.Model, grant: BaseGrant,
         if rows.pk is None:
             raise InvalidArgument(f"this {rows._meta.label} was never saved: there is no row to be fenced")
         rows = type(rows)._base_manager.using(rows._state.db).filter(pk=rows.pk)
-    return Fenced(rows, instance, grant, _fence_field(rows.model, field))
+    return FencedRows(rows, instance, grant, _fence_field(rows.model, field))
 
 
 def _fence_field(model: type[models.Model], name: str | None) -> FenceField:

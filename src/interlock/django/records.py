@@ -18,7 +18,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import DurationField, ExpressionWrapper, F
 from django.db.models.functions import Now
 
-from interlock.core._sync.pending import Record as Place
+from interlock.core._sync.pending import PendingRecord
 from interlock.core.claims import (
     DONE,
     MICROS,
@@ -173,11 +173,11 @@ class OrmRecords:
         except IntegrityError:
             pass  # it is there: the request before had done it
 
-    def _list(self, key: str) -> list[Place]:
+    def _list(self, key: str) -> list[PendingRecord]:
         rows = self._all.filter(key=hashed(key)).exclude(state=DONE).annotate(left=LEFT)
         found = rows.values_list("claim", "number", "units", "capacity", "state", "fence", "left")
         return [
-            Place(id, number, units, capacity, state, fence, left <= timedelta(0))
+            PendingRecord(id, number, units, capacity, state, fence, left <= timedelta(0))
             for id, number, units, capacity, state, fence, left in found
         ]
 

@@ -3,18 +3,18 @@
 import atexit
 import functools
 import math
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager
-from typing import Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
+from typing import Annotated, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 from weakref import ref
 
 from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.functions import shown
 from interlock.runtime import clock, log, process
+from interlock.runtime.clock import LONGEST_SLEEP, RETRY
 from interlock.runtime.polling import READABLE, WRITABLE, poller
 from interlock.runtime.process import fresh_id as fresh_id
 
@@ -32,8 +32,6 @@ TASKS = False
 OWNER = "thread"
 FUNCTION = "function"
 IDLE = 10.0  # seconds without anything to do, after which the thread of an alarm ends
-LONGEST_SLEEP = 3600.0  # seconds
-RETRY = 0.02  # seconds after an error that should not be
 
 
 def sleep(seconds: float) -> None:
@@ -164,8 +162,7 @@ def caller() -> Caller:
 
 def blocks_loop() -> bool:
     """Tell whether an event loop runs in the calling thread, and gets no turn while that waits."""
-    asyncio: Any = sys.modules.get("asyncio")
-    return asyncio is not None and asyncio._get_running_loop() is not None
+    return process.running_loop() is not None
 
 
 def name_of(owner: Caller) -> str:

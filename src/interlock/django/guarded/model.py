@@ -95,7 +95,7 @@ class Guarded(Base):
             said, without = from_queryset.query.deferred_loading
             wanted = {each for each in wanted if (each in said or plan.by_attname[each].name in said) != without}
         known = snapshot_of(self)
-        named = using or getattr(from_queryset, "_db", None)
+        named = using or getattr(from_queryset, "db", None)
         if known is not None and named is not None and not known.is_of_database(self, named):
             known = None
         more: Any = {} if from_queryset is None else {"from_queryset": from_queryset}

@@ -10,7 +10,7 @@ from django.db.models import F
 from django.db.models.sql.where import AND
 
 from interlock.django.guarded.columns import StillAsRead
-from interlock.django.guarded.errors import CannotMerge, Conflict, StaleObject
+from interlock.django.guarded.errors import CannotMerge, FieldConflict, StaleObject
 from interlock.django.guarded.plan import ModelPlan, key_fields
 from interlock.django.guarded.policies import LAST_WINS, REFUSE
 from interlock.django.guarded.snapshot import KEY, MISSING, Snapshot, of_values, snapshot_of
@@ -215,7 +215,7 @@ class TableSave:
         asked = self.adapted(self.wrote)
         kept = of_values(plan, self.wrote)
         if asked:
-            row = self.model._base_manager.using(self.using).filter(pk=instance._get_pk_val(meta))
+            row = self.model._base_manager.using(self.using).filter(pk=getattr(instance, meta.pk.attname))
             for attname, value in (row.values(*asked).first() or {}).items():
                 field = plan.by_attname[attname]
                 if not same(field, self.wrote[attname], value):
@@ -267,9 +267,9 @@ class TableSave:
         connection = connections[self.using]
         locks = not (tried and connection.in_atomic_block)
         answer = None
-        refused: dict[str, Conflict] = {}
+        refused: dict[str, FieldConflict] = {}
         with transaction.atomic(using=self.using, savepoint=False):
-            row = base.filter(pk=self.instance._get_pk_val(base.model._meta))
+            row = base.filter(pk=getattr(self.instance, base.model._meta.pk.attname))
             theirs = locked_values(row, [write.field for write in writes], connection, locks)
             if theirs is not None:
                 final, refused = self._judged(writes, theirs)
@@ -285,15 +285,15 @@ class TableSave:
 
     def _judged(
         self, writes: list[FieldWrite], theirs: Sequence[object]
-    ) -> tuple[list[FieldWrite], dict[str, Conflict]]:
+    ) -> tuple[list[FieldWrite], dict[str, FieldConflict]]:
         """Return what is to be written, and the conflicts that are refused."""
         final: list[FieldWrite] = []
-        refused: dict[str, Conflict] = {}
+        refused: dict[str, FieldConflict] = {}
         for write, their in zip(writes, theirs, strict=True):
             try:
                 final.append(write._replace(mine=self._decided(write, their)))
             except CannotMerge:
-                refused[write.field.name] = Conflict(thaw(write.kept), write.mine, their)
+                refused[write.field.name] = FieldConflict(thaw(write.kept), write.mine, their)
         return final, refused
 
     def _decided(self, write: FieldWrite, theirs: Any) -> Any:
@@ -312,7 +312,7 @@ class TableSave:
             raise CannotMerge("it is refused")
         return policy(thaw(write.kept), mine, theirs)
 
-    def _refusal(self, refused: dict[str, Conflict]) -> StaleObject:
+    def _refusal(self, refused: dict[str, FieldConflict]) -> StaleObject:
         fences = [self.plan.by_attname[attname] for attname in self.plan.fences]
         late = next((field for field in fences if field.name in refused), None)
         if late is None:

@@ -9,7 +9,7 @@ from django.db import connections, router, transaction
 from django.utils.crypto import salted_hmac
 from django.utils.encoding import force_str
 
-from interlock.django.guarded.errors import Conflict, StaleObject
+from interlock.django.guarded.errors import FieldConflict, StaleObject
 from interlock.django.guarded.model import Guarded
 from interlock.django.guarded.plan import plan_of
 from interlock.django.guarded.saving import WRITTEN, changed, locked_values
@@ -73,7 +73,7 @@ def verify(instance: Guarded) -> None:
     for field, theirs in zip(fields, values, strict=True):
         original = thaw_held(snapshot.values[field.attname])
         if not same(field, original, theirs, ordered=False):
-            found[field.name] = Conflict(original, getattr(instance, field.attname), theirs)
+            found[field.name] = FieldConflict(original, getattr(instance, field.attname), theirs)
     if found:
         raise StaleObject(instance, found)
 

@@ -15,7 +15,7 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.response import Response
 
 from interlock.django.answers import MEDIA_TYPE, RETRY_AFTER, Answer, answer_of
-from interlock.django.guarded.errors import Conflict, StaleObject
+from interlock.django.guarded.errors import FieldConflict, StaleObject
 
 
 class PreconditionFailed(APIException):
@@ -116,7 +116,7 @@ def _may_see(instance: models.Model, view: GenericAPIView[Any]) -> bool:
     return row is not None
 
 
-def _values(field: Any, instance: Any, conflict: Conflict) -> dict[str, Any]:
+def _values(field: Any, instance: Any, conflict: FieldConflict) -> dict[str, Any]:
     other, attname = copy.copy(instance), instance._meta.get_field(field.source).attname
 
     def represented(value: object) -> Any:

@@ -58,7 +58,7 @@ class AsyncSteps(Protocol):
     def origin(self) -> Origin:
         """The calling process."""
 
-    async def step(self, key: str, decide: Decide, *args: Any) -> Step | None:
+    async def step(self, key: str, decide: Decide, *args: object) -> Step | None:
         """Do `decide(line, clock, *args)` on the line of a key, as a whole or not at all; None: it is busy.
 
         If `complete` answers True its last argument is kept with the line; if `kept` does, the answer is that value.

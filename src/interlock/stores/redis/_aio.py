@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
-from interlock.runtime.process import Descriptor
+from interlock.runtime.process import Descriptor, running_loop
 from interlock.stores.redis.library import answered, as_bytes, as_of_socket
 from interlock.stores.redis.settings import Address
 from interlock.stores.redis.sockets import keep_alive
@@ -86,7 +86,7 @@ class AsyncStream(asyncio.BufferedProtocol):
         if self._loop.is_closed():
             if self._file is not None:
                 self._file.shut_down()  # closed when it is collected
-        elif asyncio._get_running_loop() is self._loop:
+        elif running_loop() is self._loop:
             self._close()
         else:
             self._loop.call_soon_threadsafe(self._close)

@@ -22,7 +22,7 @@ class Stream:
 
     __slots__ = ("_file", "_sock")
 
-    def __init__(self, sock: Any) -> None:
+    def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._file = Descriptor(sock.fileno())
 
@@ -85,7 +85,7 @@ class PolledStream(Stream):
 
     __slots__ = ("_looks", "_near", "_poll", "_receive", "_send")
 
-    def __init__(self, sock: Any, looks: bool) -> None:
+    def __init__(self, sock: socket.socket, looks: bool) -> None:
         super().__init__(sock)
         sock.setblocking(False)
         self._send, self._receive = sock.send, sock.recv
@@ -111,7 +111,7 @@ class PolledStream(Stream):
         began = now = clock.now()
         while self._near and now < began + LOOK:
             try:
-                return self._receive(MOST)  # type: ignore[no-any-return]
+                return self._receive(MOST)
             except BlockingIOError:
                 os.sched_yield()
             now = clock.now()
@@ -124,7 +124,7 @@ class PolledStream(Stream):
             if not self._poll.poll(_left(deadline) * 1000):
                 raise TimeoutError
             try:
-                return self._receive(MOST)  # type: ignore[no-any-return]
+                return self._receive(MOST)
             except BlockingIOError:
                 pass  # woken for nothing
 
