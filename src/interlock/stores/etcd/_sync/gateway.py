@@ -22,7 +22,6 @@ from interlock.stores.etcd.wire import Json, LoggedOut, refusal
 
 LEADER = {"Grpc-Metadata-Hasleader": "true"}
 """Lets a member that is cut off from the majority say so at once, and end its watches."""
-SHORTEST_WAIT = 0.001  # seconds
 LONGEST_SILENCE = 10.0  # seconds, after which a watch is asked for anew
 
 
@@ -89,8 +88,9 @@ class Gateway:
             UnknownOutcome: there was no answer.
         """
         left, member = left or len(self._options.members) + 1, self._member
+        shares = left if repeat else min(left, 2)  # where no other is asked after this one, it may take longer
         try:
-            return self._ask(path, body, max(SHORTEST_WAIT, (deadline - clock.now()) / left))
+            return self._ask(path, body, max(0.001, (deadline - clock.now()) / shares))
         except (Passing, Unreachable, UnknownOutcome) as error:
             if isinstance(error, Denied) or left == 1 or (isinstance(error, UnknownOutcome) and not repeat):
                 raise
