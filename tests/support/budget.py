@@ -72,7 +72,7 @@ PARTS = (
     Part("bucket", 400, 290, src("stores/bucket")),
     Part("mysql", 400, 322, src("stores/mysql", "stores/mysql.py")),
     Part("postgresql", 490, 527, src("stores/postgresql")),
-    Part("redis", 1350, 1591, src("stores/redis", "_redis")),
+    Part("redis", 1350, 1599, src("stores/redis", "_redis")),
     Part("advisory", 650, 884, src("stores/advisory", "stores/advisory.py")),
     Part("django", 2500, 2500, src("django")),
     Part("products", 800, 399, PRODUCTS),
@@ -82,7 +82,7 @@ PARTS = (
     Part("stores, shared", 450, 491, SHARED),
     Part("compat", None, 95, src("compat.py")),
     Part("the rest", 200, 222, ()),
-    Part("src without testing", 12500, 16127, src("")),
+    Part("src without testing", 12500, 16135, src("")),
     Part("src/testing", 3000, 3270, src("testing")),
     Part("proof", 2500, 3284, ("proof",)),
     Part("tests", 22000, 24511, ("tests",)),
@@ -92,7 +92,7 @@ PARTS = (
 MODULES = Part("written modules", 170, 216, src(""))
 """Of `src` without testing."""
 
-ANY_GOAL, ANY_LIMIT = 6.0, 5.6
+ANY_GOAL, ANY_LIMIT = 6.0, 4.0
 """Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
 
 FOREIGN = {
