@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from interlock.core._async.pending import Record
+from interlock.core._async.pending import PendingRecord
 from interlock.core.claims import USING
 from proof.pending.options import Listing, Options
 from proof.pending.store import Effect, Store, seen
@@ -15,7 +15,7 @@ class Reading(NamedTuple):
     """A list under way: ids that must still be read if they stay, and what was read."""
 
     unread: frozenset[str]
-    read: tuple[Record, ...]
+    read: tuple[PendingRecord, ...]
 
 
 def read(options: Options, store: Store, me: str, progress: Any) -> Iterator[Effect]:
@@ -44,17 +44,17 @@ def read(options: Options, store: Store, me: str, progress: Any) -> Iterator[Eff
         yield _end(tuple(both[id] for id in sorted(both)), store)
 
 
-def shown(records: tuple[Record, ...]) -> str:
+def shown(records: tuple[PendingRecord, ...]) -> str:
     """A list in words."""
     words = [f"{record.id} {record.state}{' (expired)' if record.expired else ''}" for record in records]
     return ", ".join(words) or "nothing"
 
 
-def _end(records: tuple[Record, ...], store: Store) -> Effect:
+def _end(records: tuple[PendingRecord, ...], store: Store) -> Effect:
     return Effect(f"lists: {shown(records)}", records, store)
 
 
-def _scan(records: tuple[Record, ...], store: Store, reading: Reading | None) -> Iterator[Effect]:
+def _scan(records: tuple[PendingRecord, ...], store: Store, reading: Reading | None) -> Iterator[Effect]:
     """Every record that is there from begin to end is read once, at a moment of its own."""
     if reading is None:
         yield Effect("begins to read", None, store, Reading(frozenset(record.id for record in records), ()))

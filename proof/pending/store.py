@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from interlock.core._async.pending import Record
+from interlock.core._async.pending import PendingRecord
 from interlock.core.claims import PENDING, USING, State, fits
 from proof.pending import register as ask
 from proof.pending.options import NAMES, Fence, Move, Options, Update
@@ -73,11 +73,11 @@ def incompatible(parts: list[tuple[int, int]]) -> bool:
     return len(parts) > 1 and not fits(*parts[0], parts[1:])
 
 
-def seen(rows: Rows, me: str) -> tuple[Record, ...]:
+def seen(rows: Rows, me: str) -> tuple[PendingRecord, ...]:
     """The records as the protocol gets them; keys are relative to the caller's own, which is all that it compares."""
     own = index(rows, me)
     return tuple(
-        Record(
+        PendingRecord(
             row.id,
             0 if own is None else (place > own) - (place < own),
             row.units,

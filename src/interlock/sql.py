@@ -33,7 +33,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, NoInspectionAvailable
 
 from interlock.client.base import BaseGrant
 from interlock.core.claims import checked_name
-from interlock.core.errors import InvalidArgument, LockLost
+from interlock.core.errors import InvalidArgument
+from interlock.core.errors import StaleFence as StaleFence
 from interlock.optimistic.sqlalchemy.connections import begin_writing, connection_of
 
 ONCE = Table(
@@ -44,18 +45,6 @@ ONCE = Table(
     Column("done", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
 """What was done, for migrations of the program's own: a key of 64 hexadecimal digits, and what it stands for."""
-
-
-class StaleFence(LockLost):
-    """A later holder of the lock has written the row, so this one has lost it; nothing was written.
-
-    Attributes:
-        fence: the highest fence that was found.
-    """
-
-    def __init__(self, message: str, fence: int) -> None:
-        super().__init__(message)
-        self.fence = fence
 
 
 class Fenced:
@@ -89,7 +78,7 @@ class Fenced:
         """
         return delete(self._target).where(self.condition, *where)
 
-    def write(self, connection: Any, *where: ColumnElement[bool], **values: Any) -> int:
+    def write(self, connection: Any, *where: ColumnElement[bool], **values: object) -> int:
         """Write the rows, or none of them, and the grant's fence with them.
 
         In a session, rows of ORM objects that will be flushed later are locked by this until the end of the
@@ -126,7 +115,7 @@ class Fenced:
         count: int = await connection.run_sync(lambda plain: self.write(plain, *where, **values))
         return count
 
-    def _check(self, where: Sequence[Any], values: dict[str, Any]) -> None:
+    def _check(self, where: Sequence[object], values: dict[str, object]) -> None:
         self._grant.check()
         if not where:
             raise InvalidArgument("which rows are to be written? Give a condition, e.g. table.c.id == 7")
@@ -141,7 +130,7 @@ class Fenced:
         )
 
 
-def fenced(table: Any, grant: Any, column: str = "fence") -> Fenced:
+def fenced(table: Any, grant: BaseGrant, column: str = "fence") -> Fenced:
     """Have rows written only if no later holder of a lock has written them.
 
     `connection.execute(fenced(books, grant).update(books.c.id == 7).values(name="…"))` writes no row that a later

@@ -112,10 +112,3 @@ def test_fences_leap_where_the_clock_was_set_back(server: MariaServer, other: An
     other.ask(f"SELECT SETVAL(interlock.{SEQUENCE}, {ahead})")
     with interlock.connect(url_of(server)) as locks, locks.lock("page") as grant:
         assert grant.fence > ahead + 10**6
-
-
-def test_the_one_private_name_of_pymysql_is_there(server: MariaServer) -> None:
-    import pymysql
-
-    with pymysql.connect(host=server.host, port=server.port, user=server.user, read_timeout=7) as connection:
-        assert connection._read_timeout == 7

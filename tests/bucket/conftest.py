@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from tests.servers import AzuriteServer, SeaweedServer, need
+from tests.servers import AzuriteServer, MotoServer, SeaweedServer, need
 
-SERVERS = {"seaweedfs": SeaweedServer, "azurite": AzuriteServer}
+SERVERS = {"seaweedfs": SeaweedServer, "azurite": AzuriteServer, "moto": MotoServer}
 
 
 @pytest.fixture(scope="session", params=SERVERS)

@@ -51,9 +51,12 @@ DATABASES = {
     "replica": {**database("library"), "TEST": {"MIRROR": "default"}},
 }
 
-INTERLOCK: dict[str, object] = {}  # but where Django has psycopg2 only, which the locks of PostgreSQL do not use
-if DATABASE == "postgresql" and find_spec("psycopg") is None:
-    INTERLOCK = {"default": {"LOCATION": "orm:"}}
+INTERLOCK: dict[str, object] = {}
+if DATABASE == "postgresql":
+    try:
+        import_module("psycopg")
+    except ImportError:  # there is psycopg2 only, which the locks of PostgreSQL do not use
+        INTERLOCK = {"default": {"LOCATION": "orm:"}}
 
 INSTALLED_APPS = [
     "django.contrib.admin",

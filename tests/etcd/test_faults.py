@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -40,6 +41,12 @@ class Locking:
             return await call(*args, **how)
 
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result(60)
+
+    def names(self) -> list[str]:
+        """Return the names of the threads of this process, or of the tasks of the loop."""
+        if self._loop is None:
+            return [thread.name for thread in threading.enumerate()]
+        return [task.get_name() for task in asyncio.all_tasks(self._loop)]
 
     def pair(self, name: str, **how: Any) -> None:
         """Acquire and release."""
@@ -185,6 +192,20 @@ def test_a_watch_that_is_cut_hears_what_happened_meanwhile(own: EtcdServer, colo
             began = moment()
             assert waiting.result(30).held
             assert since(began) < 8
+
+
+def test_a_connection_that_is_closed_while_its_watch_opens_ends_it(own: EtcdServer, colour: str) -> None:
+    with interlock.connect(own.url) as eye, ThreadPoolExecutor(1) as pool:
+        grant = eye.lock("a").acquire()
+        for _ in range(10):
+            with Locking(own.url, colour) as one:
+                waiting = pool.submit(one.do, one.locks.lock("a").acquire)
+                eventually(waits(eye, "a"))
+                one.do(one.locks.close)
+                with pytest.raises(StoreError):
+                    waiting.result(10)
+                eventually(lambda one=one: "interlock-listener" not in one.names(), within=3)  # type: ignore[misc]
+        assert grant.release() is True
 
 
 def test_the_claim_of_a_killed_process_ends_with_its_lease(own: EtcdServer) -> None:

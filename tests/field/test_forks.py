@@ -44,6 +44,33 @@ def test_a_process_that_forked_without_pythons_hooks_is_two(url: str, run: Run) 
         assert line.split(" ", 1)[1] == '{"owns": false, "two": 0, "in": 10}', line
 
 
+AT_EXIT = """
+import atexit, ctypes, os, sys, threading, time
+import interlock
+locks, others = interlock.connect(sys.argv[1]), interlock.connect(sys.argv[1])
+held = locks.lock("held").acquire()
+before = others.lock("a").acquire()
+told = []
+waits = threading.Thread(target=lambda: told.append(locks.lock("a").acquire().release()))
+waits.start()
+while len(line := [each.id for each in others.claims("a")]) < 2: time.sleep(0.005)
+pid = ctypes.PyDLL(None).fork()
+if pid == 0:
+    atexit._run_exitfuncs()
+    os._exit(0)
+os.waitpid(pid, 0)
+told += line == [each.id for each in others.claims("a")], held.release(), before.release()
+waits.join()
+print(told)
+"""
+
+
+def test_a_child_that_ends_takes_nothing_of_its_parents_out_of_the_line(url: str, run: Run) -> None:
+    if "advisory" in url:
+        pytest.skip("nobody sees who waits for the lock of a session")
+    assert run(AT_EXIT, url) == "[True, True, True, True]"
+
+
 KEYS = """
 import ctypes, os, sys
 import redis

@@ -31,6 +31,33 @@ def test_a_loop_that_waits_for_its_own_thread_is_told_of_aconnect(url: str, run:
     assert run(PLAY, url).splitlines() == ["[None, True]", "None", "True"]
 
 
+REENTRY = """
+import asyncio, sys
+import interlock
+locks = interlock.connect(sys.argv[1])
+inside, most = [], []
+async def work():
+    with locks.rlock("x"), locks.rlock("x"):
+        inside.append(1)
+        most.append(len(inside))
+        await asyncio.sleep(0.1)
+        inside.pop()
+async def main():
+    found = await asyncio.gather(work(), work(), return_exceptions=True)
+    return [each and "aconnect" in str(each) for each in found], max(most)
+print(*asyncio.run(main()))
+with locks.rlock("x") as outer:  # of no task: they are all within it
+    async def within():
+        with locks.rlock("x") as inner:
+            return inner.fence == outer.fence
+    print(asyncio.run(within()))
+"""
+
+
+def test_a_task_re_enters_no_hold_of_another_task_of_its_thread(url: str, run: Run) -> None:
+    assert run(REENTRY, url).splitlines() == ["[None, True] 1", "True"]
+
+
 COUNTS = """
 import asyncio, sys
 import interlock, uvloop

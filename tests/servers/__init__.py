@@ -1,7 +1,7 @@
 """Private servers for tests and benchmarks: on free ports, in temporary folders, gone with their owner."""
 
 from tests.servers.browser import BrowserPrograms, browser_programs
-from tests.servers.bucket import AzuriteServer, SeaweedServer
+from tests.servers.bucket import AzuriteServer, MotoServer, SeaweedServer
 from tests.servers.clock import Stepped
 from tests.servers.cluster import RedisCluster
 from tests.servers.distant import DistantCluster
@@ -17,9 +17,11 @@ from tests.servers.redis_server import RedisServer
 from tests.servers.resp import Refused, Wire
 from tests.servers.sentinel import RedisSentinel
 from tests.servers.tls import TlsFiles
+from tests.servers.uwsgi import Uwsgi
 
 __all__ = [
     "AzuriteServer",
+    "MotoServer",
     "SeaweedServer",
     "BrowserPrograms",
     "DistantCluster",
@@ -40,6 +42,7 @@ __all__ = [
     "Refused",
     "Stepped",
     "TlsFiles",
+    "Uwsgi",
     "Wire",
     "available",
     "browser_programs",

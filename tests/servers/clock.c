@@ -1,7 +1,7 @@
 /* A time of day that can be set: put before the C library, it adds what a file says to the system's.
  *
  * The file has one number of eight bytes, nanoseconds, and is named by SERVER_CLOCK. Clocks that nobody sets stay as
- * they are. libfaketime can't be had before a program with jemalloc.
+ * they are. With SLEEPS=1 it is CLOCK_BOOTTIME instead, which goes on while a machine is suspended. libfaketime can't be had before a program with jemalloc.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -17,6 +17,7 @@
 
 static const volatile int64_t none = 0;
 static const volatile int64_t *ahead = &none;
+static clockid_t set = CLOCK_REALTIME, coarse = CLOCK_REALTIME_COARSE;
 
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("SERVER_CLOCK");
@@ -25,12 +26,14 @@ __attribute__((constructor)) static void begin(void) {
     if (found == MAP_FAILED)
         _exit(97); /* a clock that can't be set is no test */
     close(file);
+    if (getenv("SLEEPS"))
+        set = coarse = CLOCK_BOOTTIME;
     ahead = found;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
     int failed = (int)syscall(SYS_clock_gettime, clock, now);
-    if (!failed && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+    if (!failed && (clock == set || clock == coarse)) {
         int64_t moment = now->tv_sec * SECOND + now->tv_nsec + *ahead;
         now->tv_sec = moment / SECOND;
         now->tv_nsec = moment % SECOND;

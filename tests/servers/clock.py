@@ -25,6 +25,13 @@ def compiler() -> str:
     return found
 
 
+def compiled(folder: Path) -> Path:
+    """Return the library, made in a folder."""
+    library = folder / "clock.so"
+    subprocess.run([compiler(), "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True)
+    return library
+
+
 class Stepped(Server):
     """What goes before a kind of server: its time of day can be set, its monotonic clock is the system's.
 
@@ -35,9 +42,7 @@ class Stepped(Server):
     ahead = 0.0
 
     def _prepare(self) -> None:
-        self._library, self._clock = self.folder / "clock.so", self.folder / "clock"
-        command: list[str | Path] = [compiler(), "-O1", "-shared", "-fPIC", "-o", self._library, SOURCE]
-        subprocess.run(command, check=True)
+        self._library, self._clock = compiled(self.folder), self.folder / "clock"
         self.step(0.0)
         super()._prepare()
 

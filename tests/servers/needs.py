@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 
 from tests.servers.browser import browser_programs
-from tests.servers.bucket import azurite_program, weed_program
+from tests.servers.bucket import azurite_program, moto_program, weed_program
 from tests.servers.clock import compiler
 from tests.servers.etcd import etcd_program
 from tests.servers.home import Missing
@@ -14,6 +14,7 @@ from tests.servers.pgbouncer import pgbouncer_program
 from tests.servers.postgres import postgres_programs
 from tests.servers.redis_server import binary
 from tests.servers.tls import openssl
+from tests.servers.uwsgi import uwsgi_program
 
 KINDS: dict[str, Callable[[], object]] = {
     "valkey": lambda: binary("valkey"),
@@ -25,15 +26,18 @@ KINDS: dict[str, Callable[[], object]] = {
     "etcd": etcd_program,
     "seaweedfs": weed_program,
     "azurite": azurite_program,
+    "moto": moto_program,
     "browser": browser_programs,
     "clock": compiler,
     "hosts": host_programs,
+    "uwsgi": uwsgi_program,
 }
 
 
-ONLY_SAID = {"hosts", "azurite"}
-"""What is only said to be missing, also where tests must count: a right that nobody can install, and what comes from
-npm alone, which not every machine reaches; S3 plays the same code as Azure."""
+ONLY_SAID = {"hosts", "azurite", "uwsgi"}
+"""What is only said to be missing, also where tests must count: a right that nobody can install, what comes from npm
+alone, which not every machine reaches (S3 plays the same code as Azure), and what has to be compiled (a fork by the C
+library is tested everywhere)."""
 
 
 def available(kind: str) -> str | None:
@@ -41,7 +45,7 @@ def available(kind: str) -> str | None:
 
     Args:
         kind: "valkey", "redis", "tls" (certificates), "postgres", "pgbouncer", "mariadb", "etcd", "seaweedfs",
-            "azurite", "browser", "clock" (of a server, which is set), or "hosts" (network namespaces).
+            "azurite", "moto", "browser", "clock" (of a server, which is set), "hosts" (network namespaces), "uwsgi".
     """
     if kind not in KINDS:
         raise ValueError(f"one of {', '.join(KINDS)}, not {kind!r}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interlock.client.base import name_of
-from interlock.core._sync.pending import Record
+from interlock.core._sync.pending import PendingRecord
 from interlock.core.claims import PENDING, USING, Check, Claim, ClaimView, State, keys_of, namespace_of
 from interlock.core.store import Feature
 from interlock.runtime import clock
@@ -54,7 +54,7 @@ class MemoryRecords:
                 self._arrivals += 1
                 rows[claim.id] = _Row(claim, self._arrivals, self._now() + claim.spec.ttl)
 
-    def list(self, key: str) -> Sequence[Record]:
+    def list(self, key: str) -> Sequence[PendingRecord]:
         with self._mutex:
             now = self._now()
             return [_record(row, now) for row in self._rows.get(key, {}).values()]
@@ -162,9 +162,9 @@ class RecordsStore:
         return AsyncRecordQueue(RecordsOfTasks(self._records))  # type: ignore[arg-type]
 
 
-def _record(row: _Row, now: float) -> Record:
+def _record(row: _Row, now: float) -> PendingRecord:
     spec = row.claim.spec
-    return Record(row.claim.id, row.order, spec.units, spec.capacity, row.state, row.fence, row.until <= now)
+    return PendingRecord(row.claim.id, row.order, spec.units, spec.capacity, row.state, row.fence, row.until <= now)
 
 
 def _view(row: _Row, now: float) -> ClaimView:

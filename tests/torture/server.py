@@ -11,7 +11,16 @@ import pymysql  # type: ignore[import-untyped]
 
 from interlock.stores.mysql.table import ddl as ddl_of_mysql
 from interlock.stores.postgresql.ddl import ddl
-from tests.servers import MariaServer, PostgresReplica, PostgresServer, Proxy, RedisServer, Stepped
+from tests.servers import (
+    EtcdCluster,
+    EtcdServer,
+    MariaServer,
+    PostgresReplica,
+    PostgresServer,
+    Proxy,
+    RedisServer,
+    Stepped,
+)
 from tests.servers.server import Server
 from tests.torture import Plan
 from tests.torture.faults import FAULTS
@@ -305,12 +314,82 @@ class TorturedGetLock(TorturedMaria):
                 pass
 
 
-SERVERS: dict[str, Callable[[], Tortured]] = {
+class Networks:
+    """The networks before several servers, all of which are struck at once: has the methods of `Proxy`."""
+
+    def __init__(self, servers: Sequence[Server]) -> None:
+        self.proxies = [Proxy(server.host, server.port) for server in servers]
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        return lambda *args: [getattr(proxy, name)(*args) for proxy in self.proxies]
+
+
+class TorturedEtcd:
+    """Three members of etcd; use it as a context manager.
+
+    Attributes:
+        network: before all of them.
+        url, can, forgets, how: as of `Tortured`.
+    """
+
+    can: Collection[str] = ("pause", "restart", "failover", *NETWORK)
+    forgets: Collection[str] = ("pause",)  # who led before revokes leases that others extended: etcd#15247
+
+    def __init__(self) -> None:
+        self._cluster = EtcdCluster({"heartbeat-interval": "100", "election-timeout": "1000"})  # no vote for load
+        self.network: Any = Networks(self._cluster.members)
+        hosts = ",".join(f"{proxy.host}:{proxy.port}" for proxy in self.network.proxies)
+        self.url = f"etcd://{hosts}"
+        self.how: dict[str, Any] = promises_of(self.url) | {"ttl": 2.0, "every": 1.0}
+        self._paused: EtcdServer
+
+    def pause(self) -> None:
+        """As `faults.StruckServer.pause`: of the leader."""
+        self._paused = self._cluster.leader()
+        self._paused.pause()
+
+    def resume(self) -> None:
+        """As `faults.StruckServer.resume`."""
+        self._paused.resume()
+        self._cluster.until_there()
+
+    def restart(self) -> None:
+        """As `faults.StruckServer.restart`: of two members, so that there is no majority for a while."""
+        leader = self._cluster.leader()
+        lost = [leader, next(member for member in self._cluster.members if member is not leader)]
+        for member in lost:
+            member.kill()
+        for member in lost:
+            member.start()
+        self._cluster.until_there()
+
+    def fail_over(self) -> None:
+        """As `faults.StruckServer.fail_over`; the old leader comes back."""
+        old = self._cluster.leader()
+        old.kill()
+        self._cluster.until_there()
+        old.start()
+
+    def left(self) -> dict[str, list[str]]:
+        """As `faults.StruckServer.left`."""
+        found = self._cluster.leader().ask("kv/range", key="AA==", range_end="AA==", keys_only=True)
+        return {"keys": [str(each) for each in found.get("kvs", ())]}
+
+    def __enter__(self) -> "TorturedEtcd":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.network.close()
+        self._cluster.close()
+
+
+SERVERS: dict[str, Callable[[], Any]] = {
     "valkey": lambda: TorturedRedis("valkey"),
     "redis": lambda: TorturedRedis("redis"),
     "postgresql": lambda: TorturedPostgres(SteppedPostgres(config=CONFIG)),
     "postgresql+advisory": lambda: TorturedAdvisory(PostgresServer(config=CONFIG), "postgresql+advisory"),
     "mariadb": lambda: TorturedMaria(SteppedMaria()),
     "mariadb+advisory": lambda: TorturedGetLock(MariaServer(), "mariadb+advisory"),
+    "etcd": TorturedEtcd,
     "django": lambda: TorturedOrm(SteppedPostgres(config=CONFIG)),
 }

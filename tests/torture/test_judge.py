@@ -224,10 +224,25 @@ def a_busy_machine(told: Told) -> None:
     told.get("1.0", told.ask("1.0", 1.5), 6.0, 2, 7.0)
 
 
+def outages_that_follow_each_other(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 2.0)
+    for since in (2.0, 6.0, 10.0):
+        told.fault("restart", since, since + 3.9)
+    told.get("1.0", told.ask("1.0", 1.5, timeout=25.0), 20.0, 2, 21.0)
+
+
+def a_waiter_of_a_process_that_was_told_to_end(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 2.0)
+    told.fault("term", 1.2, 1.2, "1.0")
+    told.ask("1.0", 1.5)
+    told.say(40.0, "exit", "coordinator", of="1.0", status=143, hung=False)
+
+
 GOOD = (
     readers_together, two_holders_after_the_data_was_lost, a_lost_update_of_who_was_stopped, a_holder_who_was_killed,
     a_waiter_who_was_killed, a_waiter_whose_claim_was_made_anew, a_busy_machine, a_descriptor_of_an_interrupt,
-    overtaken_after_the_data_was_lost,
+    overtaken_after_the_data_was_lost, outages_that_follow_each_other,
+    a_waiter_of_a_process_that_was_told_to_end,
 )  # fmt: skip
 
 

@@ -39,6 +39,18 @@ class LockLost(LockError):
     """The lease ended, or the claim was evicted, while the holder still worked."""
 
 
+class StaleFence(LockLost):
+    """A later holder of the lock has written the row, so this one has lost it; nothing was written.
+
+    Attributes:
+        fence: the highest fence that was found; 0 if it is not known.
+    """
+
+    def __init__(self, message: str = "", fence: int = 0) -> None:
+        super().__init__(message)
+        self.fence = fence
+
+
 class NotHeld(LockError, RuntimeError):
     """The calling thread or task does not hold what it tries to release."""
 

@@ -15,7 +15,7 @@ LOCKED = (
 )
 
 
-def checked_kind_of(function: Any) -> Kind:
+def checked_kind_of(function: object) -> Kind:
     """As `kind_of`, for a decorator that locks.
 
     Raises:
@@ -30,7 +30,7 @@ def checked_kind_of(function: Any) -> Kind:
     return kind_of(function)
 
 
-def kind_of(function: Any) -> Kind:
+def kind_of(function: object) -> Kind:
     """Return what `function` is, be it a function, a method, a `functools.partial` or an object with `__call__`."""
     import inspect  # slow to load
 
@@ -42,7 +42,7 @@ def kind_of(function: Any) -> Kind:
     return "generator function" if inspect.isgeneratorfunction(code) else "function"
 
 
-def _with_code(function: Any) -> Any:
+def _with_code(function: object) -> Any:
     """Return the function whose code runs when `function` is called, as far as that can be seen."""
     for _ in range(100):
         if isinstance(function, functools.partial):

@@ -171,10 +171,10 @@ def enter(line: Line, clock: Clock, claim: Claim, origin: Origin, wait: bool, ag
         wait: False: one try, which leaves nothing behind if it is refused.
         again: True if the claim is known to stand in line: if it does not, it is gone.
     """
+    spec = claim.spec
     if not line.places:  # the short cut of a free lock
         if again:
             return _NO
-        spec = claim.spec
         if spec.once and line.done > clock.stamp:
             return _WAS_DONE
         place = _place(claim, origin, clock, line.top, USING)
@@ -191,7 +191,6 @@ def enter(line: Line, clock: Clock, claim: Claim, origin: Origin, wait: bool, ag
             return Step(now, place, _without(settled.promoted, claim.id), _look_in(now, clock, at), settled.more)
     if again:
         return settled
-    spec = claim.spec
     if spec.once and now.done > clock.stamp:
         return settled._replace(answer=IS_DONE)
     if has_room(now.places, spec.units, spec.capacity):

@@ -8,9 +8,10 @@ from interlock.core.errors import InvalidArgument
 from interlock.core.functions import checked_kind_of, shown
 
 NameFor: TypeAlias = Callable[[Any, Any], str]
+UNTOLD = "none that it tells (a coroutine function that mypyc has compiled does not: use `async with` in it)"
 
 
-def name_of_arguments(name: str, function: Callable[..., Any], decorator: str) -> NameFor:
+def name_of_arguments(name: str, function: Callable[..., object], decorator: str) -> NameFor:
     """Return what makes the lock's name of a call's positional and keyword arguments.
 
     Args:
@@ -29,18 +30,20 @@ def name_of_arguments(name: str, function: Callable[..., Any], decorator: str) -
             f"{decorator}() can't hold a lock while a generator is being read; use `with` inside it"
         )
     wanted = _arguments_in(name)
+    if not wanted:  # then the call's arguments may be unknown, as those of what mypyc has compiled
+        return lambda args, kwargs: name.format()
     # A partial that says what it wraps, as Django's method_decorator makes it, hides `self`.
     signature = inspect.signature(function, follow_wrapped=not isinstance(function, functools.partial))
     parameters = signature.parameters.values()
     swallows = any(each.kind is each.VAR_KEYWORD for each in parameters)
     missing = sorted(wanted - set(signature.parameters))
     if missing and (not swallows or not missing[0].isidentifier()):
+        told = ", ".join(signature.parameters) or ("none" if inspect.isfunction(function) else UNTOLD)
         raise InvalidArgument(
-            f"the lock's name {name!r} mentions {{{missing[0]}}}, but {shown(function)} has the arguments: "
-            f"{', '.join(signature.parameters) or 'none'}"
+            f"the lock's name {name!r} mentions {{{missing[0]}}}, but {shown(function)} has the arguments: {told}"
         )
 
-    def name_for(args: Any, kwargs: Any) -> str:
+    def name_for(args: tuple[object, ...], kwargs: dict[str, object]) -> str:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         values = dict(bound.arguments)

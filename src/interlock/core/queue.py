@@ -115,7 +115,7 @@ class AcquireCall:
         deadline: float | None,
         wait: bool,
         first: EnterResult | None = None,
-        owner: Any = None,
+        owner: object = None,
     ) -> None:
         self.claim = claim
         self.now = now

@@ -7,7 +7,8 @@ from django.contrib import admin, messages
 from django.contrib.admin.models import DELETION, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.db import models
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.timesince import timesince
@@ -18,7 +19,7 @@ from interlock.core.claims import PENDING, SEPARATOR, USING, ClaimView
 from interlock.core.errors import LockError
 from interlock.django.conf import DEFAULT
 from interlock.django.configured import locks
-from interlock.django.models import Claim
+from interlock.django.models import LockClaim
 from interlock.runtime import clock
 
 REFRESH, CONFIRMED, SELECTED = "refresh", "evict_confirmed", "_selected_action"
@@ -43,25 +44,25 @@ class Shown(NamedTuple):
         time = f"{seconds:.0f} s" if seconds < 120 else timesince(datetime.fromtimestamp(self.view.since))
         return _("%(time)s ago") % {"time": time}
 
-    def is_wanted(self, query: Any) -> bool:
+    def is_wanted(self, query: QueryDict) -> bool:
         """Tell whether a page shows it that is asked for a state and a text."""
         known = "\n".join((self.view.name, self.namespace, self.view.host, self.view.label))
         return query.get("state", "") in ("", self.view.state) and query.get("q", "").lower() in known.lower()
 
 
-@admin.register(Claim)
+@admin.register(LockClaim)
 class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscripted at run time
     """Shows the claims of an entry of INTERLOCK; nothing can be added, changed or deleted, only evicted."""
 
     def get_urls(self) -> list[URLPattern]:
         """Return the list alone."""
-        return [path("", self.admin_site.admin_view(self.changelist_view), name="interlock_claim_changelist")]
+        return [path("", self.admin_site.admin_view(self.changelist_view), name="interlock_lockclaim_changelist")]
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
         """Nobody changes claims; there is no page either to add or to delete one."""
         return False
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_view_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
         """Whoever may evict may look."""
         return super().has_view_permission(request, obj) or self.has_evict_permission(request)
 
@@ -70,7 +71,7 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
         user: Any = request.user
         return bool(user.has_perm("interlock.evict_claim"))
 
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
         """Show the list; `?refresh=5` shows it anew every 5 seconds, `?locks=reports` that of another entry."""
         if not self.has_view_permission(request):
             raise PermissionDenied
@@ -126,7 +127,7 @@ def _claims(alias: str) -> list[Shown]:
     ]
 
 
-def _refreshing(query: Any) -> dict[str, Any]:
+def _refreshing(query: QueryDict) -> dict[str, Any]:
     """Return after how many seconds the page is shown anew, and the query without that."""
     refresh = (query.pop(REFRESH, None) or [""])[-1]
     return {"refresh": refresh if refresh in INTERVALS else None, "intervals": INTERVALS, "wanted": query}
@@ -135,7 +136,7 @@ def _refreshing(query: Any) -> dict[str, Any]:
 def _note(request: HttpRequest, claim: ClaimView) -> None:
     LogEntry.objects.create(
         user_id=request.user.pk,
-        content_type_id=ContentType.objects.get_for_model(Claim).pk,
+        content_type_id=ContentType.objects.get_for_model(LockClaim).pk,
         object_id=claim.id,
         object_repr=f"{claim.name} ({claim.state}, {claim.host} {claim.pid})"[:200],
         action_flag=DELETION,

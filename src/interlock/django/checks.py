@@ -1,11 +1,11 @@
 """System checks, which explain a setting that would not work before anybody locks."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import VERSION
-from django.apps import apps
+from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register
 from django.db import router
@@ -17,7 +17,7 @@ from interlock.django.beside import is_in_memory, is_sqlite, url_beside
 from interlock.django.conf import ORM_STORE, database_of_claims, place, places
 from interlock.django.conf import databases as databases_of_locks
 from interlock.django.databases import DRIVERS, OPENERS, given_by, libpq_of, pymysql_of, vendor_of
-from interlock.django.models import Claim
+from interlock.django.models import LockClaim
 from interlock.stores.mysql.table import TABLE as MYSQL
 from interlock.stores.postgresql.ddl import TABLE as POSTGRESQL
 
@@ -27,7 +27,7 @@ TABLES = {"postgresql": POSTGRESQL, "mysql": MYSQL}
 
 
 @register
-def settings_make_sense(app_configs: Any, **_: object) -> list[CheckMessage]:
+def settings_make_sense(app_configs: Sequence[AppConfig] | None, **_: object) -> list[CheckMessage]:
     """Check INTERLOCK without asking a database or a server."""
     try:
         known = places()
@@ -37,7 +37,7 @@ def settings_make_sense(app_configs: Any, **_: object) -> list[CheckMessage]:
 
 
 @register(Tags.security, deploy=True)
-def places_are_said(app_configs: Any, **_: object) -> list[CheckMessage]:
+def places_are_said(app_configs: Sequence[AppConfig] | None, **_: object) -> list[CheckMessage]:
     """Say where claims are that the setting gives no place; only with `check --deploy`."""
     return [
         Info(
@@ -52,7 +52,9 @@ def places_are_said(app_configs: Any, **_: object) -> list[CheckMessage]:
 
 
 @register
-def transactions_begin_with_the_write_lock(app_configs: Any, **_: object) -> list[CheckMessage]:
+def transactions_begin_with_the_write_lock(
+    app_configs: Sequence[AppConfig] | None, **_: object
+) -> list[CheckMessage]:
     """Check that a request on SQLite does not read before it waits for a lock, which nobody could then release."""
     if VERSION < (5, 1):
         return []
@@ -70,7 +72,9 @@ def transactions_begin_with_the_write_lock(app_configs: Any, **_: object) -> lis
 
 
 @register(Tags.database)
-def tables_are_there(app_configs: Any, databases: Sequence[str] | None = None, **_: object) -> list[CheckMessage]:
+def tables_are_there(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **_: object
+) -> list[CheckMessage]:
     """Check that the tables of claims exist; only when databases are checked, and not by what makes the tables."""
     from django.db import connections
 
@@ -140,7 +144,7 @@ def _problems_of_records(alias: str) -> list[CheckMessage]:
     return found
 
 
-def _check_location(alias: str, location: Any) -> list[CheckMessage]:
+def _check_location(alias: str, location: object) -> list[CheckMessage]:
     if not isinstance(location, str) or "://" not in location:
         said = repr(masked(location)) if isinstance(location, str) else described(location)
         return [
@@ -215,7 +219,7 @@ def _problems_of_server(alias: str, vendor: str) -> list[CheckMessage]:
     return []
 
 
-def _problems_of_database(alias: str, database: Any) -> list[CheckMessage]:
+def _problems_of_database(alias: str, database: Mapping[str, Any]) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     if not apps.is_installed("interlock.django"):
         found.append(
@@ -233,7 +237,7 @@ def _problems_of_database(alias: str, database: Any) -> list[CheckMessage]:
                 id="interlock.E007",
             )
         )
-    if not router.allow_migrate_model(alias, Claim):
+    if not router.allow_migrate_model(alias, LockClaim):
         found.append(
             Error(
                 f"The database routers keep the table of locks out of the database {alias!r}.",
@@ -252,7 +256,7 @@ def _problems_of_database(alias: str, database: Any) -> list[CheckMessage]:
     return found
 
 
-def _keeps_snapshot(options: Any) -> bool:
+def _keeps_snapshot(options: Mapping[str, Any]) -> bool:
     level = options.get("isolation_level")
     word = getattr(level, "name", str(level)).replace("_", " ").lower()
     return word in ("repeatable read", "serializable", "2", "3")

@@ -9,12 +9,14 @@ has ended meanwhile waits for that commit before it gets the lock. Elsewhere the
 import time
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseGrant
 from interlock.core.claims import MICROS, USING
 from interlock.core.errors import LockLost, StoreError
 from interlock.core.line import decode
+from interlock.core.queue import Queue
 from interlock.django.configured import locks
 from interlock.django.databases import DatabaseStore, place_of
 from interlock.django.relied import Relied
@@ -31,7 +33,7 @@ LINE = (
 )
 
 
-def check_before_commit(connection: Any, relied: Iterable[Relied]) -> None:
+def check_before_commit(connection: BaseDatabaseWrapper, relied: Iterable[Relied]) -> None:
     """See that locks are still held, and where possible keep them from being lost until the commit.
 
     Raises:
@@ -54,7 +56,7 @@ def check_before_commit(connection: Any, relied: Iterable[Relied]) -> None:
                 raise grant._loss()
 
 
-def _lock_claims(connection: Any, queue: Any, grants: Sequence[BaseGrant]) -> None:
+def _lock_claims(connection: BaseDatabaseWrapper, queue: Queue, grants: Sequence[BaseGrant]) -> None:
     """Lock the claims in the transaction of the data."""
     for _, grant in sorted({(grant._claim.spec.key, grant.id): grant for grant in grants}.items()):
         sent = time.monotonic()
@@ -67,7 +69,7 @@ def _lock_claims(connection: Any, queue: Any, grants: Sequence[BaseGrant]) -> No
             raise _lost(grant, LEASE_ENDED)
 
 
-def _left(connection: Any, key: str, id: str) -> int | None:
+def _left(connection: BaseDatabaseWrapper, key: str, id: str) -> int | None:
     """Lock a claim that holds; return the microseconds that are left of its lease, None if it is not there."""
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
@@ -80,7 +82,7 @@ def _left(connection: Any, key: str, id: str) -> int | None:
     return next((place.until - int(row[1]) for place in places if place.id == id and place.state == USING), None)
 
 
-def _ask_store(queue: Any, grants: Sequence[BaseGrant]) -> None:
+def _ask_store(queue: Queue, grants: Sequence[BaseGrant]) -> None:
     """Have the store extend the leases, so that all of them lie before the commit."""
     unique = list({grant.id: grant for grant in grants}.values())
     try:
@@ -95,14 +97,13 @@ def _ask_store(queue: Any, grants: Sequence[BaseGrant]) -> None:
             raise _lost(grant, GONE_THERE)
 
 
-def _lost(grant: Any, why: str) -> LockLost:
+def _lost(grant: BaseGrant, why: str) -> LockLost:
     if not grant.lost:
         getattr(grant, "_grant", grant)._lose(why)  # one of several handles has no state of its own
-    loss: LockLost = grant._loss()
-    return loss
+    return grant._loss()
 
 
-def _is_in(connection: Any, store: Any) -> bool:
+def _is_in(connection: BaseDatabaseWrapper, store: object) -> bool:
     """True if the claims of a store can be locked in a transaction on a connection."""
     return (
         isinstance(store, DatabaseStore)

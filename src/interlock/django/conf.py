@@ -102,7 +102,7 @@ def places() -> dict[str, Any]:
     return {DEFAULT: {}, **given}
 
 
-def checked_most(most: Any) -> int:
+def checked_most(most: object) -> int:
     """Return how many connections a process may have to a database.
 
     Raises:
@@ -159,9 +159,9 @@ def database_of_claims() -> str:
 
     if not apps.is_installed("interlock.django"):
         return DEFAULT_DB_ALIAS
-    from interlock.django.models import Claim
+    from interlock.django.models import LockClaim
 
-    return router.db_for_write(Claim)
+    return router.db_for_write(LockClaim)
 
 
 def databases() -> dict[str, str]:

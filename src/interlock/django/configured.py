@@ -1,10 +1,10 @@
 """The locks of INTERLOCK: connections made from the settings when they are first used."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from django.db.backends.base.base import NO_DB_ALIAS
+from django.db.backends.base.base import NO_DB_ALIAS, BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from interlock.client._sync.locks import Locks
@@ -41,7 +41,7 @@ def make_alocks(alias: str = DEFAULT) -> "AsyncLocks":
 class Configured(Generic[L]):
     """The locks of INTERLOCK: by itself those of "default", `[alias]` those of another; opened when first used."""
 
-    def __init__(self, make: Any) -> None:
+    def __init__(self, make: Callable[[str], L]) -> None:
         self._make = make
         self._mutex = threading.RLock()
         self._made: dict[str, L] = {}
@@ -120,7 +120,7 @@ def forget_connections(*, setting: str, **_: object) -> None:
         tasks._client.drop()
 
 
-def _follow(connection: Any, **_: object) -> None:
+def _follow(connection: BaseDatabaseWrapper, **_: object) -> None:
     """Leave a database that Django is about to create, copy or drop, and go where the settings say by now.
 
     Django connects to no database in order to create or drop one, which must not be in use, as that of tests.

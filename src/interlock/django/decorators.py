@@ -49,13 +49,13 @@ def occupies(
     def decorate(function: F) -> F:
         name_for = name_of_arguments(name, function, "occupies")
 
-        def occupation(using: list[str], args: Any, kwargs: Any) -> Occupation[bool]:
+        def occupation(using: list[str], args: object, kwargs: object) -> Occupation[bool]:
             return Occupation([name_for(args, kwargs)], (), bool, timeout, locks, using, ttl=ttl, label=label)
 
         if iscoroutinefunction(function) or checked_kind_of(function) == "coroutine function":
 
             @functools.wraps(function)
-            async def in_task(*args: Any, **kwargs: Any) -> Any:
+            async def in_task(*args: object, **kwargs: object) -> Any:
                 # A thread with a loop knows nothing of transactions; on entering, that of the database is asked.
                 async with occupation(list(connections), args, kwargs):
                     result = await function(*args, **kwargs)
@@ -65,7 +65,7 @@ def occupies(
             return in_task  # type: ignore[return-value]
 
         @functools.wraps(function)
-        def in_thread(*args: Any, **kwargs: Any) -> Any:
+        def in_thread(*args: object, **kwargs: object) -> Any:
             using = [each for each in connections if connections[each].in_atomic_block]
             with occupation(using, args, kwargs):
                 result = function(*args, **kwargs)

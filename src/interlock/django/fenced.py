@@ -5,6 +5,7 @@ Each grant has a fence, a number that is higher with each holder. A row that kee
 written it can refuse the late one, in the very statement that writes.
 """
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,10 @@ from django.db.models.functions import Greatest
 from django.db.models.lookups import Exact
 
 from interlock.client.base import BaseGrant
-from interlock.core.errors import InvalidArgument, LockLost
+from interlock.core.errors import InvalidArgument
+from interlock.core.errors import StaleFence as StaleFence
 from interlock.django.guarded import Guarded
-from interlock.django.guarded.errors import Conflict, StaleObject
+from interlock.django.guarded.errors import FieldConflict, StaleObject
 from interlock.django.guarded.saving import is_guarded_save, keep_fenced
 
 if TYPE_CHECKING:
@@ -25,11 +27,7 @@ else:
     Base = models.BigIntegerField
 
 
-class StaleFence(LockLost):
-    """The row was written by a later holder of the lock, so this one has lost it; nothing was written."""
-
-
-class StaleFencedObject(StaleFence, StaleObject):
+class StaleFencedObject(StaleObject, StaleFence):
     """`StaleFence` of the save of a guarded instance."""
 
     def _message(self) -> str:
@@ -66,21 +64,23 @@ class FenceField(Base):
             return value
         return Greatest(models.F(self.name), models.Value(value, output_field=models.BigIntegerField()))
 
-    def refusal(self, instance: Any, conflict: Conflict) -> StaleObject:
+    def refusal(self, instance: models.Model, conflict: FieldConflict) -> StaleObject:
         """Return the error of a guarded save that came too late."""
         return StaleFencedObject(instance, {self.name: conflict})
 
 
-class Fenced:
+class FencedRows:
     """Rows that are written with the fence of a grant; made by `fenced`."""
 
-    def __init__(self, rows: Any, instance: models.Model | None, grant: BaseGrant, field: FenceField) -> None:
+    def __init__(
+        self, rows: models.QuerySet[models.Model], instance: models.Model | None, grant: BaseGrant, field: FenceField
+    ) -> None:
         self._rows = rows
         self._instance = instance
         self._grant = grant
         self._field = field
 
-    def update(self, **values: Any) -> int:
+    def update(self, **values: object) -> int:
         """Write all the rows, or none, and the grant's fence with them; as `QuerySet.update`.
 
         The fences are in the condition of the UPDATE. If the rows may be several, or none was written, one more query
@@ -108,7 +108,7 @@ class Fenced:
                 raise self._refusal(later)
         return count
 
-    async def aupdate(self, **values: Any) -> int:
+    async def aupdate(self, **values: object) -> int:
         """`update`, for asyncio."""
         return await sync_to_async(self.update)(**values)
 
@@ -134,7 +134,9 @@ class Fenced:
         """`save`, for asyncio."""
         await sync_to_async(self.save)(**options)
 
-    def _write(self, rows: Any, values: dict[str, Any], may_be_several: bool) -> tuple[int, int | None]:
+    def _write(
+        self, rows: models.QuerySet[models.Model], values: Mapping[str, object], may_be_several: bool
+    ) -> tuple[int, int | None]:
         """Return how many rows were written, and the fence of a later holder, if one was not."""
         name, fence = self._field.name, self._grant.fence
         count: int = rows.filter(**{f"{name}__lte": fence}).update(**values, **{name: fence})
@@ -142,7 +144,7 @@ class Fenced:
             return count, None
         return count, rows.order_by().filter(**{f"{name}__gt": fence}).values_list(name, flat=True).first()
 
-    def _check_values(self, values: dict[str, Any]) -> None:
+    def _check_values(self, values: Mapping[str, object]) -> None:
         own = self._field.model._meta
         if self._rows.model._meta.concrete_model is not own.concrete_model:
             raise InvalidArgument(f"the fence is in the table of {own.label}: give fenced() rows of that model")
@@ -158,11 +160,14 @@ class Fenced:
     def _refusal(self, later: int) -> StaleFence:
         return StaleFence(
             f"{self._rows.model._meta.label} was not written: a holder with fence {later} has written it, and this "
-            f"one, with fence {self._grant.fence}, has lost the lock {self._grant.name!r}; stop the work"
+            f"one, with fence {self._grant.fence}, has lost the lock {self._grant.name!r}; stop the work",
+            later,
         )
 
 
-def fenced(rows: models.QuerySet[Any] | models.Model, grant: BaseGrant, field: str | None = None) -> Fenced:
+def fenced(
+    rows: models.QuerySet[models.Model] | models.Model, grant: BaseGrant, field: str | None = None
+) -> FencedRows:
     """Have rows written only if no later holder of a lock has written them.
 
     `fenced(Book.objects.filter(pk=1), grant).update(name="…")` is an UPDATE of the rows whose `FenceField` isn't
@@ -183,10 +188,10 @@ def fenced(rows: models.QuerySet[Any] | models.Model, grant: BaseGrant, field: s
         if rows.pk is None:
             raise InvalidArgument(f"this {rows._meta.label} was never saved: there is no row to be fenced")
         rows = type(rows)._base_manager.using(rows._state.db).filter(pk=rows.pk)
-    return Fenced(rows, instance, grant, _fence_field(rows.model, field))
+    return FencedRows(rows, instance, grant, _fence_field(rows.model, field))
 
 
-def _fence_field(model: Any, name: str | None) -> FenceField:
+def _fence_field(model: type[models.Model], name: str | None) -> FenceField:
     fields = [each for each in model._meta.concrete_fields if isinstance(each, FenceField)]
     chosen = [each for each in fields if name in (None, each.name)]
     if len(chosen) != 1:
@@ -196,7 +201,7 @@ def _fence_field(model: Any, name: str | None) -> FenceField:
     return chosen[0]
 
 
-def _is_one_row(rows: Any) -> bool:
+def _is_one_row(rows: models.QuerySet[models.Model]) -> bool:
     """True if a query set is certainly of one row at most: it asks for one value of a unique column."""
     where = rows.query.where
     return (

@@ -1,5 +1,6 @@
 """Answers for what interlock raises in plain views: 423, 409 and 503 instead of 500."""
 
+from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -23,7 +24,7 @@ class LockErrorMiddleware:
     async_capable = True
     retry_after = RETRY_AFTER
 
-    def __init__(self, get_response: Any) -> None:
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         self.get_response = get_response
         if iscoroutinefunction(get_response):
             markcoroutinefunction(self)

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.core.management import CommandError, call_command
 from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.utils import CursorWrapper
 
 from interlock.client._sync.locks import Locks
 from interlock.client.events import Event
@@ -80,13 +81,13 @@ def alone(alias: str, waits: Callable[[], object]) -> Iterator[None]:
         connection.close()
 
 
-def _postgresql(cursor: Any, alias: str) -> bool:
+def _postgresql(cursor: CursorWrapper, alias: str) -> bool:
     cursor.execute(PATIENT)
     cursor.execute("SELECT pg_try_advisory_lock(%s)", [KEY])
     return bool(cursor.fetchone()[0])
 
 
-def _mysql(cursor: Any, alias: str) -> bool:
+def _mysql(cursor: CursorWrapper, alias: str) -> bool:
     name = hashlib.sha256(repr(place_of(alias)[0]).encode()).hexdigest()[:40]
     cursor.execute("SELECT GET_LOCK(%s, 0)", [f"interlock migrate {name}"])
     return bool(cursor.fetchone()[0])

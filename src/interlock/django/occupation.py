@@ -45,8 +45,8 @@ class Occupation(Generic[R]):
     def __init__(
         self,
         names: Sequence[str],
-        rows: Sequence[Row[Any]],
-        answer: Callable[[list[Any]], R],
+        rows: Sequence[Row[models.Model]],
+        answer: Callable[[list[models.Model]], R],
         timeout: float | None,
         locks: str,
         using: Sequence[str],
@@ -163,8 +163,8 @@ def occupy(
 ) -> Occupation[M]: ...
 @overload
 def occupy(
-    model: type[M], /, *, pk: Any, timeout: float | None = None, ttl: float | None = None, label: str | None = None,
-    locks: str = DEFAULT,
+    model: type[M], /, *, pk: object, timeout: float | None = None, ttl: float | None = None,
+    label: str | None = None, locks: str = DEFAULT,
 ) -> Occupation[M]: ...  # fmt: skip
 @overload
 def occupy(
@@ -175,7 +175,7 @@ def occupy(
 
 def occupy(
     *rows: Any,
-    pk: Any = None,
+    pk: object = None,
     timeout: float | None = None,
     ttl: float | None = None,
     label: str | None = None,

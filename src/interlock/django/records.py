@@ -14,10 +14,11 @@ from operator import call as call_at_once
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, IntegrityError, InterfaceError, ProgrammingError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import DurationField, ExpressionWrapper, F
 from django.db.models.functions import Now
 
-from interlock.core._sync.pending import Record as Place
+from interlock.core._sync.pending import PendingRecord
 from interlock.core.claims import (
     DONE,
     MICROS,
@@ -77,7 +78,7 @@ class Workers:
     def _leave_to_the_parent(self) -> None:
         _inherited.append(self._open)
 
-    def do(self, step: Callable[..., T], *args: Any) -> T:
+    def do(self, step: Callable[..., T], *args: object) -> T:
         """Take a step in one of the threads, and wait for it.
 
         Raises:
@@ -90,7 +91,7 @@ class Workers:
             raise StoreError(f"this connection was closed, or the interpreter ends: {error}") from error
         return future.result()
 
-    def _take(self, step: Callable[..., T], *args: Any) -> T:
+    def _take(self, step: Callable[..., T], *args: object) -> T:
         connection: Any = connections[self._alias]
         try:
             if connection.connection is None:
@@ -108,7 +109,7 @@ class Workers:
             connection.close()
             raise UnknownOutcome(f"a statement on the database {self._alias!r} failed: {error}") from error
 
-    def _connect(self, connection: Any) -> None:
+    def _connect(self, connection: BaseDatabaseWrapper) -> None:
         if id(connection) not in self._open:
             self._open[id(connection)] = connection
             connection.inc_thread_sharing()  # it is closed by whoever closes the store
@@ -172,11 +173,11 @@ class OrmRecords:
         except IntegrityError:
             pass  # it is there: the request before had done it
 
-    def _list(self, key: str) -> list[Place]:
+    def _list(self, key: str) -> list[PendingRecord]:
         rows = self._all.filter(key=hashed(key)).exclude(state=DONE).annotate(left=LEFT)
         found = rows.values_list("claim", "number", "units", "capacity", "state", "fence", "left")
         return [
-            Place(id, number, units, capacity, state, fence, left <= timedelta(0))
+            PendingRecord(id, number, units, capacity, state, fence, left <= timedelta(0))
             for id, number, units, capacity, state, fence, left in found
         ]
 

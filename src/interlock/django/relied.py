@@ -1,7 +1,6 @@
 """The locks on which the calling thread or task relies: its transactions check them before they commit."""
 
 from contextvars import ContextVar
-from typing import Any
 from weakref import ref
 
 from interlock.client.base import BaseGrant, BaseGrants
@@ -22,7 +21,7 @@ class Relied:
 
     __slots__ = ("_refs", "alias", "left")
 
-    def __init__(self, alias: str, grant: Any) -> None:
+    def __init__(self, alias: str, grant: BaseGrant | BaseGrants[BaseGrant]) -> None:
         self.alias = alias
         self._refs = [ref(each) for each in (grant if isinstance(grant, BaseGrants) else (grant,))]
         self.left = False

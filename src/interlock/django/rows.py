@@ -1,7 +1,7 @@
 """`Row`: one row of a model that is to be occupied, and the name of its lock."""
 
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Never, TypeVar
 from uuid import UUID
 
 from django.core.exceptions import ValidationError
@@ -12,7 +12,7 @@ from interlock.core.claims import checked_name
 from interlock.core.errors import InvalidArgument
 from interlock.django.conf import DEFAULT, places
 
-M = TypeVar("M", bound=models.Model)
+M = TypeVar("M", bound=models.Model, covariant=True)
 
 _COMPARED_BY_VALUE = (int, UUID)
 """Types of keys that are equal in Python exactly if they are equal to the database."""
@@ -30,7 +30,7 @@ class Row(Generic[M]):
         instance: to be read afresh; None to make a new one.
     """
 
-    def __init__(self, model: type[M], pk: Any, instance: M | None = None) -> None:
+    def __init__(self, model: type[M], pk: object, instance: M | None = None) -> None:
         self._model = model
         self._instance = instance
         try:
@@ -81,7 +81,7 @@ class Row(Generic[M]):
         return self._instance
 
 
-def row_of(instance: Any) -> Row[Any]:
+def row_of(instance: models.Model) -> Row[Any]:
     """Return the row of an instance.
 
     Raises:
@@ -96,7 +96,7 @@ def row_of(instance: Any) -> Row[Any]:
     return Row(type(instance), instance.pk, instance)
 
 
-def _apart(model: Any, using: str) -> list[str]:
+def _apart(model: type[models.Model], using: str) -> list[str]:
     """Return what keeps a table from others of the same model: the alias of its database, and its schema."""
     apart = []
     homes = [alias for alias in connections if router.allow_migrate_model(alias, model)]
@@ -120,7 +120,7 @@ def _schema_of(using: str, table: str, tenant: str) -> str:
     return tenant
 
 
-def _name_by(path: str, alias: str, instance: Any) -> str:
+def _name_by(path: str, alias: str, instance: models.Model) -> str:
     """Return the name of a row's lock by the function that NAME names."""
     try:
         name = import_string(path)(instance)
@@ -131,7 +131,7 @@ def _name_by(path: str, alias: str, instance: Any) -> str:
     return checked_name(name)
 
 
-def _key_of(field: Any, value: Any) -> Any:
+def _key_of(field: "models.Field[Never, object]", value: Any) -> Any:
     """Return a key as its field has it in Python; a composite one is a tuple."""
     parts = getattr(field, "fields", None)
     if parts is not None:  # a composite key

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from debug_toolbar.panels import Panel
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, ngettext
 
@@ -75,7 +76,7 @@ class ClaimsPanel(Panel):  # type: ignore[misc, unused-ignore]
         """Note nothing any more."""
         self._stop()
 
-    def generate_stats(self, request: Any, response: Any) -> None:
+    def generate_stats(self, request: HttpRequest, response: HttpResponse) -> None:
         """Keep what was noted."""
         claims = [note.shown() for note in self._notes.values()]
         self.record_stats({"claims": claims})  # type: ignore[no-untyped-call, unused-ignore]

@@ -11,7 +11,9 @@ from contextlib import ExitStack
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
+from interlock.client._sync.grants import Grant, Grants
 from interlock.core.errors import LockError
 from interlock.django.commit_checks import check_before_commit
 from interlock.django.relied import Relied, relied_on
@@ -53,7 +55,7 @@ class Watch:
         connection: of Django; its methods of these names are replaced.
     """
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self._connection = connection
         self._scopes = [Scope()]
         self._marks: dict[str, int] = {}
@@ -131,7 +133,7 @@ class Watch:
         if first == 0:
             self._marks.clear()
 
-    def _drop(self, name: str, *args: Any) -> None:
+    def _drop(self, name: str, *args: object) -> None:
         """End something as Django does, and then call what that has dropped of what was to follow the commit."""
         # Django's close() drops them first; to release then would wait for the row that this session has locked.
         kept = self._kept()
@@ -145,7 +147,7 @@ class Watch:
         return [hook for _, hook, *_ in self._connection.run_on_commit if isinstance(hook, Release)]
 
 
-def watch(connection: Any) -> Watch:
+def watch(connection: BaseDatabaseWrapper) -> Watch:
     """Return the watch of a connection, which is watched from now on."""
     found: Watch | None = vars(connection).get(_MARK)
     return Watch(connection) if found is None else found
@@ -157,7 +159,7 @@ def watch_commits() -> None:
         watch(connections[alias])
 
 
-def scope_of(connection: Any) -> Scope | None:
+def scope_of(connection: BaseDatabaseWrapper) -> Scope | None:
     """Return the scope of what is saved on a connection now; None if it stands at once, without a transaction."""
     if not connection.in_atomic_block and connection.get_autocommit():
         return None
@@ -174,7 +176,7 @@ class Release:
         grant: the grant, or the grants of several locks.
     """
 
-    def __init__(self, relied: Relied, using: str, left: list[str], grant: Any) -> None:
+    def __init__(self, relied: Relied, using: str, left: list[str], grant: Grant | Grants) -> None:
         self.relied = relied
         self._using = using
         self._left = left
@@ -195,7 +197,7 @@ class Release:
             raise
 
 
-def _release(grant: Any) -> None:
+def _release(grant: Grant | Grants) -> None:
     try:
         grant.release()
     except LockError as error:
@@ -208,7 +210,7 @@ def _call_all(hooks: list[Release]) -> None:
             stack.callback(hooks.pop())
 
 
-def release_at_the_end(grant: Any, using: Sequence[str], alias: str) -> None:
+def release_at_the_end(grant: Grant | Grants, using: Sequence[str], alias: str) -> None:
     """Release when the transactions around have all ended; at once if there is none.
 
     Args:

@@ -66,7 +66,7 @@ class OccupiedUpdateView(OccupiesObject, Base):
         """Occupy the object, and delete it; there is none where the view has none."""
         delete = super().delete  # type: ignore[misc] # of a DeleteView
 
-        def occupy_and_delete(*args: Any, **kwargs: Any) -> Any:
+        def occupy_and_delete(*args: object, **kwargs: object) -> Any:
             with self.occupied():
                 return delete(*args, **kwargs)
 

@@ -222,7 +222,7 @@ class CommandName(str):
         return super().encode(*how)
 
 
-class Known:
+class KnownServer:
     """What is known about a server.
 
     Attributes:
@@ -235,15 +235,15 @@ class Known:
         self.reentrant = Holdings()
 
 
-_known: "WeakKeyDictionary[object, Known]" = WeakKeyDictionary()
+_known: "WeakKeyDictionary[object, KnownServer]" = WeakKeyDictionary()
 
 
-def known_of(client: object) -> Known:
+def known_of(client: object) -> KnownServer:
     """Return what is known about the server of a client; clients that share their connections share it."""
     try:
-        return _known.setdefault(getattr(client, "connection_pool", None) or client, Known())
+        return _known.setdefault(getattr(client, "connection_pool", None) or client, KnownServer())
     except TypeError:  # can't be hashed, or not be referred to weakly
-        return Known()
+        return KnownServer()
 
 
 def as_bytes(reply: object) -> bytes:

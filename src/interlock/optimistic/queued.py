@@ -18,8 +18,8 @@ class Queued:
 
     __slots__ = ("_reply", "name", "request")
 
-    def __init__(self, request: Any, name: str) -> None:
-        self.request = request
+    def __init__(self, request: object, name: str) -> None:
+        self.request: Any = request
         self.name = name
         self._reply: Any = _UNKNOWN
 

@@ -17,7 +17,7 @@ class _Arguments(Exception):
 _asking: ContextVar[bool] = ContextVar("_asking", default=False)
 
 
-def engine_of(client: Any) -> Any:
+def engine_of(client: object) -> Any:
     """Return the `Engine` that the program has given, behind an `AsyncEngine` too.
 
     Raises:
@@ -92,7 +92,7 @@ def arguments_of(engine: Any) -> dict[str, Any]:
     raise InvalidArgument("a hook of this engine connects by itself: give interlock the URL, with password= or dial=")
 
 
-def _answer(dialect: Any, record: Any, args: Any, given: dict[str, Any]) -> None:
+def _answer(dialect: object, record: object, args: object, given: dict[str, Any]) -> None:
     """Be asked for a connection: as the last hook, or anybody else's way to connect goes on."""
     if _asking.get():
         raise _Arguments(dict(given))

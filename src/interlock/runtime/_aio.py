@@ -13,7 +13,8 @@ from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, NotHeld, StoreError
 from interlock.core.functions import shown
 from interlock.runtime import clock, log
-from interlock.runtime.process import checked_pid, in_forked_child
+from interlock.runtime.clock import LONGEST_SLEEP, RETRY
+from interlock.runtime.process import checked_pid, in_forked_child, running_loop
 from interlock.runtime.process import fresh_id as fresh_id
 
 T = TypeVar("T")
@@ -30,9 +31,7 @@ Caller: TypeAlias = asyncio.Task[object]
 TASKS = True
 OWNER = "task"
 FUNCTION = "coroutine function"
-LONGEST_SLEEP = 3600.0  # seconds
 SLICE = 0.001  # seconds
-RETRY = 0.02  # seconds after an error that should not be
 CLOSE_ELSEWHERE_LIMIT = 2.0  # seconds
 
 
@@ -242,6 +241,11 @@ def blocks_loop() -> bool:
     return False
 
 
+def strands() -> tuple[object, ...]:
+    """Return what the calling task works at: one thing."""
+    return (None,)
+
+
 def name_of(owner: Caller) -> str:
     """Return what people call a task."""
     return shown_text(owner.get_name())
@@ -306,7 +310,7 @@ class AsyncWaiter(Generic[T]):
         self._told = True
         if self._future is None:
             return
-        if asyncio._get_running_loop() is self._loop:
+        if running_loop() is self._loop:
             self._wake()
             return
         try:
@@ -454,7 +458,7 @@ class AsyncAlarm:
         if moment >= self.moment or self._stopped:
             return
         self.moment = moment
-        if asyncio._get_running_loop() is self._loop:
+        if running_loop() is self._loop:
             self._schedule()
         elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._schedule)
@@ -496,7 +500,7 @@ class AsyncAlarm:
 
 def is_running(task: "asyncio.Task[Any]") -> bool:
     """Tell whether a task may be in the middle of a step: it is the calling one, or its loop is another thread's."""
-    return asyncio._get_running_loop() is not task.get_loop() or task is asyncio.current_task()
+    return running_loop() is not task.get_loop() or task is asyncio.current_task()
 
 
 def call_soon(task: "asyncio.Task[Any]", function: Callable[[], object]) -> None:

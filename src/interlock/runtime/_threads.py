@@ -3,17 +3,18 @@
 import atexit
 import functools
 import math
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager
-from typing import Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
+from typing import Annotated, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
+from weakref import ref
 
 from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.functions import shown
 from interlock.runtime import clock, log, process
+from interlock.runtime.clock import LONGEST_SLEEP, RETRY
 from interlock.runtime.polling import READABLE, WRITABLE, poller
 from interlock.runtime.process import fresh_id as fresh_id
 
@@ -31,8 +32,6 @@ TASKS = False
 OWNER = "thread"
 FUNCTION = "function"
 IDLE = 10.0  # seconds without anything to do, after which the thread of an alarm ends
-LONGEST_SLEEP = 3600.0  # seconds
-RETRY = 0.02  # seconds after an error that should not be
 
 
 def sleep(seconds: float) -> None:
@@ -126,16 +125,26 @@ def _logged(function: Callable[[*Ts], object], *args: *Ts) -> None:
         log.exception("%r failed", function)
 
 
+class Life:
+    """Only the locals of a thread have it, so it ends with the thread."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Caller:
     """A thread, as the owner of what it holds.
 
     Not the thread's ident, nor its object: both are used again where Python does not know the thread.
+
+    Args:
+        life: of the calling thread.
     """
 
-    __slots__ = ("thread",)
+    __slots__ = ("life", "thread")
 
-    def __init__(self) -> None:
+    def __init__(self, life: Life) -> None:
         self.thread = threading.current_thread()
+        self.life = ref(life)
 
 
 _callers = threading.local()
@@ -145,15 +154,27 @@ def caller() -> Caller:
     """Return the calling thread."""
     try:
         return _callers.me  # type: ignore[no-any-return]
-    except AttributeError:
-        me: Caller = _callers.__dict__.setdefault("me", Caller())  # a signal handler may have been quicker
+    except AttributeError:  # a signal handler may have been quicker
+        life = _callers.__dict__.setdefault("life", Life())
+        me: Caller = _callers.__dict__.setdefault("me", Caller(life))
         return me
 
 
 def blocks_loop() -> bool:
     """Tell whether an event loop runs in the calling thread, and gets no turn while that waits."""
-    asyncio: Any = sys.modules.get("asyncio")
-    return asyncio is not None and asyncio._get_running_loop() is not None
+    return process.running_loop() is not None
+
+
+def strands() -> tuple[object, ...]:
+    """Return what the calling thread works at: the task of a loop that runs in it, and all that is around the loop.
+
+    Tasks of one thread are not one owner: a hold of one of them is re-entered by no other.
+    """
+    if not blocks_loop():
+        return (None,)
+    from asyncio import current_task  # loaded, since a loop runs
+
+    return current_task(), None
 
 
 def name_of(owner: Caller) -> str:
@@ -162,9 +183,11 @@ def name_of(owner: Caller) -> str:
 
 
 def works(owner: Caller) -> bool:
-    """Tell whether another thread may still be at work."""
-    thread = owner.thread
-    return owner is not caller() and thread.is_alive() and thread.ident in sys._current_frames()
+    """Tell whether another thread may still be at work.
+
+    Not by `sys._current_frames`: uWSGI cancels its threads, and what that reads of them is gone then.
+    """
+    return owner is not caller() and owner.life() is not None
 
 
 def ended_soon(owners: Iterable[Caller], deadline: float) -> None:

@@ -9,6 +9,8 @@ from functools import partial
 from typing import TypeAlias
 
 Clock: TypeAlias = Callable[[], float]
+LONGEST_SLEEP = 3600.0  # seconds; whoever sleeps for longer looks in between
+RETRY = 0.02  # seconds after an error that should not be
 
 
 def _clock(name: str, otherwise: str) -> Clock:

@@ -1,11 +1,12 @@
 """Which process this is; a forked child is another one; and what is to be found when it forks or ends."""
 
 import os
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from itertools import count
 from os import fstat
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from interlock.core.claims import shown_text
 
@@ -49,6 +50,12 @@ def checked_pid() -> int:
     if os.getpid() != _pid:
         _forked()
     return _pid
+
+
+def running_loop() -> Any:
+    """Return the event loop that runs in the calling thread; None if none does, whoever has loaded asyncio."""
+    asyncio: Any = sys.modules.get("asyncio")
+    return None if asyncio is None else asyncio._get_running_loop()  # it does not raise, as the public one
 
 
 def _forked() -> None:

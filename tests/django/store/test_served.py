@@ -2,11 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -41,19 +42,22 @@ def emma(clean: None) -> None:
 
 @contextmanager
 def running(*words: str, **environment: str) -> Iterator[None]:
-    """A program that is there until the block is left, and ends well when it is asked to."""
+    """A program that is there until the block is left, and ends well when it is asked to, with all its processes."""
     path = os.pathsep.join((str(HERE), os.environ.get("PYTHONPATH", "")))
     program = subprocess.Popen(
-        [sys.executable, "-m", *words], env={**surroundings(), "PYTHONPATH": path, **environment}, cwd=HERE
+        [sys.executable, "-m", *words],
+        env={**surroundings(), "PYTHONPATH": path, **environment},
+        cwd=HERE,
+        start_new_session=True,
     )
     try:
         yield
         program.terminate()
         program.wait(60)
     finally:
-        if program.poll() is None:
-            program.kill()
-            program.wait()
+        with suppress(ProcessLookupError):  # the workers of one that had to be killed would stay
+            os.killpg(program.pid, signal.SIGKILL)
+        program.wait()
 
 
 def answers(port: int) -> bool:

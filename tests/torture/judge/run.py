@@ -86,6 +86,11 @@ class Run:
             and (not made.of or not process or made.of == process)
         ]
 
+    def struck(self, since: float, until: float) -> float:
+        """Return for how many seconds of that time the store or network was struck; by one fault at a time."""
+        spans = [made.span for made in self.faults if not made.of and made.span.meets(since, until)]
+        return sum(min(until, span.until) - max(since, span.since) for span in spans)
+
     def lag(self, process: str, since: float, until: float) -> float:
         """Return for how many seconds of that time a process did not run."""
         return sum(
@@ -130,7 +135,8 @@ def understood(records: Iterable[Record], slack: float | None = None) -> Run:
         else:
             run.records[event].append(record)
             if event == "exit":
-                run.exits[record["of"]] = t
+                told = [made.span.until for made in run.faults if made.name == "term" and made.of == record["of"]]
+                run.exits[record["of"]] = min([t, *told])  # from then on its threads run on only by chance
     return run
 
 

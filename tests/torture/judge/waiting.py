@@ -44,6 +44,7 @@ def stalls(run: Run) -> tuple[list[Violation], dict[str, float]]:
             for each in {made.name for made in near} or {"none"}:
                 longest[each] = max(took, longest.get(each, 0.0))
             allowed = run.plan.slack + run.busy(since, until) + max((_limit(run, made) for made in near), default=0.0)
+            allowed += run.struck(since, until)
             if any(op.lost and op.ended and since - run.plan.ttl < op.ended < until for op in ops):
                 allowed += run.plan.ttl  # somebody overstayed: others wait for the end of a lease
             if took > allowed:
@@ -55,12 +56,14 @@ def stalls(run: Run) -> tuple[list[Violation], dict[str, float]]:
 
 
 def _limit(run: Run, made: Made) -> float:
-    """Return how long others may wait: while the fault lasts, until the leases of the dead end, and one request."""
+    """Return how long others may wait after a fault: until the leases of the dead end, and one request.
+
+    That of a process counts while it lasts, too; all those of the store do so together, since one may follow at once.
+    """
     fault = FAULTS[made.name]
     at_once = made.name == "kill" and run.plan.frees_at_death
     leases = 0.0 if at_once else fault.stalls * 2 * run.plan.ttl  # of the holder, and of a successor who is dead too
-    request = run.plan.io if not made.of else 0.0
-    return made.span.until - made.span.since + leases + request
+    return leases + (made.span.until - made.span.since if made.of else run.plan.io)
 
 
 def _by_name(run: Run) -> dict[str, list[RecordedOperation]]:
@@ -76,7 +79,7 @@ def _gaps(run: Run, ops: list[RecordedOperation]) -> list[tuple[float, float]]:
     marks: list[tuple[float, int, int]] = []
     last = max((made.span.until for made in run.faults), default=0.0)
     for op in ops:
-        gone = run.exits.get(op.process.partition("f")[0], max(op.invoked, last))
+        gone = max(op.invoked, run.exits.get(op.process.partition("f")[0], last))
         ended = min(op.ended if op.ended is not None else gone, gone if op.ended is None else op.ended)
         if op.timeout:
             marks += [(op.invoked, 0, 1), (ended, 0, -1)]

@@ -132,10 +132,6 @@ class AsyncElection(rt.AsyncWrongWith):
                 try:
                     await self._one_term(work)
                     pause = FIRST_PAUSE
-                except rt.CANCELLED:
-                    if not self._cancel.is_set():
-                        raise
-                    return  # by `stop`
                 except Exception as error:
                     if isinstance(error, LockError):
                         log.warn("the election %r goes on in %g s: %s", self.name, pause, error)
@@ -145,7 +141,7 @@ class AsyncElection(rt.AsyncWrongWith):
                     pause = min(LONGEST_PAUSE, 2 * pause)
         except rt.CANCELLED:
             if not self._cancel.is_set():
-                raise
+                raise  # else it is by `stop`
         finally:
             self._stander = None
             self._tell()

@@ -225,11 +225,12 @@ class AsyncRLock(AsyncLock):
     ) -> AsyncGrant | None:
         # async only
         await rt.give_way()  # a re-entry waits for nothing else
-        holds, place = self._client.state().holds, (self._spec.key, owner)
-        reference, hold = holds.get(place, (None, None))
-        held = None if reference is None else reference()
-        if held is not None and held.held and hold is not None and hold.add():
-            return AsyncReentry(held, hold)
+        holds, strands = self._client.state().holds, rt.strands()
+        for strand in strands:
+            reference, hold = holds.get((self._spec.key, owner, strand), (None, None))
+            held = None if reference is None else reference()
+            if held is not None and held.held and hold is not None and hold.add():
+                return AsyncReentry(held, hold)
         grant = await self._client.acquire(self._spec, self._options, seconds, owner, cancel)
         if grant is None:
             return None
@@ -239,7 +240,7 @@ class AsyncRLock(AsyncLock):
                 if found is None or not found.held:
                     holds.pop(each, None)
         hold = Hold()
-        holds[place] = ref(grant), hold
+        holds[self._spec.key, owner, strands[0]] = ref(grant), hold
         return AsyncReentry(grant, hold)
 
 

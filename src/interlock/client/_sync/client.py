@@ -26,7 +26,7 @@ from interlock.core.store import Store
 from interlock.remote.failures import Refused
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
-from interlock.runtime.process import WeakRegistry, in_forked_child
+from interlock.runtime.process import WeakRegistry, checked_pid, in_forked_child
 
 WITHDRAW_LIMIT = 2.0  # seconds until what does not leave the line by itself is taken out
 AT_EXIT_LIMIT = 1.0  # seconds
@@ -52,7 +52,8 @@ class State:
         watchdog: renews what is held.
         entering: the calls of acquire that have not come to their end, by claim.
         leaving: the claims that are being released, and whose they are; `close()` waits for them.
-        holds: the hold of each owner of a re-entrant lock, found as long as a handle on it lives.
+        holds: the holds of re-entrant locks, by name, owner and what that works at (`rt.strands`); each is found as
+            long as a handle on it lives.
     """
 
     __slots__ = ("__weakref__", "entering", "here", "holds", "leaving", "queue", "watchdog")
@@ -63,7 +64,7 @@ class State:
         self.watchdog = Watchdog(client, self.queue)
         self.entering: dict[str, Entering] = {}
         self.leaving: dict[str, tuple[Claim, rt.Caller]] = {}
-        self.holds: dict[tuple[str, Any], tuple[ref[Grant], Any]] = {}
+        self.holds: dict[tuple[str, Any, object], tuple[ref[Grant], Any]] = {}
 
 
 class Client(BaseClient):
@@ -416,6 +417,7 @@ def _after_fork() -> None:
 
 
 def _at_exit() -> None:
+    checked_pid()  # a child that was forked without Python's hooks leaves what is its parent's
     for client in clients:
         if not client.closed:
             try:

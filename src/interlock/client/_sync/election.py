@@ -130,10 +130,6 @@ class Election(rt.WrongWith):
                 try:
                     self._one_term(work)
                     pause = FIRST_PAUSE
-                except rt.CANCELLED:
-                    if not self._cancel.is_set():
-                        raise
-                    return  # by `stop`
                 except Exception as error:
                     if isinstance(error, LockError):
                         log.warn("the election %r goes on in %g s: %s", self.name, pause, error)
@@ -143,7 +139,7 @@ class Election(rt.WrongWith):
                     pause = min(LONGEST_PAUSE, 2 * pause)
         except rt.CANCELLED:
             if not self._cancel.is_set():
-                raise
+                raise  # else it is by `stop`
         finally:
             self._stander = None
             self._tell()

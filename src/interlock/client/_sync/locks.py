@@ -224,11 +224,12 @@ class RLock(Lock):
     def _take(
         self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
     ) -> Grant | None:
-        holds, place = self._client.state().holds, (self._spec.key, owner)
-        reference, hold = holds.get(place, (None, None))
-        held = None if reference is None else reference()
-        if held is not None and held.held and hold is not None and hold.add():
-            return Reentry(held, hold)
+        holds, strands = self._client.state().holds, rt.strands()
+        for strand in strands:
+            reference, hold = holds.get((self._spec.key, owner, strand), (None, None))
+            held = None if reference is None else reference()
+            if held is not None and held.held and hold is not None and hold.add():
+                return Reentry(held, hold)
         grant = self._client.acquire(self._spec, self._options, seconds, owner, cancel)
         if grant is None:
             return None
@@ -238,7 +239,7 @@ class RLock(Lock):
                 if found is None or not found.held:
                     holds.pop(each, None)
         hold = Hold()
-        holds[place] = ref(grant), hold
+        holds[self._spec.key, owner, strands[0]] = ref(grant), hold
         return Reentry(grant, hold)
 
 

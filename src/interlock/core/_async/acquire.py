@@ -82,10 +82,8 @@ async def acquire(rt: Any, queue: AsyncQueue, call: AcquireCall) -> Held | None:
                 at.left_behind = await _give_back(queue, call.claim)
             if answer.state == "using" or answer.state == "gone":
                 goes_on = await _start_afresh(rt, call, at, answer)
-            elif answer.state == "refused":
-                goes_on = False
-            elif answer.state == "done":
-                call.done = True
+            elif answer.state in ("refused", "done"):
+                call.done = answer.state == "done"
                 goes_on = False
             elif answer.state == "occupied" and call.waiter is None:
                 call.waiter = queue.subscribe()
@@ -219,9 +217,9 @@ def _one_more(unanswered: int) -> int:
 
 
 def _closed(claim: Claim) -> StoreError:
-    name = claim.spec.key.partition(SEPARATOR)[2]
     return StoreError(
-        f"the connection was closed while it waited for {name!r}: it does not wait any more; connect again"
+        f"the connection was closed while it waited for {claim.spec.key.partition(SEPARATOR)[2]!r}: it does not wait "
+        f"any more; connect again"
     )
 
 

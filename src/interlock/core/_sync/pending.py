@@ -25,7 +25,7 @@ from interlock.core.queue import GIVEN_UP, GONE, REFUSED, EnterResult, Renewed
 NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, one of them is about to be lowered
 
 
-class Record(NamedTuple):
+class PendingRecord(NamedTuple):
     """One record of a line.
 
     Attributes:
@@ -58,7 +58,7 @@ class Records(Protocol):
     def create(self, claim: Claim) -> None:
         """Write a pending record whose lease starts on arrival; the same id again changes nothing."""
 
-    def list(self, key: str) -> Sequence[Record]:
+    def list(self, key: str) -> Sequence[PendingRecord]:
         """Read all records of the name, pendings no later than usings."""
 
     def update(self, claim: Claim, state: State) -> bool:
@@ -100,7 +100,7 @@ class Judgement(NamedTuple):
     junk: str | None
 
 
-def judge(me: str, records: Sequence[Record]) -> Judgement:
+def judge(me: str, records: Sequence[PendingRecord]) -> Judgement:
     """Decide, from one list, what the claim `me` may do.
 
     Args:

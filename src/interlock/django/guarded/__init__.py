@@ -1,13 +1,13 @@
 """Models whose `save()` never overwrites what somebody else has changed meanwhile."""
 
-from interlock.django.guarded.errors import CannotMerge, Conflict, StaleObject
+from interlock.django.guarded.errors import CannotMerge, FieldConflict, StaleObject
 from interlock.django.guarded.model import Guarded
 from interlock.django.guarded.policies import LAST_WINS, REFUSE, added, merged_items, merged_keys
 from interlock.django.guarded.state import changes, state_tag, verify, written
 
 __all__ = [
     "CannotMerge",
-    "Conflict",
+    "FieldConflict",
     "Guarded",
     "LAST_WINS",
     "REFUSE",

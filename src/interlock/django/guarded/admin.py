@@ -9,6 +9,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.options import InlineModelAdmin
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import ObjectDoesNotExist
+from django.db import models
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
@@ -35,7 +36,7 @@ class EditedPage:
         lease: seconds after which whoever has not saved counts as gone.
     """
 
-    def __init__(self, model: Any, pk: Any, user: Any, lease: float) -> None:
+    def __init__(self, model: type[models.Model], pk: object, user: Any, lease: float) -> None:
         self.name = checked_name(f"editing:{Row(model, pk).name()}")
         self._lease = lease
         self._user = user
@@ -99,18 +100,22 @@ class GuardedAdmin(AdminBase):
     form: "type[forms.ModelForm[Any]]" = GuardedModelForm
     editing_lease: float | None = 600.0
 
-    def get_form(self, request: Any, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         """Return the class of the change form."""
         kwargs["form"] = guarded_form(kwargs.get("form", self.form))
         return super().get_form(request, obj, change=change, **kwargs)
 
-    def get_fieldsets(self, request: Any, obj: Any = None) -> Any:
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the fieldsets, with the hidden field that takes along what was shown."""
         shows_form = obj is not None and self.has_change_permission(request, obj)
         return _with_read_field(super().get_fieldsets(request, obj), shows_form)
 
     def changeform_view(
-        self, request: HttpRequest, object_id: Any = None, form_url: str = "", extra_context: Any = None
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, object] | None = None,
     ) -> Any:
         """Show or save the change form, and tell who else has it open."""
         response = self._changeform(request, object_id, form_url, extra_context)
@@ -119,16 +124,18 @@ class GuardedAdmin(AdminBase):
             self._note_editor(request, unquote(object_id), response)
         return response
 
-    def _changeform(self, request: Any, *place: Any) -> Any:
+    def _changeform(
+        self, request: HttpRequest, object_id: str | None, form_url: str, extra_context: dict[str, object] | None
+    ) -> Any:
         """Show or save the change form; if the object changes just while it is saved, look at it anew."""
         for _again in range(TRIES - 1):
             try:
-                return super().changeform_view(request, *place)
+                return super().changeform_view(request, object_id, form_url, extra_context)
             except StaleObject:
                 continue
-        return super().changeform_view(request, *place)
+        return super().changeform_view(request, object_id, form_url, extra_context)
 
-    def _note_editor(self, request: Any, pk: str, response: HttpResponse) -> None:
+    def _note_editor(self, request: HttpRequest, pk: str, response: HttpResponse) -> None:
         if self.editing_lease is None or not apps.is_installed("interlock.django"):
             return
         try:
@@ -147,7 +154,7 @@ class GuardedAdmin(AdminBase):
             advice = _("Nothing gets lost: whoever saves second is shown both values.")
             self.message_user(request, f"{who} {advice}", messages.WARNING)
 
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
         """Show or save the list; if a row changes just while it is saved, nothing is, and the list is shown anew."""
         try:
             return super().changelist_view(request, extra_context)
@@ -162,11 +169,11 @@ class GuardedInline(InlineBase):
 
     form: "type[forms.ModelForm[Any]]" = GuardedModelForm
 
-    def get_formset(self, request: Any, obj: Any = None, **kwargs: Any) -> Any:
+    def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
         """Return the class of the formset."""
         kwargs["form"] = guarded_form(kwargs.get("form", self.form))
         return super().get_formset(request, obj, **kwargs)
 
-    def get_fieldsets(self, request: Any, obj: Any = None) -> Any:
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the fieldsets, with the hidden field that takes along what was shown."""
         return _with_read_field(super().get_fieldsets(request, obj), self.has_change_permission(request, obj))

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import DecimalField, JSONField
+from django.db.models.sql.compiler import SQLCompiler
 
-from interlock.django.guarded.values import IMMUTABLE, is_expression
+from interlock.django.guarded.values import IMMUTABLE, AnyField, is_expression
 
 Comparison: TypeAlias = tuple[str, str]
 """A column's side and a value's side; {} stands for the column, or for the value's placeholder."""
@@ -60,7 +62,7 @@ _HELD_BY = {
 _WITH_EXPONENT = re.compile(r"\d[eE][+-]?\d")
 
 
-def comparison_of(field: Any, connection: Any) -> Comparison | None:
+def comparison_of(field: AnyField, connection: BaseDatabaseWrapper) -> Comparison | None:
     """Return how a column of a field is compared with a value; None if it is not known to be possible."""
     product = "mariadb" if getattr(connection, "mysql_is_mariadb", False) else connection.vendor
     if isinstance(field, JSONField):
@@ -89,7 +91,14 @@ class Column:
 
     __slots__ = ("_equal", "_kind", "_null", "_right", "_usual", "_vendor", "comparable", "field", "may_adapt")
 
-    def __init__(self, field: Any, connection: Any, sign: str, comparison: Comparison | None, settles: bool) -> None:
+    def __init__(
+        self,
+        field: Any,
+        connection: BaseDatabaseWrapper,
+        sign: str,
+        comparison: Comparison | None,
+        settles: bool,
+    ) -> None:
         quote = connection.ops.quote_name
         column = f"{quote(field.model._meta.db_table)}.{quote(field.column)}"
         left, self._right = comparison or PLAIN
@@ -108,7 +117,7 @@ class Column:
             else isinstance(field, DecimalField) or as_given is None or not as_given.match(self._kind)
         )
 
-    def as_sql(self, value: Any, compiler: Any, connection: Any) -> tuple[str, Sequence[Any]]:
+    def as_sql(self, value: Any, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, Sequence[Any]]:
         """Return the SQL that compares it with a value of the field in Python, and its parameters."""
         field = self.field
         value = field.get_db_prep_save(value, connection=connection)
@@ -125,7 +134,7 @@ class Column:
             placeholder = field.get_placeholder(value, compiler, connection)
         return self._equal + self._right.format(placeholder), params
 
-    def adapts(self, value: Any) -> bool:
+    def adapts(self, value: object) -> bool:
         """True if it may hold a value otherwise than it is given."""
         field, kind, vendor = self.field, self._kind, self._vendor
         if not self.may_adapt or value is None or is_expression(value):
@@ -142,7 +151,7 @@ class Column:
         return True
 
 
-def _fits(value: Any, places: int | None, vendor: str) -> bool:
+def _fits(value: object, places: int | None, vendor: str) -> bool:
     """True if a column of decimals holds a number as it is."""
     if type(value) is not Decimal or not value.is_finite() or places is None:
         return type(value) is int
@@ -158,10 +167,10 @@ class StillAsRead:
     contains_aggregate = False
     contains_over_clause = False
 
-    def __init__(self, conditions: Sequence[tuple[Column, Any]]) -> None:
+    def __init__(self, conditions: Sequence[tuple[Column, object]]) -> None:
         self.conditions = conditions
 
-    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
+    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, list[Any]]:
         """Return the SQL of all conditions and its parameters."""
         parts = [column.as_sql(value, compiler, connection) for column, value in self.conditions]
         return " AND ".join(sql for sql, _ in parts), [each for _, params in parts for each in params]

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import DatabaseError
+from django.db import DatabaseError, models
 
 from interlock.core.errors import LockError
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class FieldConflict:
     """One field that two wrote.
 
     Attributes:
@@ -32,13 +32,15 @@ class StaleObject(LockError, DatabaseError):
 
     Attributes:
         instance: the instance that was saved; it still has all its values.
-        fields: the `Conflict` of each field concerned, by the name of the field; empty if the row is gone.
+        fields: the `FieldConflict` of each field concerned, by the name of the field; empty if the row is gone.
         deleted: True if there is no such row any more.
     """
 
-    def __init__(self, instance: Any, fields: Mapping[str, Conflict] | None = None, deleted: bool = False) -> None:
-        self.instance = instance
-        self.fields: dict[str, Conflict] = dict(fields or {})
+    def __init__(
+        self, instance: models.Model, fields: Mapping[str, FieldConflict] | None = None, deleted: bool = False
+    ) -> None:
+        self.instance: Any = instance
+        self.fields: dict[str, FieldConflict] = dict(fields or {})
         self.deleted = deleted
         super().__init__(self._message())
 

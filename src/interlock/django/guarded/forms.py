@@ -26,7 +26,7 @@ from interlock.django.guarded.formvalues import UNKNOWN, from_text, shown, shows
 from interlock.django.guarded.model import Guarded
 from interlock.django.guarded.plan import plan_of
 from interlock.django.guarded.policies import LAST_WINS, REFUSE
-from interlock.django.guarded.values import same
+from interlock.django.guarded.values import AnyField, same
 
 READ: Final = "interlock_read"
 """The name of the hidden field that takes along what a form has shown."""
@@ -53,11 +53,11 @@ class ReadField(forms.CharField):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(required=False, strip=False, **{"label": "", **kwargs})
 
-    def prepare_value(self, value: Any) -> str:
+    def prepare_value(self, value: object) -> str:
         """Return what is to be sent back."""
         return self.token()
 
-    def has_changed(self, initial: Any, data: Any) -> bool:
+    def has_changed(self, initial: object, data: object) -> bool:
         """Return False: the reader doesn't change it."""
         return False
 
@@ -114,12 +114,12 @@ class GuardedModelForm(Base):
         token = {"shown": now | first, "asked": sorted(self._asked)}
         return signing.dumps(token, salt=self._salt(), compress=True)
 
-    def _taken(self, name: str, field: Any) -> "list[Any] | str":
+    def _taken(self, name: str, field: AnyField) -> "list[Any] | str":
         """Return what is taken along of a field: its value in a list, or the digest of one that is not shown."""
         text = to_text(field, self._now)
         return [text] if shows_value(self[name], field.value_from_object(self._now)) else self._digest(name, text)
 
-    def _digest(self, name: str, text: Any) -> str:
+    def _digest(self, name: str, text: object) -> str:
         """Return what tells whether a value is the same, and nothing of the value."""
         return salted_hmac(f"{self._salt()}:{name}", json.dumps(text), algorithm="sha256").hexdigest()[:32]
 
@@ -199,7 +199,7 @@ class GuardedModelForm(Base):
 class _Choice:
     """One field that was sent: what was shown, what was sent, and what the object has now."""
 
-    def __init__(self, form: GuardedModelForm, field: Any, token: Mapping[str, Any]) -> None:
+    def __init__(self, form: GuardedModelForm, field: AnyField, token: Mapping[str, Any]) -> None:
         self._form = form
         self._field = field
         self.name: str = field.name

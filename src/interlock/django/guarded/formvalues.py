@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.db import models
 from django.db.models import JSONField, Model
 from django.forms.widgets import ChoiceWidget
 from django.utils import formats
@@ -13,11 +14,13 @@ from django.utils.html import conditional_escape
 from django.utils.timezone import is_aware, localtime
 from django.utils.translation import gettext as _
 
+from interlock.django.guarded.values import AnyField
+
 _LONGEST = 300
 """Characters of a text that are shown; its form field has all of it."""
 
 
-def shown(field: Any, value: Any, rows: Any = None) -> str:
+def shown(field: AnyField, value: Any, rows: models.QuerySet[models.Model] | None = None) -> str:
     """Return a value of a model's field as a person reads it: a choice by its name, a related object by its own.
 
     Args:
@@ -39,7 +42,7 @@ def shown(field: Any, value: Any, rows: Any = None) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _related(field: Any, key: Any, rows: Any) -> str:
+def _related(field: Any, key: object, rows: models.QuerySet[models.Model] | None) -> str:
     among = field.remote_field.model._base_manager.all() if rows is None else rows
     try:
         found = among.filter(**{field.target_field.name: key}).first()
@@ -54,7 +57,7 @@ UNKNOWN: Final = object()
 """What was shown, if only its digest is known, and that of the value now is another."""
 
 
-def shows_value(bound: forms.BoundField, value: Any) -> bool:
+def shows_value(bound: forms.BoundField, value: object) -> bool:
     """True if a form that shows a field shows its value too, so that nothing is told by taking it along."""
     field, widget = bound.field, bound.field.widget
     if isinstance(widget, forms.PasswordInput):
@@ -78,7 +81,7 @@ def shows_value(bound: forms.BoundField, value: Any) -> bool:
     return value not in field.empty_values and all(conditional_escape(force_str(each)) in page for each in parts)
 
 
-def _is_an_option(bound: forms.BoundField, value: Any) -> bool:
+def _is_an_option(bound: forms.BoundField, value: object) -> bool:
     """True if a value is empty, or all of it is among the options that a widget offers."""
     if value in bound.field.empty_values:
         return True
@@ -89,7 +92,7 @@ def _is_an_option(bound: forms.BoundField, value: Any) -> bool:
     return chosen.issuperset([wanted] if isinstance(wanted, str) else wanted)
 
 
-def to_text(field: Any, instance: Model) -> Any:
+def to_text(field: AnyField, instance: Model) -> Any:
     """Return a field's value as a text (or None) from which `from_text` makes it again."""
     value = field.value_from_object(instance)
     if value is None:
@@ -99,7 +102,7 @@ def to_text(field: Any, instance: Model) -> Any:
     return field.value_to_string(instance)
 
 
-def from_text(field: Any, text: Any) -> Any:
+def from_text(field: AnyField, text: str | None) -> Any:
     """Return the value of which `to_text` has made a text."""
     if text is None:
         return None

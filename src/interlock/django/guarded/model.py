@@ -1,18 +1,19 @@
 """The mixin that makes a model guarded."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from django.core.checks import Error
 from django.db import models, router, transaction
+from django.db.models.base import ModelBase
 
 from interlock.django.guarded.errors import StaleObject
 from interlock.django.guarded.plan import ModelPlan, plan_of
 from interlock.django.guarded.policies import OTHERS, OnStale, Outcome, policies_of
-from interlock.django.guarded.saving import SAVING, WRITTEN, TableSave
+from interlock.django.guarded.saving import SAVING, WRITTEN, TableSave, Triple
 from interlock.django.guarded.snapshot import KEY, Snapshot, of_row, of_values, snapshot_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ def remembering(make: Any) -> Any:
     """Return a `from_db` that does as another one, and has the instance remember the values that it was read with."""
 
     @functools.wraps(make)
-    def from_db(cls: Any, db: str | None, field_names: Any, values: Any, **options: Any) -> Any:
+    def from_db(
+        cls: Any, db: str | None, field_names: Collection[str], values: Sequence[object], **options: object
+    ) -> Any:
         # Rows are read by the thousand: each call counts, also of `plan_of`, or with an empty **.
         plan = cls._guarded_plan
         if plan is None or plan.fields is not cls._meta.concrete_fields:
@@ -60,7 +63,7 @@ class Guarded(Base):
     on_stale: ClassVar[OnStale] = MappingProxyType({})
     _guarded_plan: ClassVar[ModelPlan | None] = None
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         # The one of `Model`, or one of the class's own, also if that does without those of its bases.
         make = getattr(getattr(cls, "from_db", None), "__func__", None)
@@ -71,12 +74,15 @@ class Guarded(Base):
             raise TypeError(f"{cls.__name__} would not be guarded: Guarded must stand before its other base classes")
 
     @classmethod
-    def check(cls, **kwargs: Any) -> Any:
+    def check(cls, **kwargs: object) -> Any:
         """Return what Django's system check finds in the model, and in its `on_stale`."""
         return [*super().check(**kwargs), *problems_of_policies(cls)]
 
     def refresh_from_db(
-        self, using: str | None = None, fields: Iterable[str] | None = None, from_queryset: Any = None
+        self,
+        using: str | None = None,
+        fields: Iterable[str] | None = None,
+        from_queryset: models.QuerySet[Self] | None = None,
     ) -> None:
         """Read fields again, and remember their values; as Django's own."""
         plan, data = plan_of(type(self)), vars(self)
@@ -89,7 +95,7 @@ class Guarded(Base):
             said, without = from_queryset.query.deferred_loading
             wanted = {each for each in wanted if (each in said or plan.by_attname[each].name in said) != without}
         known = snapshot_of(self)
-        named = using or getattr(from_queryset, "_db", None)
+        named = using or getattr(from_queryset, "db", None)
         if known is not None and named is not None and not known.is_of_database(self, named):
             known = None
         more: Any = {} if from_queryset is None else {"from_queryset": from_queryset}
@@ -108,7 +114,7 @@ class Guarded(Base):
     def save_base(
         self,
         raw: bool = False,
-        force_insert: Any = False,
+        force_insert: bool | tuple[ModelBase, ...] = False,
         force_update: bool = False,
         using: str | None = None,
         update_fields: Iterable[str] | None = None,
@@ -138,10 +144,10 @@ class Guarded(Base):
         self,
         raw: bool = False,
         cls: Any = None,
-        force_insert: Any = False,
+        force_insert: bool | tuple[ModelBase, ...] = False,
         force_update: bool = False,
         using: Any = None,
-        update_fields: Any = None,
+        update_fields: Iterable[str] | None = None,
     ) -> Any:
         django: Any = super()._save_table  # type: ignore[misc]
         saving = vars(self)[SAVING] = TableSave(self, plan_of(type(self)), cls, using, raw)
@@ -158,11 +164,18 @@ class Guarded(Base):
         return updated
 
     def _do_update(
-        self, base_qs: Any, using: Any, pk_val: Any, values: Any, update_fields: Any, forced_update: Any, *more: Any
+        self,
+        base_qs: models.QuerySet[models.Model],
+        using: str | None,
+        pk_val: object,
+        values: Collection[Triple],
+        update_fields: Iterable[str] | None,
+        forced_update: bool,
+        *more: object,
     ) -> Any:
         django: Any = super()._do_update
 
-        def update(rows: Any, some: Any) -> Any:
+        def update(rows: models.QuerySet[models.Model], some: Collection[Triple]) -> Any:
             return django(rows, using, pk_val, some, update_fields, forced_update, *more)
 
         if not values:
@@ -189,7 +202,7 @@ class Guarded(Base):
 Guarded.__module__ = "interlock.django.guarded"
 
 
-def problems_of_policies(model: Any) -> list[Error]:
+def problems_of_policies(model: type[models.Model]) -> list[Error]:
     """Return what is wrong with a model's `on_stale`."""
     names = {field.name for field in model._meta.concrete_fields if not field.primary_key}
     found = []

@@ -1,14 +1,16 @@
 """What there is to know of a guarded model, found out once."""
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.db import connections, models
+from django.db.models.options import Options
 from django.db.models.query_utils import DeferredAttribute
 
 from interlock.django.guarded.columns import PLAIN, Column, comparison_of
 from interlock.django.guarded.policies import LAST_WINS, OTHERS, REFUSE, Policy, policies_of
+from interlock.django.guarded.values import AnyField
 
 _CLOSED_TYPES = frozenset(
     {
@@ -38,7 +40,7 @@ class ModelPlan:
         policies: what is done with the fields, by their attributes.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: type[models.Model]) -> None:
         self.fields: Any = model._meta.concrete_fields
         self.by_attname: dict[str, Any] = {field.attname: field for field in self.fields}
         self.attnames = tuple(self.by_attname)
@@ -60,7 +62,7 @@ class ModelPlan:
         self._columns: dict[tuple[str, str], Column] = {}
         self._adapting: dict[str, dict[str, Column]] = {}
 
-    def _those(self, are: Any) -> frozenset[str]:
+    def _those(self, are: Callable[[AnyField], bool]) -> frozenset[str]:
         return frozenset(field.attname for field in self.fields if are(field))
 
     def some(self, field_names: Iterable[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -74,7 +76,7 @@ class ModelPlan:
             )
         return self._some[names]
 
-    def column(self, field: Any, using: str) -> Column:
+    def column(self, field: AnyField, using: str) -> Column:
         """Return the column of a field in a database."""
         attname = field.attname
         if (using, attname) not in self._columns:
@@ -117,7 +119,7 @@ def plan_of(model: Any) -> ModelPlan:
     return plan
 
 
-def key_fields(meta: Any) -> list[Any]:
+def key_fields(meta: "Options[models.Model]") -> list[Any]:
     """Return the fields of the primary key of a table."""
     return list(getattr(meta, "pk_fields", None) or [meta.pk])
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
+from django.db import models
+
 from interlock.django.guarded.errors import CannotMerge
 
 Merge: TypeAlias = Callable[[Any, Any, Any], Any]
@@ -71,7 +73,7 @@ def merged_keys(original: Any, mine: Any, theirs: Any) -> dict[Any, Any]:
     return merged
 
 
-def _merged_value(original: Any, mine: Any, theirs: Any) -> Any:
+def _merged_value(original: object, mine: object, theirs: object) -> Any:
     if _alike(mine, original) or _alike(mine, theirs):
         return theirs
     if _alike(theirs, original):
@@ -81,13 +83,13 @@ def _merged_value(original: Any, mine: Any, theirs: Any) -> Any:
     raise CannotMerge("both have changed the same key")
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _alike(one: object, other: object) -> bool:
     """True if two JSON-like values are equal, of the same types all the way down; `_GONE` is like itself."""
     one, other = (json.dumps(each, sort_keys=True, default=repr) for each in (one, other))
     return bool(one == other)
 
 
-def policies_of(model: Any) -> dict[str, Policy]:
+def policies_of(model: type[models.Model]) -> dict[str, Policy]:
     """Return the policies that `on_stale` of a model and of its bases name, by the name of the field or `OTHERS`."""
     found: dict[str, Policy] = {}
     for base in reversed(model.__mro__):

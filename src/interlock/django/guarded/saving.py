@@ -1,21 +1,23 @@
 """One save of one table of a guarded instance."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from django.db import connections, transaction
+from django.db import connections, models, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F
 from django.db.models.sql.where import AND
 
 from interlock.django.guarded.columns import StillAsRead
-from interlock.django.guarded.errors import CannotMerge, Conflict, StaleObject
+from interlock.django.guarded.errors import CannotMerge, FieldConflict, StaleObject
 from interlock.django.guarded.plan import ModelPlan, key_fields
 from interlock.django.guarded.policies import LAST_WINS, REFUSE
 from interlock.django.guarded.snapshot import KEY, MISSING, Snapshot, of_values, snapshot_of
 from interlock.django.guarded.values import (
     IMMUTABLE,
     Adapted,
+    AnyField,
     Frozen,
     freeze,
     is_expression,
@@ -56,18 +58,20 @@ class FieldWrite(NamedTuple):
     checked: bool
 
 
-def is_guarded_save(instance: Any) -> bool:
+def is_guarded_save(instance: models.Model) -> bool:
     """True while a guarded instance is being saved."""
     return SAVING in vars(instance)
 
 
-def keep_fenced(instance: Any, attname: str) -> None:
+def keep_fenced(instance: models.Model, attname: str) -> None:
     """Have each save of an instance from now on refused if the row has a higher fence than its attribute."""
     data = vars(instance)
     data[_FENCED] = {*data.get(_FENCED, ()), attname}
 
 
-def changed(instance: Any, plan: ModelPlan, snapshot: Snapshot, values: dict[str, Any]) -> Iterator[str]:
+def changed(
+    instance: models.Model, plan: ModelPlan, snapshot: Snapshot, values: Mapping[str, object]
+) -> Iterator[str]:
     """Find those of an instance's values, by their attributes, that differ from what was read; all that never was."""
     as_read: Any = None
     for attname, mine in values.items():
@@ -90,7 +94,12 @@ def changed(instance: Any, plan: ModelPlan, snapshot: Snapshot, values: dict[str
         yield attname
 
 
-def locked_values(rows: Any, fields: list[Any], connection: Any, locks: bool = True) -> Sequence[Any] | None:
+def locked_values(
+    rows: models.QuerySet[models.Model],
+    fields: Sequence[AnyField],
+    connection: BaseDatabaseWrapper,
+    locks: bool = True,
+) -> Sequence[Any] | None:
     """Lock a row until the end of the transaction, and return the values of some of its fields.
 
     Args:
@@ -126,7 +135,9 @@ class TableSave:
 
     __slots__ = ("instance", "model", "plan", "snapshot", "using", "wrote")
 
-    def __init__(self, instance: Any, plan: ModelPlan, model: Any, using: str, raw: bool) -> None:
+    def __init__(
+        self, instance: models.Model, plan: ModelPlan, model: type[models.Model], using: str, raw: bool
+    ) -> None:
         self.instance, self.plan, self.model, self.using = instance, plan, model, using
         snapshot = snapshot_of(instance)
         known = snapshot is not None and not raw and snapshot.is_of(instance, model._meta, using)
@@ -138,12 +149,18 @@ class TableSave:
         attnames = [field.attname for field in self.model._meta.local_concrete_fields]
         return {each: getattr(self.instance, each) for each in attnames if each in vars(self.instance)}
 
-    def adapted(self, values: dict[str, Any]) -> list[str]:
+    def adapted(self, values: Mapping[str, object]) -> list[str]:
         """Return those of the attributes whose columns may hold these values otherwise than they are."""
         columns = self.plan.adapting(self.using).items()
         return [attname for attname, column in columns if attname in values and column.adapts(values[attname])]
 
-    def update(self, base: Any, triples: list[Triple], update: Update, returning: tuple[Any, ...] | None) -> Any:
+    def update(
+        self,
+        base: models.QuerySet[models.Model],
+        triples: list[Triple],
+        update: Update,
+        returning: tuple[object, ...] | None,
+    ) -> Any:
         """Update the row if what is written still stands there as it was read.
 
         Args:
@@ -188,7 +205,7 @@ class TableSave:
                 return answer
         return self._update_locked(self.model._base_manager.using(self.using), writes, django, tried=comparable)
 
-    def _send(self, returning: tuple[Any, ...], base: Any, triples: list[Triple]) -> Any:
+    def _send(self, returning: tuple[object, ...], base: Any, triples: list[Triple]) -> Any:
         answer = base._update(triples, *returning)
         return answer if returning else answer > 0
 
@@ -198,7 +215,7 @@ class TableSave:
         asked = self.adapted(self.wrote)
         kept = of_values(plan, self.wrote)
         if asked:
-            row = self.model._base_manager.using(self.using).filter(pk=instance._get_pk_val(meta))
+            row = self.model._base_manager.using(self.using).filter(pk=getattr(instance, meta.pk.attname))
             for attname, value in (row.values(*asked).first() or {}).items():
                 field = plan.by_attname[attname]
                 if not same(field, self.wrote[attname], value):
@@ -213,11 +230,11 @@ class TableSave:
         names = {plan.by_attname[attname].name for attname in self.wrote}
         vars(instance)[WRITTEN] = vars(instance).get(WRITTEN, frozenset()) | names
 
-    def _write(self, base: Any, writes: list[FieldWrite], update: Update) -> Any:
+    def _write(self, base: models.QuerySet[models.Model], writes: list[FieldWrite], update: Update) -> Any:
         self.wrote = {write.field.attname: write.mine for write in writes}
         return update(base, [(write.field, None, write.mine) for write in writes])
 
-    def _writes(self, snapshot: Snapshot, values: dict[str, Any]) -> list[FieldWrite]:
+    def _writes(self, snapshot: Snapshot, values: Mapping[str, object]) -> list[FieldWrite]:
         """Return what has changed since it was read, and the fences that are to be heeded."""
         plan = self.plan
         fenced = vars(self.instance).get(_FENCED, ())
@@ -231,14 +248,16 @@ class TableSave:
             writes.append(FieldWrite(plan.by_attname[attname], kept, mine, self._is_checked(attname, kept, mine)))
         return writes
 
-    def _is_checked(self, attname: str, kept: Any, mine: Any) -> bool:
+    def _is_checked(self, attname: str, kept: object, mine: object) -> bool:
         # What was set without having been read has nothing to be compared with; what the database computes loses
         # nothing.
         if kept is MISSING or is_expression(mine) or is_expression(kept):
             return False
         return attname in self.plan.fences or self.plan.policies[attname] is not LAST_WINS
 
-    def _update_locked(self, base: Any, writes: list[FieldWrite], update: Update, tried: bool) -> Any:
+    def _update_locked(
+        self, base: models.QuerySet[models.Model], writes: list[FieldWrite], update: Update, tried: bool
+    ) -> Any:
         """Lock the row, compare it in Python, and update it if the policies allow.
 
         Args:
@@ -248,9 +267,9 @@ class TableSave:
         connection = connections[self.using]
         locks = not (tried and connection.in_atomic_block)
         answer = None
-        refused: dict[str, Conflict] = {}
+        refused: dict[str, FieldConflict] = {}
         with transaction.atomic(using=self.using, savepoint=False):
-            row = base.filter(pk=self.instance._get_pk_val(base.model._meta))
+            row = base.filter(pk=getattr(self.instance, base.model._meta.pk.attname))
             theirs = locked_values(row, [write.field for write in writes], connection, locks)
             if theirs is not None:
                 final, refused = self._judged(writes, theirs)
@@ -265,16 +284,16 @@ class TableSave:
         return answer
 
     def _judged(
-        self, writes: list[FieldWrite], theirs: Sequence[Any]
-    ) -> tuple[list[FieldWrite], dict[str, Conflict]]:
+        self, writes: list[FieldWrite], theirs: Sequence[object]
+    ) -> tuple[list[FieldWrite], dict[str, FieldConflict]]:
         """Return what is to be written, and the conflicts that are refused."""
         final: list[FieldWrite] = []
-        refused: dict[str, Conflict] = {}
+        refused: dict[str, FieldConflict] = {}
         for write, their in zip(writes, theirs, strict=True):
             try:
                 final.append(write._replace(mine=self._decided(write, their)))
             except CannotMerge:
-                refused[write.field.name] = Conflict(thaw(write.kept), write.mine, their)
+                refused[write.field.name] = FieldConflict(thaw(write.kept), write.mine, their)
         return final, refused
 
     def _decided(self, write: FieldWrite, theirs: Any) -> Any:
@@ -293,7 +312,7 @@ class TableSave:
             raise CannotMerge("it is refused")
         return policy(thaw(write.kept), mine, theirs)
 
-    def _refusal(self, refused: dict[str, Conflict]) -> StaleObject:
+    def _refusal(self, refused: dict[str, FieldConflict]) -> StaleObject:
         fences = [self.plan.by_attname[attname] for attname in self.plan.fences]
         late = next((field for field in fences if field.name in refused), None)
         if late is None:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from django.db import router
+from django.db import models, router
+from django.db.models.options import Options
 
 from interlock.django.guarded.plan import ModelPlan, key_fields
 from interlock.django.guarded.values import IMMUTABLE, freeze, kept_of, same, thaw
@@ -40,7 +41,7 @@ class Snapshot:
 
     __slots__ = ("db", "undos", "values")
 
-    def __init__(self, db: str | None, values: dict[str, Any], undos: tuple[Undo, ...] = ()) -> None:
+    def __init__(self, db: str | None, values: dict[str, object], undos: tuple[Undo, ...] = ()) -> None:
         self.db = db
         self.values = values
         self.undos = undos
@@ -57,18 +58,18 @@ class Snapshot:
                 kept.append((scope, {**kept.pop()[1], **before} if kept and kept[-1][0] is scope else before))
         return Snapshot(self.db, values, tuple(reversed(kept)))
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Snapshot":
+    def __deepcopy__(self, memo: object) -> "Snapshot":
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A process that gets it never learns how a transaction of this one ends.
         return Snapshot, (self.db, self.settled().values)
 
-    def with_read(self, db: str | None, values: Mapping[str, Any]) -> "Snapshot":
+    def with_read(self, db: str | None, values: Mapping[str, object]) -> "Snapshot":
         """Return it with values that were read by a database's alias."""
         return Snapshot(db, {**self.values, **values}, self.undos)
 
-    def with_written(self, db: str, values: dict[str, Any], scope: Scope | None) -> "Snapshot":
+    def with_written(self, db: str, values: dict[str, object], scope: Scope | None) -> "Snapshot":
         """Return it with values that were saved.
 
         Args:
@@ -81,7 +82,7 @@ class Snapshot:
         _restore(after, values)
         return Snapshot(db, after, self.undos if scope is None else (*self.undos, undo))  # type: ignore[arg-type]
 
-    def is_of(self, instance: Any, meta: Any, using: str, unknown: bool = False) -> bool:
+    def is_of(self, instance: models.Model, meta: "Options[models.Model]", using: str, unknown: bool = False) -> bool:
         """Tell whether it is of the very row of a table that an instance would be saved to.
 
         Args:
@@ -94,7 +95,7 @@ class Snapshot:
             for field in key_fields(meta)
         )
 
-    def is_of_database(self, instance: Any, using: str) -> bool:
+    def is_of_database(self, instance: models.Model, using: str) -> bool:
         """Tell whether it is of the database of an alias.
 
         What was read from a replica is of the database to which the routers send the instance's writes.
@@ -105,7 +106,7 @@ class Snapshot:
         return using in (router.db_for_write(model, instance=instance), router.db_for_read(model, instance=instance))
 
 
-def _restore(values: dict[str, Any], saved: Mapping[str, Any]) -> None:
+def _restore(values: dict[str, object], saved: Mapping[str, object]) -> None:
     for attname, value in saved.items():
         if value is MISSING:
             values.pop(attname, None)
@@ -113,7 +114,7 @@ def _restore(values: dict[str, Any], saved: Mapping[str, Any]) -> None:
             values[attname] = value
 
 
-def of_row(plan: ModelPlan, db: str | None, field_names: Iterable[str], row: Sequence[Any]) -> Row:
+def of_row(plan: ModelPlan, db: str | None, field_names: Iterable[str], row: Sequence[object]) -> Row:
     """Return what to keep of a row, as `from_db` gets it; few rows are saved, so no more is made of it before."""
     attnames, open_at = plan.attnames, plan.open_at
     if len(row) != len(attnames):
@@ -124,7 +125,7 @@ def of_row(plan: ModelPlan, db: str | None, field_names: Iterable[str], row: Seq
     return tuple(kept)  # one object, into which the collector needs not look: all that is in it is plain
 
 
-def of_values(plan: ModelPlan, values: Mapping[str, Any]) -> dict[str, Any]:
+def of_values(plan: ModelPlan, values: Mapping[str, object]) -> dict[str, Any]:
     """Return what to keep of values, by their attributes, that stand in the row now; MISSING is kept."""
     return {
         attname: value if value is MISSING or type(value) in IMMUTABLE else kept_of(plan.by_attname[attname], value)
@@ -132,7 +133,7 @@ def of_values(plan: ModelPlan, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def snapshot_of(instance: Any) -> Snapshot | None:
+def snapshot_of(instance: models.Model) -> Snapshot | None:
     """Return what an instance knows of its row, as it stands after any rollback; None if it knows nothing."""
     found: Row | Snapshot | None = vars(instance).get(KEY)
     if type(found) is tuple:

@@ -9,12 +9,12 @@ from django.db import connections, router, transaction
 from django.utils.crypto import salted_hmac
 from django.utils.encoding import force_str
 
-from interlock.django.guarded.errors import Conflict, StaleObject
+from interlock.django.guarded.errors import FieldConflict, StaleObject
 from interlock.django.guarded.model import Guarded
 from interlock.django.guarded.plan import plan_of
 from interlock.django.guarded.saving import WRITTEN, changed, locked_values
 from interlock.django.guarded.snapshot import snapshot_of
-from interlock.django.guarded.values import prepared, same, thaw, thaw_held
+from interlock.django.guarded.values import AnyField, prepared, same, thaw, thaw_held
 
 _EXACT = Context(prec=1000)
 
@@ -73,7 +73,7 @@ def verify(instance: Guarded) -> None:
     for field, theirs in zip(fields, values, strict=True):
         original = thaw_held(snapshot.values[field.attname])
         if not same(field, original, theirs, ordered=False):
-            found[field.name] = Conflict(original, getattr(instance, field.attname), theirs)
+            found[field.name] = FieldConflict(original, getattr(instance, field.attname), theirs)
     if found:
         raise StaleObject(instance, found)
 
@@ -105,7 +105,7 @@ def state_tag(instance: Guarded, fields: Iterable[str] | None = None) -> str:
     return salted_hmac("interlock.state_tag", "\n".join(said), algorithm="sha256").hexdigest()[:32]
 
 
-def _text(field: Any, value: Any) -> str:
+def _text(field: AnyField, value: object) -> str:
     """Return the same text for all values that are the same to the database."""
     value = prepared(field, value, ordered=False)
     if isinstance(value, Decimal) and value.is_finite():

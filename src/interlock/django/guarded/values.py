@@ -5,13 +5,16 @@ import pickle
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never, TypeAlias
 from uuid import UUID
 
+from django.db import models
 from django.db.models import FileField, JSONField
 
 _SCALARS = (NoneType, bool, int, float, str, bytes, Decimal, date, datetime, time, timedelta, UUID)
 IMMUTABLE = frozenset(_SCALARS)
+AnyField: TypeAlias = "models.Field[Never, object]"
+"""A field of a model, whatever it takes; what it gives may be anything."""
 
 
 class Frozen(bytes):
@@ -41,7 +44,7 @@ def is_expression(value: object) -> bool:
     return hasattr(value, "resolve_expression")
 
 
-def freeze(value: Any) -> Any:
+def freeze(value: object) -> Any:
     """Return what to keep of a value that may be changed in place later."""
     if isinstance(value, _SCALARS) or is_expression(value):
         return value
@@ -53,25 +56,25 @@ def freeze(value: Any) -> Any:
         return value  # of one that can't be pickled, changes in place go unnoticed
 
 
-def thaw(kept: Any) -> Any:
+def thaw(kept: object) -> Any:
     """Return the value that was kept, as the program knows it."""
     if type(kept) is Adapted:
         kept = kept.given
     return pickle.loads(kept) if type(kept) is Frozen else kept
 
 
-def thaw_held(kept: Any) -> Any:
+def thaw_held(kept: object) -> Any:
     """Return the value that was kept, as the row holds it."""
     return thaw(kept.held if type(kept) is Adapted else kept)
 
 
-def kept_of(field: Any, value: Any) -> Any:
+def kept_of(field: AnyField, value: object) -> Any:
     """Return what to keep of the value of a field after it was saved."""
     is_file = isinstance(field, FileField) and not is_expression(value)
     return field.get_prep_value(value) if is_file else freeze(value)
 
 
-def same(field: Any, one: Any, other: Any, ordered: bool = True) -> bool:
+def same(field: AnyField, one: object, other: object, ordered: bool = True) -> bool:
     """True if two values of a field are one and the same to the database.
 
     A form's "5" is the number 5; but a JSON 1 is neither 1.0 nor true.
@@ -89,7 +92,7 @@ def same(field: Any, one: Any, other: Any, ordered: bool = True) -> bool:
     return bool(prepared(field, one, ordered) == prepared(field, other, ordered))
 
 
-def prepared(field: Any, value: Any, ordered: bool) -> Any:
+def prepared(field: AnyField, value: object, ordered: bool) -> Any:
     """Return the value as the field gives it to a database, in a form that can be compared."""
     if value is None:
         return None
@@ -102,7 +105,7 @@ def prepared(field: Any, value: Any, ordered: bool) -> Any:
     return bytes(value) if isinstance(value, memoryview | bytearray) else value
 
 
-def as_json(value: Any, encoder: Any = None, ordered: bool = False) -> str:
+def as_json(value: object, encoder: type[json.JSONEncoder] | None = None, ordered: bool = False) -> str:
     """Return a JSON-like value as a text: the same for values that are equal, of the same types all the way down."""
     try:
         return json.dumps(value, cls=encoder, sort_keys=not ordered)

@@ -1,9 +1,10 @@
 """The table of the locks on PostgreSQL, MySQL or MariaDB, as the stores would make it; and that of `orm:`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from django.db import migrations, models
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.migrations.state import ProjectState
 
 from interlock.stores.mysql.table import TABLE
 from interlock.stores.mysql.table import ddl as table_of_mysql
@@ -14,14 +15,26 @@ class RunOn(migrations.RunSQL):
     """SQL for one kind of database; nothing elsewhere."""
 
     def __init__(self, vendor: str, sql: Sequence[str], reverse_sql: Sequence[str]) -> None:
-        super().__init__(list(sql), list(reverse_sql), hints={"model_name": "claim"})
+        super().__init__(list(sql), list(reverse_sql), hints={"model_name": "lockclaim"})
         self.vendor = vendor
 
-    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+    def database_forwards(
+        self,
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        from_state: ProjectState,
+        to_state: ProjectState,
+    ) -> None:
         if schema_editor.connection.vendor == self.vendor:
             super().database_forwards(app_label, schema_editor, from_state, to_state)
 
-    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+    def database_backwards(
+        self,
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        from_state: ProjectState,
+        to_state: ProjectState,
+    ) -> None:
         if schema_editor.connection.vendor == self.vendor:
             super().database_backwards(app_label, schema_editor, from_state, to_state)
 
@@ -32,7 +45,7 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name="Claim",
+            name="LockClaim",
             fields=[
                 ("claim", models.CharField(max_length=64, primary_key=True, serialize=False, verbose_name="id")),
                 ("name", models.TextField()),
@@ -41,6 +54,7 @@ class Migration(migrations.Migration):
                 "permissions": [("evict_claim", "Can evict claims")],
                 "default_permissions": ("view",),
                 "managed": False,
+                "verbose_name": "claim",
             },
         ),
         migrations.CreateModel(

@@ -1,10 +1,11 @@
 """Errors as problem documents: `application/problem+json`, RFC 9457."""
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.db import DatabaseError
+from django.db import DatabaseError, models
 from django.http import Http404
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -14,7 +15,7 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.response import Response
 
 from interlock.django.answers import MEDIA_TYPE, RETRY_AFTER, Answer, answer_of
-from interlock.django.guarded.errors import Conflict, StaleObject
+from interlock.django.guarded.errors import FieldConflict, StaleObject
 
 
 class PreconditionFailed(APIException):
@@ -68,7 +69,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     return problem_of(exc, context) or views.exception_handler(exc, context)
 
 
-def problem_of(exc: Exception, context: dict[str, Any]) -> Response | None:
+def problem_of(exc: Exception, context: Mapping[str, object]) -> Response | None:
     """Return the problem document of an exception; None if it isn't one of interlock's."""
     view = context.get("view")
     answer = answer_of(exc, getattr(view, "retry_after", RETRY_AFTER))
@@ -89,7 +90,7 @@ def problem_of(exc: Exception, context: dict[str, Any]) -> Response | None:
     return response
 
 
-def _fields(exc: StaleObject, view: Any) -> dict[str, Any]:
+def _fields(exc: StaleObject, view: object) -> dict[str, Any]:
     """Return the fields concerned as the view's serializer shows them; what it doesn't show stays hidden."""
     if exc.deleted or not isinstance(view, GenericAPIView):
         return {}
@@ -104,7 +105,7 @@ def _fields(exc: StaleObject, view: Any) -> dict[str, Any]:
     return found
 
 
-def _may_see(instance: Any, view: Any) -> bool:
+def _may_see(instance: models.Model, view: GenericAPIView[Any]) -> bool:
     """True if the view would show the row to the client, as it is now."""
     try:
         row = view.filter_queryset(view.get_queryset()).filter(pk=instance.pk).first()
@@ -115,10 +116,10 @@ def _may_see(instance: Any, view: Any) -> bool:
     return row is not None
 
 
-def _values(field: Any, instance: Any, conflict: Conflict) -> dict[str, Any]:
+def _values(field: Any, instance: Any, conflict: FieldConflict) -> dict[str, Any]:
     other, attname = copy.copy(instance), instance._meta.get_field(field.source).attname
 
-    def represented(value: Any) -> Any:
+    def represented(value: object) -> Any:
         setattr(other, attname, value)
         attribute = field.get_attribute(other)
         # As serializers do: a related object of which only the key is known is nothing if it has none.

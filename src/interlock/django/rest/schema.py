@@ -1,5 +1,6 @@
 """What drf-spectacular writes of the mixins into an OpenAPI schema."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -56,8 +57,16 @@ class ProblemSchema(AutoSchema):
         return found
 
 
-def _header(name: str, description: str, kind: Any = OpenApiTypes.STR, **options: Any) -> OpenApiParameter:
-    return OpenApiParameter(name, kind, OpenApiParameter.HEADER, description=description, **options)
+def _header(
+    name: str,
+    description: str,
+    kind: OpenApiTypes = OpenApiTypes.STR,
+    required: bool = False,
+    response: Sequence[int] | bool = False,
+) -> OpenApiParameter:
+    return OpenApiParameter(
+        name, kind, OpenApiParameter.HEADER, description=description, required=required, response=response
+    )
 
 
 class MixinExtension(OpenApiViewExtension):  # type: ignore[no-untyped-call]

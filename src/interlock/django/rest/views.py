@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from django.db import router, transaction
+from django.db import models, router, transaction
 from django.utils.crypto import salted_hmac
-from rest_framework.request import override_method
+from rest_framework.request import Request, override_method
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 from rest_framework.viewsets import ModelViewSet
@@ -32,7 +32,7 @@ class ProblemMixin(Base):
         """Return the function that answers an exception."""
         other = super().get_exception_handler()
 
-        def handler(exc: Exception, context: dict[str, Any]) -> Any:
+        def handler(exc: Exception, context: dict[str, object]) -> Any:
             return problem_of(exc, context) or other(exc, context)
 
         return handler
@@ -77,7 +77,7 @@ class GuardedViewSetMixin(ProblemMixin):
             super().perform_destroy(instance)
 
     @contextmanager
-    def _in_wanted_state(self, instance: Any) -> Iterator[None]:
+    def _in_wanted_state(self, instance: object) -> Iterator[None]:
         """Keep the row locked, as it was read, if the client has sent If-Match."""
         if "If-Match" not in self.request.headers or not self.etags or not isinstance(instance, Guarded):
             yield
@@ -89,7 +89,7 @@ class GuardedViewSetMixin(ProblemMixin):
                 raise PreconditionFailed from None
             yield
 
-    def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
+    def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Any:
         """Add the ETag."""
         final: Any = super().finalize_response(request, response, *args, **kwargs)
         serializer = getattr(getattr(final, "data", None), "serializer", None)
@@ -98,7 +98,7 @@ class GuardedViewSetMixin(ProblemMixin):
             final.headers.setdefault("ETag", f'"{self._state_of(instance)}.{self._shown(instance, final.data)}"')
         return final
 
-    def _state_of(self, instance: Any) -> str:
+    def _state_of(self, instance: Guarded) -> str:
         """Return the tag of the fields that If-Match heeds."""
         if self.etag_fields is not None:
             return state_tag(instance, self.etag_fields)
@@ -106,7 +106,7 @@ class GuardedViewSetMixin(ProblemMixin):
             serializer = self.get_serializer(instance)
         return state_tag(instance, _shown_fields(serializer, instance))
 
-    def _shown(self, instance: Any, data: Any) -> str:
+    def _shown(self, instance: models.Model, data: object) -> str:
         """Return the tag of all that a GET shows, also of other objects."""
         if self.request.method != "GET":
             with _as_get(self):
@@ -129,12 +129,12 @@ class OccupiedViewSetMixin(OccupiesObject, ProblemMixin):
 
     retry_after: ClassVar[float] = RETRY_AFTER
 
-    def update(self, request: Any, *args: Any, **kwargs: Any) -> Response:
+    def update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Occupy the object and update it, or some of its fields."""
         with self.occupied():
             return super().update(request, *args, **kwargs)
 
-    def destroy(self, request: Any, *args: Any, **kwargs: Any) -> Response:
+    def destroy(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Occupy the object and delete it."""
         with self.occupied():
             return super().destroy(request, *args, **kwargs)
@@ -149,7 +149,7 @@ def _as_get(view: Any) -> Iterator[None]:
         yield
 
 
-def _shown_fields(serializer: Any, instance: Any) -> list[str] | None:
+def _shown_fields(serializer: Any, instance: models.Model) -> list[str] | None:
     """Return the names of the model's fields that a serializer shows; None if that is not to be known."""
     if not isinstance(serializer, Serializer):
         return None

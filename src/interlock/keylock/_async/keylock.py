@@ -40,7 +40,7 @@ class AsyncKeyLock(AsyncTokenLock):
 
     def __init__(
         self,
-        client: Any,
+        client: object,
         key: str | bytes,
         *,
         ttl: float | None = 30.0,
@@ -177,7 +177,7 @@ class AsyncReentrantKeyLock(AsyncKeyLock):
         client, key, ttl, timeout, poll: the same as those of `KeyLock`.
     """
 
-    def __init__(self, client: Any, key: str | bytes, **how: Any) -> None:
+    def __init__(self, client: object, key: str | bytes, **how: Any) -> None:
         for name in how.keys() & {"shared", "token"}:
             raise TypeError(f"a re-entrant lock has no argument {name!r}: its count belongs to one thread or task")
         super().__init__(client, key, **how)

@@ -41,7 +41,7 @@ class KeyLock(TokenLock):
 
     def __init__(
         self,
-        client: Any,
+        client: object,
         key: str | bytes,
         *,
         ttl: float | None = 30.0,
@@ -178,7 +178,7 @@ class ReentrantKeyLock(KeyLock):
         client, key, ttl, timeout, poll: the same as those of `KeyLock`.
     """
 
-    def __init__(self, client: Any, key: str | bytes, **how: Any) -> None:
+    def __init__(self, client: object, key: str | bytes, **how: Any) -> None:
         for name in how.keys() & {"shared", "token"}:
             raise TypeError(f"a re-entrant lock has no argument {name!r}: its count belongs to one thread or task")
         super().__init__(client, key, **how)

@@ -149,7 +149,7 @@ class OneKey:
             f"none of the ways to {what} a lock works here: " + " | ".join(map(str, refusals))
         ) from refusals[-1].__cause__
 
-    def _ask(self, *words: Any, sent: Sent | None = None) -> Any:
+    def _ask(self, *words: object, sent: Sent | None = None) -> Any:
         """Send one command, once more if its reply is lost; errors of the client become those of this library.
 
         Args:

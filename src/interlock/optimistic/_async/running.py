@@ -35,7 +35,7 @@ class AsyncAttempt(Protocol):
     def keys(self) -> Sequence[Any]:
         """What is watched, for messages."""
 
-    async def watch(self, keys: Sequence[Any]) -> None:
+    async def watch(self, keys: Sequence[object]) -> None:
         """Remember these as they are now: a change of any of them from now on makes `commit` return False."""
 
     async def read(self, request: Any) -> Any:
@@ -128,7 +128,7 @@ async def atransact(
         await rt.sleep(tries.pause_before_next(attempt.keys, failure, clock.now()))
 
 
-def _backend(where: Any) -> AsyncBackend:
+def _backend(where: object) -> AsyncBackend:
     if is_of_sqlalchemy(where):  # asked first: engines have a `begin` too
         from interlock.optimistic.sqlalchemy._async.sessions import AsyncSessionBackend
 

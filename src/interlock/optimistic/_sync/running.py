@@ -36,7 +36,7 @@ class Attempt(Protocol):
     def keys(self) -> Sequence[Any]:
         """What is watched, for messages."""
 
-    def watch(self, keys: Sequence[Any]) -> None:
+    def watch(self, keys: Sequence[object]) -> None:
         """Remember these as they are now: a change of any of them from now on makes `commit` return False."""
 
     def read(self, request: Any) -> Any:
@@ -126,7 +126,7 @@ def transact(
         rt.sleep(tries.pause_before_next(attempt.keys, failure, clock.now()))
 
 
-def _backend(where: Any) -> Backend:
+def _backend(where: object) -> Backend:
     if is_of_sqlalchemy(where):  # asked first: engines have a `begin` too
         from interlock.optimistic.sqlalchemy._sync.sessions import SessionBackend
 

@@ -3,7 +3,7 @@
 tests/optimistic/test_faults.py holds the libraries to it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from inspect import Parameter, signature
@@ -106,7 +106,7 @@ class ConnectionFailed(StoreError):
     """The connection failed; the cause is chained."""
 
 
-class RedisCommand(NamedTuple):
+class LibraryCommand(NamedTuple):
     """One command.
 
     Attributes:
@@ -124,7 +124,7 @@ class RedisCommand(NamedTuple):
         """Must the reply stay bytes, whatever the client's settings?"""
         return UNDECODED in self.options
 
-    def shaped(self, reply: Any, callbacks: Any) -> Any:
+    def shaped(self, reply: object, callbacks: Mapping[str, Callable[..., object]]) -> Any:
         """Return the reply as the library's own client would."""
         if isinstance(reply, Exception) or self.name not in callbacks:
             return reply
@@ -208,7 +208,7 @@ def slot_in(error: Exception) -> int | None:
     return int(str(error).split()[1])
 
 
-def command_of(encoder: Any, arguments: Sequence[Any], options: dict[str, object]) -> RedisCommand:
+def command_of(encoder: Any, arguments: Sequence[object], options: dict[str, object]) -> LibraryCommand:
     """Return a command as the library's methods give it to `execute_command`.
 
     Raises:
@@ -223,7 +223,7 @@ def command_of(encoder: Any, arguments: Sequence[Any], options: dict[str, object
             f"{name} can't be part of the transaction, which watches and commits by itself; to watch more keys: "
             f"tx.watch(key)"
         )
-    return RedisCommand(words, name if isinstance(arguments[0], str) else name.upper(), options)
+    return LibraryCommand(words, name if isinstance(arguments[0], str) else name.upper(), options)
 
 
 @lru_cache

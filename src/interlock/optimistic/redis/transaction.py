@@ -6,7 +6,7 @@ from typing import Any
 
 from interlock.core.errors import InvalidArgument
 from interlock.optimistic.queued import Queued
-from interlock.optimistic.redis.libraries import Library, RedisCommand, command_of, keys_read
+from interlock.optimistic.redis.libraries import Library, LibraryCommand, command_of, keys_read
 
 
 class Transaction:
@@ -27,7 +27,7 @@ class Transaction:
         self._writes: list[Queued] | None = writes
         self.number = number
 
-    def queue(self, *words: Any) -> Queued:
+    def queue(self, *words: object) -> Queued:
         """Queue any command, e.g. `tx.queue("JSON.SET", "book", "$", "{}")`.
 
         Returns:
@@ -38,11 +38,11 @@ class Transaction:
         """
         return self._later(self._command(words, {}))
 
-    def watch(self, *keys: Any) -> Any:
+    def watch(self, *keys: object) -> Any:
         """Watch more keys: if one changes from now on, nothing is committed."""
         return self._attempt.watch(keys)
 
-    def ask(self, *words: Any) -> Any:
+    def ask(self, *words: object) -> Any:
         """Do any command now and return its reply, without watching what it reads; a write is done for good."""
         return self._attempt.read(self._command(words, {}), watch=False)
 
@@ -50,12 +50,12 @@ class Transaction:
         """For the library: how it makes bytes of arguments."""
         return self._encoder
 
-    def execute_command(self, *words: Any, **options: Any) -> Any:
+    def execute_command(self, *words: object, **options: object) -> Any:
         """For the library: do a command now if it only reads, otherwise queue it."""
         command = self._command(words, options)
         return self._later(command) if keys_read(command.words) is None else self._attempt.read(command)
 
-    def encoded(self, keys: Sequence[Any]) -> list[bytes]:
+    def encoded(self, keys: Sequence[object]) -> list[bytes]:
         """For backends: the keys as they go over the wire."""
         self._open()
         return [bytes(self._encoder.encode(key)) for key in keys]
@@ -64,11 +64,11 @@ class Transaction:
         """For backends: the function has returned; from now on nothing can be asked."""
         self._writes = None
 
-    def _command(self, words: Sequence[Any], options: dict[str, Any]) -> RedisCommand:
+    def _command(self, words: Sequence[object], options: dict[str, object]) -> LibraryCommand:
         self._open()
         return command_of(self._encoder, words, options)
 
-    def _later(self, command: RedisCommand) -> Queued:
+    def _later(self, command: LibraryCommand) -> Queued:
         queued = Queued(command, command.name)
         self._open().append(queued)
         return queued

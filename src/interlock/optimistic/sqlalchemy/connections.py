@@ -144,12 +144,12 @@ def maker_of(where: object, tasks: bool) -> Callable[[], Any]:
     return made
 
 
-def plain(session: Any) -> Session:
+def plain(session: Session | AsyncSession) -> Session:
     """Return the session itself, which an AsyncSession stands before."""
     found: Session = session.sync_session if isinstance(session, AsyncSession) else session
     return found
 
 
-def called_with(session: Any, function: Callable[[Session], Any]) -> Any:
+def called_with(session: Session | AsyncSession, function: Callable[[Session], Any]) -> Any:
     """Call a function that asks the database; what is returned for an AsyncSession is to be awaited."""
     return session.run_sync(function) if isinstance(session, AsyncSession) else function(session)

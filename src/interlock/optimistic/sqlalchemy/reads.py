@@ -16,14 +16,14 @@ IMMUTABLE = (str, bytes, int, float, bool, type(None))
 NAN = object()
 
 
-class Seen(NamedTuple):
+class RowRead(NamedTuple):
     """A row as it was when it was read: its values by column."""
 
     mapper: Mapper[Any]
     values: dict[Any, Any]
 
 
-def seen_in(state: InstanceState[Any], names: Collection[str] | None) -> Seen:
+def seen_in(state: InstanceState[object], names: Collection[str] | None) -> RowRead:
     """Return what an object that was just loaded has of its row.
 
     Args:
@@ -41,10 +41,10 @@ def seen_in(state: InstanceState[Any], names: Collection[str] | None) -> Seen:
         asked = ("query_expression", True) not in (attribute.strategy_key or ())
         if asked and attribute.key in state.dict and (names is None or attribute.key in names):
             values[column] = _kept(state.dict[attribute.key])
-    return Seen(mapper, values)
+    return RowRead(mapper, values)
 
 
-def unchanged(connection: Connection, key: Any, seen: Seen) -> bool:
+def unchanged(connection: Connection, key: tuple[type, tuple[object, ...], object], seen: RowRead) -> bool:
     """Lock a row and compare it.
 
     Args:
@@ -65,12 +65,12 @@ def unchanged(connection: Connection, key: Any, seen: Seen) -> bool:
     )
 
 
-def same(column: Column[Any], now: Any, then: Any) -> bool:
+def same(column: Column[object], now: object, then: object) -> bool:
     """Tell whether two values of a column are the same; NaN is the same as NaN here."""
     return bool(column.type.compare_values(_without_nan(now), _without_nan(then)))
 
 
-def _without_nan(value: Any) -> Any:
+def _without_nan(value: object) -> Any:
     if isinstance(value, list):
         return [_without_nan(each) for each in value]
     if isinstance(value, dict):
@@ -78,7 +78,7 @@ def _without_nan(value: Any) -> Any:
     return NAN if isinstance(value, (float, Decimal)) and value != value else value
 
 
-def _kept(value: Any) -> Any:
+def _kept(value: object) -> Any:
     return value if isinstance(value, IMMUTABLE) else deepcopy(value)
 
 
@@ -94,7 +94,7 @@ class LockedRow(NamedTuple):
 
     transaction: SessionTransaction | None
     key: Any
-    seen: Seen
+    seen: RowRead
 
 
 class Reads:
@@ -110,7 +110,7 @@ class Reads:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._open: dict[Any, Seen] = {}  # to be compared
+        self._open: dict[Any, RowRead] = {}  # to be compared
         self._held: list[LockedRow] = []
         self._inserted: dict[Any, SessionTransaction | None] = {}
         self._known: dict[Any, None] = {}
@@ -155,7 +155,7 @@ class Reads:
             # From now on the row is locked, and what changes it is this transaction.
             self._held.append(LockedRow(_innermost(self._session), key, self._open.pop(key)))
 
-    def refreshed(self, state: InstanceState[Any], names: Collection[str] | None) -> None:
+    def refreshed(self, state: InstanceState[object], names: Collection[str] | None) -> None:
         """Note what was loaded later, as a deferred column is.
 
         Args:
@@ -165,23 +165,23 @@ class Reads:
         if state.key in self._known:
             self._note(state, names)
 
-    def _loaded(self, session: Session, instance: Any) -> None:
+    def _loaded(self, session: Session, instance: object) -> None:
         state = inspect(instance)
         if state.key not in self._inserted:
             self._known[state.key] = None
             self._note(state, None)
 
-    def _note(self, state: InstanceState[Any], names: Collection[str] | None) -> None:
+    def _note(self, state: InstanceState[object], names: Collection[str] | None) -> None:
         if self._flushing:
             self._loaded_by_flush.append(state.obj())
             return
         mapper, values = seen_in(state, names)
         if values:
             # What was read first counts: the function may have computed with it.
-            noted = self._open.setdefault(state.key, Seen(mapper, {})).values
+            noted = self._open.setdefault(state.key, RowRead(mapper, {})).values
             noted.update({column: value for column, value in values.items() if column not in noted})
 
-    def _has_inserted(self, session: Session, instance: Any) -> None:
+    def _has_inserted(self, session: Session, instance: object) -> None:
         self._inserted[inspect(instance).key] = _innermost(session)
 
     def _before_flush(self, *_: Any) -> None:
@@ -235,11 +235,11 @@ class Reads:
         free = [each for each in self._held if each.transaction is transaction]
         self._held = [each for each in self._held if each.transaction is not transaction]
         for _, key, seen in reversed(free):
-            self._open.setdefault(key, Seen(seen.mapper, {})).values.update(seen.values)
+            self._open.setdefault(key, RowRead(seen.mapper, {})).values.update(seen.values)
         self._inserted = {key: each for key, each in self._inserted.items() if each is not transaction}
 
 
-def _refreshed(state: InstanceState[Any], context: Any, names: Collection[str] | None) -> None:
+def _refreshed(state: InstanceState[object], context: object, names: Collection[str] | None) -> None:
     session = state.session
     reads = None if session is None else session.info.get(INFO)
     if reads is not None:
@@ -250,11 +250,11 @@ def _innermost(session: Session) -> SessionTransaction | None:
     return session.get_nested_transaction() or session.get_transaction()
 
 
-def _shown(key: Any) -> str:
+def _shown(key: tuple[type, tuple[object, ...], object]) -> str:
     return f"{key[0].__name__} {key[1]!r}"
 
 
-def write_row(session: Session, table: Table, row: Any, version: str | None = None, **values: Any) -> None:
+def write_row(session: Session, table: Table, row: Any, version: str | None = None, **values: object) -> None:
     """Write a row of a Table that was read before, in the function of `transact`, if it is unchanged.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from interlock.core._async.pending import AsyncPending, AsyncRecords
 from interlock.core.claims import Check, Claim, ClaimView
 from interlock.core.errors import Unsupported
-from interlock.core.queue import EnterResult, Held, Renewed
+from interlock.core.queue import EnterResult, Held, Renewed, Tells
 from interlock.runtime import _aio as rt
 
 OTHERS = "use a store that can, as postgresql://, redis:// or file://"
@@ -64,7 +64,7 @@ class AsyncRecordQueue:
     def subscribe(self) -> Any:
         return rt.AsyncWaiter()
 
-    async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    async def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         key = claim.spec.key
         if waiter is not None:
             with self._mutex:  # before: the lock may get free while it looks

@@ -176,7 +176,7 @@ class AsyncSwapSteps:
         """This process, and where it listens."""
         return neighbours.origin
 
-    async def step(self, key: str, decide: Decide, *args: Any) -> Step | None:
+    async def step(self, key: str, decide: Decide, *args: object) -> Step | None:
         """Do a step; as `AsyncSteps.step`.
 
         Raises:

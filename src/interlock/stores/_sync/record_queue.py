@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from interlock.core._sync.pending import Pending, Records
 from interlock.core.claims import Check, Claim, ClaimView
 from interlock.core.errors import Unsupported
-from interlock.core.queue import EnterResult, Held, Renewed
+from interlock.core.queue import EnterResult, Held, Renewed, Tells
 from interlock.runtime import _threads as rt
 
 OTHERS = "use a store that can, as postgresql://, redis:// or file://"
@@ -65,7 +65,7 @@ class RecordQueue:
     def subscribe(self) -> Any:
         return rt.Waiter()
 
-    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         key = claim.spec.key
         if waiter is not None:
             with self._mutex:  # before: the lock may get free while it looks

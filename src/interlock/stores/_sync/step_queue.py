@@ -59,7 +59,7 @@ class Steps(Protocol):
     def origin(self) -> Origin:
         """The calling process."""
 
-    def step(self, key: str, decide: Decide, *args: Any) -> Step | None:
+    def step(self, key: str, decide: Decide, *args: object) -> Step | None:
         """Do `decide(line, clock, *args)` on the line of a key, as a whole or not at all; None: it is busy.
 
         If `complete` answers True its last argument is kept with the line; if `kept` does, the answer is that value.
@@ -117,10 +117,8 @@ class StepQueue:
         args = spec.key, enter, claim, self._steps.origin, waiter is not None and wait, again
         try:
             step = self._step(*args) if self._step_now is None else self._step_now(*args)
-        except (Passing, Unreachable, UnknownOutcome) as error:
-            if not wait or isinstance(error, Denied):
-                raise
-            return self._away(claim, error)
+        except StoreError as error:
+            return away(claim, error, wait, self._answered)
         self._answered = True
         if step is None:
             return BUSY
@@ -138,12 +136,6 @@ class StepQueue:
             return DONE_BEFORE
         using: EnterResult = new(EnterResult, ("using", place.fence, 0.0, True, None, place.slot, None))
         return using
-
-    def _away(self, claim: Claim, error: StoreError) -> EnterResult:
-        """Decide about a claim whose request failed, of a caller who wants to wait."""
-        limit = max(RECOVERY, claim.spec.ttl) if self._answered else FIRST_CONTACT
-        state: Any = "indeterminate" if isinstance(error, UnknownOutcome) else "busy"
-        return EnterResult(state, look_again=AWAY, asked=False, outage=Outage(error, limit))
 
     def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         self._forget(claim.id, None)
@@ -262,6 +254,25 @@ class StepQueue:
 
 def _nothing() -> None:
     """Nothing to give up."""
+
+
+def away(claim: Claim, error: StoreError, wait: bool, answered: bool) -> EnterResult:
+    """Say how a claim stands whose request failed.
+
+    Args:
+        claim: which one.
+        error: why.
+        wait: whether the caller wants to wait.
+        answered: whether the store ever did.
+
+    Raises:
+        StoreError: waiting does not help, or is not wanted.
+    """
+    if isinstance(error, Denied) or not isinstance(error, (Passing, Unreachable, UnknownOutcome)) or not wait:
+        raise error
+    limit = max(RECOVERY, claim.spec.ttl) if answered else FIRST_CONTACT
+    state: Any = "indeterminate" if isinstance(error, UnknownOutcome) else "busy"
+    return EnterResult(state, look_again=AWAY, asked=False, outage=Outage(error, limit))
 
 
 def view_of(key: str, place: Place, now: int) -> ClaimView:

@@ -177,7 +177,7 @@ class SwapSteps:
         """This process, and where it listens."""
         return neighbours.origin
 
-    def step(self, key: str, decide: Decide, *args: Any) -> Step | None:
+    def step(self, key: str, decide: Decide, *args: object) -> Step | None:
         """Do a step; as `Steps.step`.
 
         Raises:

@@ -11,6 +11,7 @@ from interlock.remote.failures import Unreachable
 from interlock.runtime._threads import ready
 from interlock.stores.advisory.session import IO_TIMEOUT, KEPT_ALIVE, BaseSession, Refusal, Rows
 from interlock.stores.mysql.dialling import FAILURES, arguments_in, failed
+from interlock.stores.mysql.lines import set_read_timeout
 
 
 def dialled(url: SplitResult, torn: bool) -> tuple[Any, int]:
@@ -38,11 +39,6 @@ def dialled(url: SplitResult, torn: bool) -> tuple[Any, int]:
             raise failed(error, "MariaDB") from error
     # Not while the error is handled: its own text may show a part of the password.
     raise Unreachable(f"MariaDB can't be reached; {UNTOLD}")
-
-
-def set_read_timeout(client: pymysql.Connection, seconds: float | None) -> None:
-    """Let a connection wait for an answer for so long; PyMySQL says it once for all, and we both ask and wait."""
-    client._read_timeout = seconds
 
 
 class MariaSession(BaseSession):

@@ -111,7 +111,7 @@ def _store_of(url: SplitResult, where: str) -> BucketStore:
     return BucketStore(lambda: kind(bucket, **how), prefix, where, given.get("endpoint", ""), pace)
 
 
-def from_client(client: Any, tasks: bool) -> BucketStore:
+def from_client(client: object, tasks: bool) -> BucketStore:
     """Return the store in the bucket of a store of obstore that the program has already.
 
     Args:

@@ -141,7 +141,7 @@ class BucketLines:
         """Microseconds that the bucket's clock may differ from what is known of it."""
         return int(self._ask(self._clock.slack, self._bucket) * MICROS)
 
-    def _ask(self, call: Any, *args: Any, **how: Any) -> Any:
+    def _ask(self, call: Any, *args: object, **how: object) -> Any:
         """Call obstore, but for what says something about the object.
 
         Raises:

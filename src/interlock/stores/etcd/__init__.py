@@ -11,8 +11,6 @@ from interlock.runtime import clock
 if TYPE_CHECKING:
     from interlock.stores.etcd.options import EtcdOptions
 
-INSTALL = "locks in etcd need httpx: pip install 'interlock[etcd]'"
-
 
 class EtcdStore:
     """An etcd cluster.
@@ -35,7 +33,7 @@ class EtcdStore:
         try:
             import httpx  # noqa: F401
         except ImportError as error:
-            raise StoreError(f"{INSTALL} ({error})") from error
+            raise StoreError(f"locks in etcd need httpx: pip install 'interlock[etcd]' ({error})") from error
         from interlock.stores.etcd.options import options_of
 
         return cls(options_of(url))

@@ -13,34 +13,26 @@ from interlock.remote.urls import port_of
 PORT = 2379
 IO_TIMEOUT = 5.0  # seconds to wait for an answer
 MOST = 32  # connections of a process for its requests, besides one for each name that somebody waits for
-PREFIX = "interlock"
-_TLS = ("ssl_ca", "ssl_cert", "ssl_key")
-_KNOWN: dict[str, Reader] = {
-    "timeout": seconds_in,
-    "max_connections": partial(number_in, most=1000),
-    **dict.fromkeys(_TLS, text_in),
-}
+_KNOWN: dict[str, Reader] = {"timeout": seconds_in, "max_connections": partial(number_in, most=1000)}
+_TLS: dict[str, Reader] = dict.fromkeys(("ssl_ca", "ssl_cert", "ssl_key"), text_in)
 
 
 class EtcdOptions(NamedTuple):
     """How to connect.
 
     Attributes:
-        where: the cluster, without a password.
         members: the URLs of its members.
         prefix: with which all keys begin.
         tls: for httpx; False for none.
-        user, password: to log in with; "" without a login.
+        login: name and password of who logs in, as etcd wants it; empty without a login.
         io_timeout: seconds to wait for an answer.
         most: connections for requests.
     """
 
-    where: str
     members: tuple[str, ...]
     prefix: str
     tls: Any
-    user: str
-    password: str
+    login: dict[str, str]
     io_timeout: float
     most: int
 
@@ -60,7 +52,9 @@ def options_of(url: SplitResult) -> EtcdOptions:
 
 
 def _options_of(url: SplitResult, where: str) -> EtcdOptions:
-    given = read_options(parse_qsl(url.query, keep_blank_values=True), _KNOWN, f"{url.scheme}://")
+    tls = url.scheme == "etcds"
+    known = _KNOWN | _TLS if tls else _KNOWN
+    given = read_options(parse_qsl(url.query, keep_blank_values=True), known, f"{url.scheme}://")
     login, _, hosts = url.netloc.rpartition("@")
     user, _, password = login.partition(":")
     prefix = unquote(url.path).strip("/")
@@ -68,16 +62,11 @@ def _options_of(url: SplitResult, where: str) -> EtcdOptions:
         raise InvalidArgument(f"{where}: write {url.scheme}://user:password@host:{PORT},host2:{PORT}/prefix")
     if password and not user:
         raise InvalidArgument(f"{where}: a password needs a user, and a client certificate is ssl_cert= and ssl_key=")
-    tls = url.scheme == "etcds"
-    if not tls and set(given) & set(_TLS):
-        raise InvalidArgument(f"{where}: ssl_ca, ssl_cert and ssl_key are for etcds://")
     return EtcdOptions(
-        where,
         tuple(_member(urlsplit(f"//{host}"), tls, where) for host in hosts.split(",")),
-        prefix or PREFIX,
+        prefix or "interlock",
         _context(given, where) if tls else False,
-        unquote(user),
-        unquote(password),
+        {"name": unquote(user), "password": unquote(password)} if user else {},
         given.get("timeout", IO_TIMEOUT),
         given.get("max_connections", MOST),
     )

@@ -8,7 +8,7 @@ from interlock.core.errors import StoreError
 from interlock.runtime import clock
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.opening import MOST_BYTES, ROUNDS, NotOurs, OpenFile, put
-from interlock.stores.files.plan import Action, Record, Write
+from interlock.stores.files.plan import Action, RecordWrite, Write
 from interlock.stores.files.slots import (
     DONE_AT,
     FREE,
@@ -205,7 +205,7 @@ class LineFile(OpenFile):
             put(self.fd, text, len(self.head) + row * SLOT)
             if place is not None and row < len(self._known):
                 self._known[row] = (text, place)  # what was just written need not be parsed
-        elif isinstance(action, Record):
+        elif isinstance(action, RecordWrite):
             if not action.done:
                 self._folder.drop_value(self._name)
             put(self.fd, moment(action.done), DONE_AT)

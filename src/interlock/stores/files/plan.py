@@ -27,7 +27,7 @@ class Write(NamedTuple):
     place: Place | None
 
 
-class Record(NamedTuple):
+class RecordWrite(NamedTuple):
     """One write of the end of the record of a completed run."""
 
     done: int
@@ -39,7 +39,7 @@ class Tell(NamedTuple):
     place: Place
 
 
-Action: TypeAlias = Write | Record | Tell
+Action: TypeAlias = Write | RecordWrite | Tell
 
 
 def line_of(slots: Sequence[Slot], done: int, now: int) -> Line:
@@ -137,7 +137,7 @@ def actions(slots: Sequence[Slot], before: Line, step: Step, me: Sequence[str]) 
     told = [*step.promoted, *_unaware(before, step)] if going or step.promoted else []
     told.sort(key=_fence, reverse=True)
     return [
-        *([Record(line.done)] if line.done != before.done else []),
+        *([RecordWrite(line.done)] if line.done != before.done else []),
         *(Write(row, None) for row in going),
         *(Tell(place) for place in told if place.id not in me),
         *writes,

@@ -44,7 +44,7 @@ from interlock.stores.files.linefile import LineFile, give_turn
 from interlock.stores.files.liveness import Liveness, WakeupPipe
 from interlock.stores.files.machine import MarkerTaken
 from interlock.stores.files.opening import MOST_BYTES, WITHIN_A_STEP, NotOurs, failed, failing, read_file
-from interlock.stores.files.plan import Action, Record, Tell, actions, dead_among, line_of, watched_by
+from interlock.stores.files.plan import Action, RecordWrite, Tell, actions, dead_among, line_of, watched_by
 from interlock.stores.files.slots import DONE_AT, HEAD_MOST, Slot, file_name, key_in, micros_in, slots_in, slots_start
 
 MOST_OPEN = 256  # files of names
@@ -147,7 +147,7 @@ class FileSteps:
         stamp = int(clock.time_of_day() * MICROS)
         done = micros_in(data, DONE_AT)
         if 0 < done <= stamp:  # it is over: compiled code takes lines without one
-            line.perform(Record(0))
+            line.perform(RecordWrite(0))
             done = 0
         before = line_of(slots, done, lease)
         waiter: Any = None
@@ -170,7 +170,7 @@ class FileSteps:
         if decide is kept and step.answer:
             value = line.value_kept(done)
             if value is None:
-                line.perform(Record(0))
+                line.perform(RecordWrite(0))
             step = step._replace(answer=False if value is None else value)
         if step.line is not None:
             if decide is complete and step.answer:

@@ -28,7 +28,7 @@ class MysqlStore(PlainStore):
 
     @classmethod
     def from_url(
-        cls, url: SplitResult, password: Callable[[], str] | None = None, dial: Callable[[], Any] | None = None
+        cls, url: SplitResult, password: Callable[[], str] | None = None, dial: Callable[[], object] | None = None
     ) -> "MysqlStore":
         """Connect to mysql://user:password@host/database.
 
@@ -54,7 +54,7 @@ def _check_installed() -> None:
         raise StoreError(f"{INSTALL} ({error})") from error
 
 
-def from_client(client: Any, tasks: bool) -> MysqlStore:
+def from_client(client: object, tasks: bool) -> MysqlStore:
     """Return the store in the database of an SQLAlchemy engine that the program has already.
 
     Args:

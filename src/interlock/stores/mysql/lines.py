@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
+from itertools import count
 from time import sleep
 from typing import Any, NamedTuple
 
@@ -39,6 +40,11 @@ NO_LIMIT = ", max_statement_time = 0"  # MariaDB's; MySQL's is for SELECT only
 LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE"
 ABOUT = "SELECT @@global.innodb_flush_log_at_trx_commit, CONCAT(@@global.read_only)"
 UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
+
+
+def set_read_timeout(driver: pymysql.Connection, seconds: float | None) -> None:
+    """Let a connection wait for an answer for so long; PyMySQL says it once for all, and we both ask and wait."""
+    driver._read_timeout = seconds
 
 
 class Done(NamedTuple):
@@ -113,7 +119,7 @@ class MysqlConnection:
         if left <= 0:
             raise Refused(f"{self._where}: the time was over before the step was sent; nothing was done")
         self._see_that_it_is_ours()
-        self._driver._read_timeout = max(SHORTEST, min(left, self._timeout))
+        set_read_timeout(self._driver, max(SHORTEST, min(left, self._timeout)))
         try:
             affected = self._cursor.execute(statement)
             rows: Any = self._cursor.fetchall() if self._cursor.description else ()
@@ -179,7 +185,7 @@ class MysqlLines:
         self._table = f"`{options.table}`"
         self._pool = Pool(self._open, options.where, options.most)
         self._last: MysqlConnection | None = None
-        self._swaps = 0
+        self._swaps = count(1)
         self.rest = self._pool.rest
         self.abort = self.close = self._pool.close
 
@@ -253,8 +259,7 @@ class MysqlLines:
             if error.code == DUPLICATE or error.code in AT_ONCE:
                 return None
             raise
-        self._swaps += 1
-        if self._swaps % SWEEP_EVERY == 0:
+        if next(self._swaps) % SWEEP_EVERY == 0:
             self._sweep(now)
         return new if done.affected else None
 
@@ -340,8 +345,10 @@ class MysqlLines:
         words = f"differs from this machine's by {skew * 1000:.0f} ms"
         if abs(skew) > SKEW:
             words += "; leases are judged by the server's clock alone, which must not jump: let NTP slew it"
-        checks.append(Check("clock", "ok" if abs(skew) <= SKEW else "warn", words))
-        checks.append(Check("server", "ok", f"answers in {min(times) * 1e6:.0f} us"))
+        checks += [
+            Check("clock", "ok" if abs(skew) <= SKEW else "warn", words),
+            Check("server", "ok", f"answers in {min(times) * 1e6:.0f} us"),
+        ]
         engine = str(about[0][0]) if about else "no engine"
         if engine.lower() == "innodb":
             return [*checks, Check("table", "ok", self._table)]

@@ -35,7 +35,7 @@ class PostgresStore:
         cls,
         url: SplitResult,
         password: Callable[[], str] | None = None,
-        dial: Callable[[], Any] | None = None,
+        dial: Callable[[], object] | None = None,
     ) -> "PostgresStore":
         """Connect to the database that a URL names.
 
@@ -62,7 +62,7 @@ class PostgresStore:
         return AsyncPostgresQueue(self._options)
 
 
-def from_client(client: Any, tasks: bool) -> PostgresStore:
+def from_client(client: object, tasks: bool) -> PostgresStore:
     """Return the store in the database of an SQLAlchemy engine.
 
     Args:

@@ -101,7 +101,7 @@ def _options(given: Mapping[str, str]) -> PostgresOptions:
 
 
 def with_secrets(
-    options: PostgresOptions, password: Callable[[], str] | None, dial: Callable[[], Any] | None
+    options: PostgresOptions, password: Callable[[], str] | None, dial: Callable[[], object] | None
 ) -> PostgresOptions:
     """Return options with what the program does itself.
 
@@ -127,7 +127,7 @@ def connecting(arguments: dict[str, Any], seconds: float) -> dict[str, Any]:
     return {"connect_timeout": max(2, math.ceil(seconds / (others + 1))), **arguments}
 
 
-def options_of_engine(client: Any) -> PostgresOptions:
+def options_of_engine(client: object) -> PostgresOptions:
     """Return what an SQLAlchemy engine says: its URL, arguments and execution options; its hooks are asked each time.
 
     Args:

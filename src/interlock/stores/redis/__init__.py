@@ -52,7 +52,7 @@ class RedisStore:
         return AsyncRedisQueue(self._settings)
 
 
-def from_client(client: Any, tasks: bool) -> RedisStore:
+def from_client(client: object, tasks: bool) -> RedisStore:
     """Return the store on the server of a client that the program has already.
 
     Args:

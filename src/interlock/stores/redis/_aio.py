@@ -1,11 +1,12 @@
 """Sockets of tasks, with absolute deadlines; the names of `_threads`."""
 
 import asyncio
+import socket
 from typing import Any, cast
 
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
-from interlock.runtime.process import Descriptor
+from interlock.runtime.process import Descriptor, running_loop
 from interlock.stores.redis.library import answered, as_bytes, as_of_socket
 from interlock.stores.redis.settings import Address
 from interlock.stores.redis.sockets import keep_alive
@@ -14,12 +15,17 @@ MOST = 65536  # bytes taken at a time; into one buffer, since asyncio makes a la
 
 
 class AsyncStream(asyncio.BufferedProtocol):
-    """A socket by a protocol of its own, for one task at a time."""
+    """A socket by a protocol of its own, for one task at a time.
 
-    def __init__(self) -> None:
+    Args:
+        sock: what the transport will write to; None if the program's own class does.
+    """
+
+    def __init__(self, sock: socket.socket | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
-        self._file: Descriptor | None
+        self._sock = sock
+        self._file = None if sock is None else Descriptor(sock.fileno())
         self._buffer = memoryview(bytearray(MOST))
         self._data = b""
         self._future: asyncio.Future[None] | None = None
@@ -28,8 +34,6 @@ class AsyncStream(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As `Protocol.connection_made`."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none of that class
-        sock = transport.get_extra_info("socket")
-        self._file = None if sock is None else Descriptor(sock.fileno())
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """As `BufferedProtocol.get_buffer`."""
@@ -49,16 +53,30 @@ class AsyncStream(asyncio.BufferedProtocol):
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
-    def give_to(self, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
-        """Let another protocol have what comes from now on; return what sends."""
+    def give_to(self, protocol: asyncio.BufferedProtocol) -> None:
+        """Let another protocol have what comes from now on."""
         self._transport.set_protocol(protocol)
         if self._ended:
             self._loop.call_soon(protocol.connection_lost, None)
-        return self._transport
+
+    def write(self, data: bytes) -> None:
+        """Send; what does not go out until somebody receives in vain is noticed then."""
+        if self._is_ours():
+            self._transport.write(data)
+        else:
+            self._transport.abort()
+
+    def _is_ours(self) -> bool:
+        """Tell whether the program has left the descriptor open; if not, nobody here closes what has its number."""
+        if self._file is None or self._file.is_ours():
+            return True
+        if self._sock is not None:
+            self._sock.detach()
+        return False
 
     async def send(self, data: bytes, deadline: float) -> None:
-        """Send; what does not go out until somebody receives in vain is noticed then."""
-        self._transport.write(data)
+        """As the `send` of threads, but for time-outs."""
+        self.write(data)
 
     async def receive(self, deadline: float) -> bytes:
         """As the `receive` of threads."""
@@ -78,15 +96,15 @@ class AsyncStream(asyncio.BufferedProtocol):
     def send_and_close(self, data: bytes) -> None:
         """Send behind what had no answer, and close."""
         if not self._ended and not self._loop.is_closed():
-            self._transport.write(data)
+            self.write(data)
         self.close()
 
     def close(self) -> None:
         """Close; from any thread, and also where the loop has ended."""
         if self._loop.is_closed():
-            if self._file is not None:
+            if self._is_ours() and self._file is not None:
                 self._file.shut_down()  # closed when it is collected
-        elif asyncio._get_running_loop() is self._loop:
+        elif running_loop() is self._loop:
             self._close()
         else:
             self._loop.call_soon_threadsafe(self._close)
@@ -94,6 +112,7 @@ class AsyncStream(asyncio.BufferedProtocol):
     def _close(self) -> None:
         self._ended = True
         self._wake()
+        self._is_ours()
         # Not `close`: that waits for the other end of TLS, or for a full buffer, longer than the loop may run.
         self._transport.abort()
 
@@ -103,21 +122,46 @@ async def open_stream(
 ) -> AsyncStream:
     """As the `open_stream` of threads."""
     loop = asyncio.get_running_loop()
-    stream: AsyncStream
     async with asyncio.timeout(max(0.0, deadline - clock.now())):
-        if isinstance(address, str):
-            _, stream = await loop.create_unix_connection(AsyncStream, address)
-        else:
-            name = None if tls is None else address[0]
-            _, stream = await loop.create_connection(AsyncStream, *address, ssl=tls, server_hostname=name)
-    try:
-        sock = stream._transport.get_extra_info("socket")
-        if sock is not None:
+        sock = await _connected(address)
+        try:
             keep_alive(sock, io_timeout)
-    except BaseException:
-        stream.close()
-        raise
+            name = None if tls is None else address[0]
+            _, stream = await loop.create_connection(
+                lambda: AsyncStream(sock), sock=sock, ssl=tls, server_hostname=name
+            )
+        except BaseException:
+            sock.close()
+            raise
     return stream
+
+
+async def _connected(address: Address | str) -> socket.socket:
+    """Return a socket that is connected, and ours: it can be kept from closing what has its number by now."""
+    if isinstance(address, str):
+        return await _dialled(socket.AF_UNIX, address)
+    try:  # without a thread, if it is a number
+        found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await asyncio.get_running_loop().getaddrinfo(*address, type=socket.SOCK_STREAM)
+    problem = OSError(f"{address[0]} has no address")
+    for family, _, _, _, where in found:
+        try:
+            return await _dialled(family, where)
+        except OSError as error:
+            problem = error
+    raise problem
+
+
+async def _dialled(family: int, where: Any) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, where)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 class LibraryTransport(asyncio.Transport):

@@ -62,7 +62,8 @@ class Mux(asyncio.BufferedProtocol):
         self._timer_at = 0.0
         self.closed = False
         self.good = True
-        self._write = stream.give_to(self).write
+        stream.give_to(self)
+        self._write = stream.write
 
     def post(self, data: bytes, replies: int, deadline: float) -> "asyncio.Future[Reply]":
         """Send; return what will have the reply.

@@ -13,6 +13,8 @@ from interlock.stores.redis.settings import Address
 from interlock.stores.redis.sockets import keep_alive
 
 LOOK = 250e-6  # seconds to look for a reply before the thread sleeps
+MOST_MISSES = 3  # looks in a row that were in vain
+SKIPPED = 200  # commands without a look then
 MOST = 65536  # bytes taken at a time
 SEVERAL = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) > 1
 
@@ -22,7 +24,7 @@ class Stream:
 
     __slots__ = ("_file", "_sock")
 
-    def __init__(self, sock: Any) -> None:
+    def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._file = Descriptor(sock.fileno())
 
@@ -81,17 +83,22 @@ class Stream:
 
 
 class PolledStream(Stream):
-    """As `Stream`, by a socket that never blocks; if the last reply came soon, it looks before the thread sleeps."""
+    """As `Stream`, by a socket that never blocks; it looks for a reply before the thread sleeps, where that pays.
 
-    __slots__ = ("_looks", "_near", "_poll", "_receive", "_send")
+    A server that is near answers sooner than a thread is woken.  Where several looks in a row were in vain, since the
+    server is far away or others use the processors, most commands go without.
+    """
 
-    def __init__(self, sock: Any, looks: bool) -> None:
+    __slots__ = ("_looks", "_misses", "_poll", "_receive", "_send", "_skip")
+
+    def __init__(self, sock: socket.socket, looks: bool) -> None:
         super().__init__(sock)
         sock.setblocking(False)
         self._send, self._receive = sock.send, sock.recv
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
-        self._looks = self._near = looks and SEVERAL
+        self._looks = looks and SEVERAL
+        self._misses = self._skip = 0
 
     def send(self, data: bytes, deadline: float) -> None:
         """As `Stream.send`."""
@@ -108,23 +115,28 @@ class PolledStream(Stream):
         """As `Stream.receive`."""
         if not self._looks:
             return self._after_sleep(deadline)
-        began = now = clock.now()
-        while self._near and now < began + LOOK:
+        if self._skip:
+            self._skip -= 1
+            return self._after_sleep(deadline)
+        until = clock.now() + LOOK
+        while clock.now() < until:
             try:
-                return self._receive(MOST)  # type: ignore[no-any-return]
+                data: bytes = self._receive(MOST)
+                self._misses = 0
+                return data
             except BlockingIOError:
-                os.sched_yield()
-            now = clock.now()
-        data = self._after_sleep(deadline)
-        self._near = clock.now() < began + LOOK
-        return data
+                os.sched_yield()  # to whoever else wants the processor
+        self._misses += 1
+        if self._misses >= MOST_MISSES:
+            self._skip = SKIPPED
+        return self._after_sleep(deadline)
 
     def _after_sleep(self, deadline: float) -> bytes:
         while True:
             if not self._poll.poll(_left(deadline) * 1000):
                 raise TimeoutError
             try:
-                return self._receive(MOST)  # type: ignore[no-any-return]
+                return self._receive(MOST)
             except BlockingIOError:
                 pass  # woken for nothing
 

@@ -18,7 +18,7 @@ PLAIN = ("Connection", "UnixDomainSocketConnection", "SentinelManagedConnection"
 SECURE = ("SSLConnection", "SentinelManagedSSLConnection")
 
 
-def settings_of_client(client: Any, tasks: bool) -> Settings:
+def settings_of_client(client: object, tasks: bool) -> Settings:
     """Return how a client reaches its server.
 
     Args:

@@ -33,7 +33,7 @@ class SqliteStore(PlainStore):
         return database_of(self._options)
 
 
-def from_client(client: Any, tasks: bool) -> SqliteStore:
+def from_client(client: object, tasks: bool) -> SqliteStore:
     """Return the store in a file beside the database of an SQLAlchemy engine; the engine itself is not used.
 
     Args:

@@ -22,7 +22,7 @@ class Command(BaseCommand):
         parser.add_argument("--alias", default=DEFAULT, help="Which entry of INTERLOCK. Default: %(default)s.")
         parser.add_argument("words", nargs=argparse.REMAINDER, metavar="run|ls|show|watch|evict|doctor|migrate …")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         """Run it; a status that is not 0 ends the process with it."""
         alias = options["alias"]
         if alias not in places():

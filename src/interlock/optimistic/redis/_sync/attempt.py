@@ -15,7 +15,7 @@ from interlock.optimistic.queued import Queued
 from interlock.optimistic.redis.libraries import (
     ConnectionFailed,
     Library,
-    RedisCommand,
+    LibraryCommand,
     checked_library,
     first_argument,
     give_back_to_node,
@@ -50,7 +50,7 @@ class TransactionConnection:
         self.broken = False
         lent.register_connect_callback(self.connected)
 
-    def connected(self, connection: Any) -> None:
+    def connected(self, connection: object) -> None:
         """For the library, which connects anew: say no.
 
         Raises:
@@ -58,7 +58,7 @@ class TransactionConnection:
         """
         raise ConnectionFailed("it was closed, and on a new one nothing is watched")
 
-    def exchange(self, packet: Sequence[RedisCommand], io_timeout: float | None) -> list[Any]:
+    def exchange(self, packet: Sequence[LibraryCommand], io_timeout: float | None) -> list[Any]:
         """Send commands and wait for their replies; a refusal is a reply.
 
         Args:
@@ -79,11 +79,11 @@ class TransactionConnection:
         self.broken = False
         return replies
 
-    def _exchange(self, packet: Sequence[RedisCommand], io_timeout: float | None) -> list[Any]:
+    def _exchange(self, packet: Sequence[LibraryCommand], io_timeout: float | None) -> list[Any]:
         self._lent.send_packed_command(self._lent.pack_commands([each.words for each in packet]), False)
         return [self._reply(each, io_timeout) for each in packet]
 
-    def _reply(self, command: RedisCommand, io_timeout: float | None) -> Any:
+    def _reply(self, command: LibraryCommand, io_timeout: float | None) -> Any:
         if io_timeout is not None and not rt.TASKS:
             own = self._lent.socket_timeout
             if not self._lent.can_read(io_timeout if own is None else min(own, io_timeout)):
@@ -139,7 +139,7 @@ def borrow(library: Library, home: Any, fresh: bool) -> TransactionConnection:
         raise
 
 
-MULTI, EXEC, UNWATCH = (RedisCommand([name.encode()], name) for name in ("MULTI", "EXEC", "UNWATCH"))
+MULTI, EXEC, UNWATCH = (LibraryCommand([name.encode()], name) for name in ("MULTI", "EXEC", "UNWATCH"))
 HARMLESS = {b"WATCH", b"MULTI"}
 NO_KEY = "on a cluster the keys say which node to ask: name one, e.g. transact(client, function, key)"
 ONE_TAG = (
@@ -225,7 +225,7 @@ class RedisAttempt:
         """What is watched, for messages."""
         return [_text(key) for key in self._watched]
 
-    def watch(self, keys: Sequence[Any]) -> None:
+    def watch(self, keys: Sequence[object]) -> None:
         """Watch those keys that are not watched yet."""
         encoded = self.transaction.encoded(keys)
         with self._turn:
@@ -233,7 +233,7 @@ class RedisAttempt:
             if packet:
                 self._heard_of_watch(packet[0], (self._say(packet))[0])
 
-    def read(self, request: RedisCommand, watch: bool = True) -> Any:
+    def read(self, request: LibraryCommand, watch: bool = True) -> Any:
         """Do a command now.
 
         Args:
@@ -296,7 +296,7 @@ class RedisAttempt:
             self._refuse(replies, done)
         return None if done is None else list(done)
 
-    def _settle(self, replies: Sequence[Any]) -> bool:
+    def _settle(self, replies: Sequence[object]) -> bool:
         """Give each write its reply."""
         shaped = [
             each.request.shaped(reply, self._callbacks) for each, reply in zip(self._writes, replies, strict=True)
@@ -314,13 +314,13 @@ class RedisAttempt:
             ) from refused[0][1]
         return True
 
-    def _say(self, packet: Sequence[RedisCommand]) -> list[Any]:
+    def _say(self, packet: Sequence[LibraryCommand]) -> list[Any]:
         try:
             return self._ask(packet)
         except ConnectionFailed as error:
             self._fail(error, error.__cause__)
 
-    def _ask(self, packet: Sequence[RedisCommand]) -> list[Any]:
+    def _ask(self, packet: Sequence[LibraryCommand]) -> list[Any]:
         """Send a packet on the connection of this try, and return the replies.
 
         Raises:
@@ -340,7 +340,7 @@ class RedisAttempt:
         self._heard = True
         return replies
 
-    def _may_repeat(self, packet: Sequence[RedisCommand], error: ConnectionFailed) -> bool:
+    def _may_repeat(self, packet: Sequence[LibraryCommand], error: ConnectionFailed) -> bool:
         """Tell whether a packet may be sent on another connection: once, if the first that was lent was dead.
 
         That one was closed by the server while nobody used it; nothing was watched on it, and nothing is done twice.
@@ -354,7 +354,7 @@ class RedisAttempt:
         self._failure = error
         raise error from cause
 
-    def _to_watch(self, keys: Sequence[bytes]) -> list[RedisCommand]:
+    def _to_watch(self, keys: Sequence[bytes]) -> list[LibraryCommand]:
         fresh = [key for key in dict.fromkeys(keys) if key not in self._watched]
         for key in fresh if self._backend.cluster else ():
             slot = self._backend.library.slot_of(key)
@@ -364,23 +364,23 @@ class RedisAttempt:
                     f"{_text(key)!r} is in slot {slot} of the cluster, {first!r} in slot {self._slot}: {ONE_TAG}"
                 )
             self._slot = slot
-        return [RedisCommand([b"WATCH", *fresh], "WATCH")] if fresh else []
+        return [LibraryCommand([b"WATCH", *fresh], "WATCH")] if fresh else []
 
-    def _heard_of_watch(self, command: RedisCommand, reply: Any) -> None:
+    def _heard_of_watch(self, command: LibraryCommand, reply: object) -> None:
         if isinstance(reply, Exception):
             self._raise_if_passing(reply)
             self._fail(StoreError(f"the server refused WATCH: {reply}; nothing was changed"), reply)
         self._watched.update(dict.fromkeys(command.words[1:]))
         self._watching = True
 
-    def _heard_of_multi(self, reply: Any, what: str) -> None:
+    def _heard_of_multi(self, reply: object, what: str) -> None:
         if not isinstance(reply, Exception):
             _may_multi.add(self._backend.client)
             return
         _may_multi.discard(self._backend.client)
         raise StoreError(f"the server refused MULTI: {reply}; {what}") from reply
 
-    def _refuse(self, replies: Sequence[Any], done: Exception) -> NoReturn:
+    def _refuse(self, replies: Sequence[object], done: Exception) -> NoReturn:
         """Raise why nothing was done: the refusal of the first command that could not be queued, or of EXEC."""
         refusals = ((each.name, reply) for each, reply in zip(self._writes, replies, strict=False))
         name, error = next(((name, each) for name, each in refusals if isinstance(each, Exception)), ("EXEC", done))

@@ -34,7 +34,7 @@ class AsyncSessionAttempt:
         """What was read, for messages."""
         return self._reads.keys or self._said
 
-    async def watch(self, keys: Sequence[Any]) -> None:
+    async def watch(self, keys: Sequence[object]) -> None:
         """Refuse: what is read is watched."""
         raise InvalidArgument("what the function reads by its session is watched; there are no keys to be given")
 
@@ -87,7 +87,7 @@ class AsyncSessionBackend:
         InvalidArgument: it is something else.
     """
 
-    def __init__(self, where: Any) -> None:
+    def __init__(self, where: object) -> None:
         self._make = maker_of(where, rt.TASKS)
 
     def begin(self, tries: Tries) -> AsyncSessionAttempt:

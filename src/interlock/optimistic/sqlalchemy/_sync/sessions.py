@@ -35,7 +35,7 @@ class SessionAttempt:
         """What was read, for messages."""
         return self._reads.keys or self._said
 
-    def watch(self, keys: Sequence[Any]) -> None:
+    def watch(self, keys: Sequence[object]) -> None:
         """Refuse: what is read is watched."""
         raise InvalidArgument("what the function reads by its session is watched; there are no keys to be given")
 
@@ -88,7 +88,7 @@ class SessionBackend:
         InvalidArgument: it is something else.
     """
 
-    def __init__(self, where: Any) -> None:
+    def __init__(self, where: object) -> None:
         self._make = maker_of(where, rt.TASKS)
 
     def begin(self, tries: Tries) -> SessionAttempt:

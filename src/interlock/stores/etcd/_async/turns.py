@@ -1,76 +1,23 @@
-"""Who waits in this process or event loop, and whose turn it is: one watch for each name that somebody waits for.
+"""Who waits in this process or event loop, and whose turn it is: one watch of all that is deleted.
 
-A waiter knows what stands before it, which only gets less. So a deletion is looked into only if there seems to be
-room for a waiter then; what etcd says in that linearizable read counts, not what was heard.
+What stands before a waiter only gets less.  So a deletion is looked into only if it seems to be somebody's turn then,
+by what the last look at that name told; what etcd says in that linearizable read counts, not what was heard.
 """
 
-import contextlib
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
-from interlock.core.claims import Claim, fits
+from interlock.core.claims import USING, Claim
 from interlock.core.errors import StoreError
-from interlock.core.queue import EnterResult, Granted, Tells
+from interlock.core.line import EMPTY, Line, numbered
+from interlock.core.queue import Tells
+from interlock.remote.waiters import Waiters
 from interlock.runtime import _aio as rt
-from interlock.runtime.process import Descriptor
-from interlock.stores.etcd import wire
+from interlock.runtime import clock
 from interlock.stores.etcd._async.gateway import AsyncGateway
-from interlock.stores.etcd.wire import Found
+from interlock.stores.etcd.wire import Found, heard, line_of, watch
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between two attempts to watch
-
-
-class Turn:
-    """One who waits.
-
-    Attributes:
-        claim, waiter: who, and what wakes it.
-        before: units and capacity of the claims before it, by id; None until etcd has answered.
-        revision: of etcd, when it stood so.
-        gone: claims of which it was heard that they were deleted, perhaps after that.
-    """
-
-    __slots__ = ("before", "claim", "gone", "revision", "waiter")
-
-    def __init__(self, claim: Claim, waiter: Tells) -> None:
-        self.claim = claim
-        self.waiter = waiter
-        self.before: dict[str, tuple[int, int]] | None = None
-        self.revision = 0
-        self.gone: set[str] = set()
-
-    def stands(self, found: Found, at: int) -> None:
-        """Take what etcd says is before it."""
-        if found.revision >= self.revision:
-            self.revision = found.revision
-            self.gone &= {each.id for each in found.places}
-            places = [each for each in found.places[:at] if each.id not in self.gone]
-            self.before = {each.id: (each.units, each.capacity) for each in places}
-
-    def lacks(self, ids: Iterable[str]) -> bool:
-        """Take that claims were deleted; True if it seems to be its turn, or it was deleted itself."""
-        self.gone.update(ids)
-        if self.before is None:
-            return False
-        was_before = [self.before.pop(id, None) for id in ids]
-        return self.claim.id in ids or (any(was_before) and self.has_room())
-
-    def has_room(self) -> bool:
-        """Tell whether it seems to be its turn."""
-        spec = self.claim.spec
-        return self.before is not None and fits(spec.units, spec.capacity, list(self.before.values()))
-
-
-class Watched:
-    """A name that somebody waits for."""
-
-    __slots__ = ("file", "revision", "runs", "turns")
-
-    def __init__(self) -> None:
-        self.turns: dict[str, Turn] = {}
-        self.revision = 0  # what happened until then is known
-        self.runs = False
-        self.file: Descriptor | None = None
+PAUSE = 0.05  # seconds between two attempts to watch
+IDLE = 60.0  # seconds without a waiter, after which the watch ends
 
 
 class AsyncTurns:
@@ -78,113 +25,86 @@ class AsyncTurns:
 
     Args:
         gateway: the cluster.
-        look: says where claims of one key stand, by a linearizable read.
+        read: tells what stands in the folder of a key, by a linearizable read.
         prefix: with which keys begin.
+
+    Attributes:
+        waiters: what wakes each.
     """
 
-    def __init__(
-        self, gateway: AsyncGateway, look: Callable[[list[Claim]], rt.Result[list[EnterResult]]], prefix: str
-    ) -> None:
+    def __init__(self, gateway: AsyncGateway, read: Callable[[str], rt.Result[Found]], prefix: str) -> None:
         self._gateway = gateway
-        self._look = look
+        self._read = read
         self._prefix = prefix
-        self._watched: dict[str, Watched] = {}
+        self.waiters = Waiters()
+        self._keys: dict[str, str] = {}  # by the ids of those who wait
+        self._known: dict[str, Line] = {}  # by key; only the watch uses it
         self._mutex = rt.Mutex()
-        self._closed = False
+        self._runs = False
+        self._used = 0.0
 
     def add(self, claim: Claim, waiter: Tells) -> None:
         """Wait, before the request which puts the claim into the line: what is deleted from then on is heard."""
-        with self._mutex:
-            watched = self._watched.setdefault(claim.spec.key, Watched())
-            watched.turns.setdefault(claim.id, Turn(claim, waiter)).waiter = waiter
+        self.waiters.add(claim.id, waiter)
+        self._keys[claim.id] = claim.spec.key
 
-    def remove(self, claim: Claim) -> None:
-        """Wait no more."""
-        with self._mutex:
-            watched = self._watched.get(claim.spec.key)
-            if watched is not None:
-                watched.turns.pop(claim.id, None)
-                if not watched.turns and not watched.runs:
-                    self._watched.pop(claim.spec.key, None)
+    def remove(self, id: str) -> None:
+        """Let a claim wait no more."""
+        self._keys.pop(id, None)
+        self.waiters.remove(id)
 
-    def stands(self, claim: Claim, found: Found, at: int) -> bool:
-        """Take where a waiter stands, and watch what is before it; True if it seems to be its turn meanwhile."""
+    def watch(self, revision: int) -> None:
+        """Let what is deleted after a revision be heard, unless it is."""
         with self._mutex:
-            watched = self._watched.get(claim.spec.key)
-            turn = None if watched is None else watched.turns.get(claim.id)
-            if watched is None or turn is None or self._closed:
-                return False
-            turn.stands(found, at)
-            if watched.runs:
-                return turn.has_room()
-            watched.runs, watched.revision = True, found.revision
-        if rt.spawn("interlock-listener", self._run, claim.spec.key, watched) is None:
-            watched.runs = False  # the interpreter ends: who waits looks now and then
-        return False
+            self._used = clock.now()
+            if not self._runs:  # nor if no thread can be started: then who waits looks now and then
+                self._runs = rt.spawn("interlock-listener", self._run, revision) is not None
 
-    async def _run(self, key: str, watched: Watched) -> None:
-        pause = SHORTEST_PAUSE
+    async def _run(self, revision: int) -> None:
+        self._revision = revision  # what was deleted until then is known; 0 while nothing is
         try:
-            while not self._ended(key, watched):
+            while self._is_wanted():
                 try:
-                    await self._listen(key, watched)
-                    pause = SHORTEST_PAUSE
+                    await self._gateway.listen(watch(self._prefix, self._revision), self._hear)
                 except StoreError:
                     self._gateway.distrust()
-                    self._wake(watched)
-                    await rt.sleep(pause)
-                    pause = min(LONGEST_PAUSE, 2 * pause)
+                    self._revision = 0
+                    await rt.sleep(PAUSE)
         finally:
-            watched.runs = False
-            self._wake(watched)
+            self._runs = False
 
-    def _ended(self, key: str, watched: Watched) -> bool:
+    def _is_wanted(self) -> bool:
         with self._mutex:
-            watched.file = None
-            if watched.turns and not self._closed:
-                return False
-            watched.runs = False
-            if self._watched.get(key) is watched:
-                self._watched.pop(key)
-            return True
+            self._runs = not self._gateway.closed and (bool(self._keys) or clock.now() - self._used < IDLE)
+            return self._runs
 
-    async def _listen(self, key: str, watched: Watched) -> None:
-        async def hear(line: str) -> None:
-            ids, revision, compacted = wire.heard(line)
-            watched.revision = max(watched.revision, compacted or revision)
-            with self._mutex:
-                turns = [turn for turn in watched.turns.values() if ids and turn.lacks(ids)]
-            if compacted:
-                self._wake(watched)
-            if turns:
-                await self._tell(watched, turns)
+    async def _hear(self, text: str) -> bool:
+        """Take a line of the watch; False to hear no more."""
+        gone, revision = heard(self._prefix, text)
+        keys = set(self._keys.copy().values())
+        self._known = {key: line for key, line in self._known.items() if key in keys and self._revision}
+        if not self._revision:  # it begins now, and nobody heard what was deleted before
+            self.waiters.wake_all()
+        if gone or not self._revision:
+            self._revision = revision
+        for key in keys.intersection(gone):
+            await self._look_at(key, gone[key])
+        return self._is_wanted()
 
-        def opened(socket: Any) -> None:
-            watched.file = None if socket is None else Descriptor(socket.fileno())
-
-        body = wire.watch(wire.folder_of(self._prefix, key), watched.revision + 1)
-        await self._gateway.listen(body, hear, opened)
-
-    async def _tell(self, watched: Watched, turns: list[Turn]) -> None:
-        """Tell those whose turn it is, and let those look who are gone."""
-        answers = await self._look([turn.claim for turn in turns])
-        for turn, answer in zip(turns, answers, strict=True):
-            if answer.state == "using":
-                watched.turns.pop(turn.claim.id, None)
-                turn.waiter.tell(Granted(turn.claim.id, answer.fence, answer.slot))
-            elif answer.state != "pending":
-                turn.waiter.tell()
-
-    def _wake(self, watched: Watched) -> None:
-        for turn in list(watched.turns.values()):
-            turn.waiter.tell()
-
-    def close(self) -> None:
-        """Wait no more; never waits."""
-        self._closed = True
-        for watched in list(self._watched.values()):
-            self._wake(watched)
-            file = watched.file
-            if file is not None:
-                with contextlib.suppress(OSError):
-                    file.shut_down()
+    async def _look_at(self, key: str, gone: set[str]) -> None:
+        """Tell those whose turn it is that claims were deleted, and those who are gone."""
+        waiting = [id for id, each in self._keys.copy().items() if each == key]
+        line = self._known[key] = line_of(
+            place for place in self._known.get(key, EMPTY).places if place.id not in gone
+        )
+        if {place.id for place in line.places if place.state != USING}.issuperset(waiting):
+            return
+        found = await self._read(key)
+        self._known[key] = found.line
+        for id in waiting:
+            place = found.place(id)
+            if place is None or (place.state == USING and (place.once or numbered(place.units, place.capacity))):
+                self.waiters.notify(id, 0)  # it is gone, or more has to be done
+            elif place.state == USING:
+                self.waiters.notify(id, place.fence)
+                self.remove(id)

@@ -3,28 +3,35 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, namespace_of, record_view
+from interlock.core.claims import (
+    MICROS,
+    PENDING,
+    SEPARATOR,
+    USING,
+    Check,
+    Claim,
+    ClaimView,
+    namespace_of,
+    record_view,
+)
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
-from interlock.core.line import GONE as GONE_THERE
-from interlock.core.line import KEPT, WANTED
-from interlock.core.queue import BUSY, DONE_BEFORE, GONE, OCCUPIED, REFUSED, EnterResult, Held, Outage, Renewed
-from interlock.remote.failures import Denied, Passing, Unreachable
+from interlock.core.line import GONE as OVER
+from interlock.core.line import adopt, has_room, numbered, renew
+from interlock.core.queue import DONE_BEFORE, GONE, REFUSED, EnterResult, Held, Renewed, Tells
 from interlock.runtime import _threads as rt
-from interlock.runtime import clock
+from interlock.stores._sync.step_queue import away, view_of
 from interlock.stores.etcd import wire
 from interlock.stores.etcd._sync.gateway import Gateway
 from interlock.stores.etcd._sync.leases import Leases, Lease
 from interlock.stores.etcd._sync.turns import Turns
 from interlock.stores.etcd.options import EtcdOptions
-from interlock.stores.etcd.wire import CLAIMS, DONE, SLOTS, Found, Json
+from interlock.stores.etcd.wire import CLAIMS, DONE, LIVE, Found, Json
 
 LOOK_AGAIN = 10.0  # seconds; only a safety net, since deletions are watched
-AWAY = 0.25  # seconds until a cluster that is away is asked again
-RECOVERY = 60.0  # seconds to wait for a cluster that is away, where the caller has set no limit
-FIRST_CONTACT = 2.0  # seconds; where nothing was ever done, the address is probably wrong
-TRIES = 8  # writes that others came before, until the store counts as busy
 FEW = 16  # claims whose leases are asked for when people look
 AT_ONCE = 100  # operations of one transaction; etcd takes 128
 
@@ -40,9 +47,10 @@ class EtcdQueue:
 
     def __init__(self, options: EtcdOptions) -> None:
         self._options = options
+        self._folder = partial(wire.folder_of, options.prefix)
         self._gateway = Gateway(options)
         self._leases = Leases(self._gateway)
-        self._turns = Turns(self._gateway, self._look_at, options.prefix)
+        self._turns = Turns(self._gateway, self._read, options.prefix)
 
     def set_doubt(self, doubt: Any) -> None:
         """Nothing: what was committed is there."""
@@ -54,101 +62,76 @@ class EtcdQueue:
     def rest(self) -> None:
         """Nothing: idle connections end by themselves."""
 
-    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         """As `Queue.enter`."""
+        made = waiter or rt.Waiter()
+        if wait:
+            self._turns.add(claim, made)
+        deadline = self._gateway.deadline()
         try:
-            if again:
-                if waiter is not None:
-                    self._turns.add(claim, waiter)
-                asked = self._leases.refresh(claim)
-                answer = self._stands(claim, self._read(claim.spec.key), asked)
-            else:
-                answer = self._enter(claim, waiter, wait)
+            answer = (self._stands_yet(claim, deadline) if again else self._enter(claim, wait, deadline))
         except StoreError as error:
-            return self._failed(claim, error, wait, again)
-        if answer.state != "pending":
-            self._turns.remove(claim)
+            answer = self._failed(claim, error, wait, again)
+        if answer.state == "pending":
+            return answer._replace(waiter=made)
+        self._turns.remove(claim.id)
         return answer
 
-    def _enter(self, claim: Claim, waiter: Any, wait: bool) -> EnterResult:
-        """Put a claim where nobody stands, or where there is room for it; at the end of the line if it waits."""
+    def _stands_yet(self, claim: Claim, deadline: float) -> EnterResult:
+        """Extend the lease of a claim that waits, and say where it stands."""
+        lease = self._leases.of.get(claim.id)
+        asked = lease is not None and bool((self._leases.extend([lease], deadline))[0])
+        return self._stands(claim, self._read(claim.spec.key, deadline), asked, deadline)
+
+    def _enter(self, claim: Claim, wait: bool, deadline: float) -> EnterResult:
+        """Put a claim where nobody stands, or at the end of the line if it waits or there is room for it."""
         spec, folder = claim.spec, self._folder(claim.spec.key)
-        queues = wait and waiter is not None
-        if queues:
-            self._turns.add(claim, waiter)
-        lease = self._leases.take(claim)
-        condition, slot = wire.is_empty(folder), 0
-        for _ in range(TRIES):
-            waits = [wire.put(folder + CLAIMS + claim.id, wire.value_of(claim), lease.id)] if queues else []
-            done = self._gateway.transact(
-                [condition], self._puts(claim, lease, slot), [*waits, wire.look(folder)], repeat=False
-            )
-            if done.succeeded:
-                lease.sure = lease.granted = True
-                lease.slot = slot if wire.has_slot(claim) else None
-                return EnterResult("using", done.revision, slot=slot)
-            found = wire.found_in(folder, done.responses[-1]["response_range"], done.revision)
-            if queues or found.at(claim.id) >= 0:
-                lease.sure = True
-                return self._stands(claim, found, True)
-            occupied = not found.fits(claim)
-            if occupied or (spec.once and found.record):
-                break
-            condition, slot = wire.has_no_news(folder, done.revision), found.free_slot(claim) or 0
-        self._leases.free(self._leases.of.pop(claim.id))
-        if spec.once and found.record:
-            return DONE_BEFORE
-        return BUSY if not occupied else OCCUPIED if wait else REFUSED
+        path, lease, look = folder + CLAIMS + claim.id, self._leases.take(claim, deadline), wire.look(folder)
+        queued = [wire.put(path, wire.place_of(claim, True), lease), look]
+        done = self._gateway.transact(
+            [wire.has_no_news(folder, 0)],
+            [wire.put(path, wire.place_of(claim, False), lease)],
+            queued if wait else [look],
+            deadline,
+            repeat=False,
+        )
+        if "succeeded" in done:
+            return EnterResult("using", wire.revision(done))
+        found = wire.looked(folder, done)
+        if not wait and found.place(claim.id) is None:
+            was_done = spec.once and found.record is not None
+            if was_done or not has_room(found.line.places, spec.units, spec.capacity):
+                self._leases.free(claim)
+                return DONE_BEFORE if was_done else REFUSED
+            found = wire.looked(folder, self._gateway.transact([], queued, [], deadline, repeat=False))
+        answer = self._stands(claim, found, True, deadline)
+        if not wait and answer.state == "pending":  # others were quicker
+            self.leave(claim)
+            return REFUSED
+        return answer
 
-    def _puts(self, claim: Claim, lease: Lease, slot: int) -> list[Json]:
-        """Return what puts a claim that holds the lock."""
-        folder = self._folder(claim.spec.key)
-        puts = [wire.put(folder + CLAIMS + claim.id, wire.value_of(claim, holds=True), lease.id)]
-        if wire.has_slot(claim):
-            puts.append(wire.put(f"{folder}{SLOTS}{slot}", claim.id, lease.id))
-        return puts
-
-    def _stands(self, claim: Claim, found: Found, asked: bool) -> EnterResult:
-        """Say where a claim stands."""
-        at, lease = found.at(claim.id), self._leases.of.get(claim.id)
-        if at >= 0 and claim.spec.once and found.record and not (lease and lease.granted):
+    def _stands(self, claim: Claim, found: Found, asked: bool, deadline: float) -> EnterResult:
+        """Say where a claim stands; one whose turn it is gets its slot."""
+        place, folder = found.place(claim.id), self._folder(claim.spec.key)
+        if place is not None and place.once and found.record is not None:
             self.leave(claim)
             return DONE_BEFORE
-        slot = self._slot(claim, found) if at >= 0 and found.holds(at) else 0
-        if at < 0 or slot is None:
+        if place is not None and place.state == USING and numbered(place.units, place.capacity) and not place.held:
+            path, told = folder + CLAIMS + claim.id, wire.place_of(claim, waits=False)
+            done = self._gateway.transact(
+                [wire.has_no_news(folder + CLAIMS, found.revision), wire.is_there(path)],
+                [wire.put(path, told._replace(slot=place.slot, since=place.since), place.alive), wire.look(folder)],
+                [wire.look(folder)],
+                deadline,
+            )
+            return self._stands(claim, wire.looked(folder, done), asked, deadline)
+        if place is None:
             self._leases.of.pop(claim.id, None)
             return GONE
-        if not found.holds(at):
-            if self._turns.stands(claim, found, at):
-                return self._stands(claim, self._read(claim.spec.key), asked)
-            return EnterResult("pending", look_again=LOOK_AGAIN, asked=asked)
-        if lease is not None:
-            lease.granted = True
-        return EnterResult("using", found.places[at].place, asked=asked, slot=slot)
-
-    def _look_at(self, claims: list[Claim]) -> list[EnterResult]:
-        """Say where claims of one key stand."""
-        found = self._read(claims[0].spec.key)
-        return [self._stands(claim, found, False) for claim in claims]
-
-    def _slot(self, claim: Claim, found: Found) -> int | None:
-        """Return the slot of a claim that holds the lock, and take one if it has none; None: it is gone."""
-        folder, lease = self._folder(claim.spec.key), self._leases.of.get(claim.id)
-        while wire.has_slot(claim) and claim.id not in found.slots:
-            number = found.places[found.at(claim.id)].lease if lease is None else lease.id
-            path = f"{folder}{SLOTS}{found.free_slot(claim)}"
-            done = self._gateway.transact(
-                [wire.has_no_news(folder + SLOTS, found.revision), wire.is_there(folder + CLAIMS + claim.id)],
-                [wire.put(path, claim.id, number), wire.look(folder)],
-                [wire.look(folder)],
-            )
-            found = wire.found_in(folder, done.responses[-1]["response_range"], done.revision)
-            if found.at(claim.id) < 0:
-                return None
-        slot = found.slots.get(claim.id, 0)
-        if lease is not None and wire.has_slot(claim):
-            lease.slot = slot
-        return slot
+        if place.state == USING:
+            return EnterResult("using", place.fence, asked=asked, slot=place.slot)
+        self._turns.watch(found.revision)
+        return EnterResult("pending", look_again=LOOK_AGAIN, asked=asked)
 
     def _failed(self, claim: Claim, error: StoreError, wait: bool, again: bool) -> EnterResult:
         """Say how a claim stands whose request failed.
@@ -156,66 +139,42 @@ class EtcdQueue:
         Raises:
             StoreError: waiting does not help, or is not wanted.
         """
+        self._turns.remove(claim.id)
         if not again:
-            self._turns.remove(claim)
-            self._leases.undo(claim.id)
-        passes = isinstance(error, (Passing, Unreachable, UnknownOutcome)) and not isinstance(error, Denied)
-        if not passes or not wait:
-            raise error
-        limit = max(RECOVERY, claim.spec.ttl) if self._gateway.answered else FIRST_CONTACT
-        late = isinstance(error, UnknownOutcome) and not again
-        return EnterResult(
-            "gone" if late else "busy", look_again=AWAY, asked=False, outage=Outage(error, limit)
-        )  # a late request finds no lease
+            with suppress(StoreError):  # else its lease ends: nobody extends it
+                self._leases.end(claim, self._gateway.deadline())
+        answer = away(claim, error, wait, self._gateway.answered)
+        late = answer.state == "indeterminate" and not again
+        return answer._replace(state="gone") if late else answer  # a late request finds no lease
 
     def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `Queue.leave`."""
-        self._turns.remove(claim)
+        self._turns.remove(claim.id)
+        folder, deadline = self._folder(claim.spec.key), self._gateway.deadline()
+        path = folder + CLAIMS + claim.id
+        changes = [wire.delete(path)]
         if done:
-            return self._complete(claim, done, value)
-        lease = self._leases.of.pop(claim.id, None)
-        if lease is not None and not lease.sure:
-            return self._leases.revoke(lease)  # a request that was broken off may come late
-        folder, slots = self._folder(claim.spec.key), []
-        if wire.has_slot(claim):
-            slots = [lease.slot] if lease is not None else [(self._read(claim.spec.key)).slots.get(claim.id)]
-        path = folder + CLAIMS + claim.id
-        paths = [f"{folder}{SLOTS}{slot}" for slot in slots if slot is not None]
-        for repeated in (False, True):
-            try:
-                answer = self._gateway.transact(
-                    [wire.says(each, claim.id) for each in paths],
-                    [wire.delete(each) for each in (path, *paths)],
-                    [wire.delete(path)],
-                    repeat=False,
-                )
-                break
-            except UnknownOutcome:
-                if repeated:
-                    raise
-        if lease is not None:
-            self._leases.free(lease)
-        return repeated or bool(wire.deleted(answer.responses[:1]))
+            places = (self._read(claim.spec.key, deadline)).line.places
+            if all(place.id != claim.id or place.state == PENDING for place in places):
+                return False
+            waits = [place.id for place in places if place.once and place.state == PENDING]
+            changes += [wire.delete(folder + CLAIMS + id) for id in waits[:AT_ONCE]]
+            record = self._leases.grant(int(done) + 1, deadline)
+            changes.append(wire.put(folder + DONE, value, record.id))
+        try:
+            removed = lone = self._change(path, changes, deadline, repeat=False)
+        except UnknownOutcome:
+            lone = self._change(path, changes, deadline)
+            removed = lone or not done  # the first request may have done it
+        if lone:
+            self._leases.free(claim)
+        else:  # a request that was broken off may come late
+            self._leases.end(claim, deadline)
+        return removed
 
-    def _complete(self, claim: Claim, seconds: float, value: str) -> bool:
-        """Take out a holder, leave a record of its run, and take out those who need not run any more."""
-        folder = self._folder(claim.spec.key)
-        found = self._read(claim.spec.key)
-        at = found.at(claim.id)
-        if at < 0 or not found.holds(at):
-            return False
-        lease = self._leases.of.pop(claim.id, None)
-        record = self._leases.grant(int(seconds) + 1)
-        path = folder + CLAIMS + claim.id
-        others = [each.id for n, each in enumerate(found.places) if each.once and not found.holds(n)]
-        slots = [f"{folder}{SLOTS}{found.slots[claim.id]}"] if claim.id in found.slots else []
-        out = [path, *slots, *(folder + CLAIMS + id for id in others[:AT_ONCE])]
-        answer = self._gateway.transact(
-            [wire.is_there(path)], [*map(wire.delete, out), wire.put(folder + DONE, value, record.id)]
-        )
-        if lease is not None:
-            self._leases.free(lease)
-        return answer.succeeded
+    def _change(self, path: str, changes: list[Json], deadline: float, repeat: bool = True) -> bool:
+        """Perform operations if a key is there; True if it was."""
+        return "succeeded" in self._gateway.transact([wire.is_there(path)], changes, [], deadline, repeat)
 
     def kept(self, key: str) -> str | None:
         """As `Queue.kept`."""
@@ -224,154 +183,117 @@ class EtcdQueue:
 
     def forget(self, key: str) -> bool:
         """As `Queue.forget`."""
-        done = self._gateway.transact([], [wire.delete(self._folder(key) + DONE)])
-        return bool(wire.deleted(done.responses))
+        path = self._folder(key) + DONE
+        return self._change(path, [wire.delete(path)], self._gateway.deadline())
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `Queue.renew`: by one transaction that reads, and one stream that extends."""
-        limit = min([self._options.io_timeout, *[claim.spec.ttl / 3 for claim in claims]])
+        deadline = self._gateway.deadline(min([claim.spec.ttl / 3 for claim in claims], default=0.0))
         keys = list(dict.fromkeys(claim.spec.key for claim in claims))
-        found: dict[str, Found] = {}
+        lines: dict[str, Found] = {}
         for start in range(0, len(keys), AT_ONCE):
             some = keys[start : start + AT_ONCE]
-            done = self._gateway.transact([], [wire.look(self._folder(key)) for key in some])
-            for key, response in zip(some, done.responses, strict=True):
-                found[key] = wire.found_in(self._folder(key), response.get("response_range", {}), done.revision)
-        leases: dict[str, Lease] = {}
-        wanted: dict[str, int] = {}
-        for claim in claims:
-            line = found[claim.spec.key]
-            at = line.at(claim.id)
-            if at >= 0:
-                leases[claim.id] = self._leases.of.get(claim.id) or Lease(line.places[at].lease, 0, 0.0, 0.0)
-                wanted[claim.id] = KEPT if line.holds(len(line.places) - 1) else WANTED
-        left = self._leases.extend_all(list(leases.values()), limit)
-        kept = {id for id, seconds in zip(leases, left, strict=True) if seconds}
-        for claim in claims:
-            if claim.id not in kept:
-                self._leases.of.pop(claim.id, None)
-        return [wanted[claim.id] if claim.id in kept else GONE_THERE for claim in claims]
+            done = self._gateway.transact([], [wire.look(self._folder(key)) for key in some], [], deadline)
+            for key, response in zip(some, done["responses"], strict=True):
+                lines[key] = wire.found_in(self._folder(key), response["response_range"])
+        places = [lines[claim.spec.key].place(claim.id) for claim in claims]
+        leases = {place.id: self._leases.of.get(place.id) or Lease(place.alive) for place in places if place}
+        left = dict(zip(leases, self._leases.extend([*leases.values()], deadline), strict=True))
+        return [
+            renew(lines[claim.spec.key].line, LIVE, [claim.id]).answer[0] if left.get(claim.id) else OVER
+            for claim in claims
+        ]
 
     def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         """As `Queue.adopt`; a claim outlives its process on this store in any case."""
-        folder = self._folder(key)
-        for _ in range(TRIES):
-            found = self._read(key)
-            there = found.at(claim.id)
-            if there >= 0 and claim.id != id:
-                return Held(claim, found.places[there].place, 0.0, found.slots.get(claim.id, 0))
-            at = found.at(id)
-            if at < 0 or not found.holds(at):
-                break
-            old, slot = found.places[at], found.slots.get(id)
-            lease = self._leases.take(claim)
-            slots = [] if slot is None else [f"{folder}{SLOTS}{slot}"]
-            gone = [wire.delete(folder + CLAIMS + id)] if claim.id != id else []
-            puts = [wire.put(folder + CLAIMS + claim.id, wire.value_of(claim, place=old), lease.id)]
-            puts += [wire.put(each, claim.id, lease.id) for each in slots]
-            done = self._gateway.transact(
-                [wire.is_there(folder + CLAIMS + id), *(wire.says(each, id) for each in slots)],
-                [*gone, *puts],
-            )
-            lease.sure, lease.slot = True, slot
-            if done.succeeded:
-                if gone:
-                    self._leases.of.pop(id, None)
-                return Held(claim, old.place, 0.0, slot or 0)
-        if claim.id != id and claim.id in self._leases.of:
-            self._leases.free(self._leases.of.pop(claim.id))  # nothing is bound to it
-        return None
+        folder, deadline = self._folder(key) + CLAIMS, self._gateway.deadline()
+        found = self._read(key, deadline)
+        step = adopt(found.line, LIVE, id, claim, wire.origin())
+        if step.line is not None:
+            self._leases.of.pop(id, None)
+            changes = [wire.put(folder + claim.id, step.answer, self._leases.take(claim, deadline))]
+            if claim.id != id:
+                changes.append(wire.delete(folder + id))
+            if not self._change(folder + id, changes, deadline):
+                self._leases.free(claim)
+                return None
+        return None if step.answer is None else Held(claim, step.answer.fence, 0.0, step.answer.slot)
 
     def evict(self, key: str, id: str | None) -> int:
         """As `Queue.evict`."""
-        folder, count = self._folder(key), 0
-        found = self._read(key)
-        ids = [place.id for place in found.places if id is None or place.id == id]
-        for start in range(0, len(ids), AT_ONCE // 2):
-            some = ids[start : start + AT_ONCE // 2]
-            slots = [found.slots[each] for each in some if each in found.slots]
-            claims = [wire.delete(folder + CLAIMS + each) for each in some]
-            # If somebody took a slot since, that may be one of these: then theirs end with their leases.
-            done = self._gateway.transact(
-                [wire.has_no_news(folder + SLOTS, found.revision)],
-                [*claims, *(wire.delete(f"{folder}{SLOTS}{slot}") for slot in slots)],
-                claims,
-            )
-            count += wire.deleted(done.responses[: len(claims)])
+        folder, deadline, count = self._folder(key) + CLAIMS, self._gateway.deadline(), 0
+        places = (self._read(key, deadline)).line.places
+        ids = [place.id for place in places if id is None or place.id == id]
+        for start in range(0, len(ids), AT_ONCE):
+            changes = [wire.delete(folder + each) for each in ids[start : start + AT_ONCE]]
+            done = self._gateway.transact([], changes, [], deadline)
+            count += sum("deleted" in each["response_delete_range"] for each in done.get("responses", ()))
         return count
 
     def look(self, key: str) -> list[ClaimView]:
         """As `Queue.look`; how long leases last is asked for a few of them only, one by one as etcd wants it."""
-        views = []
+        views, deadline = [], self._gateway.deadline()
         for each, found in sorted((self._lines(key)).items()):
-            few = len(found.places) <= FEW and not key.endswith(SEPARATOR)
-            left = [self._leases.left(place.lease) if few else place.ttl for place in found.places]
-            views += wire.views_of(found, each.partition(SEPARATOR)[2], left)
+            few = len(found.line.places) <= FEW and not key.endswith(SEPARATOR)
+            for place in found.line.places:
+                left = self._leases.left(place.alive, deadline) * MICROS if few else place.ttl
+                views.append(view_of(each, place, place.until - int(min(left, place.ttl))))
             if found.record is not None:
-                views.append(record_view(each, self._leases.left(found.record[1])))
+                views.append(record_view(each, self._leases.left(found.record[1], deadline)))
         return views
 
     def namespaces(self) -> list[str]:
         """List the namespaces in which somebody holds a lock or waits."""
-        return sorted(
-            {namespace_of(key) for key, found in (self._lines("")).items() if found.places or found.record}
-        )
+        return sorted({namespace_of(key) for key in self._lines("")})
 
     def _lines(self, key: str) -> dict[str, Found]:
         """Return what stands in the folder of a key, in those of a namespace, or in all of them."""
         prefix = self._options.prefix
         folder = self._folder(key) if key else f"{prefix}/"
-        (reply,) = self._gateway.ask("kv/range", json.dumps(wire.in_folder(folder)))
+        (reply,) = self._gateway.ask("kv/range", json.dumps(wire.in_folder(folder)), self._gateway.deadline())
         lines: dict[str, list[Json]] = {}
         for each in reply.get("kvs", ()):
             lines.setdefault(wire.key_of(prefix, wire.text_of(each["key"])), []).append(each)
-        revision = int(reply["header"]["revision"])
-        return {each: wire.found_in(self._folder(each), {"kvs": some}, revision) for each, some in lines.items()}
+        return {each: wire.found_in(self._folder(each), {"kvs": some}) for each, some in lines.items()}
 
-    def _read(self, key: str) -> Found:
+    def _read(self, key: str, deadline: float = 0.0) -> Found:
         """Return what stands in the folder of a key: no member that is behind answers."""
         folder = self._folder(key)
-        (reply,) = self._gateway.ask("kv/range", json.dumps(wire.in_folder(folder)))
-        return wire.found_in(folder, reply, int(reply["header"]["revision"]))
-
-    def _folder(self, key: str) -> str:
-        return wire.folder_of(self._options.prefix, key)
+        body = json.dumps(wire.in_folder(folder))
+        (reply,) = self._gateway.ask("kv/range", body, deadline or self._gateway.deadline())
+        return wire.found_in(folder, reply, wire.revision(reply))
 
     def doctor(self) -> list[Check]:
         """Look at version, leader, alarms, round trip, and the shortest lease."""
+        deadline = self._gateway.deadline()
         try:
-            (status,) = self._gateway.ask("maintenance/status", "{}")
-            (alarms,) = self._gateway.ask("maintenance/alarm", "{}")
-            times = []
-            for _ in range(5):
-                sent = clock.now()
-                self._read(SEPARATOR + "doctor")
-                times.append(clock.now() - sent)
-            shortest = self._leases.grant(1)
-            self._leases.revoke(shortest)
+            (status,) = self._gateway.ask("maintenance/status", "{}", deadline)
+            (alarms,) = self._gateway.ask("maintenance/alarm", "{}", deadline)
+            self._read(SEPARATOR + "doctor", deadline)
+            (lease,) = self._gateway.ask("lease/grant", '{"TTL": "1"}', deadline)
+            self._gateway.ask("lease/revoke", json.dumps({"ID": lease["ID"]}), deadline)
         except LockError as error:
             return [Check("server", "fail", str(error))]
-        seconds = round(shortest.until - shortest.sent)
-        words = f"whoever dies with a ttl of less than {seconds} s holds up others for {seconds} to {seconds + 1} s"
-        checks = [
-            Check("version", "ok", f"{status['version']}, {len(self._options.members)} member(s) in the URL"),
-            Check("server", "ok", f"answers linearizable reads in {min(times) * 1e6:.0f} us"),
-            Check("leases", "ok", words),
+        seconds, members = int(lease["TTL"]), len(self._options.members)
+        dead = f"whoever dies with a ttl of less than {seconds} s holds up others for {seconds} to {seconds + 1} s"
+        alarm = "nobody gets a lock until it is disarmed (etcdctl alarm list; disarm)"
+        return [
+            Check("server", "ok", f"etcd {status['version']} answers linearizable reads"),
+            Check("leases", "ok", dead),
+            Check(
+                "members",
+                "ok" if members > 2 else "warn",
+                f"the URL has {members}; with three, one may fail: etcd://one,two,three",
+            ),
+            *(Check("alarm", "fail", f"{each.get('alarm')}: {alarm}") for each in alarms.get("alarms", ())),
         ]
-        for alarm in alarms.get("alarms", ()):
-            words = f"{alarm.get('alarm')}: nobody gets a lock until it is disarmed (etcdctl alarm list; disarm)"
-            checks.append(Check("alarm", "fail", words))
-        if len(self._options.members) < 3:
-            words = "give three members, else one that fails takes the locks away: etcd://one,two,three"
-            checks.append(Check("members", "warn", words))
-        return checks
 
     def close(self) -> None:
         """Close all connections."""
-        self._turns.close()
+        self.abort()
         self._gateway.close()
 
     def abort(self) -> None:
-        """Give up what is open, since the loop has ended."""
-        self._turns.close()
+        """Give up what is open, without waiting."""
         self._gateway.abort()
+        self._turns.waiters.wake_all()

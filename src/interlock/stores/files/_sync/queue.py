@@ -46,7 +46,7 @@ class FileWaiter:
         self.closed = False
         self.pipe = steps.begin_wait()
 
-    def tell(self, message: Any = None) -> None:
+    def tell(self, message: object = None) -> None:
         """Wake who waits, from any thread; a message is kept until it is read."""
         if message is not None:
             self._message = message

@@ -1,0 +1,32 @@
+"""The private names of other libraries that we use: each in one module (`tests.support.budget.FOREIGN`), none without
+a public one that would do.  Where a new version has none of that name, this says so before anybody else."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from importlib import import_module
+from inspect import getsource
+
+import pytest
+
+PINNED: dict[str, Callable[[], bool]] = {
+    "_blake2": lambda: import_module("_blake2").blake2b is hashlib.blake2b,  # hashlib loads OpenSSL
+    "_get_running_loop": lambda: asyncio._get_running_loop() is None,  # the public one raises
+    "_creator": lambda: (
+        pytest.importorskip("sqlalchemy").create_engine("sqlite://").pool._creator.__qualname__
+        == "create_engine.<locals>.connect"
+    ),
+    "_read_timeout": lambda: (  # the public way sets it once for all
+        pytest.importorskip("pymysql").Connection(defer_connect=True, read_timeout=7)._read_timeout == 7
+    ),
+    "_from_testcase": lambda: "_from_testcase" in getsource(pytest.importorskip("django.test").TestCase),
+    "_free": lambda: all(
+        hasattr(node, "release") or "_free" in node.__slots__
+        for node in (pytest.importorskip(f"{library}.asyncio.cluster").ClusterNode for library in ("redis", "valkey"))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_the_private_name_is_where_we_look_for_it(name: str) -> None:
+    assert PINNED[name](), f"{name} is gone, or is another thing"
