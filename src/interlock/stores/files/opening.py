@@ -238,7 +238,7 @@ def open_file(folder: str | Path, name: str, sharing: Sharing, *, create: bool =
         raise
     finally:
         os.close(at)
-    raise StoreError(f"{os.fspath(folder)}/{name} appears and disappears again and again; find the program that makes and removes it")
+    raise StoreError(f"{os.fspath(folder)}/{name} appears and disappears again and again; find out why")
 
 
 def _open_at(at: int, name: str, sharing: Sharing, create: bool, access: int) -> int:
