@@ -125,8 +125,7 @@ def from_client(client: object, tasks: bool) -> BucketStore:
     kind = type(client).__name__
     if kind not in (*_USES.values(), "MemoryStore"):
         raise InvalidArgument(
-            f"a {kind} has no conditional writes: use an S3Store, GCSStore or AzureStore, or "
-            f"file:// for a folder"
+            f"a {kind} has no conditional writes: use an S3Store, GCSStore or AzureStore, or file:// for a folder"
         )
     from interlock.stores.bucket.lines import see_that_it_runs_here
 
