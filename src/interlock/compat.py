@@ -153,8 +153,8 @@ class FileLock:
                 grant.release()
                 raise
         raise LockTimeout(
-            f"the lock of {self.lock_file!r} was not obtained within {timeout:g} s: somebody holds it; wait longer "
-            f"(timeout=), or see who with `fuser {self.lock_file}`",
+            f"the lock of {self.lock_file!r} was not obtained within {timeout:g} s: another caller holds it; wait "
+            f"longer (timeout=), or find the holder with `fuser {self.lock_file}`",
             name=self.lock_file,
             timeout=timeout,
         )

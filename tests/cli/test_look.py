@@ -90,6 +90,13 @@ def test_ls_shows_a_row_for_each_lock(seen: Seen, space: str, locks: interlock.L
     assert second[5:] == ["nightly", "just now"]
 
 
+def test_ls_counts_no_record_of_once_as_a_holder(seen: Seen, locks: interlock.Locks) -> None:
+    locks.once("book", keep=60).run(lambda: None)
+    with locks.lock("book"):
+        _, printed, _ = seen("ls")
+    assert rows(printed)[2][:4] == ["book", "exclusive, once", "1", "0"]
+
+
 def test_show_shows_the_line_in_its_order(house: House) -> None:
     house.hold("book", "--label", "first")
     for label in ("second", "third"):
@@ -147,7 +154,7 @@ def test_claims_in_other_namespaces_are_told(seen: Seen, space: str, locks: inte
         interlock.connect(space, namespace="x\x1b") as odd, odd.lock("book"),
     ):  # fmt: skip
         assert seen("ls")[1] == f"No lock is held in {space}.\n{told}"
-        assert seen("show", "book")[1] == f"Nobody holds 'book' or waits for it in {space}.\n{told}"
+        assert seen("show", "book")[1] == f"'book' has no holder and no waiter in {space}.\n{told}"
         with locks.lock("mine"):
             for words in (["ls"], ["show", "mine"]):
                 assert seen(*words)[1].endswith(f"\n{told}")

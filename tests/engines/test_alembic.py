@@ -63,7 +63,7 @@ def test_a_migration_by_asyncpg_takes_one_statement_at_a_time(server: PostgresSe
 
     played(play)
     with interlock.connect(f"{server.url}?table={table}&create=false") as locks:
-        with pytest.raises(StoreError, match="the table of locks and its functions are not there"):
+        with pytest.raises(StoreError, match="the table of locks and its functions are missing"):
             locks.lock("a").acquire()
 
 

@@ -29,10 +29,10 @@ def test_a_grant_that_is_lost_tells_its_holder_only(fake: FakeLocks) -> None:
     assert (mine.lost, other.lost) == (True, False)
     with pytest.raises(interlock.LockLost):
         mine.check()
-    with pytest.raises(interlock.InvalidArgument, match="nobody holds"):
+    with pytest.raises(interlock.InvalidArgument, match="is not held"):
         fake.lose(mine)
     other.release()
-    with pytest.raises(interlock.InvalidArgument, match="nobody holds 'book'"):
+    with pytest.raises(interlock.InvalidArgument, match="'book' is not held"):
         fake.lose("book")
 
 

@@ -58,7 +58,7 @@ def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
         click.echo(headed(place, locks))
         output.print_line(line)
     else:
-        click.echo(f"Nobody holds {one_line(repr(name))} or waits for it in {place_of(place, locks)}.")
+        click.echo(f"{one_line(repr(name))} has no holder and no waiter in {place_of(place, locks)}.")
     if others:
         click.echo(others)
 

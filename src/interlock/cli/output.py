@@ -174,7 +174,7 @@ def locks_table(out: "Console", lines: Iterable[OutputLine]) -> "Table":
         if first.state == DONE:
             rows.append((line.name, "once", "0", "0", "", "", f"kept for {duration(first.expires_in)}"))
             continue
-        counts = (str(len(line.holders)), str(len(line.waiters)))
+        counts = (str(sum(view.state != DONE for view in line.holders)), str(len(line.waiters)))
         rows.append((line.name, line.kinds, *counts, f"{first.pid}@{first.host}", first.label, ago(first.since)))
     return fitting(out, ("Lock", "Kind", "Holders", "Waiters", "First", "Label", "Since"), rows)
 

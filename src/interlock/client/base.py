@@ -151,7 +151,7 @@ def refuse_other_items(label: str, views: Sequence[ClaimView], fence: int | None
         _, marked, theirs = view.label.rpartition(ONE_OF.lstrip())
         if marked and theirs != mine and (fence is None or (view.fence or fence) < fence):
             raise InvalidArgument(
-                f"the things called {view.name!r} are [{theirs}] for others, and [{mine}] here: give all one list"
+                f"the items of {view.name!r} are [{theirs}] for other claims, and [{mine}] here: use one list for all"
             )
 
 
@@ -200,19 +200,19 @@ def time_is_over(
         holders: who holds it; None if that could not be found out.
         mine: True if the caller is one of them.
     """
-    who = "somebody holds it"
-    advice = (
-        "wait longer (timeout=), or see who with `interlock show`" if seconds else "see who with `interlock show`"
-    )
+    who = "another caller holds it"
+    advice = "find the holder with `interlock show`"
+    if seconds:
+        advice = f"wait longer (timeout=), or {advice}"
     if holders:
         who = " and ".join(_who(each) for each in holders[:2])
         who += (f" and {len(holders) - 2} more" if len(holders) > 2 else "") + " holds it"
         advice = "wait longer (timeout=)" if seconds else "wait for it (timeout=), or come back later"
     elif holders is not None:
-        who = "nobody holds it at this moment"
+        who = "it has no holder at this moment"
         advice = (
-            "it is between two holders, others stand before the caller, or the server was started just now and keeps "
-            "its locks for a grace: `interlock doctor` tells, `interlock ls` shows who waits"
+            "it is being handed over, other waiters are before the caller, or the server was restarted and grants no "
+            "lock during its grace: see `interlock doctor`, and `interlock ls` for the waiters"
         )
     if mine:
         who = "the caller itself holds it"
@@ -440,7 +440,7 @@ class BaseClient:
             why = "its locks are this process's own" if self.source else "it was not made from a URL"
             raise InvalidArgument(
                 f"{self!r} can't be sent to another process: {why}; connect by the URL of a store that both reach, "
-                f"or connect anew over there"
+                f"or connect again in that process"
             )
         connect, url = self.source
         return connect, (url, self.namespace, self.ttl)

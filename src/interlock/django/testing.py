@@ -89,7 +89,7 @@ def assert_held(what: "str | models.Model", alias: str = DEFAULT) -> None:
     """
     name = name_of(what, alias)
     if not any(view.state == USING for view in locks[alias].claims(name)):
-        raise AssertionError(f"nobody holds {name!r}")
+        raise AssertionError(f"{name!r} is not held")
 
 
 def assert_free(what: "str | models.Model", alias: str = DEFAULT) -> None:

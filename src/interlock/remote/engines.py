@@ -29,7 +29,7 @@ def engine_of(client: object) -> Any:
     if not isinstance(engine, Engine):
         raise InvalidArgument(
             f"{described(client)} is no Engine and no AsyncEngine: locks are taken on connections of their own: "
-            f"a claim inside of a transaction is seen by nobody"
+            f"other transactions don't see a claim in an open transaction"
         )
     return engine
 

@@ -77,7 +77,7 @@ class FakeLocks:
             what: a grant; or the name of a lock, for code that keeps its grant to itself.
 
         Raises:
-            InvalidArgument: nobody holds it here; or asyncio tasks run in this thread, where `alose` does this.
+            InvalidArgument: it is not held here; or asyncio tasks run in this thread, where `alose` does this.
         """
         if _on_a_loop():
             raise InvalidArgument("the holder could not be told while this waits: write `await fake.alose(…)`")
@@ -141,7 +141,7 @@ class FakeLocks:
             if view.state == "using" and (view.name == what if isinstance(what, str) else view.id == what.id)
         }
         if not found:
-            raise InvalidArgument(f"nobody holds {what!r} here: it is free, was lost before, or is another place's")
+            raise InvalidArgument(f"{what!r} is not held here: it is free, was lost before, or is in another store")
         return found
 
     def _evict(self, claims: dict[str, str]) -> None:

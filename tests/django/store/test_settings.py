@@ -226,7 +226,7 @@ def test_locks_in_memory_for_tests() -> None:
         with pytest.raises(AssertionError, match="'a' is using"):
             assert_free("a")
     assert_free("a")
-    with pytest.raises(AssertionError, match="nobody holds"):
+    with pytest.raises(AssertionError, match="is not held"):
         assert_held("a")
 
 

@@ -37,7 +37,7 @@ _GONE: Final = object()
 def added(original: Any, mine: Any, theirs: Any) -> Any:
     """Add up what both have added: for counters and balances; None counts as nothing."""
     if mine is None:
-        raise CannotMerge("a number that one has cleared can't be added up")
+        raise CannotMerge("a number that was cleared can't be added up")
     return (theirs or 0) + (mine - (original or 0))
 
 

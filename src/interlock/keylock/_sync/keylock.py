@@ -138,8 +138,8 @@ class KeyLock(TokenLock):
         self._obtain(attempt)
         if attempt.holding is None:
             raise LockTimeout(
-                f"the lock {self._key!r} was not obtained within {attempt.seconds or 0:g} s: somebody holds it; wait "
-                f"longer (timeout=), or see how long it lasts with PTTL"
+                f"the lock {self._key!r} was not obtained within {attempt.seconds or 0:g} s: another caller holds "
+                f"it; wait longer (timeout=), or see how long it lasts with PTTL"
             )
         self._bodies.append((self._caller(), attempt.holding))
         return self

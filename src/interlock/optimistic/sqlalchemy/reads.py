@@ -151,7 +151,7 @@ class Reads:
             connection = connection_of(self._session, seen.mapper)
             begin_writing(connection)
             if not unchanged(connection, key, seen):
-                raise RowChanged(f"{_shown(key)} was changed by somebody else")
+                raise RowChanged(f"{_shown(key)} was changed by another transaction")
             # From now on the row is locked, and what changes it is this transaction.
             self._held.append(LockedRow(_innermost(self._session), key, self._open.pop(key)))
 
@@ -277,7 +277,7 @@ def write_row(session: Session, table: Table, row: Any, version: str | None = No
     begin_writing(connection_of(session, table))
     found = session.execute(select(*(table.c[name] for name in names)).where(*where).with_for_update()).one_or_none()
     if found is None or not all(same(table.c[name], found[index], read[name]) for index, name in enumerate(names)):
-        raise RowChanged(f"a row of {table} was changed by somebody else")
+        raise RowChanged(f"a row of {table} was changed by another transaction")
     if version is not None:
         values[version] = read[version] + 1
     session.execute(update(table).where(*where).values(**values))

@@ -150,7 +150,7 @@ class BaseSession:
         self.see_that_it_is_ours()
         with self._mutex:
             if not self.alive or self.busy:
-                raise UnknownOutcome("the session with the database has ended, or somebody else talks on it")
+                raise UnknownOutcome("the session with the database has ended, or another client uses it")
             self.busy = True
 
     def connected(self, fd: int) -> None:

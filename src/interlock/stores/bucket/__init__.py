@@ -93,7 +93,7 @@ def _store_of(url: SplitResult, where: str) -> BucketStore:
     login, _, bucket = url.netloc.rpartition("@")
     user, _, password = (unquote(part) for part in login.partition(":"))
     if not bucket or url.fragment or (login and url.scheme == "gs"):
-        raise InvalidArgument(f"{where}: write {url.scheme}://bucket/prefix, and let the environment say who you are")
+        raise InvalidArgument(f"{where}: write {url.scheme}://bucket/prefix, with the credentials in the environment")
     how: dict[str, Any] = {name: given[name] for name in ("endpoint", "region") if name in given}
     if login:
         names = {"s3": ("access_key_id", "secret_access_key"), "az": ("account_name", "account_key")}[url.scheme]
@@ -125,8 +125,7 @@ def from_client(client: object, tasks: bool) -> BucketStore:
     kind = type(client).__name__
     if kind not in (*_USES.values(), "MemoryStore"):
         raise InvalidArgument(
-            f"a {kind} can't write only if nobody else has written: use an S3Store, GCSStore or AzureStore, or "
-            f"file:// for a folder"
+            f"a {kind} has no conditional writes: use an S3Store, GCSStore or AzureStore, or file:// for a folder"
         )
     from interlock.stores.bucket.lines import see_that_it_runs_here
 

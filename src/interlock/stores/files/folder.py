@@ -66,7 +66,7 @@ class Folder:
                     return self._make(wait)
         except OSError as error:
             raise failed(f"{self.path} can't keep locks (choose another folder, on a local disk)", error) from error
-        raise StoreError(f"{self.path} is removed all the time: find out who does it")
+        raise StoreError(f"{self.path} is removed again and again: find the program that does it")
 
     def _make(self, wait: bool) -> None:
         """As `_join`; all is found out before anything is changed here."""
@@ -93,7 +93,7 @@ class Folder:
         """Make a subfolder, or see that the one that is there can be used by all who may use the folder."""
         if not os.path.lexists(room):
             make_folder(room, sharing.mode, sharing)
-        keeps_out = StoreError(f"{room} keeps out some who may use {self.path}: chmod {sharing.mode:o} {room}")
+        keeps_out = StoreError(f"{room} keeps out some users of {self.path}: chmod {sharing.mode:o} {room}")
         try:
             fd = open_folder(room)
         except PermissionError as error:

@@ -89,7 +89,7 @@ class LineFile(OpenFile):
                 self.lost = self.lost or self.fd >= 0
                 opened += 1
                 if opened > ROUNDS:
-                    raise StoreError(f"{self._path} is replaced all the time; find out who does it")
+                    raise StoreError(f"{self._path} is replaced again and again; find the program that does it")
                 self.open()
             try:
                 flock(self.fd, TRY)

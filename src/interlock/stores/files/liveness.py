@@ -362,7 +362,7 @@ def make_pipe(path: Path) -> int:
         if not found.st_nlink:
             raise FileNotFoundError(errno.ENOENT, "it was removed while it was made", os.fspath(path))
         if not stat.S_ISFIFO(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink > 1:
-            raise NotOurs(f"{path} was replaced by somebody else while it was made; find out by whom")
+            raise NotOurs(f"another program replaced {path} while it was made; find that program")
         settle_new(fd, found, sharing.file_mode, sharing)
     except BaseException:
         os.close(fd)

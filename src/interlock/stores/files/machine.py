@@ -27,10 +27,10 @@ _FIRST_CLOCK = 0xEFFFFFFA  # the inode of the time namespace that the machine ha
 
 
 def advice_on_guest(kind: str, path: str) -> str:
-    """Return what to do about a file system of others than this machine, at a path."""
+    """Return what to do about a file system that other machines may reach, at a path."""
     if kind == "fakeowner":
         return "it is a folder of the host, in a container of Docker Desktop: choose a named volume"
-    return f"choose a local folder, or write {path}?allow={kind} if nobody else uses it"
+    return f"choose a local folder, or write {path}?allow={kind} if no other machine uses it"
 
 
 def boot_id() -> str:
@@ -181,7 +181,7 @@ def join_marker(path: Path, sharing: Sharing, *, wait: bool) -> OpenFile:
                 marker.path = os.fsencode(path / NAME)
                 closing.pop_all()
                 return marker
-    raise StoreError(f"{path}/{NAME} is replaced all the time; find out who does it")
+    raise StoreError(f"{path}/{NAME} is replaced again and again; find the program that does it")
 
 
 def _join(path: Path, marker: int, tries: int) -> None:

@@ -238,7 +238,7 @@ def open_file(folder: str | Path, name: str, sharing: Sharing, *, create: bool =
         raise
     finally:
         os.close(at)
-    raise StoreError(f"{os.fspath(folder)}/{name} comes and goes all the time; find out who makes and removes it")
+    raise StoreError(f"{os.fspath(folder)}/{name} appears and disappears again and again; find out why")
 
 
 def _open_at(at: int, name: str, sharing: Sharing, create: bool, access: int) -> int:
@@ -359,7 +359,7 @@ def make_folder(path: Path, mode: int, sharing: Sharing | None = None) -> None:
         try:
             found = os.fstat(fd)
             if found.st_uid != os.geteuid() or os.listdir(fd):
-                raise OSError(errno.EPERM, "it was replaced by somebody else while it was made", os.fspath(path))
+                raise OSError(errno.EPERM, "another program replaced it while it was made", os.fspath(path))
             settle_new(fd, found, mode, sharing or sharing_of(found))
         finally:
             os.close(fd)

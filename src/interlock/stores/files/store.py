@@ -54,8 +54,8 @@ def options(query: str) -> dict[str, Any]:
 def _mode(text: str) -> int:
     if not re.fullmatch("0?[0-3]?7[07][07]", text):
         raise InvalidArgument(
-            f"mode={text!r}: write 0700 (this user only), 0770 or 2770 (a group), 0777 or 1777 (everybody); who may "
-            f"use the locks needs all rights in their folder"
+            f"mode={text!r}: write 0700 (this user only), 0770 or 2770 (a group), 0777 or 1777 (everybody); a user "
+            f"of the locks needs all rights in their folder"
         )
     return int(text, 8)
 

@@ -292,7 +292,7 @@ class MysqlLines:
         if place.ttl - 2 * SLACK > grace * MICROS:
             raise Refused(f"a lease of {(place.ttl - 2 * SLACK) / MICROS:g} s is too long for this server: {hint}")
         if clock.now() < about.grants_at:
-            raise Passing(f"this server was started just now, and may have forgotten who holds what: {hint}")
+            raise Passing(f"this server was restarted a moment ago, and may have forgotten claims: {hint}")
 
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with a text and have claims."""

@@ -14,15 +14,12 @@ LOOK = "look at the server's log"
 
 _BY_HAND = "let its owner run what `python -m interlock.stores.postgresql` prints"
 _MISSING = (
-    f"the table of locks and its functions are not there, or are not to be made (?create=false): {_BY_HAND}; if they "
-    f"have another place, say so by ?schema= and ?table="
+    f"the table of locks and its functions are missing, and are not to be made here (?create=false): {_BY_HAND}, or "
+    f"name their place by ?schema= and ?table="
 )
 _ADVICE = {
     ISOLATION: "its steps need the isolation level read committed, which could not be had",
     READ_ONLY: "this server or role may only read: connect to the primary, with a role that may write",
-    TABLE: _MISSING,
-    FUNCTION: _MISSING,
-    SCHEMA: _MISSING,
     COLUMN: "the table of locks is one of another version of interlock: drop it, or take another one (?table=)",
     RIGHTS: f"if the table of locks is not there, and this role may not make it, {_BY_HAND}; if it is, GRANT this "
     "role SELECT, INSERT, UPDATE, DELETE on it, SELECT, INSERT on the one called …_alive, EXECUTE on the functions "
@@ -58,7 +55,12 @@ def refusal(code: str, text: str, where: str) -> Refused:
         where: which database, without a password.
     """
     passes = code in (*AT_ONCE, AWAY) or code[:2] in ("53", "58")  # resources, and the system below
-    error = (Passing if passes else Refused)(f"{where} refused: {text} ({code}); {_ADVICE.get(code, LOOK)}")
+    error = (Passing if passes else Refused)(
+        # What to do first, and the name of a function without its thirteen arguments.
+        f"{where}: {_MISSING} ({text.partition('(')[0]}; {code})"
+        if code in (TABLE, FUNCTION, SCHEMA)
+        else f"{where} refused: {text} ({code}); {_ADVICE.get(code, LOOK)}"
+    )
     error.code = code
     if isinstance(error, Passing):
         error.is_away = code == AWAY

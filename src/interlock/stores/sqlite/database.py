@@ -173,8 +173,8 @@ class Database:
         if self._opened is not None and not self._opened.is_in_place():
             self._drop()
             raise StoreError(
-                f"{path}-… was removed or replaced while it was in use: who held locks in it has lost them; let "
-                f"nobody do that, and try again"
+                f"{path}-… was removed or replaced while it was in use: its holders have lost their locks; find the "
+                f"program that did it, and try again"
             ) from error
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
         if code in _BUSY:

@@ -70,7 +70,7 @@ def options_of(url: SplitResult) -> SqliteOptions:
         else:
             raise InvalidArgument(
                 f"sqlite:// has no option {said(name + '=' + value)}; there are timeout=SECONDS, "
-                f"and allow=TYPE for a file system like virtiofs that nobody else uses"
+                f"and allow=TYPE for a file system like virtiofs that no other machine uses"
             )
     if url.netloc or url.fragment:
         raise InvalidArgument("sqlite:// names a file of this machine: sqlite:////var/lib/app/locks.db")

@@ -132,9 +132,9 @@ class Gateway:
     def _failure(self, error: Exception, where: str, seconds: float) -> StoreError:
         """Return what an error of httpx, or of what is below it, means."""
         if "SSL" in str(error):
-            return Denied(f"{where} refuses TLS, or is somebody else: {error}; see ssl_ca=, ssl_cert= and ssl_key=")
+            return Denied(f"{where} refuses TLS, or is another server: {error}; see ssl_ca=, ssl_cert= and ssl_key=")
         if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
-            return Unreachable(f"{where} can't be reached: {error}")
+            return Unreachable(f"{where} can't be reached: {error}; does etcd run there, and is the URL right?")
         if isinstance(error, httpx.PoolTimeout):
             return no_room(where, self._options.most, seconds)
         if isinstance(error, httpx.TimeoutException):
