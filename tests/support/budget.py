@@ -61,9 +61,9 @@ PRODUCTS = src(
 )
 PARTS = (
     Part("core", 930, 857, src("core")),
-    Part("runtime", 380, 583, src("runtime")),
+    Part("runtime", 380, 589, src("runtime")),
     Part("remote", 640, 809, src("remote")),
-    Part("client", 1300, 1589, src("client", "locks")),
+    Part("client", 1300, 1592, src("client", "locks")),
     Part("memory", 110, 69, src("stores/memory.py", "stores/memory")),
     Part("files", 1150, 1494, src("stores/files")),
     Part("files, lines of C", 450, 537, src("stores/files"), ".c"),
@@ -72,7 +72,7 @@ PARTS = (
     Part("bucket", 400, 290, src("stores/bucket")),
     Part("mysql", 400, 322, src("stores/mysql", "stores/mysql.py")),
     Part("postgresql", 490, 527, src("stores/postgresql")),
-    Part("redis", 1350, 1599, src("stores/redis", "_redis")),
+    Part("redis", 1350, 1625, src("stores/redis", "_redis")),
     Part("advisory", 650, 884, src("stores/advisory", "stores/advisory.py")),
     Part("django", 2500, 2500, src("django")),
     Part("products", 800, 399, PRODUCTS),
@@ -82,17 +82,17 @@ PARTS = (
     Part("stores, shared", 450, 491, SHARED),
     Part("compat", None, 95, src("compat.py")),
     Part("the rest", 200, 222, ()),
-    Part("src without testing", 12500, 16135, src("")),
+    Part("src without testing", 12500, 16170, src("")),
     Part("src/testing", 3000, 3270, src("testing")),
     Part("proof", 2500, 3284, ("proof",)),
-    Part("tests", 22000, 24511, ("tests",)),
+    Part("tests", 22000, 24595, ("tests",)),
     Part("bench", 1600, 1947, ("bench",)),
 )
 
 MODULES = Part("written modules", 170, 216, src(""))
 """Of `src` without testing."""
 
-ANY_GOAL, ANY_LIMIT = 6.0, 4.0
+ANY_GOAL, ANY_LIMIT = 6.0, 4.1
 """Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
 
 FOREIGN = {
