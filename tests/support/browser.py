@@ -41,7 +41,7 @@ from django.contrib.auth.models import Permission, User
 for name in ("anna", "ben"):
     User.objects.create_superuser(name, password={password!r})
 clara = User.objects.create_user("clara", password={password!r}, is_staff=True)
-clara.user_permissions.set(Permission.objects.filter(codename="view_lockclaim"))
+clara.user_permissions.set(Permission.objects.filter(codename="view_claim"))
 """
 
 ROWS = """
@@ -220,7 +220,7 @@ class Person:
             search: show only claims with this in their names.
         """
         query = {"q": search} if refresh is None else {"q": search, "refresh": refresh}
-        self.open(f"/admin/interlock/lockclaim/?{urlencode(query)}")
+        self.open(f"/admin/interlock/claim/?{urlencode(query)}")
 
     def one(self, selector: str) -> WebElement:
         """Return the element that a CSS selector finds."""

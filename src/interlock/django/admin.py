@@ -19,7 +19,7 @@ from interlock.core.claims import PENDING, SEPARATOR, USING, ClaimView
 from interlock.core.errors import LockError
 from interlock.django.conf import DEFAULT
 from interlock.django.configured import locks
-from interlock.django.models import LockClaim
+from interlock.django.models import Claim
 from interlock.runtime import clock
 
 REFRESH, CONFIRMED, SELECTED = "refresh", "evict_confirmed", "_selected_action"
@@ -50,13 +50,13 @@ class Shown(NamedTuple):
         return query.get("state", "") in ("", self.view.state) and query.get("q", "").lower() in known.lower()
 
 
-@admin.register(LockClaim)
+@admin.register(Claim)
 class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscripted at run time
     """Shows the claims of an entry of INTERLOCK; nothing can be added, changed or deleted, only evicted."""
 
     def get_urls(self) -> list[URLPattern]:
         """Return the list alone."""
-        return [path("", self.admin_site.admin_view(self.changelist_view), name="interlock_lockclaim_changelist")]
+        return [path("", self.admin_site.admin_view(self.changelist_view), name="interlock_claim_changelist")]
 
     def has_change_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
         """Nobody changes claims; there is no page either to add or to delete one."""
@@ -136,7 +136,7 @@ def _refreshing(query: QueryDict) -> dict[str, Any]:
 def _note(request: HttpRequest, claim: ClaimView) -> None:
     LogEntry.objects.create(
         user_id=request.user.pk,
-        content_type_id=ContentType.objects.get_for_model(LockClaim).pk,
+        content_type_id=ContentType.objects.get_for_model(Claim).pk,
         object_id=claim.id,
         object_repr=f"{claim.name} ({claim.state}, {claim.host} {claim.pid})"[:200],
         action_flag=DELETION,

@@ -17,7 +17,7 @@ from interlock.django.beside import is_in_memory, is_sqlite, url_beside
 from interlock.django.conf import ORM_STORE, database_of_claims, place, places
 from interlock.django.conf import databases as databases_of_locks
 from interlock.django.databases import DRIVERS, OPENERS, given_by, libpq_of, pymysql_of, vendor_of
-from interlock.django.models import LockClaim
+from interlock.django.models import Claim
 from interlock.stores.mysql.table import TABLE as MYSQL
 from interlock.stores.postgresql.ddl import TABLE as POSTGRESQL
 
@@ -237,7 +237,7 @@ def _problems_of_database(alias: str, database: Mapping[str, Any]) -> list[Check
                 id="interlock.E007",
             )
         )
-    if not router.allow_migrate_model(alias, LockClaim):
+    if not router.allow_migrate_model(alias, Claim):
         found.append(
             Error(
                 f"The database routers keep the table of locks out of the database {alias!r}.",

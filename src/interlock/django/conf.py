@@ -159,9 +159,9 @@ def database_of_claims() -> str:
 
     if not apps.is_installed("interlock.django"):
         return DEFAULT_DB_ALIAS
-    from interlock.django.models import LockClaim
+    from interlock.django.models import Claim
 
-    return router.db_for_write(LockClaim)
+    return router.db_for_write(Claim)
 
 
 def databases() -> dict[str, str]:

@@ -5,7 +5,7 @@ from datetime import datetime
 from django.db import models
 
 
-class LockClaim(models.Model):
+class Claim(models.Model):
     """A claim as the admin and its log know it; it has no table of its own.
 
     Which database the routers write it to is where the locks are that INTERLOCK gives no place.
@@ -16,7 +16,6 @@ class LockClaim(models.Model):
 
     class Meta:
         managed = False
-        verbose_name = "claim"
         default_permissions = ("view",)
         permissions = [("evict_claim", "Can evict claims")]
 

@@ -14,7 +14,7 @@ from store.lines import end_leases
 
 from interlock.django import locks
 
-LIST = "/admin/interlock/lockclaim/"
+LIST = "/admin/interlock/claim/"
 
 
 def admin_urls() -> list[object]:
@@ -47,7 +47,7 @@ def people(clean: None) -> object:
 
 def test_the_list_shows_who_holds_what() -> None:
     with locks.lock("book:1", label="revision") as grant, locks.semaphore("pool", 3):
-        shown = client_of("view_lockclaim").get(LIST).content.decode()
+        shown = client_of("view_claim").get(LIST).content.decode()
     for text in ("book:1", "revision", "Using", "exclusive", "semaphore 1/3", str(grant.fence), "s ago"):
         assert text in shown, text
     left = [float(each) for each in re.findall(r">([\d.]+) s<", shown)]
@@ -61,7 +61,7 @@ if connections["default"].vendor != "sqlite":
         grant = locks.lock("book:1").acquire()
         assert grant is not None
         end_leases()
-        assert "book:1" not in client_of("view_lockclaim").get(LIST).content.decode()
+        assert "book:1" not in client_of("view_claim").get(LIST).content.decode()
         grant.release()
 
 
@@ -77,14 +77,14 @@ if connections["default"].vendor != "sqlite":
 )
 def test_filters(query: str, seen: bool) -> None:
     with locks.lock("the-name", label="holder"):
-        shown = client_of("view_lockclaim").get(f"{LIST}?{query}").content.decode()
+        shown = client_of("view_claim").get(f"{LIST}?{query}").content.decode()
     assert (">the-name<" in shown) == seen
 
 
 def test_it_shows_other_entries_of_the_setting_too_whatever_store_they_have(tmp_path: Path) -> None:
     places = {"reports": {"LOCATION": f"file://{tmp_path}", "NAMESPACE": "site"}}
     with override_settings(INTERLOCK=places), locks["reports"].lock("nightly"):
-        client = client_of("view_lockclaim")
+        client = client_of("view_claim")
         assert ">nightly<" not in client.get(LIST).content.decode()
         shown = client.get(f"{LIST}?locks=reports").content.decode()
         assert ">nightly<" in shown
@@ -94,12 +94,12 @@ def test_it_shows_other_entries_of_the_setting_too_whatever_store_they_have(tmp_
 
 def test_a_store_that_is_away_is_said() -> None:
     with override_settings(INTERLOCK={"default": {"LOCATION": "redis://127.0.0.1:1"}}):
-        shown = client_of("view_lockclaim").get(LIST).content.decode()
+        shown = client_of("view_claim").get(LIST).content.decode()
     assert "The store failed" in shown
 
 
 def test_it_refreshes_itself_on_request() -> None:
-    client = client_of("view_lockclaim")
+    client = client_of("view_claim")
     plain = client.get(LIST).content.decode()
     assert 'http-equiv="refresh"' not in plain
     assert "?refresh=5" in plain
@@ -111,7 +111,7 @@ def test_it_refreshes_itself_on_request() -> None:
 
 
 def test_a_number_of_seconds_that_is_too_long_is_none() -> None:
-    answer = client_of("view_lockclaim").get(f"{LIST}?refresh={'9' * 5000}")
+    answer = client_of("view_claim").get(f"{LIST}?refresh={'9' * 5000}")
     assert answer.status_code == 200
     assert 'http-equiv="refresh"' not in answer.content.decode()
 
@@ -120,9 +120,9 @@ def test_to_evict_needs_its_permission_and_is_logged() -> None:
     grant = locks.lock("book:1").acquire()
     assert grant is not None
     order = {"action": "evict", "_selected_action": [grant.id]}
-    client_of("view_lockclaim").post(LIST, {**order, "evict_confirmed": "yes"})
+    client_of("view_claim").post(LIST, {**order, "evict_confirmed": "yes"})
     assert grant.renew()
-    client = client_of("view_lockclaim", "evict_claim")
+    client = client_of("view_claim", "evict_claim")
     page = client.post(LIST, order).content.decode()
     assert "Are you sure?" in page
     assert "book:1" in page
@@ -141,7 +141,7 @@ def test_to_evict_needs_its_permission_and_is_logged() -> None:
 
 def test_only_those_with_a_permission_see_it_and_nothing_can_be_added_changed_or_deleted() -> None:
     everything = [each.codename for each in Permission.objects.filter(content_type__app_label="interlock")]
-    assert sorted(everything) == ["evict_claim", "view_lockclaim"]
+    assert sorted(everything) == ["evict_claim", "view_claim"]
     assert client_of().get(LIST).status_code == 403
     client = client_of(*everything)
     assert LIST in client.get("/admin/").content.decode()
@@ -153,6 +153,6 @@ def test_only_those_with_a_permission_see_it_and_nothing_can_be_added_changed_or
 
 def test_the_list_is_in_the_language_of_the_site() -> None:
     with locks.lock("book:1"), override("zh-hans"):
-        shown = client_of("view_lockclaim").get(LIST).content.decode()
+        shown = client_of("view_claim").get(LIST).content.decode()
     for text in ("占用", "持有者", "剩余租期", "使用中"):
         assert text in shown, text

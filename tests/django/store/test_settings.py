@@ -18,7 +18,7 @@ from interlock.django import alocks, locks
 from interlock.django.checks import problems_of, settings_make_sense, tables_are_there
 from interlock.django.conf import database_of_claims
 from interlock.django.configured import make_locks
-from interlock.django.models import LockClaim
+from interlock.django.models import Claim
 from interlock.django.testing import LocksMixin, assert_free, assert_held, override_locks
 
 
@@ -162,10 +162,10 @@ class ToOther:
     """A router that writes claims to the other database."""
 
     def db_for_write(self, model: Any, **_: object) -> str | None:
-        return "other" if model is LockClaim else None
+        return "other" if model is Claim else None
 
     def db_for_read(self, model: Any, **_: object) -> str | None:
-        return "default" if model is LockClaim else None
+        return "default" if model is Claim else None
 
 
 def test_the_checks_explain_a_router() -> None:

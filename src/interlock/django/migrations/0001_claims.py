@@ -15,7 +15,7 @@ class RunOn(migrations.RunSQL):
     """SQL for one kind of database; nothing elsewhere."""
 
     def __init__(self, vendor: str, sql: Sequence[str], reverse_sql: Sequence[str]) -> None:
-        super().__init__(list(sql), list(reverse_sql), hints={"model_name": "lockclaim"})
+        super().__init__(list(sql), list(reverse_sql), hints={"model_name": "claim"})
         self.vendor = vendor
 
     def database_forwards(
@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name="LockClaim",
+            name="Claim",
             fields=[
                 ("claim", models.CharField(max_length=64, primary_key=True, serialize=False, verbose_name="id")),
                 ("name", models.TextField()),
@@ -54,7 +54,6 @@ class Migration(migrations.Migration):
                 "permissions": [("evict_claim", "Can evict claims")],
                 "default_permissions": ("view",),
                 "managed": False,
-                "verbose_name": "claim",
             },
         ),
         migrations.CreateModel(
