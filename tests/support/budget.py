@@ -85,7 +85,7 @@ PARTS = (
     Part("src without testing", 12500, 16169, src("")),
     Part("src/testing", 3000, 3270, src("testing")),
     Part("proof", 2500, 3284, ("proof",)),
-    Part("tests", 22000, 24596, ("tests",)),
+    Part("tests", 22000, 24597, ("tests",)),
     Part("bench", 1600, 1947, ("bench",)),
 )
 
@@ -95,8 +95,17 @@ MODULES = Part("written modules", 170, 216, src(""))
 ANY_GOAL, ANY_LIMIT = 6.0, 4.1
 """Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
 
-SAME_NAMES = {
-    "Claim": 2,
+SAME_NAMES = {"Claim": 2}
+"""Classes that several written modules have, and how many.  Django's model has the name that permissions, addresses
+of the admin and routers of sites are written for; that of `core.claims` is what the whole house calls so."""
+
+FOREIGN = {
+    "_blake2": ("stores/files/slots.py",),
+    "_creator": ("remote/engines.py",),
+    "_free": ("optimistic/redis/libraries.py",),
+    "_from_testcase": ("django/transactions.py",),
+    "_get_running_loop": ("runtime/process.py",),
+    "_read_timeout": ("stores/mysql/lines.py",),
 }
 """Private names of other libraries, and the module that uses each; tests/test_pinned.py pins them."""
 
