@@ -108,6 +108,13 @@ def test_the_environment_says_the_default(monkeypatch: pytest.MonkeyPatch, tmp_p
         assert (tmp_path / "from-environment").is_dir()
 
 
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_environment_that_says_nothing_is_refused(monkeypatch: pytest.MonkeyPatch, empty: str) -> None:
+    monkeypatch.setenv("INTERLOCK_URL", empty)
+    with pytest.raises(interlock.InvalidArgument, match="INTERLOCK_URL is set, and empty"):
+        interlock.connect()
+
+
 def test_memory_spaces_are_separate(tmp_path: Path) -> None:
     one, other = interlock.connect(f"memory://{tmp_path.name}1"), interlock.connect(f"memory://{tmp_path.name}2")
     with one.lock("x"), other.lock("x"):

@@ -83,9 +83,15 @@ def given_url(url: object) -> object:
 
 
 def default_url() -> str:
-    """Return $INTERLOCK_URL, or the file store in the folder that each user has, /tmp/interlock-UID."""
+    """Return $INTERLOCK_URL, or the file store in the folder that each user has, /tmp/interlock-UID.
+
+    Raises:
+        InvalidArgument: the variable is there and empty, as where a secret is missing: it may not mean another store.
+    """
     url = os.environ.get("INTERLOCK_URL")
-    if url:
+    if url is not None:
+        if not url.strip():
+            raise InvalidArgument("INTERLOCK_URL is set, and empty: set it to the URL of the store, or unset it")
         return url
     from interlock.stores.files import runtime_folder
 
