@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from tests.servers import AzuriteServer, MotoServer, SeaweedServer, need
+from tests.servers import AzuriteServer, SeaweedServer, need
 
-SERVERS = {"seaweedfs": SeaweedServer, "azurite": AzuriteServer, "moto": MotoServer}
+SERVERS = {"seaweedfs": SeaweedServer, "azurite": AzuriteServer}
 
 
 @pytest.fixture(scope="session", params=SERVERS)

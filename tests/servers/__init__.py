@@ -1,7 +1,7 @@
 """Private servers for tests and benchmarks: on free ports, in temporary folders, gone with their owner."""
 
 from tests.servers.browser import BrowserPrograms, browser_programs
-from tests.servers.bucket import AzuriteServer, MotoServer, SeaweedServer
+from tests.servers.bucket import AzuriteServer, SeaweedServer
 from tests.servers.clock import Stepped
 from tests.servers.cluster import RedisCluster
 from tests.servers.distant import DistantCluster
@@ -21,7 +21,6 @@ from tests.servers.uwsgi import Uwsgi
 
 __all__ = [
     "AzuriteServer",
-    "MotoServer",
     "SeaweedServer",
     "BrowserPrograms",
     "DistantCluster",

