@@ -15,7 +15,7 @@ from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
 from interlock.remote.wire import AGAIN, NOT_THERE, REMOVED, WAIT, LeaveResult, Mode
 from interlock.runtime import clock
 from interlock.runtime._threads import Alarm
-from interlock.runtime.process import HOST, checked_pid, in_forked_child
+from interlock.runtime.process import HOST, Descriptor, checked_pid, in_forked_child
 from interlock.stores.postgresql.ddl import ddl, names_of, statements
 from interlock.stores.postgresql.options import PostgresOptions
 
@@ -261,18 +261,24 @@ def _view(
 
 
 LINGER = 5.0  # seconds that a request without an answer has for being performed, and undone
-_lingering: deque[tuple[float, PGconn]] = deque()
+_lingering: deque[tuple[float, PGconn, Descriptor]] = deque()
+not_ours: list[PGconn] = []
+"""Whose descriptors the program has closed: never collected, or libpq would close what has their numbers by now."""
 
 
-def linger(connection: PGconn) -> None:
+def linger(connection: PGconn, file: Descriptor) -> None:
     """Finish a connection later, in one thread for all: the loop that had it may end before."""
-    _lingering.append((clock.now() + LINGER, connection))
+    _lingering.append((clock.now() + LINGER, connection, file))
     _alarm.set(_lingering[0][0])
 
 
 def _finish_lingering() -> None:
     while _lingering and _lingering[0][0] <= clock.now():
-        _lingering.popleft()[1].finish()
+        _, connection, file = _lingering.popleft()
+        if file.is_ours():
+            connection.finish()
+        else:
+            not_ours.append(connection)
     if _lingering:
         _alarm.set(_lingering[0][0])
 

@@ -39,6 +39,7 @@ from interlock.stores.postgresql.wire import (
     PostgresWire,
     Row,
     linger,
+    not_ours,
     notifying,
     telling,
 )
@@ -46,8 +47,6 @@ from interlock.stores.postgresql.wire import (
 RETRY_LIMIT = 2.0  # seconds for which a step is tried again that others were in the way of
 PAUSE = 0.005  # seconds between two tries
 FULL_SOCKET = 0.001  # seconds until a socket that takes no more is tried again
-_not_ours: list[PGconn] = []
-"""Whose descriptors the program has closed: never collected, or libpq would close what has their numbers by now."""
 
 
 class AsyncServer:
@@ -136,7 +135,7 @@ class AsyncPgConnection:
         if self._ended or self._file.is_ours():
             return True
         self._ended = True
-        _not_ours.append(self._pgconn)
+        not_ours.append(self._pgconn)
         return False
 
     def _read(self) -> None:
@@ -254,7 +253,7 @@ class AsyncPgConnection:
 
     def abandon(self, undo: PgStatement | None) -> None:
         """Give up a request that has no answer; what undoes it follows it, should it be performed later."""
-        if undo is None or self._ended or self._pid != checked_pid():
+        if undo is None or not self._is_ours() or self._ended or self._pid != checked_pid():
             self.close()
             return
         self._ended = True
@@ -264,14 +263,14 @@ class AsyncPgConnection:
             self._pgconn.flush()
         except psycopg.OperationalError:
             pass
-        linger(self._pgconn)  # a server may do nothing for who has left
+        linger(self._pgconn, self._file)  # a server may do nothing for who has left
 
     def close(self) -> None:
         """Close it; in a forked child, leave the parent's alone, on which libpq would say goodbye."""
         self._is_ours()
         self._ended = True
         self._arrivals.close()
-        if self._pid == checked_pid() and self._pgconn not in _not_ours:
+        if self._pid == checked_pid() and self._pgconn not in not_ours:
             self._pgconn.finish()
 
 
