@@ -15,9 +15,10 @@ def test_the_group_runs_everybody_and_judges_all_of_its_targets(tmp_path: Path) 
     ran = bench("django", "--rounds", "1", "--seconds", "0.05", "--quiet", "--json", str(file))
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
-    occupy, handover, save, reading = json.loads(file.read_text())["scenarios"]
-    for scenario in (occupy, handover, save, reading):
-        check_report(scenario, by_key(scenario["key"]), ran.stdout)
+    scenarios = {one["key"]: one for one in json.loads(file.read_text())["scenarios"]}
+    assert len(scenarios) == 5
+    for key, scenario in scenarios.items():
+        check_report(scenario, by_key(key), ran.stdout)
         assert {one["status"] for one in scenario["contestants"]} == {"ok"}
         assert {target["verdict"] for target in scenario["targets"]} <= {"reached", "not reached"}
-    assert {one["figures"]["queries"]["value"] for one in save["contestants"]} == {1.0}
+    assert {one["figures"]["queries"]["value"] for one in scenarios["django_save"]["contestants"]} == {1.0}
