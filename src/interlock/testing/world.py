@@ -13,7 +13,7 @@ from interlock.core.claims import PENDING, SEPARATOR, USING, Claim, ClaimView, L
 from interlock.core.store import Store
 from interlock.runtime.process import fresh_id
 from interlock.testing.actors import Actor, Background, Gate, Keeper, TaskActor, TaskGate, ThreadActor, ThreadGate
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 
 F = TypeVar("F", bound=Store)
 THREADS, TASKS = "threads", "tasks"
@@ -202,9 +202,9 @@ class World:
         """Wait until so many stand in line."""
         eventually(lambda: len(self.waiters(name)) == number)
 
-    def until_free(self, name: str | None = None) -> None:
-        """Wait until nobody holds the lock or waits for it."""
-        eventually(lambda: not self.eye.claims(name or self.name))
+    def until_free(self, name: str | None = None, within: float = WAIT_LIMIT) -> None:
+        """Wait until nobody holds the lock or waits for it, for so many seconds."""
+        eventually(lambda: self.nothing_left(name), within)
 
     def nothing_left(self, name: str | None = None) -> bool:
         """Tell whether nobody holds the lock or waits for it, now."""

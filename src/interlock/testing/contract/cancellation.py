@@ -5,7 +5,7 @@ from typing import Any
 
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Stepwise
-from interlock.testing.waiting import RENEWED, eventually, until_renewed
+from interlock.testing.waiting import RENEWED, until_renewed
 from interlock.testing.world import Kind, World
 
 MOMENTS = 60  # an acquire has fewer places to switch than that
@@ -26,14 +26,6 @@ async def cancelled_at(moment: int, work: Any) -> Any:
     return None if task.cancelled() else task.result()
 
 
-def soon_nothing_left(world: World) -> None:
-    """See that nobody holds the lock or waits for it.
-
-    A request that was cut off may reach a server a moment later, and what undoes it right behind it.
-    """
-    eventually(world.nothing_left, within=2)
-
-
 async def until_waiting(world: World, number: int) -> None:
     """Let the loop go round until so many stand in line."""
     while len(world.waiters()) < number:  # noqa: ASYNC110 - no event of ours: it is looked at from outside
@@ -51,7 +43,7 @@ def test_an_acquire_cancelled_at_any_moment_leaves_nothing(world: World, kind: K
     answers = []
     for moment in range(MOMENTS):
         answers.append(world.run(story(moment)))
-        soon_nothing_left(world)
+        assert world.nothing_left(), moment
         assert not world.run(_owned(lock))
     assert answers[0] is False
     assert world.run(lock.acquire()) is not None
@@ -76,7 +68,7 @@ def test_a_wait_cancelled_at_any_moment_of_the_hand_over_leaves_nothing(world: W
 
     for moment in range(30):
         world.run(story(moment))
-        soon_nothing_left(world)
+        assert world.nothing_left(), moment
 
 
 @of_tasks
@@ -102,7 +94,7 @@ def test_a_cancelled_waiter_hands_on_to_those_behind_it(world: World) -> None:
 
     for moment in range(0, 30, 2):
         assert world.run(story(moment)) is True
-        soon_nothing_left(world)
+        assert world.nothing_left()
 
 
 @of_tasks
@@ -121,7 +113,7 @@ def test_a_release_cancelled_at_any_moment_is_done_or_can_be_done_again(world: W
 
     for moment in range(20):
         assert world.run(story(moment)), moment
-        soon_nothing_left(world)
+        assert world.nothing_left()
     # Renewed after 2.2 s, when the released ones would have been renewed twice.
     until_renewed(world.run(locks.lock(world.fresh_name(), ttl=6.6).acquire()))
     assert lost == []
@@ -138,7 +130,8 @@ def test_a_body_cancelled_while_it_leaves_gives_the_lock_back(world: World, kind
 
     for moment in range(MOMENTS):
         world.run(cancelled_at(moment, body()))
-        soon_nothing_left(world)
+        # A request that was cut off may reach a server a moment later, and what undoes it right behind it.
+        world.until_free(within=2)
         assert not world.run(_owned(lock))
     assert lost == []
 
@@ -167,7 +160,7 @@ def test_a_crowd_of_tasks_half_of_them_cancelled_loses_no_update(world: World) -
     world.run(story())
     assert box == entered
     assert entered[0] >= 40
-    soon_nothing_left(world)
+    assert world.nothing_left()
 
 
 async def _owned(lock: Any) -> bool:
