@@ -5,7 +5,7 @@ import pytest
 from tests.field.conftest import Run
 
 PLAY = """
-import os, resource, select, socket, subprocess, sys
+import gc, os, resource, select, socket, subprocess, sys
 import interlock
 url = sys.argv[1]
 MOST = min(1024, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -29,6 +29,7 @@ pairs = [socket.socketpair() for _ in range(20)]
 files = [open(f"file{number}", "w+b") for number in range(20)]
 print(locked(locks))
 locks.close()
+gc.collect()  # an error that was told has what failed
 print(sum(os.fstat(file.fileno()).st_size for file in files))
 print(len(select.select([each for pair in pairs for each in pair], [], [], 0)[0]))
 sys.stdout.flush()
@@ -43,7 +44,7 @@ def test_the_lock_works_and_no_byte_goes_to_what_has_its_descriptors(url: str, r
 
 
 TASKS = """
-import asyncio, os, select, socket, subprocess, sys
+import asyncio, gc, os, select, socket, subprocess, sys
 import interlock
 url = sys.argv[1]
 def taken():
@@ -77,6 +78,7 @@ async def once(locks):
 def others():
     return [socket.socketpair() for _ in range(10)], [open(f"file{number}", "w+b") for number in range(20)]
 def tell(pairs, files):
+    gc.collect()  # an error that was told has what failed
     print(sum(os.fstat(file.fileno()).st_size for file in files), end=" ")
     print(len(select.select([each for pair in pairs for each in pair], [], [], 0)[0]), flush=True)
 asyncio.run(within())

@@ -8,6 +8,7 @@ sent holds nothing.
 
 import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
 from collections.abc import Sequence
+from contextlib import suppress
 
 import psycopg
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
@@ -135,20 +136,24 @@ class PgConnection:
         """Tell whether its descriptor is still its own; if not, libpq is to touch it no more."""
         if self._ended or self._file.is_ours():
             return True
-        self._ended = True
+        self._end()
         not_ours.append(self._pgconn)
         return False
+
+    def _end(self) -> None:
+        """Wait for nothing more: the number of its socket may be that of the next connection."""
+        self._ended = True
+        self._arrivals.close()
 
     def _read(self) -> None:
         if not self._is_ours():
             return
         try:
             self._pgconn.consume_input()
-            self._ended = self._pgconn.status == ConnStatus.BAD
+            if self._pgconn.status == ConnStatus.BAD:
+                self._end()
         except psycopg.OperationalError:
-            self._ended = True
-        if self._ended:
-            self._arrivals.close()  # libpq gives the number of the socket back by itself
+            self._end()
 
     def ask(self, request: PgStatement, deadline: float) -> list[Row]:
         """Perform a statement as a transaction of its own, and return its rows.
@@ -171,7 +176,8 @@ class PgConnection:
             try:
                 self._insist(others, deadline)
             except (Refused, ConnectionEnded, NoAnswer) as error:
-                self._ended = not isinstance(error, Refused)
+                if not isinstance(error, Refused):
+                    self._end()
                 log.warn("could not tell who is next, who will find out by looking: %s", error)
         return rows
 
@@ -219,13 +225,15 @@ class PgConnection:
                 while not self._ended and pgconn.is_busy():
                     if not arrivals.wait(deadline):
                         raise no_answer(self._where, self._server.options.io_timeout)
+                if pgconn in not_ours:
+                    raise ended(self._where)
                 result = pgconn.get_result()
                 if result is not None and result.status != ExecStatus.PIPELINE_SYNC:
                     results.append(result)
                 elif result is not None or self._ended:
                     return self._rows(results)
         except psycopg.OperationalError as error:
-            self._ended = True
+            self._end()
             raise failure("", str(error).strip(), self._where, True) from error
 
     def _send(self, statements: Sequence[PgStatement]) -> None:
@@ -257,8 +265,7 @@ class PgConnection:
         if undo is None or not self._is_ours() or self._ended or self._pid != checked_pid():
             self.close()
             return
-        self._ended = True
-        self._arrivals.close()
+        self._end()
         try:
             self._send((undo,))
             self._pgconn.flush()
@@ -269,8 +276,7 @@ class PgConnection:
     def close(self) -> None:
         """Close it; in a forked child, leave the parent's alone, on which libpq would say goodbye."""
         self._is_ours()
-        self._ended = True
-        self._arrivals.close()
+        self._end()
         if self._pid == checked_pid() and self._pgconn not in not_ours:
             self._pgconn.finish()
 
@@ -314,9 +320,10 @@ class PgSubscription(PgConnection):
 
     def close(self) -> None:
         """End it, from any thread: whoever waits at the socket is woken."""
-        if not self._is_ours() or self._ended or self._pid != checked_pid():
+        if self._ended or self._pid != checked_pid():
             return
-        try:
+        if not self._file.is_ours():
+            not_ours.append(self._pgconn)
+            return
+        with suppress(OSError):  # it has ended
             self._file.shut_down()
-        except OSError:
-            pass  # it has ended
