@@ -137,6 +137,7 @@ def test_whoever_waits_too_long_is_told_that_all_are_in_use(
 
 def test_what_renews_or_frees_goes_before_what_enters(server: Server, threads: ThreadPoolExecutor) -> None:
     pool = Pool(server.connect, "the server", 1, leave)
+    pool.entering.add(CLAIM.id)
     held = threads.submit(pool.ask, "hold", later())
     eventually(lambda: server.open and server.open[0].inside)
     order: list[str] = []
@@ -156,6 +157,24 @@ def test_what_renews_or_frees_goes_before_what_enters(server: Server, threads: T
     pool.close()
 
 
+def test_a_claim_that_was_left_while_it_waited_for_a_connection_is_not_sent(
+    server: Server, threads: ThreadPoolExecutor
+) -> None:
+    pool = Pool(server.connect, "the server", 1, leave)
+    pool.entering.add(CLAIM.id)
+    held = threads.submit(pool.ask, "hold", later())
+    eventually(lambda: server.open and server.open[0].inside)
+    entering = threads.submit(pool.ask, "enter", later(), CLAIM)
+    eventually(lambda: len(pool._line) == 1)
+    pool.entering.discard(CLAIM.id)
+    server.go.set()
+    with pytest.raises(StoreError, match="closed"):
+        entering.result(WAIT_LIMIT)
+    assert held.result(WAIT_LIMIT) == "hold"
+    assert pool.ask("others", later()) == "others"
+    pool.close()
+
+
 @pytest.mark.parametrize("error", [NoAnswer("late"), KeyboardInterrupt()])
 def test_the_undo_follows_a_request_without_an_answer(pool: Pool, server: Server, error: BaseException) -> None:
     class Broken(Played):
@@ -164,6 +183,7 @@ def test_the_undo_follows_a_request_without_an_answer(pool: Pool, server: Server
 
     server.connect = lambda deadline: server.open.append(Broken(server)) or server.open[-1]  # type: ignore
     pool = Pool(server.connect, "the server", 3, leave)
+    pool.entering.add(CLAIM.id)
     with pytest.raises(type(error)):
         pool.ask("enter", later(), CLAIM)
     assert server.undone == ["leave some"]

@@ -106,8 +106,9 @@ def test_a_process_has_few_connections_for_many_threads_and_tasks(narrow: str, s
     with ThreadPoolExecutor(1) as beside:
         others = beside.submit(async_to_sync(tasks))
         assert crowd(20) == []
-        assert 1 <= sessions(narrow) <= 3
+        assert 1 <= sessions(narrow) <= 2 * 3  # threads and the tasks of a loop have their own
         others.result(60)
+        eventually(lambda: 1 <= sessions(narrow) <= 3)  # a server ends a session after its connection
 
 
 def test_a_release_and_a_renewal_whose_connection_was_cut_are_done_again(site: Site) -> None:

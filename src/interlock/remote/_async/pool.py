@@ -64,6 +64,9 @@ class AsyncPool(Generic[Q, A]):
         where: the server, for messages.
         most: so many connections at once.
         undo: returns the request that takes a claim out again.
+
+    Attributes:
+        entering: ids of claims; one that was taken out while it waited for a connection is not sent any more.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class AsyncPool(Generic[Q, A]):
         self._line: deque[rt.AsyncWaiter[Found[Q, A]]] = deque()
         self._mutex = rt.Mutex()
         self._trust = object()  # what connections have that nothing speaks against
+        self.entering: set[str] = set()
         self.closed = False
 
     async def ask(self, request: Q, deadline: float, undo: Claim | None = None) -> A:
@@ -100,6 +104,9 @@ class AsyncPool(Generic[Q, A]):
             connection = self._idle.pop()
         except IndexError:
             connection = await self._take(deadline, undo is None)
+            if undo is not None and undo.id not in self.entering:
+                self._put(connection)
+                raise closed() from None
         try:
             reply = await connection.ask(request, deadline)
         except Refused as error:

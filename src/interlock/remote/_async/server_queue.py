@@ -44,7 +44,13 @@ LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a 
 
 
 class AsyncAsks(Protocol[Q_contra, A_co]):
-    """What sends requests: a pool, or what stands in its place."""
+    """What sends requests: a pool, or what stands in its place.
+
+    Attributes:
+        entering: as for `AsyncPool`.
+    """
+
+    entering: set[str]
 
     async def ask(self, request: Q_contra, deadline: float, undo: Claim | None = None) -> A_co:
         """As `AsyncPool.ask`."""
@@ -117,6 +123,7 @@ class AsyncServerQueue(Generic[Q, A]):
             else:
                 mode = LOOK_FIRST  # a claim stands in line when its process listens
         request, undo = self._wire.enter(claim, mode, self.channel), None if again else claim
+        self._pool.entering.add(claim.id)
         try:
             try:
                 reply = await self._pool.ask(request, clock.now() + self._wire.io_timeout, undo)
@@ -124,6 +131,8 @@ class AsyncServerQueue(Generic[Q, A]):
                 reply = await self._ask(request, undo)
         except StoreError as error:
             return self._failed(claim, error, wait, again, mode)
+        finally:
+            self._pool.entering.discard(claim.id)
         self._answered = True
         if self._ghosts:
             await self._take_out_ghosts()
@@ -188,6 +197,7 @@ class AsyncServerQueue(Generic[Q, A]):
 
     async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `AsyncQueue.leave`."""
+        self._pool.entering.discard(claim.id)
         let_in = self._waiters.leaves(claim.id, not done)
         request = self._wire.leave(claim, self.channel, let_in, done, value)
         try:
@@ -267,7 +277,11 @@ class AsyncServerQueue(Generic[Q, A]):
 
     async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         """As `AsyncQueue.adopt`."""
-        found = self._wire.adopted(await self._ask_twice(self._wire.adopt(key, id, claim, self.channel)))
+        self._pool.entering.add(claim.id)
+        try:
+            found = self._wire.adopted(await self._ask(self._wire.adopt(key, id, claim, self.channel), claim))
+        finally:
+            self._pool.entering.discard(claim.id)
         if found is None:
             return None
         self._waiters.holds(claim.id)

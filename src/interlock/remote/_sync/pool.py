@@ -65,6 +65,9 @@ class Pool(Generic[Q, A]):
         where: the server, for messages.
         most: so many connections at once.
         undo: returns the request that takes a claim out again.
+
+    Attributes:
+        entering: ids of claims; one that was taken out while it waited for a connection is not sent any more.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Pool(Generic[Q, A]):
         self._line: deque[rt.Waiter[Found[Q, A]]] = deque()
         self._mutex = rt.Mutex()
         self._trust = object()  # what connections have that nothing speaks against
+        self.entering: set[str] = set()
         self.closed = False
 
     def ask(self, request: Q, deadline: float, undo: Claim | None = None) -> A:
@@ -101,6 +105,9 @@ class Pool(Generic[Q, A]):
             connection = self._idle.pop()
         except IndexError:
             connection = self._take(deadline, undo is None)
+            if undo is not None and undo.id not in self.entering:
+                self._put(connection)
+                raise closed() from None
         try:
             reply = connection.ask(request, deadline)
         except Refused as error:

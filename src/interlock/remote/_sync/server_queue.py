@@ -45,7 +45,13 @@ LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a 
 
 
 class Asks(Protocol[Q_contra, A_co]):
-    """What sends requests: a pool, or what stands in its place."""
+    """What sends requests: a pool, or what stands in its place.
+
+    Attributes:
+        entering: as for `Pool`.
+    """
+
+    entering: set[str]
 
     def ask(self, request: Q_contra, deadline: float, undo: Claim | None = None) -> A_co:
         """As `Pool.ask`."""
@@ -118,6 +124,7 @@ class ServerQueue(Generic[Q, A]):
             else:
                 mode = LOOK_FIRST  # a claim stands in line when its process listens
         request, undo = self._wire.enter(claim, mode, self.channel), None if again else claim
+        self._pool.entering.add(claim.id)
         try:
             try:
                 reply = self._pool.ask(request, clock.now() + self._wire.io_timeout, undo)
@@ -125,6 +132,8 @@ class ServerQueue(Generic[Q, A]):
                 reply = self._ask(request, undo)
         except StoreError as error:
             return self._failed(claim, error, wait, again, mode)
+        finally:
+            self._pool.entering.discard(claim.id)
         self._answered = True
         if self._ghosts:
             self._take_out_ghosts()
@@ -189,6 +198,7 @@ class ServerQueue(Generic[Q, A]):
 
     def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `Queue.leave`."""
+        self._pool.entering.discard(claim.id)
         let_in = self._waiters.leaves(claim.id, not done)
         request = self._wire.leave(claim, self.channel, let_in, done, value)
         try:
@@ -268,7 +278,11 @@ class ServerQueue(Generic[Q, A]):
 
     def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         """As `Queue.adopt`."""
-        found = self._wire.adopted(self._ask_twice(self._wire.adopt(key, id, claim, self.channel)))
+        self._pool.entering.add(claim.id)
+        try:
+            found = self._wire.adopted(self._ask(self._wire.adopt(key, id, claim, self.channel), claim))
+        finally:
+            self._pool.entering.discard(claim.id)
         if found is None:
             return None
         self._waiters.holds(claim.id)

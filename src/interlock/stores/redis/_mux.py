@@ -169,6 +169,9 @@ class MuxPool:
     Args:
         dialer: makes connections.
         undo: returns the command that takes a claim out again.
+
+    Attributes:
+        entering: as for `AsyncPool`.
     """
 
     def __init__(self, dialer: Dials, undo: Callable[[Claim], RedisCommand]) -> None:
@@ -177,6 +180,7 @@ class MuxPool:
         self._mux: Mux | None = None
         self._retired: list[Mux] = []  # they still wait for replies
         self._connecting: asyncio.Task[Mux] | None = None
+        self.entering: set[str] = set()
         self.closed = False
 
     async def ask(self, command: RedisCommand, deadline: float, undo: Claim | None = None) -> Reply:
@@ -184,6 +188,8 @@ class MuxPool:
         mux = self._mux
         if mux is None or not mux.good:
             mux = await self._connected(deadline)
+            if undo is not None and undo.id not in self.entering:
+                raise closed()
         try:
             reply = await mux.post(command.data, command.replies, deadline)
             if type(reply) is ReplyError and str(reply).startswith("NOSCRIPT"):

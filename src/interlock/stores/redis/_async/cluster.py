@@ -41,6 +41,7 @@ class AsyncCluster:
         addresses: of the nodes that serve slots.
         version: how often the map was read.
         on_change: called after it has changed.
+        entering: as for `AsyncPool`.
     """
 
     def __init__(self, settings: Settings, wire: RedisWire) -> None:
@@ -52,6 +53,7 @@ class AsyncCluster:
         self.addresses: list[Address] = []
         self.version = 0
         self.on_change: Callable[[], object] = _nobody_cares
+        self.entering: set[str] = set()
         self.closed = False
 
     def dialer(self, address: Address) -> AsyncDialer:
@@ -66,6 +68,7 @@ class AsyncCluster:
             dialer = self.dialer(address)
             pool = self._pools.setdefault(address, pool_to(dialer, self._wire))
             dialer.moved = pool.distrust
+            pool.entering = self.entering
         return pool
 
     def node_of(self, line: str) -> Address:

@@ -42,6 +42,7 @@ class Cluster:
         addresses: of the nodes that serve slots.
         version: how often the map was read.
         on_change: called after it has changed.
+        entering: as for `Pool`.
     """
 
     def __init__(self, settings: Settings, wire: RedisWire) -> None:
@@ -53,6 +54,7 @@ class Cluster:
         self.addresses: list[Address] = []
         self.version = 0
         self.on_change: Callable[[], object] = _nobody_cares
+        self.entering: set[str] = set()
         self.closed = False
 
     def dialer(self, address: Address) -> Dialer:
@@ -67,6 +69,7 @@ class Cluster:
             dialer = self.dialer(address)
             pool = self._pools.setdefault(address, pool_to(dialer, self._wire))
             dialer.moved = pool.distrust
+            pool.entering = self.entering
         return pool
 
     def node_of(self, line: str) -> Address:
