@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.store import Feature, Store
+from interlock.core.queue import Feature, Store
 from interlock.django import beside
 from interlock.django.conf import database_of_claims
 
