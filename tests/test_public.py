@@ -15,14 +15,31 @@ def test_all_public_names_are_there_and_nothing_else_is_listed() -> None:
     assert not hasattr(interlock, "SomethingElse")
 
 
-def test_a_program_of_threads_does_not_load_asyncio() -> None:
-    program = """
-import interlock, sys
-interlock.connect("memory://").lock("a").acquire().release()
-print("asyncio" in sys.modules)
-"""
+def loaded(program: str) -> set[str]:
+    """Return the modules that a program has loaded and that Python itself had not."""
+    program = f"import sys; before = {{*sys.modules}}\n{program}\nprint(*{{*sys.modules}} - before)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "False\n"
+    return set(done.stdout.split())
+
+
+def test_a_program_that_imports_us_and_does_not_lock_loads_one_module() -> None:
+    assert loaded("import interlock") == {"interlock"}
+
+
+def test_a_program_of_threads_does_not_load_what_only_others_need() -> None:
+    found = loaded('import interlock; interlock.connect("memory://").lock("a").acquire().release()')
+    assert "interlock.stores.memory" in found
+    slow = {"asyncio", "dataclasses", "importlib.metadata", "inspect", "json", "logging", "pathlib", "socket", "ssl"}
+    assert found & slow == set()
+
+
+def test_a_public_name_is_looked_up_once() -> None:
+    program = """
+import interlock
+assert "LockTimeout" not in vars(interlock)
+assert interlock.LockTimeout is vars(interlock)["LockTimeout"]
+"""
+    assert "interlock.core.errors" in loaded(program)
 
 
 def test_a_lock_shows_what_it_is_and_where_without_passwords() -> None:

@@ -1,29 +1,28 @@
 """interlock: two programs must not do the same thing to the same thing at the same time."""
 
-from typing import TYPE_CHECKING, Any
-
-from interlock.client._sync.grants import Grant, Grants
-from interlock.client._sync.locks import Lock, Locks, RLock
-from interlock.client.cancel import Cancel
-from interlock.client.connect import aconnect, connect
-from interlock.client.events import Event, subscribe
-from interlock.core.claims import Check, ClaimView
-from interlock.core.errors import (
-    InvalidArgument,
-    LockError,
-    LockLost,
-    LockTimeout,
-    NotHeld,
-    NotKept,
-    StoreError,
-    Unsupported,
-)
-
+# A name that type checkers take for true, as that of `typing`, which takes longer to load than this module.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from interlock.client._async.election import AsyncElection
     from interlock.client._async.grants import AsyncGrant, AsyncGrants
     from interlock.client._async.locks import AsyncLock, AsyncLocks, AsyncRLock
     from interlock.client._sync.election import Election
+    from interlock.client._sync.grants import Grant, Grants
+    from interlock.client._sync.locks import Lock, Locks, RLock
+    from interlock.client.cancel import Cancel
+    from interlock.client.connect import aconnect, connect
+    from interlock.client.events import Event, subscribe
+    from interlock.core.claims import Check, ClaimView
+    from interlock.core.errors import (
+        InvalidArgument,
+        LockError,
+        LockLost,
+        LockTimeout,
+        NotHeld,
+        NotKept,
+        StoreError,
+        Unsupported,
+    )
 
 __version__ = "0.1.0"
 
@@ -57,24 +56,47 @@ __all__ = [
     "subscribe",
 ]
 
-_LATER = {
-    "AsyncElection": "interlock.client._async.election",
-    "AsyncGrant": "interlock.client._async.grants",
-    "AsyncGrants": "interlock.client._async.grants",
-    "AsyncLock": "interlock.client._async.locks",
-    "AsyncLocks": "interlock.client._async.locks",
-    "AsyncRLock": "interlock.client._async.locks",
-    "Election": "interlock.client._sync.election",
+_HOMES = {
+    "AsyncElection": "client._async.election",
+    "AsyncGrant": "client._async.grants",
+    "AsyncGrants": "client._async.grants",
+    "AsyncLock": "client._async.locks",
+    "AsyncLocks": "client._async.locks",
+    "AsyncRLock": "client._async.locks",
+    "Cancel": "client.cancel",
+    "Check": "core.claims",
+    "ClaimView": "core.claims",
+    "Election": "client._sync.election",
+    "Event": "client.events",
+    "Grant": "client._sync.grants",
+    "Grants": "client._sync.grants",
+    "InvalidArgument": "core.errors",
+    "Lock": "client._sync.locks",
+    "LockError": "core.errors",
+    "LockLost": "core.errors",
+    "LockTimeout": "core.errors",
+    "Locks": "client._sync.locks",
+    "NotHeld": "core.errors",
+    "NotKept": "core.errors",
+    "RLock": "client._sync.locks",
+    "StoreError": "core.errors",
+    "Unsupported": "core.errors",
+    "aconnect": "client.connect",
+    "connect": "client.connect",
+    "subscribe": "client.events",
 }
+"""The module of each public name."""
 
+if not TYPE_CHECKING:  # a checker that saw it would take any misspelled name for a public one
 
-def __getattr__(name: str) -> Any:
-    # Programs without an event loop start without asyncio.
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    def __getattr__(name: str) -> object:
+        """Return a public name, whose module is loaded at its first use: a program may import us and never lock."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
 
-    return getattr(import_module(_LATER[name]), name)
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return found
 
 
 def __dir__() -> list[str]:

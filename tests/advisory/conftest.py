@@ -8,7 +8,7 @@ import pytest
 
 import interlock
 from interlock.core.errors import Unsupported
-from interlock.core.store import ALL
+from interlock.core.queue import ALL
 from interlock.testing.world import Place
 from tests.advisory.others import somebody_on, url_of
 from tests.servers import MariaServer, PostgresServer, need

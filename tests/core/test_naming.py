@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import InvalidArgument
-from interlock.core.functions import checked_kind_of, kind_of, see_it_finished, shown
-from interlock.core.naming import name_of_arguments
+from interlock.core.functions import checked_kind_of, kind_of, name_of_arguments, see_it_finished, shown
 
 
 def plain(user: Any, book: Any = "none", /, *rest: Any, copy: int = 1, **options: Any) -> None:

@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 from interlock.client.connect import open_store
-from interlock.core.store import Feature
+from interlock.core.queue import Feature
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "contract.md"

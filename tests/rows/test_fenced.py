@@ -73,7 +73,7 @@ def books(engine: Engine) -> Iterator[Table]:
 
 
 @pytest.fixture
-def locks(tmp_path: Path) -> Iterator[interlock.client._sync.locks.Locks]:
+def locks(tmp_path: Path) -> Iterator[interlock.Locks]:
     """Locks between processes."""
     with interlock.connect(f"file://{tmp_path / 'locks'}") as locks:
         yield locks

@@ -61,7 +61,7 @@ PRODUCTS = src(
 )
 PARTS = (
     Part("core", 930, 857, src("core")),
-    Part("runtime", 380, 589, src("runtime")),
+    Part("runtime", 380, 583, src("runtime")),
     Part("remote", 640, 820, src("remote")),
     Part("client", 1300, 1594, src("client", "locks")),
     Part("memory", 110, 69, src("stores/memory.py", "stores/memory")),
@@ -78,19 +78,19 @@ PARTS = (
     Part("products", 800, 399, PRODUCTS),
     Part("cli", 1000, 1167, src("cli")),
     Part("keylock", 470, 525, src("keylock")),
-    Part("optimistic", 690, 755, src("optimistic")),
+    Part("optimistic", 690, 754, src("optimistic")),
     Part("stores, shared", 450, 491, SHARED),
     Part("compat", None, 95, src("compat.py")),
     Part("the rest", 200, 222, ()),
-    Part("src without testing", 12500, 16195, src("")),
+    Part("src without testing", 12500, 16188, src("")),
     Part("src/testing", 3000, 3268, src("testing")),
     Part("proof", 2500, 3284, ("proof",)),
-    Part("tests", 22000, 24604, ("tests",)),
+    Part("tests", 22000, 24603, ("tests",)),
     Part("bench", 1600, 1947, ("bench",)),
 )
 
-MODULES = Part("written modules", 170, 216, src(""))
-"""Of `src` without testing."""
+MODULES = Part("written modules", 170, 213, src(""))
+"""Of `src` without testing, those that a row names too."""
 
 ANY_GOAL, ANY_LIMIT = 6.0, 4.1
 """Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
@@ -101,8 +101,8 @@ of the admin and routers of sites are written for; that of `core.claims` is what
 
 FOREIGN = {
     "_blake2": ("stores/files/slots.py",),
-    "_creator": ("remote/engines.py",),
-    "_free": ("optimistic/redis/libraries.py",),
+    "_creator": ("remote/urls.py",),
+    "_free": ("optimistic/redis.py",),
     "_from_testcase": ("django/transactions.py",),
     "_get_running_loop": ("runtime/process.py",),
     "_read_timeout": ("stores/mysql/lines.py",),
@@ -128,7 +128,7 @@ def files_of(part: Part) -> list[Path]:
         others = {file for one in PARTS if one.paths and one.paths[0] != "src/interlock/" for file in files_of(one)}
         return [file for file in written_and_generated() if file not in others]
     found = [file for path in part.paths for file in below(ROOT / path, part.suffix)]
-    if not part.name.startswith("src"):  # a module that a row names counts there
+    if part is not MODULES and not part.name.startswith("src"):  # a module that a row names counts there
         named = {ROOT / path for one in PARTS if one is not part for path in one.paths if path.endswith(".py")}
         found = [file for file in found if file not in named]
     return found if part.name == "src/testing" else [file for file in found if SRC / "testing" not in file.parents]

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pymysql  # type: ignore[import-untyped]
 
-from interlock.stores.mysql.table import ddl as ddl_of_mysql
+from interlock.stores.mysql import ddl as ddl_of_mysql
 from interlock.stores.postgresql.ddl import ddl
 from tests.servers import (
     EtcdCluster,

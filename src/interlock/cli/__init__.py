@@ -1,11 +1,60 @@
-"""The command `interlock`; it needs click and rich."""
+"""The command `interlock`, and which locks its commands work on; it needs click and rich."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
+import interlock
 from interlock import Locks
 from interlock.cli.exits import UNAVAILABLE, fail
-from interlock.cli.where import given as given_locks
+from interlock.client.connect import default_url
+from interlock.core.redaction import masked
+
+_given: tuple[Callable[[str], interlock.Locks], str] | None = None
+_alone = False
+
+
+@contextmanager
+def given(locks: Callable[[str], interlock.Locks] | None, called: str, alone: bool) -> Iterator[None]:
+    """Meanwhile, use what `locks(namespace)` returns wherever no --store is given.
+
+    Args:
+        locks: makes them; each command closes what it got.
+        called: what `doctor` calls the store.
+        alone: whether the process is the command's, and no program's that contains it.
+    """
+    global _given, _alone
+    before = _given, _alone
+    _given, _alone = None if locks is None else (locks, called), alone
+    try:
+        yield
+    finally:
+        _given, _alone = before
+
+
+def is_alone() -> bool:
+    """True if the process is the command's: all its children are, too."""
+    return _alone
+
+
+def is_given(store: str | None) -> bool:
+    """True if the locks are those of the program."""
+    return store is None and _given is not None
+
+
+def connect(store: str | None, namespace: str) -> interlock.Locks:
+    """Return the locks that a command works on, as `interlock.connect`."""
+    if store is None and _given is not None:
+        return _given[0](namespace)
+    return interlock.connect(store, namespace=namespace)
+
+
+def called(store: str | None) -> str:
+    """Return what to call the store: its URL, without passwords, or the program's word for it."""
+    if store is None and _given is not None:
+        return _given[1]
+    return masked(default_url() if store is None else store)
+
 
 NEEDED = ("click", "rich")
 
@@ -26,7 +75,7 @@ def main(
     try:
         from interlock.cli.group import main as run_group
 
-        with given_locks(locks, called, alone=arguments is None):
+        with given(locks, called, alone=arguments is None):
             return run_group(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
         return 130

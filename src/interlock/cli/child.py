@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 from urllib.parse import quote, unquote
 
+from interlock.cli import is_alone
 from interlock.cli.exits import BY_SIGNAL, UNAVAILABLE
 from interlock.cli.signals import Signals
-from interlock.cli.where import is_alone
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 FIRST_HIGH = 100  # scripts use low descriptors by number

@@ -15,7 +15,7 @@ import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class, split_arg_string
 
 from interlock import Locks
-from interlock.cli.where import connect
+from interlock.cli import connect
 from interlock.runtime import log
 
 LONGEST = 1.5  # seconds that somebody who presses TAB waits for a store

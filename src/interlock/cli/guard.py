@@ -9,10 +9,10 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from interlock import Grant, InvalidArgument, Lock, LockError, LockLost, Locks, StoreError
+from interlock.cli import called, connect
 from interlock.cli.child import HELD, Child, NotRunnable, look_up
 from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
 from interlock.cli.signals import ENDING, SignalEvent, Signals, WaitBroken, stop_here
-from interlock.cli.where import called, connect
 from interlock.core.claims import WRITER_UNITS, fits
 from interlock.runtime import log
 

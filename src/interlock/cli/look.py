@@ -12,10 +12,9 @@ from typing import Any, NoReturn
 import click
 
 from interlock import Locks, StoreError
-from interlock.cli import output
+from interlock.cli import called, connect, output
 from interlock.cli.exits import BY_SIGNAL, CONFLICT, LOST, STORE, one_line, say
 from interlock.cli.output import completed, json_option, name_argument, namespace_option, store_option
-from interlock.cli.where import called, connect
 from interlock.core.claims import Check
 
 OTHERS_KEPT = 10.0  # seconds; on some stores one has to look at everything to find other namespaces

@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
+from interlock.cli import connect
 from interlock.cli.child import die_with
 from interlock.cli.exits import CONFLICT, fail, say
 from interlock.cli.output import json_option, name_argument, namespace_option, store_option
 from interlock.cli.run import Run, command_argument, refuse_memory
-from interlock.cli.where import connect
 from interlock.client.tokens import read
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

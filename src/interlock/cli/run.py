@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
+from interlock.cli import is_given
 from interlock.cli.exits import UNAVAILABLE, fail
 from interlock.cli.output import completed, name_argument, namespace_option, store_option
-from interlock.cli.where import is_given
 
 F = TypeVar("F", bound=Callable[..., Any])
 

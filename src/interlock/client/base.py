@@ -33,9 +33,8 @@ from interlock.core.claims import (
 )
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld, StoreError, Unsupported
 from interlock.core.line import LARGEST_SLOTS, numbered
-from interlock.core.queue import AcquireCall, Held
+from interlock.core.queue import AcquireCall, Feature, Held, Store
 from interlock.core.redaction import masked
-from interlock.core.store import Feature, Store
 from interlock.runtime import log
 from interlock.runtime.process import checked_pid, pid
 

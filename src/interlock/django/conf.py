@@ -21,8 +21,8 @@ from django.utils.module_loading import import_string
 from interlock.client.connect import open_store
 from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, LockError, StoreError
+from interlock.core.queue import Store
 from interlock.core.redaction import described, masked
-from interlock.core.store import Store
 
 DEFAULT = "default"
 ORM = "orm:"  # begins the LOCATION of locks by the ORM alone; then comes the alias of a database, or nothing

@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.store import Feature, Store
+from interlock.core.queue import Feature, Store
 from interlock.django import beside
 from interlock.django.conf import database_of_claims
 
@@ -128,8 +128,7 @@ def _postgresql(alias: str, most: int) -> Store:
 
 def _mysql(alias: str, most: int) -> Store:
     from interlock.stores.mysql import MysqlStore
-    from interlock.stores.mysql.dialling import dialled
-    from interlock.stores.mysql.options import IO_TIMEOUT, MysqlOptions, usual
+    from interlock.stores.mysql.options import IO_TIMEOUT, MysqlOptions, dialled, usual
 
     where = f"DATABASES[{alias!r}]"
     return MysqlStore(

@@ -8,8 +8,7 @@ from asgiref.sync import iscoroutinefunction
 from django.db import connections
 
 from interlock.core.errors import InvalidArgument
-from interlock.core.functions import checked_kind_of, see_it_finished
-from interlock.core.naming import name_of_arguments
+from interlock.core.functions import checked_kind_of, name_of_arguments, see_it_finished
 from interlock.django.conf import DEFAULT
 from interlock.django.occupation import Occupation
 

@@ -33,7 +33,7 @@ from interlock.core.claims import (
     namespace_of,
 )
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
-from interlock.core.store import Feature
+from interlock.core.queue import Feature
 from interlock.django.models import Record
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, in_forked_child, pid

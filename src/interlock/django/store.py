@@ -1,6 +1,6 @@
 """`OrmStore`: what an entry of INTERLOCK gets whose LOCATION is `orm:`."""
 
-from interlock.core.store import Store
+from interlock.core.queue import Store
 from interlock.django.databases import DatabaseStore, place_of
 from interlock.django.records import RecordStore
 

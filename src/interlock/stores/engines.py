@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from interlock.core.store import Store
+from interlock.core.queue import Store
 
 MAKERS = {
     "postgresql": "interlock.stores.postgresql",

@@ -20,7 +20,7 @@ from interlock.core.line import (
     kept,
     new,
 )
-from interlock.core.store import ALL, Feature
+from interlock.core.queue import ALL, Feature
 from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, in_forked_child, pid

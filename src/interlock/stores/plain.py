@@ -5,8 +5,7 @@ from functools import partial
 from typing import Any
 
 from interlock.core.line import Origin
-from interlock.core.queue import AsyncQueue, Queue
-from interlock.core.store import ALL, Feature
+from interlock.core.queue import ALL, AsyncQueue, Feature, Queue
 from interlock.remote.neighbours import neighbours
 from interlock.runtime import clock
 from interlock.stores._sync.step_queue import StepQueue

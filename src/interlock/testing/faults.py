@@ -9,8 +9,7 @@ from typing import Any
 
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.core.queue import BUSY
-from interlock.core.store import Store
+from interlock.core.queue import BUSY, Store
 
 
 class Around:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from interlock.client._async.locks import AsyncLocks
 from interlock.client._sync.locks import Locks
 from interlock.core.claims import PENDING, SEPARATOR, USING, Claim, ClaimView, LockSpec
-from interlock.core.store import Store
+from interlock.core.queue import Store
 from interlock.runtime.process import fresh_id
 from interlock.testing.actors import Actor, Background, Gate, Keeper, TaskActor, TaskGate, ThreadActor, ThreadGate
 from interlock.testing.waiting import WAIT_LIMIT, eventually

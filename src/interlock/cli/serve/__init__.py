@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from interlock.cli import called, connect
 from interlock.cli.exits import UNAVAILABLE, USAGE, fail, one_line, say
 from interlock.cli.output import namespace_option, store_option
-from interlock.cli.where import called, connect
 
 EXTRA = ("starlette", "uvicorn", "anyio", "h11")
 TOKEN = "INTERLOCK_SERVE_TOKEN"

@@ -20,8 +20,7 @@ from interlock.core._async.acquire import acquire
 from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.line import new
-from interlock.core.queue import AcquireCall, Held
-from interlock.core.store import Store
+from interlock.core.queue import AcquireCall, Held, Store
 from interlock.remote.failures import Refused
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log

@@ -11,8 +11,7 @@ from interlock.client.base import AcquireOptions, P, time_is_over
 from interlock.client.values import read, written
 from interlock.core.claims import LockSpec
 from interlock.core.errors import InvalidArgument
-from interlock.core.functions import checked_kind_of, see_it_finished
-from interlock.core.naming import name_of_arguments
+from interlock.core.functions import checked_kind_of, name_of_arguments, see_it_finished
 from interlock.runtime import _aio as rt
 
 R = TypeVar("R")

@@ -21,8 +21,7 @@ from interlock.core._sync.acquire import acquire
 from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.line import new
-from interlock.core.queue import AcquireCall, Held
-from interlock.core.store import Store
+from interlock.core.queue import AcquireCall, Held, Store
 from interlock.remote.failures import Refused
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log

@@ -32,9 +32,8 @@ from interlock.client.base import (
 from interlock.client.cancel import Cancels, checked_cancel
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
 from interlock.core.errors import InvalidArgument, LockTimeout
-from interlock.core.functions import checked_kind_of, see_it_finished
-from interlock.core.naming import name_of_arguments
-from interlock.core.store import Store
+from interlock.core.functions import checked_kind_of, name_of_arguments, see_it_finished
+from interlock.core.queue import Store
 from interlock.runtime import _threads as rt
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from weakref import WeakSet
 
 from interlock.core.claims import LockSpec
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.store import Feature
+from interlock.core.queue import Feature
 from interlock.runtime import clock
 from interlock.stores.advisory.room import AdvisoryRoom, rooms
 from interlock.stores.advisory.session import Options, options_of

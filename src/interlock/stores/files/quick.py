@@ -5,30 +5,30 @@ compiled code uses one; without it (a free-threaded Python) compiled code is tol
 needs them: waiting for and handing over to another process.
 """
 
+import os
 import sys
-from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from interlock.core.claims import MICROS, Claim
 from interlock.core.queue import OCCUPIED, REFUSED, EnterResult
 from interlock.runtime import clock
-from interlock.runtime.compiled import compiled
 from interlock.runtime.process import pid
 from interlock.stores.files.linefile import LineFile, give_turn
 from interlock.stores.files.machine import MarkerTaken
 from interlock.stores.files.slots import tail
 from interlock.stores.files.steps import FileSteps, WaitsHere
 
-native = compiled("interlock.stores.files._quick")
+native: Any = None
+"""The compiled module; None where no compiler was at hand, or INTERLOCK_PURE is set in the environment."""
+if not os.environ.get("INTERLOCK_PURE"):
+    with suppress(ImportError):
+        native = import_module("interlock.stores.files._quick")
+
 NOT_DONE, DONE, DONE_THERE = 0, 1, 2
 OTHERS_WAIT = -2
 SHORTEST_LOOK = 0.001  # seconds
-
-
-def has_gil() -> bool:
-    """Tell whether one thread at a time runs Python code, as everywhere but in a free-threaded Python."""
-    is_enabled: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
-    return is_enabled()
 
 
 class Quick:
@@ -44,7 +44,7 @@ class Quick:
         self._join = native.join
         self._leave = native.leave
         self._steps = steps
-        self._has_gil = has_gil()
+        self._has_gil: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
     def enter(self, claim: Claim, waiter: WaitsHere | None, wait: bool) -> EnterResult | None:
         """Take a free lock, stand in line for one that is held, or find that it can't be had now.

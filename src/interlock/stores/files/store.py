@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes
 
 from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.queue import ALL, Feature
 from interlock.core.redaction import masked
-from interlock.core.store import ALL, Feature
 from interlock.runtime import clock
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.machine import is_guest, is_network

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
 from interlock.core.errors import StoreError
-from interlock.core.store import ALL, Feature
+from interlock.core.queue import ALL, Feature
 from interlock.runtime import clock
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import SplitResult
 
-from interlock.core.store import ALL, Feature
+from interlock.core.queue import ALL, Feature
 from interlock.runtime import clock
 from interlock.stores.redis.clients import settings_of_client
 from interlock.stores.redis.settings import Settings, settings_of
