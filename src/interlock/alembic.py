@@ -9,7 +9,7 @@ from typing import Any
 from alembic.operations import MigrateOperation, Operations
 
 from interlock.core.errors import InvalidArgument
-from interlock.stores.mysql import table
+from interlock.stores import mysql
 from interlock.stores.postgresql import ddl
 
 __all__ = ["CreateInterlock", "DropInterlock"]
@@ -81,7 +81,7 @@ def _create(operations: Operations, wanted: CreateInterlock) -> None:
     if _is_postgresql(operations, wanted):
         _execute(operations, ddl.ddl(wanted.table, wanted.schema, wanted.grace))
     else:
-        _execute(operations, table.ddl(wanted.table))
+        _execute(operations, mysql.ddl(wanted.table))
 
 
 @Operations.implementation_for(DropInterlock)
@@ -89,7 +89,7 @@ def _drop(operations: Operations, wanted: DropInterlock) -> None:
     if _is_postgresql(operations, wanted):
         _execute(operations, ddl.undo(wanted.table, wanted.schema))
     else:
-        _execute(operations, f"DROP TABLE IF EXISTS {table.checked_table(wanted.table)}")
+        _execute(operations, f"DROP TABLE IF EXISTS {mysql.checked_table(wanted.table)}")
 
 
 def _is_postgresql(operations: Operations, wanted: Any) -> bool:

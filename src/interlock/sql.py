@@ -35,7 +35,7 @@ from interlock.client.base import BaseGrant
 from interlock.core.claims import checked_name
 from interlock.core.errors import InvalidArgument
 from interlock.core.errors import StaleFence as StaleFence
-from interlock.optimistic.sqlalchemy.connections import begin_writing, connection_of
+from interlock.optimistic.sqlalchemy import begin_writing, connection_of
 
 ONCE = Table(
     "interlock_once",

@@ -37,7 +37,7 @@ MUTANTS = [
     _error(
         "partial: a connection is used again after an interrupt, transactions of threads",
         "tests/optimistic/test_faults.py -k interrupted",
-        "optimistic/redis/_sync/attempt.py",
+        "optimistic/_sync/redis.py",
         "        self.broken = True  # until all replies are there\n",
         "",
     ),
@@ -119,7 +119,7 @@ MUTANTS = [
     _error(
         "transactions: trouble that the function passes over commits without a guard",
         "tests/optimistic/test_refusals.py -k refused_watch",
-        "optimistic/redis/_async/attempt.py",
+        "optimistic/_async/redis.py",
         "        self._failure = error\n",
         "",
     ),

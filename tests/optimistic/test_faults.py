@@ -235,6 +235,6 @@ def test_the_clients_time_out_is_its_own_again_afterwards(server: RedisServer, p
 
 @pytest.mark.parametrize("library", ["redis", "valkey"])
 def test_the_libraries_have_what_is_not_public_of_them(server: RedisServer, library: str) -> None:
-    """See interlock.optimistic.redis.libraries: a node of a cluster lends connections; tests/test_pinned.py."""
+    """See interlock.optimistic.redis: a node of a cluster lends connections; tests/test_pinned.py."""
     node = import_module(f"{library}.asyncio.cluster").ClusterNode
     assert hasattr(node, "acquire_connection")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from interlock.optimistic.redis.libraries import NOT_IN_A_TRANSACTION, READS, READS_OF_A_PART, keys_read
+from interlock.optimistic.redis import NOT_IN_A_TRANSACTION, READS, READS_OF_A_PART, keys_read
 from tests.servers import RedisServer, Refused
 
 NO_KEYS_TO_WATCH = {"clusterscan", "dbsize", "keys", "lolwut", "randomkey", "scan"}

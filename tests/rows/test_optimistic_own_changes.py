@@ -36,7 +36,7 @@ from sqlalchemy.orm import (
 
 import interlock
 from interlock.optimistic import Conflict, atransact, transact
-from interlock.optimistic.sqlalchemy.reads import same
+from interlock.optimistic.sqlalchemy import same
 from interlock.sql import fenced
 
 ASYNC = {"sqlite": "sqlite+aiosqlite", "postgresql+psycopg": "postgresql+psycopg", "mysql+pymysql": "mysql+aiomysql"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from interlock.client.connect import open_store
-from interlock.stores.mysql.table import ddl as table_of_mysql
+from interlock.stores.mysql import ddl as table_of_mysql
 from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.world import Place
 from tests.servers import EtcdServer, MariaServer, PostgresServer, RedisServer, SeaweedServer, need

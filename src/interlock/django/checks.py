@@ -18,7 +18,7 @@ from interlock.django.conf import ORM_STORE, database_of_claims, place, places
 from interlock.django.conf import databases as databases_of_locks
 from interlock.django.databases import DRIVERS, OPENERS, given_by, libpq_of, pymysql_of, vendor_of
 from interlock.django.models import Claim
-from interlock.stores.mysql.table import TABLE as MYSQL
+from interlock.stores.mysql import TABLE as MYSQL
 from interlock.stores.postgresql.ddl import TABLE as POSTGRESQL
 
 WITHOUT_SERVER = ("memory",)

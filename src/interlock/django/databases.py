@@ -128,8 +128,7 @@ def _postgresql(alias: str, most: int) -> Store:
 
 def _mysql(alias: str, most: int) -> Store:
     from interlock.stores.mysql import MysqlStore
-    from interlock.stores.mysql.dialling import dialled
-    from interlock.stores.mysql.options import IO_TIMEOUT, MysqlOptions, usual
+    from interlock.stores.mysql.options import IO_TIMEOUT, MysqlOptions, dialled, usual
 
     where = f"DATABASES[{alias!r}]"
     return MysqlStore(

@@ -10,12 +10,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from interlock.core.functions import kind_of
 from interlock.optimistic._async.running import AsyncAttempt, AsyncBackend, atransact
 from interlock.optimistic._sync.running import Attempt, Backend, transact
-from interlock.optimistic.queued import Queued
 from interlock.optimistic.tries import (
     BACKOFF,
     RETRIES,
     CommandRefused,
     Conflict,
+    Queued,
     TryAgain,
     checked_function,
     checked_limits,

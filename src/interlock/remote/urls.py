@@ -1,10 +1,12 @@
-"""URLs of servers, and how libpq reads them."""
+"""Where a server is: what URLs and engines of SQLAlchemy say, and how libpq reads them."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from contextvars import ContextVar
+from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode
 
 from interlock.core.errors import InvalidArgument
-from interlock.core.redaction import masked, place_of, whole, why
+from interlock.core.redaction import described, masked, place_of, whole, why
 
 
 def options_in(url: SplitResult) -> list[tuple[str, str]]:
@@ -60,3 +62,99 @@ def port_of(url: SplitResult) -> int | None:
         reason = str(error)
     # Not while the error is handled: its own text may show a part of the password.
     raise InvalidArgument(f"{place_of(url)}: {reason}")
+
+
+PREFIX = "interlock_"  # of the execution options of an engine that are for its locks
+
+
+class _Arguments(Exception):
+    """With what the driver of an engine would have been called."""
+
+
+_asking: ContextVar[bool] = ContextVar("_asking", default=False)
+
+
+def engine_of(client: object) -> Any:
+    """Return the `Engine` that the program has given, behind an `AsyncEngine` too.
+
+    Raises:
+        InvalidArgument: it is none.
+    """
+    from sqlalchemy.engine import Engine
+
+    engine = getattr(client, "sync_engine", client)
+    if not isinstance(engine, Engine):
+        raise InvalidArgument(
+            f"{described(client)} is no Engine and no AsyncEngine: locks are taken on connections of their own: "
+            f"other transactions don't see a claim in an open transaction"
+        )
+    return engine
+
+
+def given_by(engine: Any, known: Collection[str]) -> dict[str, str]:
+    """Return what the execution options of an engine say about its locks, as a URL says it.
+
+    Args:
+        engine: an `Engine`, or what `engine.execution_options(interlock_table=…)` made of one.
+        known: names of options, without the prefix.
+
+    Raises:
+        InvalidArgument: there is no such option.
+    """
+    given = {}
+    for each, value in engine.get_execution_options().items():
+        name = each.removeprefix(PREFIX)
+        if each != name:
+            if name not in known:
+                there = ", ".join(PREFIX + name for name in known) or "none on this store"
+                raise InvalidArgument(f"an engine has no execution option {each} for its locks; there are {there}")
+            given[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return given
+
+
+def checked_engine(engine: Any) -> None:
+    """See that an engine says where its database is.
+
+    Raises:
+        InvalidArgument: it connects by a function of the program, which may return the program's own connection.
+    """
+    if getattr(engine.pool._creator, "__qualname__", "") != "create_engine.<locals>.connect":
+        raise InvalidArgument(
+            "this engine has a `creator`, so that it does not say where its database is, and what it returns may be "
+            "the program's own connection: give interlock the URL, with password= or dial= for what a URL can't say"
+        )
+
+
+def arguments_of(engine: Any) -> dict[str, Any]:
+    """Return with what an engine calls its driver now, after the program's hooks on `do_connect`.
+
+    Raises:
+        InvalidArgument: such a hook connects by itself.
+    """
+    from sqlalchemy import event
+
+    if not event.contains(engine, "do_connect", _answer):
+        event.listen(engine, "do_connect", _answer)
+    token = _asking.set(True)
+    try:
+        engine.pool.recreate().connect().invalidate()
+    except _Arguments as answer:
+        given: dict[str, Any] = answer.args[0]
+        return given
+    except Exception as error:
+        if type(error).__name__ != "MissingGreenlet":  # an async_creator of the program was called
+            raise
+    finally:
+        _asking.reset(token)
+    raise InvalidArgument("a hook of this engine connects by itself: give interlock the URL, with password= or dial=")
+
+
+def _answer(dialect: object, record: object, args: object, given: dict[str, Any]) -> None:
+    """Be asked for a connection: as the last hook, or anybody else's way to connect goes on."""
+    if _asking.get():
+        raise _Arguments(dict(given))
+
+
+def place_of_engine(engine: Any) -> str:
+    """Return which database an engine is for, without a password."""
+    return masked(str(engine.url.set(query={}).render_as_string(hide_password=True)))

@@ -6,8 +6,8 @@ from django.db import migrations, models
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.state import ProjectState
 
-from interlock.stores.mysql.table import TABLE
-from interlock.stores.mysql.table import ddl as table_of_mysql
+from interlock.stores.mysql import TABLE
+from interlock.stores.mysql import ddl as table_of_mysql
 from interlock.stores.postgresql.ddl import ddl, statements, undo
 
 

@@ -6,11 +6,11 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar, cast
 
 from interlock.core.functions import see_it_finished
-from interlock.optimistic.queued import Queued
 from interlock.optimistic.tries import (
     BACKOFF,
     RETRIES,
     UNFINISHED,
+    Queued,
     Tries,
     TryAgain,
     checked_function,
@@ -130,12 +130,12 @@ async def atransact(
 
 def _backend(where: object) -> AsyncBackend:
     if is_of_sqlalchemy(where):  # asked first: engines have a `begin` too
-        from interlock.optimistic.sqlalchemy._async.sessions import AsyncSessionBackend
+        from interlock.optimistic._async.sqlalchemy import AsyncSessionBackend
 
         return AsyncSessionBackend(where)
     if hasattr(where, "begin"):
         return cast(AsyncBackend, where)
     # Loaded here, so that other backends need no client library.
-    from interlock.optimistic.redis._async.attempt import AsyncRedisBackend
+    from interlock.optimistic._async.redis import AsyncRedisBackend
 
     return AsyncRedisBackend(where)

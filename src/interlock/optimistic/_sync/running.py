@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar, cast
 
 from interlock.core.functions import see_it_finished
-from interlock.optimistic.queued import Queued
 from interlock.optimistic.tries import (
     BACKOFF,
     RETRIES,
     UNFINISHED,
+    Queued,
     Tries,
     TryAgain,
     checked_function,
@@ -128,12 +128,12 @@ def transact(
 
 def _backend(where: object) -> Backend:
     if is_of_sqlalchemy(where):  # asked first: engines have a `begin` too
-        from interlock.optimistic.sqlalchemy._sync.sessions import SessionBackend
+        from interlock.optimistic._sync.sqlalchemy import SessionBackend
 
         return SessionBackend(where)
     if hasattr(where, "begin"):
         return cast(Backend, where)
     # Loaded here, so that other backends need no client library.
-    from interlock.optimistic.redis._sync.attempt import RedisBackend
+    from interlock.optimistic._sync.redis import RedisBackend
 
     return RedisBackend(where)

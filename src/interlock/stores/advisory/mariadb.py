@@ -10,8 +10,8 @@ from interlock.core.redaction import UNTOLD
 from interlock.remote.failures import Unreachable
 from interlock.runtime._threads import ready
 from interlock.stores.advisory.session import IO_TIMEOUT, KEPT_ALIVE, BaseSession, Refusal, Rows
-from interlock.stores.mysql.dialling import FAILURES, arguments_in, failed
 from interlock.stores.mysql.lines import set_read_timeout
+from interlock.stores.mysql.options import FAILURES, arguments_in, failed
 
 
 def dialled(url: SplitResult, torn: bool) -> tuple[Any, int]:

@@ -2,6 +2,6 @@
 
 import sys
 
-from interlock.stores.mysql.table import ddl
+from interlock.stores.mysql import ddl
 
 print(f"{ddl(*sys.argv[1:2])};")

@@ -24,9 +24,8 @@ from interlock.remote.failures import ConnectionEnded, NoRoom, Passing, Refused,
 from interlock.runtime import clock, log
 from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores._sync.swap import SLACK
-from interlock.stores.mysql.dialling import AT_ONCE, NO_TABLE, READ_ONLY, meaning, refusal
-from interlock.stores.mysql.options import MysqlOptions
-from interlock.stores.mysql.table import ddl
+from interlock.stores.mysql import ddl
+from interlock.stores.mysql.options import AT_ONCE, NO_TABLE, READ_ONLY, MysqlOptions, meaning, refusal
 
 SHORTEST = 0.001  # seconds
 IN_TRANSACTION = 1  # a bit of the server's status

@@ -12,8 +12,16 @@ from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
 from interlock.core.options import flag_in, number_in, seconds_in
 from interlock.core.redaction import is_torn, masked, place_of, read, whole
-from interlock.remote.engines import arguments_of, checked_engine, engine_of, given_by, place_of_engine
-from interlock.remote.urls import check, conninfo_of, options_in
+from interlock.remote.urls import (
+    arguments_of,
+    check,
+    checked_engine,
+    conninfo_of,
+    engine_of,
+    given_by,
+    options_in,
+    place_of_engine,
+)
 from interlock.stores.postgresql.ddl import GRACE, TABLE, ddl
 
 IO_TIMEOUT = 5.0  # seconds to wait for an answer

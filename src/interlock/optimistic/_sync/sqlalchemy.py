@@ -1,4 +1,4 @@
-# Generated from _async/sessions.py by tools/unasync.py; change that one.
+# Generated from _async/sqlalchemy.py by tools/unasync.py; change that one.
 """Sessions of SQLAlchemy as a backend: a new session for each try."""
 
 from collections.abc import Sequence
@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
 from interlock.core.errors import InvalidArgument
-from interlock.optimistic.sqlalchemy.connections import called_with, maker_of, passing, plain, raise_translated
-from interlock.optimistic.sqlalchemy.reads import Reads, RowChanged
+from interlock.optimistic.sqlalchemy import Reads, RowChanged, called_with, maker_of, passing, plain, raise_translated
 from interlock.optimistic.tries import Tries
 from interlock.runtime import _threads as rt
 

@@ -9,8 +9,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
 from interlock.core.errors import InvalidArgument
-from interlock.optimistic.sqlalchemy.connections import called_with, maker_of, passing, plain, raise_translated
-from interlock.optimistic.sqlalchemy.reads import Reads, RowChanged
+from interlock.optimistic.sqlalchemy import Reads, RowChanged, called_with, maker_of, passing, plain, raise_translated
 from interlock.optimistic.tries import Tries
 from interlock.runtime import _aio as rt
 

@@ -10,19 +10,18 @@ from typing import Any, NoReturn
 from weakref import WeakSet
 
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
-from interlock.optimistic.queued import Queued
-from interlock.optimistic.redis.libraries import (
+from interlock.optimistic.redis import (
     ConnectionFailed,
     Library,
     LibraryCommand,
+    Transaction,
     checked_library,
     first_argument,
     give_back_to_node,
     keys_read,
     slot_in,
 )
-from interlock.optimistic.redis.transaction import Transaction
-from interlock.optimistic.tries import CommandRefused, Tries, TryAgain
+from interlock.optimistic.tries import CommandRefused, Queued, Tries, TryAgain
 from interlock.remote.redispy import given_code, is_cluster
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock

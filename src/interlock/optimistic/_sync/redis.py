@@ -1,4 +1,4 @@
-# Generated from _async/attempt.py by tools/unasync.py; change that one.
+# Generated from _async/redis.py by tools/unasync.py; change that one.
 """One try on Redis: what is watched and queued, and what is said to the server about it.
 
 Source: https://redis.io/docs/latest/develop/using-commands/transactions/ (optimistic locking by check-and-set).
@@ -11,19 +11,18 @@ from typing import Any, NoReturn
 from weakref import WeakSet
 
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
-from interlock.optimistic.queued import Queued
-from interlock.optimistic.redis.libraries import (
+from interlock.optimistic.redis import (
     ConnectionFailed,
     Library,
     LibraryCommand,
+    Transaction,
     checked_library,
     first_argument,
     give_back_to_node,
     keys_read,
     slot_in,
 )
-from interlock.optimistic.redis.transaction import Transaction
-from interlock.optimistic.tries import CommandRefused, Tries, TryAgain
+from interlock.optimistic.tries import CommandRefused, Queued, Tries, TryAgain
 from interlock.remote.redispy import given_code, is_cluster
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock

@@ -1,1 +1,0 @@
-"""Optimistic transactions on Redis and Valkey, by WATCH, MULTI and EXEC."""

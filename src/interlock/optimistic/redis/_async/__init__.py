@@ -1,1 +1,0 @@
-"""Transactions on Redis for asyncio tasks; the source of `_sync`."""

@@ -1,1 +1,0 @@
-"""Sessions for asyncio tasks; the source of `_sync`."""
