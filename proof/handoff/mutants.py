@@ -85,9 +85,9 @@ MUTANTS = (
         "disagree",
         Change(SUCCESSORS, "if former is not None:", "if False:"),
     ),
-    Mutant("a promise is void if the server had forgotten who made it", _FORGET, "is void", world=_Trusting),
+    Mutant("a promise is void if the server no longer had the released claim", _FORGET, "is void", world=_Trusting),
     Mutant(
-        "nobody is promised the lock but by the one right before it",
+        "a claim is the successor only of the claim right before it",
         _ONE,
         "hold the lock",
         server=SERVER._replace(promise=_promises_the_holder),

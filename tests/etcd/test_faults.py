@@ -1,6 +1,7 @@
 """What may go wrong between a lock and etcd: each is done to real servers."""
 
 import asyncio
+import gc
 import json
 import threading
 from collections.abc import Callable
@@ -206,6 +207,36 @@ def test_a_connection_that_is_closed_while_its_watch_opens_ends_it(own: EtcdServ
                     waiting.result(10)
                 eventually(lambda one=one: "interlock-listener" not in one.names(), within=3)  # type: ignore[misc]
         assert grant.release() is True
+
+
+def test_a_connection_that_opens_while_all_are_closed_is_closed_too(colour: str) -> None:
+    need("etcd")
+    need("tls")
+    with EtcdServer(tls=True) as server, Proxy(server.host, server.port) as proxy, ThreadPoolExecutor(1) as pool:
+        with Locking(server.url.replace(f":{server.port}", f":{proxy.port}"), colour) as one:
+            proxy.delay(0.1)  # the handshake has several answers
+            looking = pool.submit(one.do, one.locks.claims, "a")
+            eventually(lambda: proxy.requests > 0)
+            one.do(one.locks.close)
+            assert looking.exception(10) is None or "closed" in str(looking.exception())
+            del looking
+        gc.collect()  # what was left open says so
+
+
+def test_a_waiter_reads_before_it_extends_its_lease(own: EtcdServer, colour: str) -> None:
+    """A leader that is stuck extends leases that another one has taken over, but answers no read (etcd#15247)."""
+    with Proxy(own.host, own.port) as proxy, interlock.connect(own.url) as eye, ThreadPoolExecutor(1) as pool:
+        with Locking(f"etcd://{proxy.host}:{proxy.port}", colour) as one:
+            grant = eye.lock("a").acquire()
+            waiting = pool.submit(one.do, one.locks.lock("a").acquire)
+            eventually(waits(eye, "a"))
+            before = len(proxy.sent)
+            proxy.cut()  # so that it looks
+            eventually(lambda: b"lease/keepalive" in proxy.sent[before:])
+            asked = proxy.sent[before:]
+            assert b"kv/range" in asked[: asked.index(b"lease/keepalive")]
+            assert grant.release() is True
+            assert waiting.result(30).held
 
 
 def test_the_claim_of_a_killed_process_ends_with_its_lease(own: EtcdServer) -> None:

@@ -8,7 +8,7 @@ from tests.servers.distant import DistantCluster
 from tests.servers.etcd import EtcdCluster, EtcdServer
 from tests.servers.home import Missing, NotStarted
 from tests.servers.hosts import Host, Hosts
-from tests.servers.mariadb import MariaServer
+from tests.servers.mariadb import REPLICATED, MariaReplica, MariaServer
 from tests.servers.needs import available, need
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresReplica, PostgresServer
@@ -28,7 +28,9 @@ __all__ = [
     "EtcdServer",
     "Host",
     "Hosts",
+    "MariaReplica",
     "MariaServer",
+    "REPLICATED",
     "Missing",
     "NotStarted",
     "PgBouncer",

@@ -5,10 +5,13 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from socket import create_connection
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import pymysql  # type: ignore[import-untyped]
+from pymysql.cursors import DictCursor  # type: ignore[import-untyped]
 
 from tests.servers.accounts import drop_root, give
-from tests.servers.home import Home, Missing, NotStarted, place_data
+from tests.servers.home import Home, Missing, NotStarted, eventually, place_data
 from tests.servers.server import Server
 
 SETTINGS = {
@@ -30,6 +33,9 @@ SETTINGS = {
     "character-set-server": "utf8mb4",
     "collation-server": "utf8mb4_general_ci",
 }
+
+REPLICATED = {"log-bin": "log", "log-slave-updates": "1"}
+"""Settings of a server that has replicas, or becomes one that has."""
 
 GREETING = 10  # the version of the protocol, in the first packet of a server that is ready
 
@@ -95,6 +101,7 @@ class MariaServer(Server):
             "socket": self.socket,
             "port": str(self.port),
             "pid-file": str(self.folder / "pid"),
+            "server-id": str(self.port),
             "tmpdir": str(self.folder),
         }
         return [f"--{name}={value}" for name, value in (places | self._config).items()]
@@ -123,3 +130,43 @@ class MariaServer(Server):
         with create_connection((self.host, self.port), 10) as connection, connection.makefile("rb") as reader:
             packet = reader.read(5)
             return len(packet) == 5 and packet[4] == GREETING
+
+
+class MariaReplica(MariaServer):
+    """A replica of a server that is `REPLICATED`, until it is promoted.
+
+    Args:
+        primary: the server.
+        config: as for `MariaServer`.
+    """
+
+    def __init__(self, primary: MariaServer, *, config: Mapping[str, str] | None = None) -> None:
+        super().__init__(config=REPLICATED | dict(config or {}))
+        place = f"MASTER_HOST = '{primary.host}', MASTER_PORT = {primary.port}, MASTER_USER = '{primary.user}'"
+        self._ask(f"CHANGE MASTER TO {place}, MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1")
+        self._ask("START SLAVE")
+        eventually(lambda: self._state()["Seconds_Behind_Master"] == 0, lambda: None, "a replica that has all")
+
+    def promote(self) -> None:
+        """Make it a primary, once it has done all that it has heard of."""
+        self._ask("STOP SLAVE IO_THREAD")
+        eventually(self._has_done_all, lambda: None, "a replica that has done all")
+        self._ask("STOP SLAVE")
+        self._ask("RESET SLAVE ALL")
+
+    def _has_done_all(self) -> bool:
+        state = self._state()
+        return bool(state["Read_Master_Log_Pos"] == state["Exec_Master_Log_Pos"])
+
+    def _state(self) -> dict[str, Any]:
+        state = self._ask("SHOW SLAVE STATUS")[0]
+        if state["Last_SQL_Error"]:
+            raise NotStarted(state["Last_SQL_Error"])
+        return state
+
+    def _ask(self, sql: str) -> Sequence[dict[str, Any]]:
+        with pymysql.connect(host=self.host, port=self.port, user=self.user, cursorclass=DictCursor) as connection:
+            cursor = connection.cursor()
+            cursor.execute(sql)
+            found: Sequence[dict[str, Any]] = cursor.fetchall()
+            return found

@@ -12,8 +12,10 @@ import pymysql  # type: ignore[import-untyped]
 from interlock.stores.mysql import ddl as ddl_of_mysql
 from interlock.stores.postgresql.ddl import ddl
 from tests.servers import (
+    REPLICATED,
     EtcdCluster,
     EtcdServer,
+    MariaReplica,
     MariaServer,
     PostgresReplica,
     PostgresServer,
@@ -53,6 +55,10 @@ class SteppedReplica(Stepped, PostgresReplica):
 
 class SteppedMaria(Stepped, MariaServer):
     """MariaDB, whose clock can be set."""
+
+
+class SteppedMariaReplica(Stepped, MariaReplica):
+    """A replica of MariaDB, whose clock can be set."""
 
 
 class Tortured:
@@ -104,7 +110,24 @@ class Tortured:
         """As `faults.StruckServer.wipe`."""
         raise NotImplementedError
 
-    empty = deafen = fail_over = wipe
+    empty = deafen = wipe
+
+    def _replica(self, stepped: bool) -> Any:
+        """Return a new replica of the server."""
+        raise NotImplementedError
+
+    def fail_over(self) -> None:
+        """As `faults.StruckServer.fail_over`: the address leads to the replica, as a virtual one does."""
+        old = self._server
+        replica = self._server = self._replica(isinstance(old, Stepped))
+        try:
+            if isinstance(old, Stepped) and isinstance(replica, Stepped):
+                replica.step(old.ahead)
+            old.kill()
+            replica.promote()
+            self.network.redirect(replica.host, replica.port)
+        finally:
+            old.close()
 
     def step(self, seconds: float) -> None:
         """As `faults.StruckServer.step`."""
@@ -202,19 +225,8 @@ class TorturedPostgres(Tortured):
                 f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {self.listens}".encode()
             )
 
-    def fail_over(self) -> None:
-        """As `faults.StruckServer.fail_over`: the address leads to the replica, as a virtual one does."""
-        old = self._server
-        kind = SteppedReplica if isinstance(old, Stepped) else PostgresReplica
-        replica = self._server = kind(old, config=CONFIG)
-        try:
-            if isinstance(old, Stepped) and isinstance(replica, Stepped):
-                replica.step(old.ahead)
-            old.kill()
-            replica.promote()
-            self.network.redirect(replica.host, replica.port)
-        finally:
-            old.close()
+    def _replica(self, stepped: bool) -> PostgresReplica:
+        return (SteppedReplica if stepped else PostgresReplica)(self._server, config=CONFIG)
 
     def left(self) -> dict[str, list[str]]:
         """As `faults.StruckServer.left`."""
@@ -259,8 +271,8 @@ class TorturedMaria(Tortured):
         scheme: of the URL.
     """
 
-    can = (*Tortured.can, *CLOCK)
-    forgets: Collection[str] = ("ahead",)
+    can = (*Tortured.can, *CLOCK, "failover")
+    forgets: Collection[str] = ("ahead", "failover")  # a replica lags
     _server: MariaServer
 
     def __init__(self, server: MariaServer, scheme: str = "mariadb") -> None:
@@ -276,6 +288,9 @@ class TorturedMaria(Tortured):
         self.url += f"?timeout={IO:g}"
         self.how = {"io": IO}
         self._ask(ddl_of_mysql())
+
+    def _replica(self, stepped: bool) -> MariaReplica:
+        return SteppedMariaReplica(self._server)
 
     def _ask(self, sql: str) -> Sequence[Any]:
         server = self._server
@@ -388,7 +403,7 @@ SERVERS: dict[str, Callable[[], Any]] = {
     "redis": lambda: TorturedRedis("redis"),
     "postgresql": lambda: TorturedPostgres(SteppedPostgres(config=CONFIG)),
     "postgresql+advisory": lambda: TorturedAdvisory(PostgresServer(config=CONFIG), "postgresql+advisory"),
-    "mariadb": lambda: TorturedMaria(SteppedMaria()),
+    "mariadb": lambda: TorturedMaria(SteppedMaria(config=REPLICATED)),
     "mariadb+advisory": lambda: TorturedGetLock(MariaServer(), "mariadb+advisory"),
     "etcd": TorturedEtcd,
     "django": lambda: TorturedOrm(SteppedPostgres(config=CONFIG)),

@@ -29,6 +29,7 @@ ALONE = [
     ("valkey", "ahead"),
     ("valkey", "behind"),
     ("mariadb", "behind"),
+    ("mariadb", "failover"),
 ]
 """Faults that a run of a few seconds with all of them might not draw."""
 

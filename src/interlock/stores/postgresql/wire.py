@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from psycopg.pq import ConnStatus
 from psycopg.pq.abc import PGconn
 
 from interlock.core.claims import MICROS, PENDING, SEPARATOR, USING, Claim, ClaimView, LockSpec, record_view
@@ -262,8 +263,16 @@ def _view(
 
 LINGER = 5.0  # seconds that a request without an answer has for being performed, and undone
 _lingering: deque[tuple[float, PGconn, Descriptor]] = deque()
-not_ours: list[PGconn] = []
+not_ours: set[PGconn] = set()
 """Whose descriptors the program has closed: never collected, or libpq would close what has their numbers by now."""
+
+
+def finish(connection: PGconn, file: Descriptor) -> None:
+    """Close a connection, unless its descriptor is not its own any more: then libpq is to touch it no more."""
+    if file.is_ours() or connection.status == ConnStatus.BAD:  # of which libpq has closed its socket itself
+        connection.finish()
+    else:
+        not_ours.add(connection)
 
 
 def linger(connection: PGconn, file: Descriptor) -> None:
@@ -275,10 +284,7 @@ def linger(connection: PGconn, file: Descriptor) -> None:
 def _finish_lingering() -> None:
     while _lingering and _lingering[0][0] <= clock.now():
         _, connection, file = _lingering.popleft()
-        if file.is_ours():
-            connection.finish()
-        else:
-            not_ours.append(connection)
+        finish(connection, file)
     if _lingering:
         _alarm.set(_lingering[0][0])
 

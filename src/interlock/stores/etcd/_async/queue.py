@@ -77,10 +77,15 @@ class AsyncEtcdQueue:
         return answer
 
     async def _stands_yet(self, claim: Claim, deadline: float) -> EnterResult:
-        """Extend the lease of a claim that waits, and say where it stands."""
+        """Say where a claim that waits stands, and extend its lease.
+
+        In this order, as in `renew`: a leader that is stuck while there is another extends leases of its own (etcd's
+        issue 15247), but answers no such read.
+        """
+        found = await self._read(claim.spec.key, deadline)
         lease = self._leases.of.get(claim.id)
         asked = lease is not None and bool((await self._leases.extend([lease], deadline))[0])
-        return await self._stands(claim, await self._read(claim.spec.key, deadline), asked, deadline)
+        return await self._stands(claim, found, asked, deadline)
 
     async def _enter(self, claim: Claim, wait: bool, deadline: float) -> EnterResult:
         """Put a claim where nobody stands, or at the end of the line if it waits or there is room for it."""
@@ -143,8 +148,8 @@ class AsyncEtcdQueue:
             with suppress(StoreError):  # else its lease ends: nobody extends it
                 await self._leases.end(claim, self._gateway.deadline())
         answer = away(claim, error, wait, self._gateway.answered)
-        late = answer.state == "indeterminate" and not again
-        return answer._replace(state="gone") if late else answer  # a late request finds no lease
+        # A late request finds no lease.
+        return answer._replace(state="gone") if answer.state == "indeterminate" and not again else answer
 
     async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `AsyncQueue.leave`."""

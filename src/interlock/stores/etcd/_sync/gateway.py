@@ -8,7 +8,6 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import httpx
 
@@ -115,6 +114,8 @@ class Gateway:
         try:
             response = self._transport.handle_request(self._request(where, path, body, seconds, seconds))
             text = response.read()
+            if self.closed:  # a connection that opened meanwhile: the pool has forgotten it
+                response.extensions["network_stream"].close()
         except (httpx.HTTPError, OSError) as error:  # anyio passes on some of TLS
             raise self._failure(error, where, seconds) from error
         self.answered = True
@@ -159,8 +160,7 @@ class Gateway:
             request = self._request(where, "watch", body, self._options.io_timeout, silence)
             response = self._transport.handle_request(request)
             try:
-                socket: Any = response.extensions["network_stream"].get_extra_info("socket")
-                self._watch = Descriptor(socket.fileno())
+                self._watch = Descriptor(response.extensions["network_stream"].get_extra_info("socket").fileno())
                 if self.closed:  # asked after that: who closes shuts down what is there
                     raise closed()
                 for line in response.iter_lines():
@@ -204,8 +204,7 @@ def _read(status: int, text: bytes, where: str) -> list[Json]:
     try:
         answers = [json.loads(line) for line in text.splitlines() or [b""]]
     except ValueError as error:
-        words = f"{where} does not answer as etcd 3.4 or later does (HTTP {status}): is it one?"
-        raise StoreError(words) from error
+        raise StoreError(f"{where} does not answer as etcd 3.4 or later does (HTTP {status}): is it one?") from error
     for each in answers:
         if "error" in each:
             raise refusal(each, where)

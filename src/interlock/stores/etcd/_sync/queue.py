@@ -78,10 +78,15 @@ class EtcdQueue:
         return answer
 
     def _stands_yet(self, claim: Claim, deadline: float) -> EnterResult:
-        """Extend the lease of a claim that waits, and say where it stands."""
+        """Say where a claim that waits stands, and extend its lease.
+
+        In this order, as in `renew`: a leader that is stuck while there is another extends leases of its own (etcd's
+        issue 15247), but answers no such read.
+        """
+        found = self._read(claim.spec.key, deadline)
         lease = self._leases.of.get(claim.id)
         asked = lease is not None and bool((self._leases.extend([lease], deadline))[0])
-        return self._stands(claim, self._read(claim.spec.key, deadline), asked, deadline)
+        return self._stands(claim, found, asked, deadline)
 
     def _enter(self, claim: Claim, wait: bool, deadline: float) -> EnterResult:
         """Put a claim where nobody stands, or at the end of the line if it waits or there is room for it."""
@@ -144,8 +149,8 @@ class EtcdQueue:
             with suppress(StoreError):  # else its lease ends: nobody extends it
                 self._leases.end(claim, self._gateway.deadline())
         answer = away(claim, error, wait, self._gateway.answered)
-        late = answer.state == "indeterminate" and not again
-        return answer._replace(state="gone") if late else answer  # a late request finds no lease
+        # A late request finds no lease.
+        return answer._replace(state="gone") if answer.state == "indeterminate" and not again else answer
 
     def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `Queue.leave`."""

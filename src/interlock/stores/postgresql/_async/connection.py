@@ -39,6 +39,7 @@ from interlock.stores.postgresql.wire import (
     PgStatement,
     PostgresWire,
     Row,
+    finish,
     linger,
     not_ours,
     notifying,
@@ -136,7 +137,7 @@ class AsyncPgConnection:
         if self._ended or self._file.is_ours():
             return True
         self._end()
-        not_ours.append(self._pgconn)
+        not_ours.add(self._pgconn)
         return False
 
     def _end(self) -> None:
@@ -274,10 +275,9 @@ class AsyncPgConnection:
 
     def close(self) -> None:
         """Close it; in a forked child, leave the parent's alone, on which libpq would say goodbye."""
-        self._is_ours()
         self._end()
-        if self._pid == checked_pid() and self._pgconn not in not_ours:
-            self._pgconn.finish()
+        if self._pid == checked_pid():
+            finish(self._pgconn, self._file)
 
 
 class AsyncPgSubscription(AsyncPgConnection):
@@ -322,7 +322,6 @@ class AsyncPgSubscription(AsyncPgConnection):
         if self._ended or self._pid != checked_pid():
             return
         if not self._file.is_ours():
-            not_ours.append(self._pgconn)
-            return
+            not_ours.add(self._pgconn)
         with suppress(OSError):  # it has ended
             self._file.shut_down()
