@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from interlock.core.line import Line, Step
-from interlock.remote.successors import Successors
+from interlock.remote.waiters import Successors
 from proof.changes import Change, changed
 from proof.handoff.configurations import Configuration
 from proof.handoff.server import SERVER, Promise, Promoted, Server, outcome
@@ -14,7 +14,7 @@ from proof.handoff.state import State
 from proof.handoff.verdicts import Verdict, verdict
 from proof.handoff.world import World
 
-SUCCESSORS = "interlock.remote.successors"
+SUCCESSORS = "interlock.remote.waiters"
 
 _CANCEL = Configuration("three of one process, one gives up", (0, 0, 0), cancels=1)
 _LAPSE = Configuration("three of one process, a lease ends", (0, 0, 0), lapses=1)

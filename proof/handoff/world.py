@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.core.line import Line
 from interlock.core.queue import Granted
-from interlock.remote.successors import Successors
+from interlock.remote.waiters import Successors
 from proof.explore import Successor
 from proof.handoff.configurations import Configuration
 from proof.handoff.server import OVER, SERVER, Promoted, Server, expired

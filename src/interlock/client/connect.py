@@ -64,7 +64,7 @@ CLIENTS = {
     "redis": "interlock.stores.redis:from_client",
     "valkey": "interlock.stores.redis:from_client",
     "obstore": "interlock.stores.bucket:from_client",
-    "sqlalchemy": "interlock.stores.engines:from_client",
+    "sqlalchemy": "interlock.stores:from_client",
 }
 """The top-level module of a client's class, and what makes a store of it."""
 
@@ -346,7 +346,7 @@ def advice_on(url: str, known: Iterable[str]) -> str:
 
 
 def _meant(url: str, known: set[str]) -> str:
-    from interlock.stores.files.store import folder_meant  # which imports more than a wrong URL needs
+    from interlock.stores.files import folder_meant  # which imports more than a wrong URL needs
 
     if url.startswith(("/", "./", "../", "~")):
         return folder_meant(url)

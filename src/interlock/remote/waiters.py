@@ -1,6 +1,24 @@
-"""The waiting claims of this process, and what wakes each."""
+"""The waiting claims of this process, what wakes each, and who lets in whom.
+
+**Local hand-off**: a released claim lets in its successor of the same process before the server is told.
+
+The order of the line is settled when a claim enters it, and so is its fence.  So where a claim stands right behind
+another one of its process that wants the lock for itself, the server says so when it enters: it is a *successor*.
+Whoever releases lets in its successor at once, and tells the server whom.  For the server the one that left holds the
+lock until its `leave` comes, or until its lease ends; whichever comes first, next is the successor, and nobody can
+enter between the two.
+
+What keeps that safe:
+- only a claim that holds the lock lets its successor in, and only once;
+- a successor that gives up is passed over: its own successor follows the claim before it;
+- a successor whose own clock says that its lease is over does not go in (`core.acquire`);
+- when the server answers that it no longer had the claim that left, its promise is void: the successor's lease is
+  renewed at once, and all who wait look (`server_queue`);
+- where one was let in and does not come to work, it leaves as a holder does.
+"""
 
 import re
+from threading import RLock
 
 from interlock.core.queue import Granted, Tells
 from interlock.runtime.process import WeakRegistry, in_forked_child
@@ -73,3 +91,93 @@ def _after_fork() -> None:
 
 
 in_forked_child(_after_fork)
+
+
+class Successors(Waiters):
+    """The waiting claims of one process or event loop, which of them hold the lock by now, and the successor of each.
+
+    Each section under the mutex may be nested by a signal handler of its own thread: what decides who is let in is
+    one operation of a dictionary.
+
+    Attributes:
+        trusts: False if whoever is told that it holds the lock is to ask the server before it goes in.
+    """
+
+    __slots__ = ("_after", "_before", "_held", "_mutex", "trusts")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trusts = True
+        self._clear()
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._after: dict[str, tuple[str, int]] = {}
+        self._before: dict[str, str] = {}
+        self._held: set[str] = set()
+        self._mutex = RLock()  # another thread may have it when a process forks
+
+    def holds(self, id: str) -> None:
+        """Note that a claim holds the lock: it is nobody's successor any more, and may have one."""
+        self._held.add(id)
+        if self._before:
+            with self._mutex:
+                self._unlink(id)
+
+    def follow(self, before: str, id: str, fence: int) -> None:
+        """Note that the waiting claim `id` holds the lock with `fence` as soon as `before` has left."""
+        with self._mutex:
+            waits = self.trusts and id in self.by_id and id not in self._held
+            if waits and (before in self._held or before in self.by_id):
+                self._unlink(id)
+                former = self._after.get(before)
+                if former is not None:
+                    self._before.pop(former[0], None)
+                self._before[id] = before
+                self._after[before] = (id, fence)
+
+    def notify(self, id: str, fence: int, slot: int = 0) -> bool:
+        """As `Waiters.notify`: the server says that a claim holds the lock."""
+        fence = fence if self.trusts else 0
+        if fence and id in self.by_id:
+            self.holds(id)
+        return super().notify(id, fence, slot)
+
+    def leaves(self, id: str, hands_over: bool = True) -> str:
+        """Note that a claim is released, or gives up; let in its successor if it held the lock.
+
+        Args:
+            id: the claim.
+            hands_over: False if the server is to choose who comes next.
+
+        Returns:
+            The successor that was let in; "" if none was.
+        """
+        self.by_id.pop(id, None)
+        held = id in self._held
+        self._held.discard(id)
+        if not self._after:
+            return ""
+        with self._mutex:
+            before = self._unlink(id)
+            next, fence = self._after.pop(id, ("", 0))
+            if not next:
+                return ""
+            self._before.pop(next, None)
+            if held and hands_over:
+                self.notify(next, fence)
+                return next
+            if before and not held:
+                self.follow(before, next, fence)
+            return ""
+
+    def forget(self, id: str) -> None:
+        """Note that the server no longer has a claim that held the lock: it lets nobody in."""
+        self._held.discard(id)
+
+    def _unlink(self, id: str) -> str:
+        """Take a claim from behind the one before it; return that one, or ""."""
+        before = self._before.pop(id, "")
+        if before and self._after.get(before, ("", 0))[0] == id:
+            del self._after[before]
+        return before

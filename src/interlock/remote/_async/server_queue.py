@@ -17,7 +17,7 @@ from interlock.core.line import GONE as GONE_THERE
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed, Tells
 from interlock.remote._async.listener import AsyncListener, AsyncSubscription
 from interlock.remote.failures import ConnectionEnded, Denied, NoAnswer, Passing, Unreachable
-from interlock.remote.successors import Successors
+from interlock.remote.waiters import Successors
 from interlock.remote.wire import (
     AGAIN,
     LOOK_FIRST,

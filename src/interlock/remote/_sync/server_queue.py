@@ -18,7 +18,7 @@ from interlock.core.line import GONE as GONE_THERE
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed, Tells
 from interlock.remote._sync.listener import Listener, Subscription
 from interlock.remote.failures import ConnectionEnded, Denied, NoAnswer, Passing, Unreachable
-from interlock.remote.successors import Successors
+from interlock.remote.waiters import Successors
 from interlock.remote.wire import (
     AGAIN,
     LOOK_FIRST,
