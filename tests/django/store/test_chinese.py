@@ -2,13 +2,13 @@
 
 import ast
 import gettext
-import io
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from babel.messages.mofile import write_mo
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
 from django.utils.translation import override
 
@@ -85,9 +85,13 @@ def test_the_compiled_messages_are_those_of_the_text() -> None:
         assert not message.fuzzy or not message.id
         for hole in re.findall(r"%\(\w+\)[sd]", str(message.id)):
             assert hole in str(message.string), message.id
-    compiled = io.BytesIO()
-    write_mo(compiled, catalogue)
-    assert compiled.getvalue() == MESSAGES.with_suffix(".mo").read_bytes()
+    with MESSAGES.with_suffix(".mo").open("rb") as file:
+        compiled = read_mo(file)  # its header has the version of Babel, which is another on another machine
+    assert _texts(compiled) == _texts(catalogue)
+
+
+def _texts(catalogue: Catalog) -> dict[Any, Any]:
+    return {message.id: message.string for message in catalogue if message.id}
 
 
 @pytest.mark.parametrize(
