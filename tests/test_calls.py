@@ -25,7 +25,7 @@ LIMITS = {  # calls, modules
 """What there is; the goals are 70 calls on Redis, 140 on PostgreSQL, and 14 modules."""
 
 
-@pytest.mark.parametrize(("store", "colour"), LIMITS, ids="-".join)
+@pytest.mark.parametrize(("store", "colour"), LIMITS, ids=["-".join(each) for each in LIMITS])
 def test_a_contended_acquire_crosses_few_calls_and_modules(store: str, colour: str, tmp_path: Path) -> None:
     (row,) = (row for row in ROWS if row.name == store)
     place = row.place(tmp_path)

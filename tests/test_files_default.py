@@ -7,7 +7,8 @@ import pytest
 
 import interlock
 from interlock import StoreError
-from interlock.stores.files import runtime_folder, store
+from interlock.stores import files
+from interlock.stores.files import runtime_folder
 
 # As a service with PrivateTmp=yes sees its mounts, where /tmp is a tmpfs and where it is not; see systemd.exec(5).
 HOST = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n33 27 0:28 / /tmp rw,nosuid - tmpfs tmpfs rw\n"
@@ -19,7 +20,7 @@ PRIVATE_ELSEWHERE = "92 27 254:0 /var/tmp/systemd-private-4f2a-app.service-Xb3/t
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in place of /tmp."""
-    monkeypatch.setattr(store, "SHARED", str(tmp_path))
+    monkeypatch.setattr(files, "SHARED", str(tmp_path))
     monkeypatch.delenv("INTERLOCK_URL", raising=False)
     return tmp_path
 
@@ -76,7 +77,7 @@ def test_a_folder_of_somebody_else_is_refused(shared: Path, monkeypatch: pytest.
 
 
 def test_a_machine_without_a_tmp_says_what_to_do(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "SHARED", str(shared / "gone"))
+    monkeypatch.setattr(files, "SHARED", str(shared / "gone"))
     with pytest.raises(StoreError, match="INTERLOCK_URL"):
         interlock.connect()
 
@@ -85,7 +86,7 @@ def test_a_machine_without_a_tmp_says_what_to_do(shared: Path, monkeypatch: pyte
 def test_a_service_with_a_tmp_of_its_own_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mount: str) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(HOST + mount)
-    monkeypatch.setattr(store, "MOUNTS", mounts)
+    monkeypatch.setattr(files, "MOUNTS", mounts)
     monkeypatch.delenv("INTERLOCK_URL", raising=False)
     with pytest.raises(StoreError, match=r"/tmp of its own \(PrivateTmp=\).*INTERLOCK_URL"):
         interlock.connect()
@@ -96,6 +97,6 @@ def test_a_service_with_a_tmp_of_its_own_is_told(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("text", [HOST, HOST + PRIVATE_ELSEWHERE, "", "nonsense\n\n"])
 def test_the_tmp_of_the_machine_is_fine(tmp_path: Path, text: str) -> None:
     mounts = tmp_path / "mountinfo"
-    assert not store.own_tmp(mounts)
+    assert not files.own_tmp(mounts)
     mounts.write_text(text)
-    assert not store.own_tmp(mounts)
+    assert not files.own_tmp(mounts)

@@ -172,7 +172,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "hold the lock at once",
     ),
     Mutant(
-        "a newcomer overtakes those who wait",
+        "a new claim overtakes the waiters",
         "line",
         "if has_room(now.places, spec.units, spec.capacity):",
         "if has_room([each for each in now.places if each.state == USING], spec.units, spec.capacity):",

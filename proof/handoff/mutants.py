@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from interlock.core.line import Line, Step
-from interlock.remote.successors import Successors
+from interlock.remote.waiters import Successors
 from proof.changes import Change, changed
 from proof.handoff.configurations import Configuration
 from proof.handoff.server import SERVER, Promise, Promoted, Server, outcome
@@ -14,7 +14,7 @@ from proof.handoff.state import State
 from proof.handoff.verdicts import Verdict, verdict
 from proof.handoff.world import World
 
-SUCCESSORS = "interlock.remote.successors"
+SUCCESSORS = "interlock.remote.waiters"
 
 _CANCEL = Configuration("three of one process, one gives up", (0, 0, 0), cancels=1)
 _LAPSE = Configuration("three of one process, a lease ends", (0, 0, 0), lapses=1)
@@ -85,9 +85,9 @@ MUTANTS = (
         "disagree",
         Change(SUCCESSORS, "if former is not None:", "if False:"),
     ),
-    Mutant("a promise is void if the server had forgotten who made it", _FORGET, "is void", world=_Trusting),
+    Mutant("a promise is void if the server no longer had the released claim", _FORGET, "is void", world=_Trusting),
     Mutant(
-        "nobody is promised the lock but by the one right before it",
+        "a claim is the successor only of the claim right before it",
         _ONE,
         "hold the lock",
         server=SERVER._replace(promise=_promises_the_holder),

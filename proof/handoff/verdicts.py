@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from interlock.remote.successors import Successors
+from interlock.remote.waiters import Successors
 from proof.explore import explore
 from proof.handoff.configurations import Configuration
 from proof.handoff.server import SERVER, Server

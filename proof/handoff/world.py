@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.core.line import Line
 from interlock.core.queue import Granted
-from interlock.remote.successors import Successors
+from interlock.remote.waiters import Successors
 from proof.explore import Successor
 from proof.handoff.configurations import Configuration
 from proof.handoff.server import OVER, SERVER, Promoted, Server, expired
@@ -66,7 +66,7 @@ class World:
             return f"{promised[0]} holds the lock by a promise that is void"
         for _, _, after, before in state.tables:
             if sorted((id, one) for one, (id, _) in after) != list(before):
-                return "who comes before and who comes after disagree"
+                return "the two tables of a process disagree about which claim follows which"
         return state.wrong or None
 
     def successors(self, state: State) -> Iterator[Successor[State]]:

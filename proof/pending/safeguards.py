@@ -257,7 +257,7 @@ FENCED = replace(LEASED, fence=Fence.ISSUED, attempts=2, lapses=2)
 
 STEPS = (
     Mutant(
-        "a newcomer overtakes those who wait",
+        "a new claim overtakes the waiters",
         "two records",
         replace(IN_LINE, spec=((1, 2), (2, 2), (1, 2))),
         _line(
@@ -266,7 +266,7 @@ STEPS = (
         ),
     ),
     Mutant(
-        "who leaves takes the others with it",
+        "a release removes the other claims too",
         "two holders",
         replace(IN_LINE, spec=semaphore(3, 2)),
         _line("if len(places) == 1 and places[0].id == id and not keep:", "if places[0].id == id and not keep:"),

@@ -4,10 +4,8 @@ They speak with all programs that lock by `SET key token NX PX`. For a fair line
 `interlock.connect("redis://...")` instead. No client library is imported: give a client that you have.
 """
 
-from interlock.keylock._async.identity import AsyncIdentityLock
-from interlock.keylock._async.keylock import AsyncKeyLock, AsyncReentrantKeyLock
-from interlock.keylock._sync.identity import IdentityLock
-from interlock.keylock._sync.keylock import KeyLock, ReentrantKeyLock
+from interlock.keylock._async.keylock import AsyncIdentityLock, AsyncKeyLock, AsyncReentrantKeyLock
+from interlock.keylock._sync.keylock import IdentityLock, KeyLock, ReentrantKeyLock
 from interlock.keylock.clientlock import AsyncClientLock, ClientLock
 
 __all__ = [

@@ -90,7 +90,7 @@ MUTANTS = [
     _error(
         "command: the wait is poked only once",
         "tests/cli/test_run_signals.py -k poked_again",
-        "cli/signals.py",
+        "cli/child.py",
         "        while self._breakable and not self._closed:",
         "        while False:",
     ),

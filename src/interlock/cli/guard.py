@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from interlock import Grant, InvalidArgument, Lock, LockError, LockLost, Locks, StoreError
 from interlock.cli import called, connect
-from interlock.cli.child import HELD, Child, NotRunnable, look_up
+from interlock.cli.child import ENDING, HELD, Child, NotRunnable, SignalEvent, Signals, WaitBroken, look_up, stop_here
 from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
-from interlock.cli.signals import ENDING, SignalEvent, Signals, WaitBroken, stop_here
 from interlock.core.claims import WRITER_UNITS, fits
 from interlock.runtime import log
 

@@ -64,7 +64,7 @@ CLIENTS = {
     "redis": "interlock.stores.redis:from_client",
     "valkey": "interlock.stores.redis:from_client",
     "obstore": "interlock.stores.bucket:from_client",
-    "sqlalchemy": "interlock.stores.engines:from_client",
+    "sqlalchemy": "interlock.stores:from_client",
 }
 """The top-level module of a client's class, and what makes a store of it."""
 
@@ -233,14 +233,14 @@ def connect(
     Args:
         url: file:///folder, memory://, redis://host, or the scheme of an installed store; a folder as an absolute
             `pathlib.Path`; or a client that the program has already, like redis.Redis(); None for $INTERLOCK_URL,
-            else files in /tmp/interlock-UID, one folder for each user whatever else the environment says.
+            else files in /tmp/interlock-UID, a folder of the user that depends on no other setting.
         namespace: separates applications that share a store.
         ttl: seconds of lease of the locks made here, unless they say otherwise.
         password: returns the password, asked for each connection: for tokens of a cloud (PostgreSQL, MySQL, MariaDB).
         dial: returns a new connection of the driver, psycopg or PyMySQL, for what a URL can't say.
 
     Raises:
-        InvalidArgument: an argument is out of its range, or nobody knows the scheme.
+        InvalidArgument: an argument is out of its range, or no store has the scheme.
         StoreError: the store can't be used; the message says what to do.
     """
     check_arguments(namespace, ttl)
@@ -264,7 +264,7 @@ def aconnect(
         url, namespace, ttl, password, dial: as for `connect`.
 
     Raises:
-        InvalidArgument: an argument is out of its range, or nobody knows the scheme.
+        InvalidArgument: an argument is out of its range, or no store has the scheme.
         StoreError: the store can't be used; the message says what to do.
     """
     # Loaded here, so that programs without an event loop start without asyncio.
@@ -346,7 +346,7 @@ def advice_on(url: str, known: Iterable[str]) -> str:
 
 
 def _meant(url: str, known: set[str]) -> str:
-    from interlock.stores.files.store import folder_meant  # which imports more than a wrong URL needs
+    from interlock.stores.files import folder_meant  # which imports more than a wrong URL needs
 
     if url.startswith(("/", "./", "../", "~")):
         return folder_meant(url)

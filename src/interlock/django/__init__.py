@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from interlock.django.configured import alocks, locks
-    from interlock.django.decorators import occupies
-    from interlock.django.occupation import occupy
+    from interlock.django.occupation import occupies, occupy
 
 __all__ = ["alocks", "locks", "occupies", "occupy"]
 
-_WHERE = {"locks": "configured", "alocks": "configured", "occupies": "decorators", "occupy": "occupation"}
+_WHERE = {"locks": "configured", "alocks": "configured", "occupies": "occupation", "occupy": "occupation"}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from django.utils.translation import gettext as _
 
 from interlock.core.errors import LockLost, LockTimeout, StoreError
-from interlock.django.guarded.errors import StaleObject
+from interlock.django.guarded.conflicts import StaleObject
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = 1.0

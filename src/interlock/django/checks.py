@@ -13,10 +13,19 @@ from django.db import router
 from interlock.client.connect import check_arguments, check_url
 from interlock.core.errors import LockError
 from interlock.core.redaction import described, masked
-from interlock.django.beside import is_in_memory, is_sqlite, url_beside
 from interlock.django.conf import ORM_STORE, database_of_claims, place, places
 from interlock.django.conf import databases as databases_of_locks
-from interlock.django.databases import DRIVERS, OPENERS, given_by, libpq_of, pymysql_of, vendor_of
+from interlock.django.databases import (
+    DRIVERS,
+    OPENERS,
+    given_by,
+    is_in_memory,
+    is_sqlite,
+    libpq_of,
+    pymysql_of,
+    url_beside,
+    vendor_of,
+)
 from interlock.django.models import Claim
 from interlock.stores.mysql import TABLE as MYSQL
 from interlock.stores.postgresql.ddl import TABLE as POSTGRESQL

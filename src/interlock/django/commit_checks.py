@@ -8,19 +8,79 @@ has ended meanwhile waits for that commit before it gets the lock. Elsewhere the
 
 import time
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from hashlib import sha256
+from weakref import ref
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseGrant
+from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseGrant, BaseGrants
 from interlock.core.claims import MICROS, USING
 from interlock.core.errors import LockLost, StoreError
 from interlock.core.line import decode
 from interlock.core.queue import Queue
 from interlock.django.configured import locks
 from interlock.django.databases import DatabaseStore, place_of
-from interlock.django.relied import Relied
 from interlock.runtime import log
+
+
+class Relied:
+    """Locks that code relies on, from when they were taken until they are released.
+
+    It keeps none of them alive: what is forgotten is renewed no more.
+
+    Args:
+        alias: in INTERLOCK.
+        grant: the grant, or the grants of several locks.
+
+    Attributes:
+        left: True once the `with` block that relies on them was left.
+    """
+
+    __slots__ = ("_refs", "alias", "left")
+
+    def __init__(self, alias: str, grant: BaseGrant | BaseGrants[BaseGrant]) -> None:
+        self.alias = alias
+        self._refs = [ref(each) for each in (grant if isinstance(grant, BaseGrants) else (grant,))]
+        self.left = False
+
+    @property
+    def grants(self) -> list[BaseGrant]:
+        """The grants that still live."""
+        return [grant for each in self._refs if (grant := each()) is not None]
+
+    def held(self) -> list[BaseGrant]:
+        """Return the grants that were not given back by hand.
+
+        Raises:
+            LockLost: one of them was lost, as far as is known here.
+        """
+        found = [grant for grant in self.grants if not grant.inherited]
+        for grant in found:
+            if grant.lost:
+                raise grant._loss()
+        return [grant for grant in found if grant.held]
+
+
+_relied: ContextVar[tuple[Relied, ...]] = ContextVar("interlock_relied", default=())
+"""The locks of the blocks that the calling thread or task is in."""
+
+
+def relied_on() -> list[Relied]:
+    """Return the locks of the blocks that the calling thread or task is in."""
+    return [each for each in _relied.get() if not each.left]
+
+
+def rely_on(relied: Relied) -> None:
+    """Have each transaction that the calling thread or task commits from now on check these locks before."""
+    _relied.set((*relied_on(), relied))
+
+
+def no_longer(relied: Relied) -> None:
+    """Undo `rely_on`: the block was left."""
+    relied.left = True
+    _relied.set(tuple(relied_on()))
+
 
 SHOWN = (
     "SELECT until - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM interlock_line WHERE key = %s "

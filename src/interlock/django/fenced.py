@@ -18,7 +18,7 @@ from interlock.client.base import BaseGrant
 from interlock.core.errors import InvalidArgument
 from interlock.core.errors import StaleFence as StaleFence
 from interlock.django.guarded import Guarded
-from interlock.django.guarded.errors import FieldConflict, StaleObject
+from interlock.django.guarded.conflicts import FieldConflict, StaleObject
 from interlock.django.guarded.saving import is_guarded_save, keep_fenced
 
 if TYPE_CHECKING:

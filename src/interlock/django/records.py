@@ -270,7 +270,7 @@ def _view(row: Any) -> ClaimView:
 
 
 class RecordStore:
-    """As `core.store.Store`, on the table of records.
+    """As `core.queue.Store`, on the table of records.
 
     Args:
         alias: of the database.

@@ -15,8 +15,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from interlock.client._sync.grants import Grant, Grants
 from interlock.core.errors import LockError
-from interlock.django.commit_checks import check_before_commit
-from interlock.django.relied import Relied, relied_on
+from interlock.django.commit_checks import Relied, check_before_commit, relied_on
 from interlock.runtime import log
 
 METHODS = (

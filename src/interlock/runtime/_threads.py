@@ -3,11 +3,12 @@
 import atexit
 import functools
 import math
+import select
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager
-from typing import Annotated, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
+from typing import Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 from weakref import ref
 
 from interlock.core.claims import shown_text
@@ -15,7 +16,6 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.functions import shown
 from interlock.runtime import clock, log, process
 from interlock.runtime.clock import LONGEST_SLEEP, RETRY
-from interlock.runtime.polling import READABLE, WRITABLE, poller
 from interlock.runtime.process import fresh_id as fresh_id
 
 T = TypeVar("T")
@@ -58,17 +58,17 @@ def time_by(now: clock.Clock) -> float:
 
 
 def finish(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Call a function to its end, though the caller is cancelled: nobody cancels a thread."""
+    """Call a function to its end, though the caller is cancelled; threads are never cancelled."""
     return function(*args)
 
 
 def finish_within(seconds: float, function: Callable[..., T], *args: object) -> T:
-    """Call a function to its end: nobody cancels a thread."""
+    """Call a function to its end; threads are never cancelled."""
     return function(*args)
 
 
 def within(seconds: float | None, function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Call a function: nobody cancels a thread, so its own reads must end in time."""
+    """Call a function; threads are never cancelled, so its own reads must end in time."""
     return function(*args)
 
 
@@ -198,14 +198,14 @@ def ended_soon(owners: Iterable[Caller], deadline: float) -> None:
 
 
 here: None = None
-"""Whose state is whose: that of the threads of one process is dropped when it forks."""
+"""What a state belongs to: None, since all threads of a process share one; it is dropped when the process forks."""
 
 checked_here = process.checked_pid
-"""As `here`, for stores whose lines are elsewhere: not each fork tells."""
+"""As `here`, for stores whose lines are elsewhere: some forks run no hooks."""
 
 
 def ended(here: int | None) -> bool:
-    """Tell whether nobody can use that state any more."""
+    """Tell whether a state can't be used any more."""
     return False
 
 
@@ -225,7 +225,7 @@ class Waiter(Generic[T]):
         self._message: T | None = None
 
     def tell(self, message: T | None = None) -> None:
-        """Wake who waits; a message is kept until it is read."""
+        """Wake the waiter; a message is kept until it is read."""
         if message is not None:
             self._message = message
         try:
@@ -381,3 +381,42 @@ class WrongWith:
         raise InvalidArgument(f"{self!r} is a lock of connect(): use `with`, or a lock of aconnect()")
 
     async def __aexit__(self, *_: object) -> None: ...
+
+
+READABLE = getattr(select, "POLLIN", 1)
+WRITABLE = getattr(select, "POLLOUT", 4)
+_poll = getattr(select, "poll", None)
+
+
+def poller() -> Any:
+    """Return what waits for several sockets, with the methods `register` and `poll` of `select.poll`."""
+    made = getattr(select, "poll", None)  # asked each time: gevent and its like put another one there
+    return SelectPoller() if made is None else made()
+
+
+def is_own_poll() -> bool:
+    """Tell whether poll(2) is there, and not replaced."""
+    return _poll is not None and getattr(select, "poll", None) is _poll
+
+
+class SelectPoller:
+    """As `select.poll`, by `select.select`: Windows has no other."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[int, int] = {}
+
+    def register(self, fd: int, events: int) -> None:
+        """Wait for a socket from now on."""
+        self._wanted[fd] = events
+
+    def poll(self, milliseconds: float) -> list[tuple[int, int]]:
+        """Return what is ready, after that time at the latest; an error counts as all that was waited for."""
+        reads = [fd for fd, events in self._wanted.items() if events & READABLE]
+        writes = [fd for fd, events in self._wanted.items() if events & WRITABLE]
+        found = select.select(reads, writes, list(self._wanted), max(0.0, milliseconds) / 1000)
+        readable, writable, broken = map(set, found)
+        ready = (
+            (fd, (READABLE * (fd in readable) | WRITABLE * (fd in writable)) or events * (fd in broken))
+            for fd, events in self._wanted.items()
+        )
+        return [(fd, events) for fd, events in ready if events]

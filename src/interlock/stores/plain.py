@@ -12,7 +12,7 @@ from interlock.stores._sync.step_queue import StepQueue
 
 
 class PlainStore:
-    """As `core.store.Store`; a class of it says by `steps` where its lines are.
+    """As `core.queue.Store`; a class of it says by `steps` where its lines are.
 
     Processes of one host tell each other whose turn it is.
     """

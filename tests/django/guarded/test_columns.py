@@ -13,7 +13,7 @@ from guarded.helpers import statements
 from guarded.library.models import Everything, Letter
 
 from interlock.django.guarded import StaleObject, plan, state_tag
-from interlock.django.guarded.columns import comparison_of
+from interlock.django.guarded.plan import comparison_of
 
 ON = settings.DATABASE
 NOON = datetime(2024, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)

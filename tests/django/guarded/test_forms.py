@@ -13,8 +13,7 @@ from guarded.library.models import Author, Book, Counter, Everything, Letter, Pl
 from guarded.pages import BookForm, page_of, sent, shown
 
 from interlock.django.guarded import StaleObject
-from interlock.django.guarded.forms import READ, GuardedModelForm
-from interlock.django.guarded.formvalues import from_text
+from interlock.django.guarded.forms import READ, GuardedModelForm, from_text
 from interlock.django.guarded.plan import plan_of
 
 

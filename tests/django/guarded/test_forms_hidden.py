@@ -11,8 +11,7 @@ from django.core import signing
 from guarded.library.models import Author, Book
 from guarded.pages import page_of, sent, shown
 
-from interlock.django.guarded.forms import READ, GuardedModelForm
-from interlock.django.guarded.formvalues import shows_value
+from interlock.django.guarded.forms import READ, GuardedModelForm, shows_value
 
 
 @pytest.fixture

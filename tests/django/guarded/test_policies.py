@@ -22,7 +22,7 @@ from interlock.django.guarded import (
     state_tag,
     verify,
 )
-from interlock.django.guarded.policies import OnStale
+from interlock.django.guarded.conflicts import OnStale
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from django.db import models
 from django.test import override_settings
 from guarded.library.models import Author, Book, Everything
 
-from interlock.django.guarded.formvalues import shown
+from interlock.django.guarded.forms import shown
 from interlock.django.guarded.values import freeze, same, thaw
 
 

@@ -1,4 +1,4 @@
-"""What the locks and grants of one connection share; how it acquires, and how it ends."""
+"""The connection that locks and grants share: how it acquires, and how it closes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
@@ -32,7 +32,7 @@ GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave u
 PAUSE = 0.002  # seconds between two looks
 CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
 Entering: TypeAlias = tuple[Claim | AcquireCall, rt.Caller]
-"""A call of acquire that has not come to its end: its claim, and whose it is (a thread or a task)."""
+"""A call of acquire in progress: its claim, and the thread or task that made the call."""
 
 
 def claim_of(entering: Entering) -> Claim:
@@ -48,11 +48,11 @@ class AsyncState:
         here: which one.
         queue: its way to the store.
         watchdog: renews what is held.
-        entering: the calls of acquire that have not come to their end, by claim.
-        leaving: the claims that are being released, and whose they are; `close()` waits for them.
+        entering: the calls of acquire in progress, by claim.
+        leaving: the claims that are being released, and their owners; `close()` waits for them.
         away: the nodes of the store that did not answer when this came to its end: they are asked no more.
-        holds: the holds of re-entrant locks, by name, owner and what that works at (`rt.strands`); each is found as
-            long as a handle on it lives.
+        holds: the holds of re-entrant locks, by name, owner and strand (`rt.strands`); each is found as long as a
+            handle on it lives.
     """
 
     __slots__ = ("__weakref__", "away", "entering", "here", "holds", "leaving", "queue", "watchdog")
@@ -104,7 +104,7 @@ class AsyncClient(BaseClient):
         return state
 
     def _forget_ended(self) -> None:
-        """Drop what loops that ended without `close()` have left open; what they held ends with its lease."""
+        """Close what loops that ended without `close()` have left open; their locks end with their leases."""
         for state in self.states:
             if rt.ended(state.here):
                 self._forget(state)
@@ -141,7 +141,7 @@ class AsyncClient(BaseClient):
             options: how to acquire it.
             seconds: to wait at most; 0 for one try, None for no limit.
             owner: the caller.
-            cancel: calls it off; None if nothing does.
+            cancel: cancels the call; None if nothing can.
 
         Returns:
             The grant; None if the lock was not obtained.
@@ -208,7 +208,7 @@ class AsyncClient(BaseClient):
                 if not refused and (call is None or call.entered):
                     await rt.finish(state.queue.leave, call.claim if call is not None else claim)
             except LockError as problem:
-                if id in entering:  # else whoever closed has done it
+                if id in entering:  # else `close` has taken it out
                     log.warn(STAYS_IN_LINE, problem)
             finally:
                 entering.pop(id, None)
@@ -216,7 +216,7 @@ class AsyncClient(BaseClient):
             raise
 
     async def _acquire_or_cancel(self, state: AsyncState, call: AcquireCall, id: str, cancel: Cancels) -> Held | None:
-        """Acquire, unless that is called off."""
+        """Acquire, unless the call is cancelled."""
         ours = cancel if isinstance(cancel, Cancel) else Cancel()
         ours.join(call)
         if ours is not cancel:
@@ -227,14 +227,14 @@ class AsyncClient(BaseClient):
             ours.leave(call)
 
     async def _watch(self, state: AsyncState, id: str, cancel: Cancels, ours: Cancel) -> None:
-        """Look, while a call of acquire goes on, whether it is called off."""
+        """Look again and again, while an acquire is in progress, whether it is cancelled."""
         while id in state.entering and not ours.is_set():
             if cancel.is_set():
                 ours.set()
             await rt.sleep(CANCEL_LOOK)
 
     async def adopt(self, state: AsyncState, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        """Let a claim that holds the lock go on as `claim`, or leave nothing of that; None if it is gone.
+        """Let a claim that holds the lock continue as `claim`; None if it is gone.  A failure leaves no claim behind.
 
         Args:
             state: what the caller has of this connection.
@@ -248,7 +248,7 @@ class AsyncClient(BaseClient):
         try:
             held: Held | None = await state.queue.adopt(claim.spec.key, id, claim, detached)
         except (rt.CANCELLED, UnknownOutcome):
-            try:  # it may have been done, and nobody else knows the new id
+            try:  # it may have been done, and only this call knows the new id
                 await rt.finish(state.queue.leave, claim)
             except LockError as problem:
                 log.warn(STAYS_IN_LINE, problem)
@@ -277,7 +277,7 @@ class AsyncClient(BaseClient):
         return removed
 
     async def holders_of(self, keys: Sequence[str]) -> list[ClaimView] | None:
-        """Return who holds some locks; None if that can't be found out."""
+        """Return the holders of some locks; None if the store can't be asked."""
         found: list[ClaimView] = []
         try:
             for key in keys:
@@ -330,7 +330,7 @@ class AsyncClient(BaseClient):
         failure: BaseException | None = None
         try:
             await self._withdraw(state, WITHDRAW_LIMIT)
-        finally:  # also after a Ctrl-C: nobody can close again
+        finally:  # also after a Ctrl-C: `close` works only once
             try:
                 failure = await self._release(state, state.watchdog.live(), BaseException)
                 await self._until(state.leaving, WITHDRAW_LIMIT)

@@ -1,5 +1,5 @@
 # Generated from _async/client.py by tools/unasync.py; change that one.
-"""What the locks and grants of one connection share; how it acquires, and how it ends."""
+"""The connection that locks and grants share: how it acquires, and how it closes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
@@ -33,7 +33,7 @@ GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave u
 PAUSE = 0.002  # seconds between two looks
 CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
 Entering: TypeAlias = tuple[Claim | AcquireCall, rt.Caller]
-"""A call of acquire that has not come to its end: its claim, and whose it is (a thread or a task)."""
+"""A call of acquire in progress: its claim, and the thread or task that made the call."""
 
 
 def claim_of(entering: Entering) -> Claim:
@@ -49,11 +49,11 @@ class State:
         here: which one.
         queue: its way to the store.
         watchdog: renews what is held.
-        entering: the calls of acquire that have not come to their end, by claim.
-        leaving: the claims that are being released, and whose they are; `close()` waits for them.
+        entering: the calls of acquire in progress, by claim.
+        leaving: the claims that are being released, and their owners; `close()` waits for them.
         away: the nodes of the store that did not answer when this came to its end: they are asked no more.
-        holds: the holds of re-entrant locks, by name, owner and what that works at (`rt.strands`); each is found as
-            long as a handle on it lives.
+        holds: the holds of re-entrant locks, by name, owner and strand (`rt.strands`); each is found as long as a
+            handle on it lives.
     """
 
     __slots__ = ("__weakref__", "away", "entering", "here", "holds", "leaving", "queue", "watchdog")
@@ -105,7 +105,7 @@ class Client(BaseClient):
         return state
 
     def _forget_ended(self) -> None:
-        """Drop what loops that ended without `close()` have left open; what they held ends with its lease."""
+        """Close what loops that ended without `close()` have left open; their locks end with their leases."""
         for state in self.states:
             if rt.ended(state.here):
                 self._forget(state)
@@ -142,7 +142,7 @@ class Client(BaseClient):
             options: how to acquire it.
             seconds: to wait at most; 0 for one try, None for no limit.
             owner: the caller.
-            cancel: calls it off; None if nothing does.
+            cancel: cancels the call; None if nothing can.
 
         Returns:
             The grant; None if the lock was not obtained.
@@ -209,7 +209,7 @@ class Client(BaseClient):
                 if not refused and (call is None or call.entered):
                     rt.finish(state.queue.leave, call.claim if call is not None else claim)
             except LockError as problem:
-                if id in entering:  # else whoever closed has done it
+                if id in entering:  # else `close` has taken it out
                     log.warn(STAYS_IN_LINE, problem)
             finally:
                 entering.pop(id, None)
@@ -217,7 +217,7 @@ class Client(BaseClient):
             raise
 
     def _acquire_or_cancel(self, state: State, call: AcquireCall, id: str, cancel: Cancels) -> Held | None:
-        """Acquire, unless that is called off."""
+        """Acquire, unless the call is cancelled."""
         ours = cancel if isinstance(cancel, Cancel) else Cancel()
         ours.join(call)
         if ours is not cancel:
@@ -228,14 +228,14 @@ class Client(BaseClient):
             ours.leave(call)
 
     def _watch(self, state: State, id: str, cancel: Cancels, ours: Cancel) -> None:
-        """Look, while a call of acquire goes on, whether it is called off."""
+        """Look again and again, while an acquire is in progress, whether it is cancelled."""
         while id in state.entering and not ours.is_set():
             if cancel.is_set():
                 ours.set()
             rt.sleep(CANCEL_LOOK)
 
     def adopt(self, state: State, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        """Let a claim that holds the lock go on as `claim`, or leave nothing of that; None if it is gone.
+        """Let a claim that holds the lock continue as `claim`; None if it is gone.  A failure leaves no claim behind.
 
         Args:
             state: what the caller has of this connection.
@@ -249,7 +249,7 @@ class Client(BaseClient):
         try:
             held: Held | None = state.queue.adopt(claim.spec.key, id, claim, detached)
         except (rt.CANCELLED, UnknownOutcome):
-            try:  # it may have been done, and nobody else knows the new id
+            try:  # it may have been done, and only this call knows the new id
                 rt.finish(state.queue.leave, claim)
             except LockError as problem:
                 log.warn(STAYS_IN_LINE, problem)
@@ -276,7 +276,7 @@ class Client(BaseClient):
         return removed
 
     def holders_of(self, keys: Sequence[str]) -> list[ClaimView] | None:
-        """Return who holds some locks; None if that can't be found out."""
+        """Return the holders of some locks; None if the store can't be asked."""
         found: list[ClaimView] = []
         try:
             for key in keys:
@@ -325,7 +325,7 @@ class Client(BaseClient):
         failure: BaseException | None = None
         try:
             self._withdraw(state, WITHDRAW_LIMIT)
-        finally:  # also after a Ctrl-C: nobody can close again
+        finally:  # also after a Ctrl-C: `close` works only once
             try:
                 failure = self._release(state, state.watchdog.live(), BaseException)
                 self._until(state.leaving, WITHDRAW_LIMIT)

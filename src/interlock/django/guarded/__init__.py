@@ -1,8 +1,16 @@
 """Models whose `save()` never overwrites what somebody else has changed meanwhile."""
 
-from interlock.django.guarded.errors import CannotMerge, FieldConflict, StaleObject
+from interlock.django.guarded.conflicts import (
+    LAST_WINS,
+    REFUSE,
+    CannotMerge,
+    FieldConflict,
+    StaleObject,
+    added,
+    merged_items,
+    merged_keys,
+)
 from interlock.django.guarded.model import Guarded
-from interlock.django.guarded.policies import LAST_WINS, REFUSE, added, merged_items, merged_keys
 from interlock.django.guarded.state import changes, state_tag, verify, written
 
 __all__ = [

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from interlock.core.claims import MAX_LABEL, WRITER_UNITS, Claim, ClaimView, LockSpec, checked_name
 from interlock.core.errors import LockError
 from interlock.django.configured import locks
-from interlock.django.guarded.errors import StaleObject
+from interlock.django.guarded.conflicts import StaleObject
 from interlock.django.guarded.forms import READ, TRIES, GuardedModelForm, guarded_form
 from interlock.django.rows import Row
 from interlock.runtime import log

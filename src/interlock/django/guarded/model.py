@@ -10,9 +10,8 @@ from django.core.checks import Error
 from django.db import models, router, transaction
 from django.db.models.base import ModelBase
 
-from interlock.django.guarded.errors import StaleObject
+from interlock.django.guarded.conflicts import OTHERS, OnStale, Outcome, StaleObject, policies_of
 from interlock.django.guarded.plan import ModelPlan, plan_of
-from interlock.django.guarded.policies import OTHERS, OnStale, Outcome, policies_of
 from interlock.django.guarded.saving import SAVING, WRITTEN, TableSave, Triple
 from interlock.django.guarded.snapshot import KEY, Snapshot, of_row, of_values, snapshot_of
 

@@ -9,10 +9,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F
 from django.db.models.sql.where import AND
 
-from interlock.django.guarded.columns import StillAsRead
-from interlock.django.guarded.errors import CannotMerge, FieldConflict, StaleObject
-from interlock.django.guarded.plan import ModelPlan, key_fields
-from interlock.django.guarded.policies import LAST_WINS, REFUSE
+from interlock.django.guarded.conflicts import LAST_WINS, REFUSE, CannotMerge, FieldConflict, StaleObject
+from interlock.django.guarded.plan import ModelPlan, StillAsRead, key_fields
 from interlock.django.guarded.snapshot import KEY, MISSING, Snapshot, of_values, snapshot_of
 from interlock.django.guarded.values import (
     IMMUTABLE,

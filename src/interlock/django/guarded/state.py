@@ -9,7 +9,7 @@ from django.db import connections, router, transaction
 from django.utils.crypto import salted_hmac
 from django.utils.encoding import force_str
 
-from interlock.django.guarded.errors import FieldConflict, StaleObject
+from interlock.django.guarded.conflicts import FieldConflict, StaleObject
 from interlock.django.guarded.model import Guarded
 from interlock.django.guarded.plan import plan_of
 from interlock.django.guarded.saving import WRITTEN, changed, locked_values

@@ -15,7 +15,7 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.response import Response
 
 from interlock.django.answers import MEDIA_TYPE, RETRY_AFTER, Answer, answer_of
-from interlock.django.guarded.errors import FieldConflict, StaleObject
+from interlock.django.guarded.conflicts import FieldConflict, StaleObject
 
 
 class PreconditionFailed(APIException):

@@ -1,4 +1,4 @@
-"""The store on files: file:///folder."""
+"""file:///folder - locks between the processes of one machine, on plain files."""
 
 try:
     import fcntl  # noqa: F401 - whether this is a POSIX system
@@ -10,6 +10,174 @@ except ModuleNotFoundError:
         "that of a server, or memory:// (or set INTERLOCK_URL)"
     ) from None
 
-from interlock.stores.files.store import FileStore, runtime_folder
+import contextlib
+import os
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes
 
-__all__ = ["FileStore", "runtime_folder"]
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.queue import ALL, Feature
+from interlock.core.redaction import masked
+from interlock.runtime import clock
+from interlock.stores.files.folder import Folder
+from interlock.stores.files.machine import is_guest, is_network
+from interlock.stores.files.opening import failing
+from interlock.stores.files.steps import FileSteps, close_dropped, queue_on
+
+if TYPE_CHECKING:
+    from interlock.stores.files._async.queue import AsyncFileQueue
+    from interlock.stores.files._sync.queue import FileQueue
+
+
+def folder_meant(path: str) -> str:
+    """Return the URL of a folder that was written without a scheme, from here, or without its first slash."""
+    top = path.partition("/")[0]
+    if top not in ("", ".", "..", "~") and os.path.isdir(f"/{top}"):
+        return f"file:///{path}"
+    return "file://" + os.path.abspath(os.path.expanduser(path))
+
+
+def options(query: str) -> dict[str, Any]:
+    """Return what a URL's query says, as arguments of `Folder`.
+
+    Raises:
+        InvalidArgument: an option that is not known, or a value that makes no sense.
+    """
+    found: dict[str, Any] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key in found:
+            raise InvalidArgument(f"file:// has the option {key!r} twice")
+        if key == "mode":
+            found[key] = _mode(value)
+        elif key == "allow":
+            found[key] = _allowed(value)
+        else:
+            raise InvalidArgument(
+                f"file:// has no option {key!r}; there are file:///folder?mode=0770 and file:///folder?allow=virtiofs"
+            )
+    return found
+
+
+def _mode(text: str) -> int:
+    if not re.fullmatch("0?[0-3]?7[07][07]", text):
+        raise InvalidArgument(
+            f"mode={text!r}: write 0700 (this user only), 0770 or 2770 (a group), 0777 or 1777 (everybody); a user "
+            f"of the locks needs all rights in their folder"
+        )
+    return int(text, 8)
+
+
+def _allowed(kind: str) -> str:
+    if is_network(kind) or not is_guest(kind):
+        raise InvalidArgument(
+            f"allow={kind!r}: only a file system that a program or a host serves to this machine can be allowed, "
+            f"like virtiofs or fuse.rclone; one that reaches several machines can't"
+        )
+    return kind
+
+
+class FileStore:
+    """A store in a folder of a local file system.
+
+    Args:
+        path: the folder; made if it is not there.
+        mode, allow: as for `Folder`.
+
+    Raises:
+        InvalidArgument: not an absolute path.
+        StoreError: the folder can't keep locks; the message says what to do.
+    """
+
+    features: frozenset[Feature] = ALL
+    frees_at_death = True  # the kernel takes the liveness pipe's lock away
+    in_process = False
+    now = staticmethod(clock.now)
+
+    def __init__(self, path: str, mode: int | None = None, allow: str = "") -> None:
+        self._where = (path, mode, allow)
+        steps = FileSteps(Folder(*self._where))
+        with contextlib.suppress(OSError):
+            steps.sweep()
+        steps.close()  # so that nothing is open of a store that nobody uses
+        close_dropped()
+
+    @classmethod
+    def from_url(cls, url: SplitResult) -> "FileStore":
+        """Connect to file:///folder, file:///folder?mode=0770, or file:///folder?allow=virtiofs."""
+        if url.netloc not in ("", "localhost") or url.fragment:
+            shown = masked(url.geturl())
+            hides = "***" in shown or not url.netloc
+            meant = "file:///var/lib/locks" if hides else folder_meant(url.netloc + url.path)
+            raise InvalidArgument(f"{shown!r}: write three slashes and a folder; did you mean {meant}?")
+        path = unquote_to_bytes(url.path.encode("utf-8", "surrogateescape"))  # names need not be UTF-8
+        return cls(os.fsdecode(path), **options(url.query))
+
+    def queue(self) -> "FileQueue":
+        """As `Store.queue`."""
+        with failing("nothing can be locked"):
+            from interlock.stores.files._sync.queue import FileQueue
+
+        return queue_on(Folder(*self._where), FileQueue)
+
+    def aqueue(self) -> "AsyncFileQueue":
+        """As `Store.aqueue`."""
+        with failing("nothing can be locked"):
+            from interlock.stores.files._async.queue import AsyncFileQueue  # only with an event loop: loads asyncio
+
+        return queue_on(Folder(*self._where), AsyncFileQueue)
+
+
+SHARED = "/tmp"
+MOUNTS = Path("/proc/self/mountinfo")
+_OWN_TMP = re.compile(r"systemd-private-|snap-private-tmp|/tmp-inst/")
+"""In the root of the mount at /tmp: systemd's PrivateTmp=, snap, pam_namespace."""
+_ELSEWHERE = "set INTERLOCK_URL (or connect(url), --store) to a folder that all who share the lock see, " \
+    "e.g. file:///var/lib/app/locks"  # fmt: skip
+
+
+def runtime_folder() -> str:
+    """Return the folder of this user's locks, made if it is not there.
+
+    Returns:
+        /tmp/interlock-UID, of the effective user id.
+
+    Raises:
+        StoreError: it is not this user's own, or not the one that other programs of this user see.
+    """
+    if own_tmp(MOUNTS):
+        raise StoreError(
+            f"this service has a {SHARED} of its own (PrivateTmp=), which others do not see: {_ELSEWHERE}"
+        )
+    path = os.path.join(SHARED, f"interlock-{os.geteuid()}")
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreError(f"the folder of this user's locks can't be made: {error}; {_ELSEWHERE}") from error
+    try:
+        found = os.lstat(path)
+    except OSError as error:
+        raise StoreError(f"the folder of this user's locks can't be looked at: {error}; {_ELSEWHERE}") from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise StoreError(f"{path} is no folder of this user's own: let its owner or root remove it, or {_ELSEWHERE}")
+    if found.st_mode & 0o022:
+        raise StoreError(f"others may write to {path}, and so take locks away: chmod 700 {path}, or {_ELSEWHERE}")
+    return path
+
+
+def own_tmp(mounts: Path) -> bool:
+    """Tell whether this process is seen to have a /tmp of its own.
+
+    Args:
+        mounts: as /proc/self/mountinfo, see proc_pid_mountinfo(5).
+    """
+    try:
+        lines = mounts.read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    roots = [fields[3] for fields in map(str.split, lines) if len(fields) > 4 and fields[4] == SHARED]
+    return bool(roots) and _OWN_TMP.search(roots[-1]) is not None  # the last one covers those before

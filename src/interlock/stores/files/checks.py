@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from interlock.core.claims import USING, Check
 from interlock.core.errors import StoreError
 from interlock.core.line import Place
-from interlock.runtime.polling import poller
+from interlock.runtime._threads import poller
 from interlock.stores.files.folder import Folder, names_in
 from interlock.stores.files.liveness import Liveness, make_pipe, open_pipe
 from interlock.stores.files.machine import LOCAL, NAME, file_system, is_guest, is_network, join_marker

@@ -25,7 +25,7 @@ from interlock.core.line import Place
 from interlock.core.queue import Granted
 from interlock.remote.waiters import DIGITS
 from interlock.runtime import log
-from interlock.runtime.polling import READABLE, poller
+from interlock.runtime._threads import READABLE, poller
 from interlock.runtime.process import pid
 from interlock.stores.files.opening import (
     FLAGS,

@@ -6,7 +6,7 @@ import socket
 from typing import Any
 
 from interlock.runtime import clock
-from interlock.runtime.polling import is_own_poll
+from interlock.runtime._threads import is_own_poll
 from interlock.runtime.process import Descriptor
 from interlock.stores.redis.library import answered, as_bytes, as_of_socket
 from interlock.stores.redis.settings import Address

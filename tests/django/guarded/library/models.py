@@ -12,7 +12,7 @@ from django.db import models
 
 from interlock.django.fenced import FenceField
 from interlock.django.guarded import LAST_WINS, REFUSE, Guarded, added, merged_items, merged_keys
-from interlock.django.guarded.policies import OnStale
+from interlock.django.guarded.conflicts import OnStale
 
 if TYPE_CHECKING:  # at run time they can't be subscripted
     MaybeText = models.TextField[str | None, str | None]
