@@ -12,9 +12,8 @@ import pytest
 from tests.support.stores import PARTIAL_ROWS, ROWS, Row
 
 Run: TypeAlias = Callable[..., str]
-# A bucket has threads that no forked child has, and says so; the sockets of etcd are those of httpx.
-OF_CLIENTS = ("s3", "etcd")
-EVERYWHERE = [row for row in [*ROWS, *PARTIAL_ROWS] if row.schemes and not row.twin and row.name not in OF_CLIENTS]
+# A bucket has threads that no forked child has, and says so.
+EVERYWHERE = [row for row in [*ROWS, *PARTIAL_ROWS] if row.schemes and not row.twin and row.name != "s3"]
 
 
 @pytest.fixture(params=[row for row in EVERYWHERE if row.reaches_processes], ids=lambda row: row.name)

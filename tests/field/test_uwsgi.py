@@ -12,7 +12,9 @@ import json, os, signal, time
 import interlock
 locks = interlock.connect(os.environ["LOCKS"])
 with locks.lock("a"): pass
-of_master = locks.lock("of the master", ttl=2).acquire()
+# Without a renewal while it forks: uWSGI takes no GIL before, and a child of a moment in which a thread had it hangs.
+of_master = locks.lock(f"of the master {time.time()}", ttl=600).acquire()
+time.sleep(0.2)  # until the thread that would renew it has come to rest
 LOADED = time.time()
 kept = []
 def who():

@@ -53,8 +53,9 @@ def options_of(url: SplitResult) -> EtcdOptions:
 
 def _options_of(url: SplitResult, where: str) -> EtcdOptions:
     tls = url.scheme == "etcds"
-    known = _KNOWN | _TLS if tls else _KNOWN
-    given = read_options(parse_qsl(url.query, keep_blank_values=True), known, f"{url.scheme}://")
+    given = read_options(
+        parse_qsl(url.query, keep_blank_values=True), _KNOWN | (_TLS if tls else {}), f"{url.scheme}://"
+    )
     login, _, hosts = url.netloc.rpartition("@")
     user, _, password = login.partition(":")
     prefix = unquote(url.path).strip("/")

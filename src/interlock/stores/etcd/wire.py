@@ -97,14 +97,9 @@ class Found(NamedTuple):
         return next((place for place in self.line.places if place.id == id), None)
 
 
-def revision(reply: Json) -> int:
-    """Return the revision of etcd after a request."""
-    return int(reply["header"]["revision"])
-
-
 def looked(folder: str, reply: Json) -> Found:
     """Read the answer to a transaction whose last operation is `look`."""
-    return found_in(folder, reply["responses"][-1]["response_range"], revision(reply))
+    return found_in(folder, reply["responses"][-1]["response_range"], int(reply["header"]["revision"]))
 
 
 def found_in(folder: str, response: Json, revision: int = 0) -> Found:
@@ -138,9 +133,8 @@ def origin() -> Origin:
 
 def place_of(claim: Claim, waits: bool) -> Place:
     """Return the place of a claim that comes now; its fence will be the revision that creates it."""
-    stamp = int(clock.time_of_day() * MICROS)
-    place: Place = enter(EMPTY, Clock(0, stamp), claim, origin(), True, False).answer._replace(fence=0)
-    return place._replace(state=PENDING, held=0) if waits else place
+    place: Place = enter(EMPTY, Clock(0, int(clock.time_of_day() * MICROS)), claim, origin(), True, False).answer
+    return place._replace(fence=0, state=PENDING, held=0) if waits else place._replace(fence=0)
 
 
 # -- requests ------------------------------------------------------------------------------------------------

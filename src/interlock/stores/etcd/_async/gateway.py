@@ -5,8 +5,10 @@ import encodings.idna  # noqa: F401  # else the first connection imports it, per
 import json
 import math
 import random
+import socket
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import httpx
 
@@ -40,7 +42,7 @@ class AsyncGateway:
         self._member = random.randrange(len(options.members))
         self._token = ""
         self.closed = False
-        self._watch: Descriptor | None = None
+        self._sockets: dict[int, tuple[Any, Descriptor]] = {}  # by the numbers of their descriptors
         self.answered = False
         # No client: what that adds (redirects, cookies, proxies) costs as much as the request itself.
         limits = httpx.Limits(max_connections=options.most + 1, max_keepalive_connections=options.most)  # and a watch
@@ -104,21 +106,35 @@ class AsyncGateway:
             if not self._options.login:
                 raise
         self._token = ""
-        (reply,) = await self._send("auth/authenticate", json.dumps(self._options.login), seconds)
-        self._token = reply["token"]
+        self._token = (await self._send("auth/authenticate", json.dumps(self._options.login), seconds))[0]["token"]
         return await self._send(path, body, seconds)
 
     async def _send(self, path: str, body: str, seconds: float) -> list[Json]:
         where = self._options.members[self._member]
         try:
-            response = await self._transport.handle_async_request(self._request(where, path, body, seconds, seconds))
+            response = await self._respond(self._request(where, path, body, seconds, seconds))
             text = await response.aread()
-            if self.closed:  # a connection that opened meanwhile: the pool has forgotten it
-                await response.extensions["network_stream"].aclose()
         except (httpx.HTTPError, OSError) as error:  # anyio passes on some of TLS
             raise self._failure(error, where, seconds) from error
         self.answered = True
         return _read(response.status_code, text, where)
+
+    async def _respond(self, request: httpx.Request) -> httpx.Response:
+        """Send a request, and note which socket was used."""
+        self._let_go()
+        response = await self._transport.handle_async_request(request)
+        used: Any = response.extensions["network_stream"].get_extra_info("socket")
+        self._sockets[used.fileno()] = used, Descriptor(used.fileno())
+        if self.closed:  # asked after that: who closes shuts down what is there, and the pool forgets what it opens
+            await response.aclose()
+            raise closed()
+        return response
+
+    def _let_go(self) -> None:
+        """Let httpx close no descriptor that the program has closed before: its number may be another file by now."""
+        for used, file in list(self._sockets.values()):
+            if isinstance(used, socket.socket) and not file.is_ours():  # asyncio does not give its sockets away
+                used.detach()
 
     def _request(self, where: str, path: str, body: str, seconds: float, silence: float) -> httpx.Request:
         """Return a request of a member; of this process, which is no child of the one that connected."""
@@ -157,16 +173,13 @@ class AsyncGateway:
         where, silence = self._options.members[self._member], LONGEST_SILENCE * random.uniform(0.8, 1.0)
         try:
             request = self._request(where, "watch", body, self._options.io_timeout, silence)
-            response = await self._transport.handle_async_request(request)
+            response = await self._respond(request)
             try:
-                self._watch = Descriptor(response.extensions["network_stream"].get_extra_info("socket").fileno())
-                if self.closed:  # asked after that: who closes shuts down what is there
-                    raise closed()
                 async for line in response.aiter_lines():
                     if not await hear(line):
                         return
             finally:
-                self._watch = None
+                self._let_go()
                 await response.aclose()
         except httpx.ReadTimeout:
             return
@@ -183,12 +196,12 @@ class AsyncGateway:
         await self._transport.aclose()
 
     def abort(self) -> None:
-        """Take no more requests, and end the watch; never waits."""
+        """Take no more requests, and end those of others, and the watch; never waits."""
         self.closed = True
-        watch = self._watch
-        if watch is not None:
+        self._let_go()
+        for _, file in list(self._sockets.values()):
             with contextlib.suppress(OSError):
-                watch.shut_down()
+                file.shut_down()
 
 
 _url = lru_cache(64)(httpx.URL)

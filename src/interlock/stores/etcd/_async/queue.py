@@ -100,7 +100,7 @@ class AsyncEtcdQueue:
             repeat=False,
         )
         if "succeeded" in done:
-            return EnterResult("using", wire.revision(done))
+            return EnterResult("using", int(done["header"]["revision"]))
         found = wire.looked(folder, done)
         if not wait and found.place(claim.id) is None:
             was_done = spec.once and found.record is not None
@@ -253,8 +253,8 @@ class AsyncEtcdQueue:
     async def _lines(self, key: str) -> dict[str, Found]:
         """Return what stands in the folder of a key, in those of a namespace, or in all of them."""
         prefix = self._options.prefix
-        folder = self._folder(key) if key else f"{prefix}/"
-        (reply,) = await self._gateway.ask("kv/range", json.dumps(wire.in_folder(folder)), self._gateway.deadline())
+        body = json.dumps(wire.in_folder(self._folder(key) if key else f"{prefix}/"))
+        (reply,) = await self._gateway.ask("kv/range", body, self._gateway.deadline())
         lines: dict[str, list[Json]] = {}
         for each in reply.get("kvs", ()):
             lines.setdefault(wire.key_of(prefix, wire.text_of(each["key"])), []).append(each)
@@ -262,10 +262,9 @@ class AsyncEtcdQueue:
 
     async def _read(self, key: str, deadline: float = 0.0) -> Found:
         """Return what stands in the folder of a key: no member that is behind answers."""
-        folder = self._folder(key)
-        body = json.dumps(wire.in_folder(folder))
+        body = json.dumps(wire.in_folder(self._folder(key)))
         (reply,) = await self._gateway.ask("kv/range", body, deadline or self._gateway.deadline())
-        return wire.found_in(folder, reply, wire.revision(reply))
+        return wire.found_in(self._folder(key), reply, int(reply["header"]["revision"]))
 
     async def doctor(self) -> list[Check]:
         """Look at version, leader, alarms, round trip, and the shortest lease."""
@@ -279,17 +278,26 @@ class AsyncEtcdQueue:
         except LockError as error:
             return [Check("server", "fail", str(error))]
         seconds, members = int(lease["TTL"]), len(self._options.members)
-        dead = f"whoever dies with a ttl of less than {seconds} s holds up others for {seconds} to {seconds + 1} s"
-        alarm = "nobody gets a lock until it is disarmed (etcdctl alarm list; disarm)"
         return [
             Check("server", "ok", f"etcd {status['version']} answers linearizable reads"),
-            Check("leases", "ok", dead),
+            Check(
+                "leases",
+                "ok",
+                f"whoever dies with a ttl of less than {seconds} s holds up others for {seconds} to {seconds + 1} s",
+            ),
             Check(
                 "members",
                 "ok" if members > 2 else "warn",
                 f"the URL has {members}; with three, one may fail: etcd://one,two,three",
             ),
-            *(Check("alarm", "fail", f"{each.get('alarm')}: {alarm}") for each in alarms.get("alarms", ())),
+            *(
+                Check(
+                    "alarm",
+                    "fail",
+                    f"{each.get('alarm')}: nobody gets a lock until it is disarmed (etcdctl alarm list; disarm)",
+                )
+                for each in alarms.get("alarms", ())
+            ),
         ]
 
     async def aclose(self) -> None:
