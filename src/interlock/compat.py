@@ -49,7 +49,7 @@ class FileLock:
         mode: permissions of the file if it is made.
         thread_local: True: each thread acquires for itself; False: the threads that share the object are one holder.
         blocking: False: one try.
-        poll_interval: seconds between two looks, since the holder may be a program that notifies nobody.
+        poll_interval: seconds between two looks, since the holder may be a program that does not notify.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class _Acquired:
 
 
 def _locked(path: str, mode: int) -> int | None:
-    """Open a file and lock it; None if somebody else has it."""
+    """Open a file and lock it; None if another program has it."""
     try:
         import fcntl
     except ImportError as error:
@@ -199,7 +199,7 @@ def _locked(path: str, mode: int) -> int | None:
         if os.path.samestat(os.fstat(descriptor), os.stat(path)):
             return descriptor
     except (BlockingIOError, FileNotFoundError):
-        pass  # somebody has it; or somebody has removed the file, and others will lock another one
+        pass  # another program has it, or has removed the file, and the next ones will lock a new file
     except OSError as error:
         os.close(descriptor)
         raise StoreError(f"{path} can't be locked ({error.strerror}): choose a local disk") from error

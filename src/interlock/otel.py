@@ -21,7 +21,7 @@ Attributes: TypeAlias = Mapping[str, str | int | float | bool]
 SECONDS = (0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
 """Bounds of the histograms' buckets, in seconds: from a lock that is free to a nightly job."""
 
-MOST_OPEN = 100_000  # spans; those of grants that nobody released would pile up
+MOST_OPEN = 100_000  # spans; those of grants that were never released would pile up
 OUTCOMES = {"acquired": "acquired", "timed out": "timed_out", "withdrawn": "withdrawn"}
 
 
@@ -35,7 +35,7 @@ def instrument(
     """Make spans and metrics of what happens to locks from now on.
 
     Args:
-        subscribe: whose events: those of all connections of this process; or the `subscribe` of one connection.
+        subscribe: where the events come from: all connections of this process, or the `subscribe` of one connection.
         attributes: makes attributes of the metrics out of an event.  They must have few values: names of locks often
             have many, so metrics have none of their own.  Spans always have the name.
         tracer_provider, meter_provider: where spans and metrics go; the global ones unless given.
@@ -161,7 +161,7 @@ class _Telemetry:
             span.end()
 
     def _forget_waiters(self) -> None:
-        """Count nobody any more whose end will not be told here."""
+        """Stop counting the waiters: their ends will not be told here."""
         for id in list(self._waiting):
             waiting = self._waiting.pop(id, None)
             if waiting is not None:

@@ -8,20 +8,21 @@ import interlock
 from interlock.cli.group import COMMANDS, HEAD, group
 
 ENVIRONMENT = (
-    ("INTERLOCK_URL", "Where the locks are, unless --store says so: redis://host, file:///folder and so on."),
+    ("INTERLOCK_URL", "The store of the locks, unless --store names one: redis://host, file:///folder and so on."),
     ("INTERLOCK_NAME, INTERLOCK_FENCE, INTERLOCK_HELD", "Set by run for its command: the lock, its fencing token, "
      "and the claims of this run and of those around it."),
-    ("SHELL", "What runs the COMMAND of -c."),
+    ("SHELL", "The shell that runs the COMMAND of -c."),
 )  # fmt: skip
 STATUSES = (
-    ("0", "It is done."),
-    ("1", "The lock was not obtained (run), nothing was removed (evict), or nobody reads the output."),
+    ("0", "Success."),
+    ("1", "The lock was not obtained (run, hold) or is no longer held (renew, release), no claim was removed "
+     "(evict), or the output has no reader."),
     ("64", "Wrong usage."),
     ("69", "The command to run was not found or is not executable; or interlock[cli] is not installed."),
-    ("70", "The lock was lost (run), a check failed (doctor), or interlock itself has an error."),
+    ("70", "The lock was lost (run), a check failed (doctor), or there is an error in interlock itself."),
     ("75", "The store cannot be used."),
-    ("128+n", "Signal n ended it."),
-)
+    ("128+n", "Signal n ended the command."),
+)  # fmt: skip
 
 
 def page() -> str:
@@ -32,7 +33,7 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield ".\\\" Made of the command's help by ./dev man."
     yield f'.TH INTERLOCK 1 "" "interlock {interlock.__version__}" "User Commands"'
-    yield from (".SH NAME", _plain("interlock - hold a lock while a command runs, and see who holds which"))
+    yield from (".SH NAME", _plain("interlock - hold a lock while a command runs, and see who holds which lock"))
     yield ".SH SYNOPSIS"
     for name in COMMANDS:
         yield from (".B interlock", _plain(_usage(name)), ".br")
@@ -74,6 +75,8 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 def _rows(rows: "list[tuple[str, str]] | tuple[tuple[str, str], ...]") -> Iterator[str]:
     for left, right in rows:
+        if not right:
+            continue  # an argument, which the text and the synopsis explain
         yield from (".TP", f"\\fB{_plain(left)}\\fR", _plain(right))
 
 

@@ -13,27 +13,27 @@ from interlock.cli.exits import STORE, USAGE, fail
 
 COMMANDS = {
     "run": ("interlock.cli.run:run", "Hold a lock while a command runs."),
-    "once": ("interlock.cli.products:once", "Run a command unless it was completed before."),
+    "once": ("interlock.cli.products:once", "Run a command unless an earlier run of it has completed."),
     "lead": ("interlock.cli.products:lead", "Keep a command running on exactly one of several machines."),
-    "hold": ("interlock.cli.products:hold", "Hold a lock without a process; prints a token."),
-    "renew": ("interlock.cli.products:renew", "Extend what hold holds."),
-    "release": ("interlock.cli.products:release", "Release what hold holds."),
-    "create": ("interlock.cli.products:create", "Make what a store needs: tables, files."),
-    "ls": ("interlock.cli.look:ls", "List the locks that somebody holds or waits for."),
-    "show": ("interlock.cli.look:show", "Show the line of one lock, in its order."),
-    "watch": ("interlock.cli.look:watch", "Show holders and waiters until Ctrl-C."),
-    "serve": ("interlock.cli.serve:serve", "Show holders and waiters on a page of the browser."),
-    "evict": ("interlock.cli.look:evict", "Take claims of a lock away."),
-    "doctor": ("interlock.cli.look:doctor", "Find out whether a store is fit."),
+    "hold": ("interlock.cli.products:hold", "Hold a lock without a process; print its token."),
+    "renew": ("interlock.cli.products:renew", "Renew a lock that hold has taken."),
+    "release": ("interlock.cli.products:release", "Release a lock that hold has taken."),
+    "create": ("interlock.cli.products:create", "Create the tables or files that a store needs."),
+    "ls": ("interlock.cli.look:ls", "List the locks that have a holder or a waiter."),
+    "show": ("interlock.cli.look:show", "Show the holders and waiters of one lock, in their order."),
+    "watch": ("interlock.cli.look:watch", "Show holders and waiters again and again, until Ctrl-C."),
+    "serve": ("interlock.cli.serve:serve", "Show holders and waiters in a browser."),
+    "evict": ("interlock.cli.look:evict", "Remove claims of a lock."),
+    "doctor": ("interlock.cli.look:doctor", "Check whether a store is fit for locks."),
 }
 """Each command: where it is, and what it does."""
 HEAD = """\
-Locks between processes: run a command under one, and see who holds which.
+Locks between processes: run a command under a lock, and see who holds which lock.
 
-The locks are where --store or $INTERLOCK_URL says, else in files of the user's own,
+--store or $INTERLOCK_URL says where the locks are; without both they are files of this user in
 /tmp/interlock-UID.
 
-Exit status: 64 wrong usage, 75 the store cannot be used; each command's help tells the others.
+Exit status: 64 wrong usage, 75 the store cannot be used; the help of each command lists the others.
 """
 COMPLETE = "_INTERLOCK_COMPLETE"  # in the environment of what a shell asks for completions
 

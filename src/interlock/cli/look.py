@@ -26,7 +26,7 @@ MOST_OTHERS = 5
 @namespace_option
 @store_option
 def ls(store: str | None, namespace: str, as_json: bool) -> None:
-    """List the locks that somebody holds or waits for."""
+    """List the locks that have a holder or a waiter."""
     name = called(store)
     with connect(store, namespace=namespace) as locks:
         lines = output.lines_of(locks.claims())
@@ -46,7 +46,7 @@ def ls(store: str | None, namespace: str, as_json: bool) -> None:
 @namespace_option
 @store_option
 def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
-    """Show who holds the lock NAME and who waits for it, in the order of the line."""
+    """Show the holders of the lock NAME and its waiters, in the order of the line."""
     place = called(store)
     with connect(store, namespace=namespace) as locks:
         line = output.line_of(name, locks.claims(name))
@@ -69,7 +69,7 @@ def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
     type=click.FloatRange(0.05, 86400),
     default=1.0,
     show_default=True,
-    help="Seconds between two looks.",
+    help="Seconds between two listings.",
 )
 @json_option
 @namespace_option
@@ -77,7 +77,7 @@ def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
 def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> None:
     """Show holders and waiters again and again, until Ctrl-C.
 
-    On a terminal a table is kept up to date; elsewhere one is printed for each look.
+    On a terminal one table is kept up to date; otherwise a new table is printed each time.
     """
     if interval != interval:
         raise click.BadParameter("give a number of seconds.", param_hint="--interval")
@@ -189,12 +189,12 @@ COLOURS = {"fail": "red", "warn": "yellow", "ok": ""}
 @namespace_option
 @store_option
 def evict(name: str, id: str | None, yes: bool, store: str | None, namespace: str, as_json: bool) -> int:
-    """Take the claims of the lock NAME away, or only the one called ID (`interlock show` tells).
+    """Remove all claims of the lock NAME, or only the claim ID (`interlock show` lists them).
 
-    A holder whose claim is evicted notices when it next renews its lease, within a third of the lease; until
-    then it may still work beside the next holder. On a terminal the command asks first.
+    A holder whose claim is evicted learns of it when it next renews its lease, within a third of the lease; until
+    then it may still work at the same time as the next holder. On a terminal the command asks first.
 
-    Exit status: 0 if something was removed, 1 if nothing was.
+    Exit status: 0 if a claim was removed, 1 if none was.
     """
     with connect(store, namespace=namespace) as locks:
         asks = not yes and sys.stdin.isatty() and sys.stderr.isatty()
@@ -222,20 +222,20 @@ def _claims(count: int) -> str:
 
 
 @click.command()
-@click.option("--race", is_flag=True, help="let clients write one object of a bucket at once: one may win")
-@click.option("--clients", default=64, show_default=True, type=click.IntRange(2, 512), help="of the race")
-@click.option("--rounds", default=50, show_default=True, type=click.IntRange(1, 10_000), help="of the race")
+@click.option("--race", is_flag=True, help="Let many clients write one object of a bucket at once: only one may win.")
+@click.option("--clients", default=64, show_default=True, type=click.IntRange(2, 512), help="Clients of the race.")
+@click.option("--rounds", default=50, show_default=True, type=click.IntRange(1, 10_000), help="Rounds of the race.")
 @json_option
 @namespace_option
 @store_option
 def doctor(store: str | None, namespace: str, as_json: bool, race: bool, clients: int, rounds: int) -> int:
-    """Find out whether the store keeps the promises that locking needs.
+    """Check whether the store keeps the promises that locking needs.
 
-    With --race, before anybody trusts a lock to a bucket: many clients write one object at the same moment, each only
-    if nobody else has written, and exactly one may win each round.
+    Use --race before you keep locks in a bucket: many clients write one object at the same moment, each on the
+    condition that no other client has written it, and exactly one must win each round.
 
-    Exit status: 0 if it does, with or without warnings; 70 if a check failed: do not use this store; 75 if it
-    can't be used at all, because it does not answer or refuses everything.
+    Exit status: 0 if all checks passed, with or without warnings; 70 if a check failed: do not use this store; 75 if
+    the store can't be used at all, because it does not answer or refuses everything.
     """
     name = called(store)
     with connect(store, namespace=namespace) as locks:

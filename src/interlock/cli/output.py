@@ -250,9 +250,13 @@ def completed(what: str) -> Callable[..., Any]:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 namespace_option = click.option(
-    "--namespace", metavar="TEXT", default="", help="Whose locks they are.", shell_complete=completed("namespaces")
+    "--namespace",
+    metavar="TEXT",
+    default="",
+    help="The namespace of the locks.",
+    shell_complete=completed("namespaces"),
 )
 store_option = click.option(
-    "--store", metavar="URL", help="Where the locks are. Default: $INTERLOCK_URL, else /tmp/interlock-UID."
+    "--store", metavar="URL", help="The store of the locks. Default: $INTERLOCK_URL, else /tmp/interlock-UID."
 )
 name_argument: Callable[[Any], Any] = click.argument("name", shell_complete=completed("names"))

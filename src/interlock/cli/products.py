@@ -25,19 +25,21 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if os.name == "posix"
 
 
 @click.command(cls=Run)
-@click.option("--keep", type=Duration(), required=True, help="For how long the record is kept: 10m, 2h, 1d.")
-@click.option("-w", "--wait", type=Duration(), help="Wait at most so long for who is at it; 0 does not wait.")
-@click.option("--ttl", type=Duration(), help="Lease; it is renewed. Default: 30s.")
+@click.option("--keep", type=Duration(), required=True, help="How long a completed run counts: 10m, 2h, 1d.")
+@click.option("-w", "--wait", type=Duration(), help="Wait at most this long for another run to end; 0 does not wait.")
+@click.option(
+    "--ttl", type=Duration(), help="Length of the lease; it is renewed while the command runs. Default: 30s."
+)
 @store_option
 @namespace_option
-@click.option("--label", metavar="TEXT", help="What others see in the line. Default: the command's name.")
-@click.option("-v", "--verbose", is_flag=True, help="Say on the error stream what happens, with times.")
+@click.option("--label", metavar="TEXT", help="What ls and show display for this claim. Default: the command's name.")
+@click.option("-v", "--verbose", is_flag=True, help="Write each step to standard error, with its time.")
 @name_argument
 @command_argument
 def once(keep: float, **given: Any) -> int:
-    """Run COMMAND unless it was completed (exit status 0) within --keep; then exit 0 without a word.
+    """Run COMMAND, unless a run of it has completed (exit status 0) within --keep; then print nothing and exit 0.
 
-    Who comes while it runs waits for its end. Exit status: as interlock run's.
+    A call that comes while COMMAND runs waits for its end. Exit status: as that of interlock run.
     """
     from interlock.cli.guard import Order, run_guarded
 
@@ -46,18 +48,24 @@ def once(keep: float, **given: Any) -> int:
 
 
 @click.command(cls=Run)
-@click.option("--ttl", type=Duration(), help="Until another machine leads after this one has died. Default: 30s.")
-@click.option("--grace", type=Duration(), default=5.0, help="When deposed: from TERM to KILL. Default: 5s.")
+@click.option(
+    "--ttl",
+    type=Duration(),
+    help="Length of the lease: if this machine dies, another one leads after it. Default: 30s.",
+)
+@click.option(
+    "--grace", type=Duration(), default=5.0, help="Time from TERM to KILL when the lead is lost. Default: 5s."
+)
 @store_option
 @namespace_option
-@click.option("--label", metavar="TEXT", help="What others see in the line. Default: the command's name.")
+@click.option("--label", metavar="TEXT", help="What ls and show display for this claim. Default: the command's name.")
 @name_argument
 @command_argument
 def lead(name: str, command: Sequence[str], store: str | None, **given: Any) -> int:
     """Keep COMMAND running on exactly one of the machines that call this.
 
-    It gets TERM, then KILL, where the lead is lost. When it ends, by itself or so, this machine stands again, after 1
-    to 30 seconds. INT, TERM and HUP go on to it, and end this.
+    A machine that loses the lead stops COMMAND with TERM, then KILL. Whenever COMMAND has ended, this machine stands
+    for election again after 1 to 30 seconds. INT, TERM and HUP are passed on to COMMAND, and end this command.
     """
     refuse_memory(store)
     options = [] if store is None else ["--store", store]
@@ -92,9 +100,9 @@ def lead(name: str, command: Sequence[str], store: str | None, **given: Any) -> 
 
 
 @click.command()
-@click.option("--ttl", type=Duration(), help="How long it is held unless it is renewed. Default: 30s.")
-@click.option("-w", "--wait", type=Duration(), help="Wait at most so long; 0 does not wait.")
-@click.option("--label", metavar="TEXT", help="What others see in the line.")
+@click.option("--ttl", type=Duration(), help="How long the lock is held unless it is renewed. Default: 30s.")
+@click.option("-w", "--wait", type=Duration(), help="Wait at most this long; 0 does not wait.")
+@click.option("--label", metavar="TEXT", help="What ls and show display for this claim.")
 @store_option
 @namespace_option
 @json_option
@@ -103,7 +111,7 @@ def hold(name: str, ttl: float | None, wait: float | None, label: str | None, st
          as_json: bool) -> int:  # fmt: skip
     """Hold the lock NAME without a process; print a token for renew, release and run --attach.
 
-    Whoever has the token can use the lock. Exit status: 1 if the lock was not obtained.
+    Every program that has the token can use the lock. Exit status: 1 if the lock was not obtained.
     """
     refuse_memory(store)
     with connect(store, namespace) as locks:
@@ -125,12 +133,12 @@ def _of_token(text: str, store: str | None) -> tuple[str, Any]:
 
 @click.command()
 @click.argument("token")
-@click.option("--ttl", type=Duration(), help="How long from now on. Default: as it was held.")
+@click.option("--ttl", type=Duration(), help="New length of the lease, from now on. Default: as before.")
 @store_option
 def renew(token: str, ttl: float | None, store: str | None) -> int:
-    """Extend what `interlock hold` holds; TOKEN is - for one that is read from the standard input.
+    """Renew the lock that `interlock hold` has taken; if TOKEN is -, it is read from standard input.
 
-    Exit status: 1 if it is gone.
+    Exit status: 1 if the lock is no longer held.
     """
     text, locks = _of_token(token, store)
     with locks:
@@ -141,9 +149,9 @@ def renew(token: str, ttl: float | None, store: str | None) -> int:
 @click.argument("token")
 @store_option
 def release(token: str, store: str | None) -> int:
-    """Release what `interlock hold` holds; TOKEN is - for one that is read from the standard input.
+    """Release the lock that `interlock hold` has taken; if TOKEN is -, it is read from standard input.
 
-    Exit status: 1 if it is gone.
+    Exit status: 1 if the lock is no longer held.
     """
     text, locks = _of_token(token, store)
     with locks:
@@ -153,9 +161,9 @@ def release(token: str, store: str | None) -> int:
 @click.command()
 @store_option
 def create(store: str | None) -> int:
-    """Make the tables or files that a store needs, by a user who may; the others then need not.
+    """Create the tables or files that a store needs, as a user who may do so; the other users need no such right.
 
-    The other users' URLs may say ?create=false.
+    The URLs of the other users may say ?create=false.
     """
     with connect(store, "") as locks:
         with locks.lock("interlock create", timeout=10, ttl=10):

@@ -99,15 +99,21 @@ def refuse_memory(store: str | None) -> None:
 
 
 @click.command(cls=Run)
-@click.option("-s", "--shared", is_flag=True, help="Share the lock with others that say -s.")
-@click.option("-x", "-e", "--exclusive", is_flag=True, help="Have the lock alone. The default.")
-@click.option("--permits", metavar="N", type=click.IntRange(1), help="A semaphore: admit N units at a time.")
+@click.option("-s", "--shared", is_flag=True, help="Share the lock with other commands that use -s.")
+@click.option("-x", "-e", "--exclusive", is_flag=True, help="Hold the lock alone. The default.")
+@click.option("--permits", metavar="N", type=click.IntRange(1), help="Use a semaphore of N units.")
 @click.option("--units", metavar="K", type=click.IntRange(1), help="Take K units of the semaphore. Default: 1.")
 @click.option("-n", "--nb", "--nonblock", "nonblock", is_flag=True, help="Do not wait for the lock.")
-@_seconds("-w", "--wait", help="Wait at most SEC seconds; 0 is -n.")
-@_seconds("--timeout", help="Stop the command after SEC seconds: TERM, then KILL. Exit status 124.")
-@click.option("--attach", metavar="TOKEN", help="Instead of NAME: take over what hold holds; - reads the token.")
-@click.option("--one-of", metavar="NAME=A,B,…", help="Instead of NAME: one of these things, in $INTERLOCK_ITEM.")
+@_seconds("-w", "--wait", help="Wait at most SEC seconds for the lock; 0 means -n.")
+@_seconds("--timeout", help="Stop the command after SEC seconds: TERM, then KILL. The exit status is 124.")
+@click.option(
+    "--attach",
+    metavar="TOKEN",
+    help="Instead of NAME: take over the lock that hold has taken; - reads the token from standard input.",
+)
+@click.option(
+    "--one-of", metavar="NAME=A,B,…", help="Instead of NAME: lock one of these items; $INTERLOCK_ITEM says which."
+)
 @click.option(
     "-E",
     "--conflict-exit-code",
@@ -118,48 +124,50 @@ def refuse_memory(store: str | None) -> None:
     show_default=True,
     help="Exit with CODE if the lock is not obtained.",
 )
-@click.option("-c", "--command", "shell", metavar="COMMAND", help="Run COMMAND with $SHELL, else with /bin/sh.")
+@click.option(
+    "-c", "--command", "shell", metavar="COMMAND", help="Run COMMAND with $SHELL, or with /bin/sh if that is not set."
+)
 @click.option(
     "-o",
     "--close",
     is_flag=True,
     expose_value=False,
-    help="Accepted for flock's sake: the command never inherits the lock.",
+    help="Accepted for compatibility with flock: the command never inherits the lock.",
 )
-@click.option("--keep", is_flag=True, help="Hold the lock until all processes that the command started are gone.")
+@click.option("--keep", is_flag=True, help="Hold the lock until all processes that the command has started are gone.")
 @_seconds(
     "--at-least",
     default=0.0,
-    help="Hold the lock at least SEC seconds, for commands shorter than the machines' clocks differ.",
+    help="Hold the lock at least SEC seconds: for commands that end sooner than the machines' clocks differ.",
 )
-@_seconds("--grace", default=5.0, help="When the lock is lost: seconds from TERM to KILL. Default: 5.")
-@_seconds("--ttl", help="Seconds of lease; it is renewed. Default: 30.")
+@_seconds("--grace", default=5.0, help="Seconds from TERM to KILL when the lock is lost. Default: 5.")
+@_seconds("--ttl", help="Length of the lease in seconds; it is renewed while the command runs. Default: 30.")
 @store_option
 @namespace_option
-@click.option("--label", metavar="TEXT", help="What others see in the line. Default: the command's name.")
-@click.option("-v", "--verbose", is_flag=True, help="Say on the error stream what happens, with times.")
+@click.option("--label", metavar="TEXT", help="What ls and show display for this claim. Default: the command's name.")
+@click.option("-v", "--verbose", is_flag=True, help="Write each step to standard error, with its time.")
 @_refused(
     "-u",
     "--unlock",
-    help="Refused, not needed: the lock is released when the command ends, whatever it leaves running.",
+    help="Refused, since it is not needed: the lock is released when the command ends, whatever it leaves running.",
 )
 @_refused(
     "-F",
     "--no-fork",
-    help="Refused, not possible: interlock has to stay beside the command, to renew the lock and to release it.",
+    help="Refused, since it is not possible: interlock must keep running to renew the lock and to release it.",
 )
 @name_argument
 @command_argument
 def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | None, **given: Any) -> int:
-    """Wait in line for the lock NAME, run COMMAND while holding it, release it.
+    """Wait in line for the lock NAME, run COMMAND while holding it, and release it.
 
-    COMMAND has this terminal, the open files and INTERLOCK_NAME and INTERLOCK_FENCE in its environment. Signals
-    that interlock gets go on to it; the lock is held until it has ended. It begins after -- or with the first word
-    after NAME that is no option; -c 'SHELL COMMAND' stands for it.
+    COMMAND inherits the terminal and the open files, and has INTERLOCK_NAME and INTERLOCK_FENCE in its environment.
+    interlock passes signals on to it, and holds the lock until it has ended. COMMAND begins after --, or with the
+    first word after NAME that is not an option; -c 'SHELL COMMAND' replaces it.
 
-    Exit status: the command's own; 128+n if signal n ended it, or the wait; 1 (or -E) if the lock was not obtained;
-    124 --timeout was over; 64 wrong usage; 69 command not found or not executable; 70 the lock was lost and the
-    command stopped; 75 the store cannot be used.
+    Exit status: that of the command; 128+n if signal n ended the command or the wait; 1 (or -E) if the lock was not
+    obtained; 124 if --timeout stopped the command; 64 wrong usage; 69 the command was not found or is not executable;
+    70 the lock was lost and the command was stopped; 75 the store cannot be used.
     """
     if not hasattr(os, "fork"):
         return fail(UNAVAILABLE, "interlock run needs a POSIX system: here, lock in the program itself")

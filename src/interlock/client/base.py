@@ -1,4 +1,4 @@
-"""What both colours of the client share: arguments, what a grant knows, events, what is said when time is over."""
+"""What the clients of threads and tasks share: arguments, the state of a grant, events, the texts of time-outs."""
 
 import math
 import os
@@ -55,7 +55,7 @@ FEW = 16
 ONE_OF = " one of "
 LONGEST_ITEMS = 80  # characters of a label
 OnBusy: TypeAlias = Literal["wait", "raise", "skip"]
-"""What a guarded function does while somebody else holds its lock."""
+"""What a guarded function does while another caller holds its lock."""
 
 
 # -- arguments -------------------------------------------------------------------------------------------------------
@@ -67,11 +67,11 @@ class AcquireOptions(NamedTuple):
     Attributes:
         timeout: seconds to wait at most unless `acquire` says otherwise; None for no limit.
         renew: whether the lease is renewed.
-        on_lost: whom to tell of a loss.
+        on_lost: called with the grant when it is lost.
         at_least: seconds that the claim stays at least, from the moment when it holds the lock.
-        at_most: seconds after which it is lost, whatever is renewed; infinite for no limit.
-        on_wanted: whom to tell that somebody waits.
-        items: what the slots stand for, in their order.
+        at_most: seconds after which it is lost, in spite of renewals; infinite for no limit.
+        on_wanted: called with the grant when another claim begins to wait.
+        items: the items that the slots mean, in their order.
     """
 
     timeout: float | None = None
@@ -114,7 +114,7 @@ def options_of(
 
 
 def seconds_of(on_busy: object, timeout: float | None) -> float | None:
-    """Return how long to wait for who is busy: who does not wait tries once.
+    """Return how many seconds to wait for a busy lock; 0, for one try, unless `on_busy` is "wait".
 
     Raises:
         InvalidArgument: `on_busy` is none of the three.
@@ -125,7 +125,7 @@ def seconds_of(on_busy: object, timeout: float | None) -> float | None:
 
 
 def checked_items(items: Sequence[str]) -> tuple[str, ...]:
-    """Return the things that slots stand for, sorted, else raise InvalidArgument."""
+    """Return the items that the slots mean, sorted, else raise InvalidArgument."""
     listed = () if isinstance(items, str) else tuple(items)
     if not 1 <= len(set(listed)) == len(listed) <= LARGEST_SLOTS or not all(isinstance(each, str) for each in listed):
         raise InvalidArgument(f"items are 1 to {LARGEST_SLOTS} different texts in a list, not {said(items)}")
@@ -133,7 +133,7 @@ def checked_items(items: Sequence[str]) -> tuple[str, ...]:
 
 
 def label_of_items(items: tuple[str, ...], label: str | None) -> str:
-    """Return the label of a claim to one of several things; others see by it that they mean the same ones."""
+    """Return the label of a claim to one of several items; other claims compare their items with it."""
     text = ", ".join(items)
     if len(text) > LONGEST_ITEMS:
         from hashlib import sha256  # it loads OpenSSL
@@ -144,7 +144,7 @@ def label_of_items(items: tuple[str, ...], label: str | None) -> str:
 
 
 def refuse_other_items(label: str, views: Sequence[ClaimView], fence: int | None) -> None:
-    """Raise InvalidArgument if others in the line mean other things; with a fence, only those before that."""
+    """Raise InvalidArgument if a claim in the line has other items; with a fence, only if it is before that fence."""
     mine = label.rpartition(ONE_OF.lstrip())[2]
     for view in views:
         _, marked, theirs = view.label.rpartition(ONE_OF.lstrip())
@@ -170,7 +170,7 @@ def name_of(key: str) -> str:
 
 
 def in_global_order(client: object, parts: Sequence[Any]) -> list[Any]:
-    """Return `parts` in the one order in which everybody takes several locks.
+    """Return `parts` in the one order in which all callers take several locks.
 
     Raises:
         InvalidArgument: nothing to lock, a name twice, or a lock of another connection.
@@ -196,8 +196,8 @@ def time_is_over(
     Args:
         name: of the lock.
         seconds: that were allowed.
-        holders: who holds it; None if that could not be found out.
-        mine: True if the caller is one of them.
+        holders: the claims that hold it; None if the store could not be asked.
+        mine: True if one of them is the caller's.
     """
     who = "another caller holds it"
     advice = "find the holder with `interlock show`"
@@ -240,7 +240,7 @@ def not_held(name: str, owner: str) -> NotHeld:
 
 
 def closed_meanwhile(spec: LockSpec) -> StoreError:
-    """Return the error for a call of acquire whose connection was closed meanwhile."""
+    """Return the error for an acquire whose connection was closed meanwhile."""
     return StoreError(f"the connection was closed while {name_of(spec.key)!r} was acquired: connect again")
 
 
@@ -259,7 +259,7 @@ class BaseClient:
     Attributes:
         source: what connects to it, and by which URL; None if it was made from something else.
         closed: True from the beginning of `close()`.
-        listeners: who is told what happens on this connection.
+        listeners: the functions that get the events of this connection.
         now: the clock that its leases are counted on, in seconds.
         look_at_log: when to find out again whether the log is a listener.
     """
@@ -375,11 +375,11 @@ class BaseClient:
         held: float | None = None,
         reason: str = "",
     ) -> None:
-        """Tell whoever listens.
+        """Send an event to the listeners.
 
         Args:
             kind, fence, held, reason: as the attributes of `Event`.
-            claim: whose event it is.
+            claim: the claim of the event.
             started: when its acquire was called.
         """
         if self.listeners:
@@ -401,7 +401,7 @@ class BaseClient:
             self.tell("withdrawn", claim, started=call.started, reason=GONE_FROM_LINE)
 
     def broken_off(self, call: AcquireCall | None, grant: "BaseGrant | None", error: BaseException) -> None:
-        """Tell how a broken-off call of acquire ended, if anybody was told that it began."""
+        """Tell the listeners how a broken-off acquire ended, if they were told that it began."""
         if grant is not None and grant._acquired_at is not None:
             grant._tell("released", str(error))
         elif call is not None and call.queued is not None:
@@ -417,12 +417,12 @@ class BaseClient:
             self.tell("evicted", Claim(view.id, spec), fence=view.fence)
 
     def seen(self, key: str) -> list[ClaimView] | None:
-        """Return who held a lock a moment ago; None if nobody has looked."""
+        """Return the holders of a lock as last seen; None if that was not a moment ago."""
         moment, holders = self._seen.get(key, (-FRESH, []))
         return holders if self.now() - moment < FRESH else None
 
     def note_seen(self, key: str, views: Sequence[ClaimView]) -> list[ClaimView]:
-        """Note who stands in line; return who holds the lock."""
+        """Note the claims of a line; return those that hold the lock."""
         if len(self._seen) >= 4 * FEW:
             self._seen.clear()
         holders = [view for view in views if view.state == USING]
@@ -430,10 +430,10 @@ class BaseClient:
         return holders
 
     def connect_again(self) -> tuple[Any, ...]:
-        """Return what connects in another process, and with which arguments.
+        """Return the function that connects in another process, and its arguments.
 
         Raises:
-            InvalidArgument: nothing does.
+            InvalidArgument: there is none.
         """
         if self.source is None or self.source[1].startswith("memory:"):
             why = "its locks are this process's own" if self.source else "it was not made from a URL"
@@ -485,7 +485,7 @@ class BaseLocks(Same, Generic[L, G]):
 
     @property
     def store(self) -> Store:
-        """The store, for those who extend this library."""
+        """The store, for code that extends this library."""
         return self._client.store
 
     @property
@@ -497,7 +497,7 @@ class BaseLocks(Same, Generic[L, G]):
         """Let `function` be called with each event of this connection, as soon as it happens and where it happens.
 
         That is in the thread or task that acquires or releases, and in threads of its own (of tasks: on the loop) for
-        what the renewal of leases finds.  What it raises is logged and holds back nobody.
+        what the renewal of leases finds.  An exception of the function is logged, and stops no other listener.
 
         Args:
             function: takes an `Event`; it must be quick, and acquire or release nothing by this connection.
@@ -553,8 +553,8 @@ class BaseLocks(Same, Generic[L, G]):
             at_least: seconds that it is kept at least: a release before that returns at once, and the lock gets free
                 when they are over.  For jobs that are shorter than the clocks of several machines differ.  A ttl that
                 is left out is at least as long, so that it holds also if the process ends.
-            at_most: seconds after which the lock is lost, exactly, whatever is renewed; None for no limit.
-            on_wanted: called with the grant when somebody begins to wait, at the next renewal at the latest.
+            at_most: seconds after which the lock is lost, exactly, in spite of renewals; None for no limit.
+            on_wanted: called with the grant when another claim begins to wait, at the next renewal at the latest.
             connection: a connection or session of SQLAlchemy: its transaction takes the lock, and its commit or
                 rollback releases it; on postgresql+advisory:// only, and with no other argument than `timeout`.
 
@@ -704,7 +704,7 @@ class Owned(Generic[Taken]):
         self._held[owner] = grants  # another thread may have taken the list for an empty one
 
     def _tidy(self) -> None:
-        """Forget who holds nothing any more because others released it, or lost it."""
+        """Forget owners that hold nothing any more, since their grants were released elsewhere or lost."""
         for owner, grants in list(self._held.items()):
             if all(grant._over or grant.lost for grant in grants):
                 self._held.pop(owner, None)
@@ -863,7 +863,7 @@ class BaseGrant:
 
     @property
     def item(self) -> str:
-        """What the slot stands for; of a lock of `one_of` only.
+        """The item of this slot; of a lock of `one_of` only.
 
         Raises:
             Unsupported: it is another kind of lock.
@@ -874,7 +874,7 @@ class BaseGrant:
 
     @property
     def wanted(self) -> bool:
-        """True if somebody waited for the lock when its lease was last renewed.
+        """True if another claim waited for the lock when its lease was last renewed.
 
         Raises:
             Unsupported: the store can't tell.
@@ -910,7 +910,7 @@ class BaseGrant:
 
     @property
     def _over(self) -> bool:
-        """True once nobody will ask what became of it: it was released, or lost and asked to be released."""
+        """True once its outcome is known to the caller: it was released, or lost and its release was called."""
         return self._state == RELEASED or (self._state == LOST and self._leaving)
 
     def check(self) -> None:
@@ -952,7 +952,7 @@ class BaseGrant:
         return self._loss() if self.lost and not self.inherited else None
 
     def _lose(self, why: str) -> None:
-        """Mark it lost, unless it is over already."""
+        """Mark it lost, unless it was released or lost before."""
         if self._state == HELD:
             self._lost_because = AT_MOST if why is LEASE_ENDED and self._deadline >= self._ends_at else why
             # A release whose reply did not come may have been done: a claim that is gone then is no loss.
@@ -984,7 +984,7 @@ class BaseGrant:
         log.warn("the lock %r (fence %d) was lost: %s", self.name, self.fence, self._lost_because)
 
     def _give_up_renewing(self) -> None:
-        """Note that leaving failed: the lock is free at the end of the lease at the latest, whatever comes."""
+        """Note that leaving failed: renew no more, so that the lock is free at the end of the lease at the latest."""
         self._renews = False
         self._due = self._deadline
 

@@ -7,22 +7,22 @@ from interlock.core.queue import AcquireCall
 
 
 class Cancels(Protocol):
-    """What may call off: a `Cancel`, or an event of a library."""
+    """What can cancel an acquire: a `Cancel`, or the event of another library."""
 
     def is_set(self) -> bool:
         """Tell whether it was set."""
 
 
 class Cancel:
-    """Calls off those who wait in `acquire(cancel=…)`: they leave the line at once and get None; from any thread."""
+    """Ends calls of `acquire(cancel=…)`, from any thread: their claims leave the line at once; they return None."""
 
     def __init__(self) -> None:
         self._is_set = False
         self._calls: dict[int, AcquireCall] = {}
 
     def set(self) -> None:
-        """Call off who waits, and who comes later."""
-        self._is_set = True  # in this order: who joins looks at it afterwards
+        """End all calls that wait, and those that begin later."""
+        self._is_set = True  # in this order: a call that joins looks at it afterwards
         for call in list(self._calls.values()):
             call.give_up()
 
@@ -31,18 +31,18 @@ class Cancel:
         return self._is_set
 
     def join(self, call: AcquireCall) -> None:
-        """Let a call be called off."""
+        """Let this object cancel a call."""
         self._calls[id(call)] = call
         if self._is_set:
             call.give_up()
 
     def leave(self, call: AcquireCall) -> None:
-        """The call has come to its end."""
+        """Forget a call that has ended."""
         self._calls.pop(id(call), None)
 
 
 def checked_cancel(cancel: Cancels) -> Cancels:
-    """Return what calls off, else raise InvalidArgument."""
+    """Return the object if it can cancel an acquire, else raise InvalidArgument."""
     if not callable(getattr(cancel, "is_set", None)):
         raise InvalidArgument("cancel is an interlock.Cancel, a threading.Event, or another object with is_set()")
     return cancel

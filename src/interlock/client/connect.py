@@ -233,14 +233,14 @@ def connect(
     Args:
         url: file:///folder, memory://, redis://host, or the scheme of an installed store; a folder as an absolute
             `pathlib.Path`; or a client that the program has already, like redis.Redis(); None for $INTERLOCK_URL,
-            else files in /tmp/interlock-UID, one folder for each user whatever else the environment says.
+            else files in /tmp/interlock-UID, a folder of the user that depends on no other setting.
         namespace: separates applications that share a store.
         ttl: seconds of lease of the locks made here, unless they say otherwise.
         password: returns the password, asked for each connection: for tokens of a cloud (PostgreSQL, MySQL, MariaDB).
         dial: returns a new connection of the driver, psycopg or PyMySQL, for what a URL can't say.
 
     Raises:
-        InvalidArgument: an argument is out of its range, or nobody knows the scheme.
+        InvalidArgument: an argument is out of its range, or no store has the scheme.
         StoreError: the store can't be used; the message says what to do.
     """
     check_arguments(namespace, ttl)
@@ -264,7 +264,7 @@ def aconnect(
         url, namespace, ttl, password, dial: as for `connect`.
 
     Raises:
-        InvalidArgument: an argument is out of its range, or nobody knows the scheme.
+        InvalidArgument: an argument is out of its range, or no store has the scheme.
         StoreError: the store can't be used; the message says what to do.
     """
     # Loaded here, so that programs without an event loop start without asyncio.

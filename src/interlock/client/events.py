@@ -1,4 +1,4 @@
-"""What happens to claims, told to whoever subscribes; nothing is called or made while nobody does."""
+"""Events of claims, for functions that subscribe; without subscribers no event is made."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -18,14 +18,14 @@ class Event(NamedTuple):
 
     Attributes:
         kind: "queued" (it waits in line), "acquired", "renewed", "renewal failed" (it is tried again), "released";
-            "lost", told by its holder; "evicted", told by whoever evicts; "timed out"; "withdrawn" (a waiter was
-            cancelled or interrupted, its claim was gone, or the store failed).
+            "lost", told by its holder; "evicted", told by the caller of `evict`; "timed out"; "withdrawn" (a waiter
+            was cancelled or interrupted, its claim was gone, or the store failed).
         name: of the lock, without its namespace.
         id: of the claim.
         fence: the fencing token of a holder; None for a waiter, or if it is not known.
         label: of the lock.
         waited: seconds since the call of acquire; None if the event is not of such a call.
-        held: seconds since the lock was acquired; None if it was not, or if nobody listened then.
+        held: seconds since the lock was acquired; None if it was not, or if there was no listener then.
         reason: why, for a claim that was lost or withdrawn, or whose renewal failed; else empty.
     """
 
@@ -105,7 +105,7 @@ def _listener(function: Listener) -> Listener:
 
 
 def tell(listeners: Listeners, event: Event) -> None:
-    """Call each listener, whatever the others raise."""
+    """Call each listener, also if another one raises."""
     for listener in list(listeners):
         try:
             listener(event)

@@ -1,4 +1,4 @@
-"""The token of a hold that outlives its process: whoever has it can use the lock, so it is shown nowhere."""
+"""The token of a hold that outlives its process: every program that has it can use the lock, so it is never shown."""
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -16,7 +16,7 @@ class Token(NamedTuple):
     Attributes:
         where: the store, without passwords.
         namespace, name: of the lock.
-        id, fence: of the claim; who has the id can release it.
+        id, fence: of the claim; every program that has the id can release it.
         units, capacity, ttl, label: as it was asked for.
         who: the thread or task that detached it.
     """

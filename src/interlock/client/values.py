@@ -1,4 +1,4 @@
-"""What a completed run leaves for who comes later: its result as JSON, beside the fence of the run."""
+"""The record of a completed run for later callers: its result as JSON, beside the fence of the run."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Claims: what is asked for, by whom, and the one formula that says who may use the lock."""
+"""Claims: what a program asks for, and the one formula that decides which claims hold the lock."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ class LockSpec(NamedTuple):
         units: how much of the capacity the claim takes.
         capacity: how much there is.
         ttl: seconds until the lease ends unless it is renewed.
-        label: free text for people who look at the line.
+        label: free text, shown where the line is listed.
         once: True if it is only wanted while no record of a completed run is kept.
     """
 
@@ -79,7 +79,7 @@ class ClaimView(NamedTuple):
             `once`, which is kept until it expires; it has no id.
         units, capacity: what it asks for.
         fence: the fencing token of a holder; None for a waiter.
-        host, pid, thread, label: who it is.
+        host, pid, thread, label: of the program that made it.
         since: when it was made, seconds since the epoch, by the clock of its host or of the store.
         expires_in: seconds until the lease ends unless it is renewed.
         held_since: since when it holds the lock, as `since`; None for a waiter, and where the store does not know.
@@ -101,7 +101,7 @@ class ClaimView(NamedTuple):
 
     @property
     def waiting_since(self) -> float:
-        """Since when it stands in line, also if it holds the lock by now: the same as `since`."""
+        """When it entered the line, also for a holder: the same as `since`."""
         return self.since
 
     @property
@@ -175,7 +175,7 @@ def namespace_of(key: str) -> str:
 
 
 def keys_of(key: str, known: Iterable[str]) -> list[str]:
-    """Return the keys that `key` stands for: itself, or, without a name, all known ones of its namespace."""
+    """Return the keys that `key` means: itself, or, without a name, all known keys of its namespace."""
     return [each for each in known if each.startswith(key)] if key.endswith(SEPARATOR) else [key]
 
 

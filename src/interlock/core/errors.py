@@ -18,7 +18,7 @@ class LockTimeout(LockError, TimeoutError):
     Attributes:
         name: of the lock; None if it is not known.
         timeout: seconds that were allowed; None if they are not known.
-        holders: who held it just now, each a `ClaimView`; empty if that could not be found out.
+        holders: the claims that held it just now, as `ClaimView`s; empty if the store could not be asked.
     """
 
     def __init__(

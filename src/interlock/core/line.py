@@ -4,11 +4,11 @@ Places stand in the order of their arrival.  A waiting place may become a holder
 
     its units + the units of every live place before it <= the smallest capacity among them.
 
-A step is done as a whole: nobody can look between claim and look, so a pending place is only ever a waiter.  Stores
+A step is done as a whole: nothing happens between claim and look, so a pending place is only ever a waiter.  Stores
 that decide in the client call these functions; Redis and PostgreSQL have them once more in their own language, and
 one property test compares them.
 
-The fence of a place is issued when it enters the line.  Nobody overtakes, so the order of fences is the order of the
+The fence of a place is issued when it enters the line.  No place overtakes, so the order of fences is that of the
 grants, and a holder of the same process can tell its successor the fence before the store is told (local hand-off).
 """
 
@@ -27,7 +27,7 @@ new: Any = tuple.__new__
 NOBODY: AbstractSet[str] = frozenset()
 
 GONE, KEPT, WANTED = 0, 1, 2
-"""What became of a claim in a renewal; WANTED: it is kept, and somebody waits."""
+"""What became of a claim in a renewal; WANTED: it is kept, and another claim waits."""
 
 IS_DONE: Literal["done"] = "done"
 """The answer to a claim of `once` while the record of a completed run is kept."""
@@ -51,8 +51,8 @@ class Origin(NamedTuple):
     """The process that asks.
 
     Attributes:
-        home: its host and its pid, as people see it.
-        channel: where it listens; "" if nobody listens.
+        home: its host and its pid, as they are shown.
+        channel: where it listens; "" if it does not listen.
         alive: its liveness token, on stores that notice the death of a process.
     """
 
@@ -76,7 +76,7 @@ class Place(NamedTuple):
         held: since when it holds the lock, as `since`; 0 for a waiter.
         slot: its number among the holders of a semaphore.
         once: True if it wants to run only while no record of a completed run is kept.
-        who, label: the thread or task, and a text for people.
+        who, label: the thread or task, and a free text.
         home, channel, alive: as in `Origin`.
     """
 
@@ -152,7 +152,7 @@ def is_nothing(line: Line, clock: Clock) -> bool:
 
 
 def settle(line: Line, clock: Clock) -> Step:
-    """Drop the places that are over, and promote from the head whoever has room."""
+    """Drop the places that are over, and promote from the head the places that have room."""
     places = live(line, clock)
     promoted, more = _promotions(places, clock)
     if promoted:
@@ -166,10 +166,10 @@ def enter(line: Line, clock: Clock, claim: Claim, origin: Origin, wait: bool, ag
 
     Args:
         line, clock: the line as it is.
-        claim: who asks for what.
+        claim: the claim.
         origin: its process.
         wait: False: one try, which leaves nothing behind if it is refused.
-        again: True if the claim is known to stand in line: if it does not, it is gone.
+        again: True if the claim is known to be in the line: if it is not there, it is gone.
     """
     spec = claim.spec
     if not line.places:  # the short cut of a free lock
@@ -282,7 +282,7 @@ def adopt(line: Line, clock: Clock, id: str, claim: Claim, origin: Origin) -> St
 
 
 def evict(line: Line, clock: Clock, id: str | None) -> Step:
-    """Take out one claim, or all, whoever's they are; waiters among them are told to look."""
+    """Take out one claim, or all claims, of any program; waiters among them are told to look."""
     places = live(line, clock)
     out = tuple(place for place in places if id is None or place.id == id)
     left = Line(tuple(place for place in places if place not in out), line.top, line.done)

@@ -35,7 +35,7 @@ def read_options(given: Iterable[tuple[str, str]], known: Mapping[str, Reader], 
     Args:
         given: names and texts, as `urllib.parse.parse_qsl(query, keep_blank_values=True)` returns them.
         known: what reads each option that there is.
-        what: whose options they are, for messages: "redis://", or the URL without its password.
+        what: what the options belong to, for messages: "redis://", or the URL without its password.
 
     Raises:
         InvalidArgument: one is not known, stands there twice, has no value, or one that makes no sense.

@@ -24,8 +24,8 @@ class EnterResult(NamedTuple):
 
     Attributes:
         state: "using": it holds the lock with `fence`.
-            "pending": it stands in line; look again after `look_again` seconds unless told before.
-            "occupied": it does not stand in line yet; subscribe, and enter again with the waiter.
+            "pending": it is in the line; look again after `look_again` seconds unless notified before.
+            "occupied": it is not in the line yet; subscribe, and enter again with the waiter.
             "refused": the try did not succeed and nothing of it is left.
             "done": it is a claim of `once`, and the record of a completed run is kept; nothing of it is left.
             "gone": it expired or was evicted, or (with a `look_again`) was given up because a request of it had no
@@ -37,7 +37,7 @@ class EnterResult(NamedTuple):
         asked: False if the store did not take part in this answer, so that the claim's lease is where it was.
         outage: why the store could not be asked, where that is worth waiting for; None otherwise.
         slot: the number among the holders of a semaphore, when using.
-        waiter: what is told of the claim from now on, when pending and the caller gave none: of `subscribe`.
+        waiter: is notified of the claim from now on, when pending and the caller gave none: of `subscribe`.
     """
 
     state: Literal["using", "pending", "occupied", "refused", "done", "gone", "busy", "indeterminate"]
@@ -87,19 +87,19 @@ Renewed: TypeAlias = int | StoreError
 
 
 class Tells(Protocol):
-    """What wakes one who waits; from any thread."""
+    """Wakes a waiting thread or task; from any thread."""
 
     def tell(self, message: Granted | None = None) -> None:
-        """Wake who waits; a message is kept until it is read."""
+        """Wake the waiter; a message is kept until it is read."""
 
 
 class AcquireCall:
     """One call of acquire; `claim` is always the one to take out of the line if the call is broken off.
 
-    `first` is the store's answer if the claim has entered already; `owner` says whose call it is, `now` what time it
-    is.  `entered` is False while nothing of it can be in the line, so that there is nothing to take out.  `on_queued`
-    is called with it each time that its claim begins to wait in line; `queued`, the claim that last did, is for those
-    who are called.  `done` is True if it is a claim of `once` that came too late.
+    `first` is the store's answer if the claim has entered already; `owner` is the calling thread or task, `now` its
+    clock.  `entered` is False while no claim of the call can be in the line, so that there is nothing to take out.
+    `on_queued` is called with this object each time that its claim begins to wait in line; `queued` is the claim that
+    did so last, for that function.  `done` is True if it is a claim of `once` that came too late.
     """
 
     __slots__ = (
@@ -139,7 +139,7 @@ class AcquireCall:
 
     def call_off(self) -> None:
         """Let the call end with StoreError soon, because its connection is closed; from any thread."""
-        self.closed = True  # in this order: who subscribes looks at it afterwards
+        self.closed = True  # in this order: a call that subscribes looks at it afterwards
         if self.waiter is not None:
             self.waiter.tell()
 
@@ -155,9 +155,9 @@ class AsyncQueue(Protocol):
 
         Args:
             claim: the claim.
-            waiter: what to tell when the claim's turn comes, of `subscribe`; None when the caller has not subscribed.
+            waiter: is notified when the claim's turn comes, of `subscribe`; None when the caller has not subscribed.
             wait: False: one try, which leaves nothing behind if it is refused.
-            again: True when the claim is known to stand in line already: if it does not, it is gone.
+            again: True if the claim is known to be in the line: if it is not there, it is gone.
         """
 
     async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
@@ -195,16 +195,16 @@ class AsyncQueue(Protocol):
         """
 
     async def look(self, key: str) -> list[ClaimView]:
-        """List the live claims of `key` in line order; a key without a name stands for its whole namespace."""
+        """List the live claims of `key` in line order; a key without a name means its whole namespace."""
 
     async def evict(self, key: str, id: str | None) -> int:
-        """Remove one claim, or all of a key, whoever's they are; return how many."""
+        """Remove one claim, or all of a key, of any program; return how many."""
 
     def subscribe(self) -> Any:
         """Return what the caller can wait on."""
 
     def abort(self) -> None:
-        """Give up what is open without waiting, since its loop has ended."""
+        """Close everything without waiting, since its loop has ended."""
 
 
 class Queue(Protocol):

@@ -1,4 +1,4 @@
-"""What can go wrong between this process and a server; what a queue does about it hangs on these classes."""
+"""What can go wrong between this process and a server; the class of an error decides what a queue does about it."""
 
 from interlock.core.errors import StoreError, UnknownOutcome
 
@@ -8,7 +8,7 @@ class Refused(StoreError):
 
     Attributes:
         code: what the server calls it.
-        is_away: True if a server that says so is as good as none.
+        is_away: True if a server that says so counts as unavailable.
     """
 
     code = ""
@@ -19,7 +19,7 @@ class Passing(Refused):
     """The server refuses now, but may not do so soon.
 
     Attributes:
-        needs_operator: True if somebody must act before: then only who stands in line already waits for it.
+        needs_operator: True if an operator must act first: then only claims that are in line already wait for it.
     """
 
     needs_operator = False
@@ -34,7 +34,7 @@ class Unreachable(StoreError):
 
 
 class Denied(Unreachable):
-    """The server is there, and does not let us in: trying again will not help."""
+    """Authentication or TLS failed: trying again will not help."""
 
 
 class ConnectionEnded(UnknownOutcome):

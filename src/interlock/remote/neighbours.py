@@ -1,7 +1,7 @@
-"""How processes of one host tell each other whose turn it is: a datagram to a Unix socket without a file (Linux).
+"""Notification between processes of one host: a datagram to a Unix socket without a file (Linux) names a holder.
 
-It is sent when the store has answered the step that promoted somebody, and says what the store would: an id, a fence
-and a slot.  Nothing depends on it: what is lost is found by looking.
+A process sends it when the store has answered the step that promoted a waiter; it contains what the store would say:
+an id, a fence and a slot.  Nothing depends on it: a waiter whose datagram is lost finds its promotion by polling.
 """
 
 import errno
@@ -21,22 +21,22 @@ from interlock.runtime.process import HOST, WeakRegistry, in_forked_child, pid
 LONGEST = 32768  # bytes of a datagram
 MANY = 250  # messages in one
 SENDING = 0.05  # seconds to wait for a process that does not read
-SHORTEST_LOOK, LONGEST_LOOK = 20_000, 500_000  # microseconds between two looks of a waiter whom nobody can tell
+SHORTEST_LOOK, LONGEST_LOOK = 20_000, 500_000  # microseconds between two looks of a waiter that gets no notification
 GROWTH = 8  # it looks again after this part of the time for which it has waited
 _HEARS = hasattr(socket, "SO_PASSCRED")
 _UCRED = struct.Struct("iII")
-_SOMEBODY = 65534  # stands for all users whom a user namespace does not know
+_SOMEBODY = 65534  # the user id for all users that a user namespace does not know
 
 
 class Neighbours:
-    """What this process hears from others of its host, and says to them.
+    """The socket on which this process receives notifications from others of its host, and sends them.
 
     Args:
-        waiters: whom to tell.
-        name: of the socket; one that nobody has unless said.
+        waiters: are notified.
+        name: of the socket; a fresh one by default.
 
     Attributes:
-        channel: where others tell this process; "" while it does not listen.
+        channel: where others notify this process; "" while it does not listen.
         home: host and pid of this process.
     """
 
@@ -113,19 +113,19 @@ class Neighbours:
             log.warn("could not tell who is next, who will find out by looking: %s", error)
 
     def join(self) -> None:
-        """Count one more who has its waiters told."""
+        """Count one more user of the socket."""
         with self._opening:
             self._users += 1
 
     def leave(self) -> None:
-        """Count one less; without any, nobody listens."""
+        """Count one user less; without any, the socket is closed."""
         with self._opening:
             self._users -= 1
             if self._users <= 0:
                 self.close()
 
     def close(self) -> None:
-        """Hear nothing any more, until somebody waits again."""
+        """Stop listening, until there is a waiter again."""
         with self._opening:
             ending, self._socket, self.channel = self._socket, None, ""
         if ending is not None:
@@ -150,7 +150,7 @@ class Neighbours:
                 self._socket, self.channel = None, ""
 
     def _hear(self, text: str, sender: int) -> None:
-        """Tell waiters what somebody says.
+        """Notify waiters of a message.
 
         A fence is believed from those that could write it into the store: processes of this user, and root.  From
         others it only means that the claim should look.
@@ -174,11 +174,11 @@ def _after_fork() -> None:
 in_forked_child(_after_fork)
 
 neighbours = Neighbours(Waiters())
-"""Of all stores of this process whose servers tell nobody anything."""
+"""Of all stores of this process that can't notify by themselves."""
 
 
 def _sender(about: Iterable[tuple[int, int, bytes]]) -> int:
-    """Return the user who sent a datagram, as the kernel says; -1 if it does not."""
+    """Return the user id of the sender of a datagram, from the kernel; -1 if the kernel gives none."""
     for _, kind, data in about:
         if kind == socket.SCM_CREDENTIALS:
             return int(_UCRED.unpack(data[: _UCRED.size])[1])

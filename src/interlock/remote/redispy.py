@@ -47,7 +47,7 @@ _BY_CLASS = {
     "ReadOnlyError": "READONLY",
     "TryAgainError": "TRYAGAIN",
 }
-"""The codes of the libraries' own classes, from whose texts the library has cut them off."""
+"""The error codes of the libraries' own classes, whose texts lack the code."""
 
 
 def library_of(client: object) -> str | None:

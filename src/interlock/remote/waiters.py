@@ -1,20 +1,20 @@
-"""The waiting claims of this process, what wakes each, and who lets in whom.
+"""The waiting claims of this process, what wakes each, and the successor of each.
 
 **Local hand-off**: a released claim lets in its successor of the same process before the server is told.
 
-The order of the line is settled when a claim enters it, and so is its fence.  So where a claim stands right behind
-another one of its process that wants the lock for itself, the server says so when it enters: it is a *successor*.
-Whoever releases lets in its successor at once, and tells the server whom.  For the server the one that left holds the
-lock until its `leave` comes, or until its lease ends; whichever comes first, next is the successor, and nobody can
-enter between the two.
+The order of the line is settled when a claim enters it, and so is its fence.  If a claim enters right behind another
+one of its process that takes the whole lock, the server says so in its reply: the new claim is the *successor*.  A
+released claim lets in its successor at once, and its `leave` tells the server which one.  For the server the released
+claim holds the lock until its `leave` arrives, or until its lease ends; whichever comes first, the successor is next,
+and no claim can enter between the two.
 
 What keeps that safe:
 - only a claim that holds the lock lets its successor in, and only once;
 - a successor that gives up is passed over: its own successor follows the claim before it;
 - a successor whose own clock says that its lease is over does not go in (`core.acquire`);
-- when the server answers that it no longer had the claim that left, its promise is void: the successor's lease is
-  renewed at once, and all who wait look (`server_queue`);
-- where one was let in and does not come to work, it leaves as a holder does.
+- when the server answers that it no longer had the released claim, its promise is void: the successor's lease is
+  renewed at once, and all waiters ask the server (`server_queue`);
+- a successor that was let in and does not begin to work leaves as a holder does.
 """
 
 import re
@@ -49,7 +49,7 @@ class Waiters:
         return id in self.by_id
 
     def add(self, id: str, waiter: Tells) -> None:
-        """Tell `waiter` what is told to a claim."""
+        """Let `waiter` get the notifications of a claim."""
         self.by_id[id] = waiter
 
     def remove(self, id: str) -> bool:
@@ -57,7 +57,7 @@ class Waiters:
         return self.by_id.pop(id, None) is not None
 
     def notify(self, id: str, fence: int, slot: int = 0) -> bool:
-        """Tell a claim that it holds the lock with `fence`; with 0, that it should look.
+        """Notify a claim that it holds the lock with `fence`; with 0, that it should look.
 
         Returns:
             False if it does not wait here.
@@ -68,13 +68,13 @@ class Waiters:
         return waiter is not None
 
     def hear(self, message: str) -> None:
-        """Tell what another process said: "id fence slot"."""
+        """Pass on the message of another process: "id fence slot"."""
         words = MESSAGE.fullmatch(message)
         if words is not None:  # else it is not from us
             self.notify(words[1], int(words[2]), int(words[3] or 0))
 
     def wake_all(self) -> None:
-        """Let everybody look: what was said meanwhile was not heard."""
+        """Let all waiters look: messages may have been missed meanwhile."""
         for waiter in list(self.by_id.values()):
             waiter.tell(None)
 
@@ -96,11 +96,11 @@ in_forked_child(_after_fork)
 class Successors(Waiters):
     """The waiting claims of one process or event loop, which of them hold the lock by now, and the successor of each.
 
-    Each section under the mutex may be nested by a signal handler of its own thread: what decides who is let in is
-    one operation of a dictionary.
+    Each section under the mutex may be nested by a signal handler of its own thread: one operation of a
+    dictionary decides which claim is let in.
 
     Attributes:
-        trusts: False if whoever is told that it holds the lock is to ask the server before it goes in.
+        trusts: False if a claim that is told that it holds the lock must ask the server before it goes in.
     """
 
     __slots__ = ("_after", "_before", "_held", "_mutex", "trusts")
@@ -118,7 +118,7 @@ class Successors(Waiters):
         self._mutex = RLock()  # another thread may have it when a process forks
 
     def holds(self, id: str) -> None:
-        """Note that a claim holds the lock: it is nobody's successor any more, and may have one."""
+        """Note that a claim holds the lock: it is no successor any more, and may have one."""
         self._held.add(id)
         if self._before:
             with self._mutex:
@@ -148,7 +148,7 @@ class Successors(Waiters):
 
         Args:
             id: the claim.
-            hands_over: False if the server is to choose who comes next.
+            hands_over: False if the server must choose the next claim.
 
         Returns:
             The successor that was let in; "" if none was.
@@ -172,7 +172,7 @@ class Successors(Waiters):
             return ""
 
     def forget(self, id: str) -> None:
-        """Note that the server no longer has a claim that held the lock: it lets nobody in."""
+        """Note that the server no longer has a claim that held the lock: it lets no successor in."""
         self._held.discard(id)
 
     def _unlink(self, id: str) -> str:

@@ -1,4 +1,4 @@
-"""What a server store gives to `ServerQueue`: how its requests are written and its answers read; no I/O."""
+"""The language of a server store, for `ServerQueue`: how requests are written and answers read; no I/O."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -14,15 +14,15 @@ A_co = TypeVar("A_co", covariant=True)
 A_contra = TypeVar("A_contra", contravariant=True)
 Mode: TypeAlias = Literal["t", "o", "w", "a"]
 TRY: Mode = "t"  # one try
-LOOK_FIRST: Mode = "o"  # one try; whoever waits subscribes before it stands in line
-WAIT: Mode = "w"  # stand in line if it is occupied
+LOOK_FIRST: Mode = "o"  # one try; a waiter subscribes before it enters the line
+WAIT: Mode = "w"  # enter the line if the lock is occupied
 AGAIN: Mode = "a"  # where does it stand: it is in line, or gone
 
 
 class Promised(NamedTuple):
     """An answer to `enter`: the claim waits, and holds the lock with `fence` as soon as the one before it has left.
 
-    Only where `before` is of the same channel, and wants the lock for itself; a store may leave these answers out.
+    Only where `before` is of the same channel, and takes the whole lock; a store may leave these answers out.
 
     Attributes:
         before: the claim right before it.
@@ -40,8 +40,8 @@ class LeaveResult(NamedTuple):
 
     Attributes:
         removed: whether the claim was there.
-        promoted: id, fence and slot of the waiters of the same channel who hold the lock now (with fence 0: who are
-            to look), whom nobody else tells.
+        promoted: id, fence and slot of the waiters of the same channel that hold the lock now (with fence 0: that
+            must look); only this answer notifies them.
         more: True if more can be promoted than one step does: it is asked again.
         unheard: True if others could not be told, since this user may not send messages.
     """
@@ -70,7 +70,7 @@ class Wire(Protocol[Q_co, A_contra]):
         """Ask for the lock; idempotent by the claim's id.
 
         Args:
-            claim: who asks for what.
+            claim: the claim.
             mode: as above.
             channel: where this process listens.
         """
@@ -83,7 +83,7 @@ class Wire(Protocol[Q_co, A_contra]):
 
         Args:
             claim: which one.
-            channel: where this process listens: its waiters are told by the answer; "" for nobody's.
+            channel: where this process listens: the answer notifies its waiters; "" to notify none.
             let_in: the claim that knows already that it comes next; "" if none does.
             done: seconds for which a record is kept that its run was completed; 0 for none.
             value: what is kept with the record.
@@ -93,7 +93,7 @@ class Wire(Protocol[Q_co, A_contra]):
         """Read the answer."""
 
     def undo(self, claim: Claim) -> Q_co:
-        """Take out a claim that nobody waits for any more, and tell nobody here."""
+        """Take out a claim whose caller no longer waits; the answer notifies no waiter of this process."""
 
     def renew(self, claims: Sequence[Claim]) -> Q_co:
         """Extend leases; the claims are on one node (see `node_of`)."""
@@ -117,10 +117,10 @@ class Wire(Protocol[Q_co, A_contra]):
         """Take out a claim, or all of a key."""
 
     def evicted(self, reply: A_contra) -> tuple[int, bool]:
-        """Read the answer: how many, and whether others are still to be promoted (by a `leave` of nobody's claim)."""
+        """Read the answer: how many, and whether more can be promoted (by a `leave` of a claim that is not there)."""
 
     def look(self, key: str) -> Q_co:
-        """Ask who is in a line."""
+        """Ask for the claims of a line."""
 
     def views(self, key: str, reply: A_contra) -> list[ClaimView]:
         """Read the answer: the live claims in line order."""

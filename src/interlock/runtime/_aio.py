@@ -79,7 +79,7 @@ async def finish(function: Callable[[*Ts], Coroutine[object, None, T]], *args: *
     """Call a function to its end, though the caller is cancelled; then the cancellation goes on.
 
     Raises:
-        Whatever the function raises; the cancellation, from that, if there was one too.
+        What the function raises; the cancellation, chained to that, if there was one too.
     """
     return await _finished(asyncio.ensure_future(function(*args)))
 
@@ -88,7 +88,7 @@ async def finish_within(seconds: float, function: Callable[..., Coroutine[object
     """Call a function to its end; if the caller is cancelled, for so many seconds more, then it is cancelled too.
 
     Raises:
-        Whatever the function raises; the cancellation, from that, if there was one too.
+        What the function raises; the cancellation, chained to that, if there was one too.
     """
     return await _finished(asyncio.ensure_future(function(*args)), seconds)
 
@@ -261,7 +261,7 @@ def ended_soon(owners: Iterable[Caller], deadline: float) -> None:
 
 
 here = asyncio.get_running_loop
-"""Whose state is whose: that of the tasks of one loop."""
+"""Return what a state belongs to: the event loop that runs."""
 
 
 def checked_here() -> asyncio.AbstractEventLoop:
@@ -271,7 +271,7 @@ def checked_here() -> asyncio.AbstractEventLoop:
 
 
 def ended(here: asyncio.AbstractEventLoop) -> bool:
-    """Tell whether nobody can use that state any more."""
+    """Tell whether a state can't be used any more."""
     return here.is_closed()
 
 
@@ -304,7 +304,7 @@ class AsyncWaiter(Generic[T]):
         self._message: T | None = None
 
     def tell(self, message: T | None = None) -> None:
-        """Wake who waits; a message is kept until it is read."""
+        """Wake the waiter; a message is kept until it is read."""
         if message is not None:
             self._message = message
         self._told = True
@@ -316,7 +316,7 @@ class AsyncWaiter(Generic[T]):
         try:
             self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:
-            pass  # its loop is closed: nobody waits there any more
+            pass  # its loop is closed: it has no waiter any more
 
     def _wake(self) -> None:
         if self._future is not None and not self._future.done():
@@ -420,7 +420,7 @@ async def readable(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
     except NotImplementedError as error:
         raise StoreError("file:// needs an event loop with add_reader, e.g. asyncio's default") from error
     except OSError:
-        pass  # somebody closed one of them: who waits looks, and opens it again
+        pass  # one of them was closed: the waiter looks, and opens it again
     finally:
         timer.cancel()
         for each in watched:
@@ -486,7 +486,7 @@ class AsyncAlarm:
 
     def _again(self, task: asyncio.Task[object]) -> None:
         if task.cancelled():
-            self.set(self._now())  # whoever cancelled it, asyncio.run perhaps, means no lease
+            self.set(self._now())  # it was cancelled from outside, by asyncio.run perhaps, which does not mean leases
 
     async def _run(self) -> None:
         try:

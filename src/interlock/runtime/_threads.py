@@ -58,17 +58,17 @@ def time_by(now: clock.Clock) -> float:
 
 
 def finish(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Call a function to its end, though the caller is cancelled: nobody cancels a thread."""
+    """Call a function to its end, though the caller is cancelled; threads are never cancelled."""
     return function(*args)
 
 
 def finish_within(seconds: float, function: Callable[..., T], *args: object) -> T:
-    """Call a function to its end: nobody cancels a thread."""
+    """Call a function to its end; threads are never cancelled."""
     return function(*args)
 
 
 def within(seconds: float | None, function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Call a function: nobody cancels a thread, so its own reads must end in time."""
+    """Call a function; threads are never cancelled, so its own reads must end in time."""
     return function(*args)
 
 
@@ -198,14 +198,14 @@ def ended_soon(owners: Iterable[Caller], deadline: float) -> None:
 
 
 here: None = None
-"""Whose state is whose: that of the threads of one process is dropped when it forks."""
+"""What a state belongs to: None, since all threads of a process share one; it is dropped when the process forks."""
 
 checked_here = process.checked_pid
-"""As `here`, for stores whose lines are elsewhere: not each fork tells."""
+"""As `here`, for stores whose lines are elsewhere: some forks run no hooks."""
 
 
 def ended(here: int | None) -> bool:
-    """Tell whether nobody can use that state any more."""
+    """Tell whether a state can't be used any more."""
     return False
 
 
@@ -225,7 +225,7 @@ class Waiter(Generic[T]):
         self._message: T | None = None
 
     def tell(self, message: T | None = None) -> None:
-        """Wake who waits; a message is kept until it is read."""
+        """Wake the waiter; a message is kept until it is read."""
         if message is not None:
             self._message = message
         try:
@@ -395,7 +395,7 @@ def poller() -> Any:
 
 
 def is_own_poll() -> bool:
-    """Tell whether poll(2) is there, and nobody has put something else in its place."""
+    """Tell whether poll(2) is there, and not replaced."""
     return _poll is not None and getattr(select, "poll", None) is _poll
 
 

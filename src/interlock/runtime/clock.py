@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeAlias
 
 Clock: TypeAlias = Callable[[], float]
-LONGEST_SLEEP = 3600.0  # seconds; whoever sleeps for longer looks in between
+LONGEST_SLEEP = 3600.0  # seconds; a longer sleep is interrupted for a look
 RETRY = 0.02  # seconds after an error that should not be
 
 

@@ -29,7 +29,7 @@ def warn(message: str, *args: object) -> None:
 
 
 def debugs() -> bool:
-    """Tell whether anybody wants the details; nobody does in a program that has not loaded `logging`."""
+    """Tell whether the details are logged; never in a program that has not loaded `logging`."""
     if "logging" not in sys.modules:
         return False
     import logging

@@ -53,7 +53,7 @@ def checked_pid() -> int:
 
 
 def running_loop() -> Any:
-    """Return the event loop that runs in the calling thread; None if none does, whoever has loaded asyncio."""
+    """Return the event loop that runs in the calling thread; None if none does."""
     asyncio: Any = sys.modules.get("asyncio")
     return None if asyncio is None else asyncio._get_running_loop()  # it does not raise, as the public one
 
@@ -70,7 +70,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Descriptor:
-    """Which file the number of a descriptor stands for.
+    """Which file the number of a descriptor means.
 
     A program that becomes a daemon closes descriptors that are not its own, and their numbers become other files:
     what is no longer ours is neither written to nor closed.
@@ -87,7 +87,7 @@ class Descriptor:
         self._file = found.st_ino, found.st_dev
 
     def is_ours(self) -> bool:
-        """Tell whether it is still open, and stands for the same file."""
+        """Tell whether it is still open, and means the same file."""
         try:
             found = fstat(self._fd)
         except OSError:
@@ -95,7 +95,7 @@ class Descriptor:
         return (found.st_ino, found.st_dev) == self._file
 
     def shut_down(self) -> None:
-        """End a connection from any thread, and wake whoever waits at it; its owner closes it.
+        """End a connection from any thread, and wake a thread that waits at it; its owner closes it.
 
         Raises:
             OSError: it has ended.
@@ -137,7 +137,7 @@ class WeakRegistry(Generic[T]):
 
 
 def fresh_id() -> str:
-    """Return a claim id that nobody has used or will use.
+    """Return a claim id that was never used and never will be.
 
     The operating system is asked each time: what a process has in its memory is cloned with it.
     """

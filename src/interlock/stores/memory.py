@@ -33,7 +33,7 @@ WITHIN_A_STEP = (
 
 
 class Space:
-    """The lines of one memory:// URL, shared by all who connect to it in this process; a step store of both colours.
+    """The lines of one memory:// URL, shared by all connections of this process; a step store for threads and tasks.
 
     Args:
         now: the clock that leases are judged by, in seconds; another one only for tests.
@@ -89,10 +89,10 @@ class Space:
         return sorted(key for key in self._lines.copy() if key.startswith(prefix))
 
     def tell(self, promoted: Sequence[Place]) -> None:
-        """Nobody waits in another process."""
+        """Nothing: other processes have no waiters here."""
 
     def doctor(self) -> list[Check]:
-        """Say that nobody outside the process is reached."""
+        """Report that other processes don't see these locks."""
         return [Check("reach", "warn", "memory:// is seen by this process only; use another store between processes")]
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from interlock.stores._sync.step_queue import StepQueue
 class PlainStore:
     """As `core.queue.Store`; a class of it says by `steps` where its lines are.
 
-    Processes of one host tell each other whose turn it is.
+    Processes of one host notify each other of hand-overs.
     """
 
     features: frozenset[Feature] = ALL

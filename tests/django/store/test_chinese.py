@@ -5,10 +5,10 @@ import gettext
 import io
 import re
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
-from babel.messages.mofile import write_mo
+from babel.messages.mofile import read_mo, write_mo
 from babel.messages.pofile import read_po
 from django.utils.translation import override
 
@@ -87,7 +87,14 @@ def test_the_compiled_messages_are_those_of_the_text() -> None:
             assert hole in str(message.string), message.id
     compiled = io.BytesIO()
     write_mo(compiled, catalogue)
-    assert compiled.getvalue() == MESSAGES.with_suffix(".mo").read_bytes()
+    compiled.seek(0)
+    with MESSAGES.with_suffix(".mo").open("rb") as file:
+        # Not as bytes: the header has the version of Babel, which is another on another machine.
+        assert _texts(compiled) == _texts(file)
+
+
+def _texts(file: IO[bytes]) -> dict[str, Any]:
+    return {str(message.id): message.string for message in read_mo(file) if message.id}
 
 
 @pytest.mark.parametrize(

@@ -53,26 +53,33 @@ def _read(file: Path) -> str:
 @namespace_option
 @store_option
 @click.option("--host", metavar="HOST", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", metavar="N", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any.")
+@click.option(
+    "--port",
+    metavar="N",
+    type=click.IntRange(0, 65535),
+    default=8765,
+    show_default=True,
+    help="The port to listen on; 0 means any free port.",
+)
 @click.option(
     "--allow-host",
     metavar="NAME",
     multiple=True,
-    help="A name by which browsers reach the page, beside HOST, localhost and plain addresses; may be repeated.",
+    help="A host name by which browsers reach the page, besides HOST, localhost and IP addresses; may be repeated.",
 )
 @click.option(
     "--token-file",
     metavar="PATH",
     type=click.Path(dir_okay=False, path_type=Path),
-    help=f"Holds the token that evicts. Default: ${TOKEN}; without either nobody can evict.",
+    help=f"File with the token that allows evictions. Default: ${TOKEN}; without both, the page can't evict.",
 )
 def serve(
     store: str | None, namespace: str, host: str, port: int, allow_host: tuple[str, ...], token_file: Path | None
 ) -> int:
     """Serve a page of holders and waiters, until Ctrl-C or TERM.
 
-    Whoever reaches the port can read it. Only those who know the token can evict; it is never part of the command or
-    of a URL.
+    Every user who can reach the port can read the page. Only users who know the token can evict; the token is never
+    part of the command line or of a URL.
     """
     try:
         from interlock.cli.serve.app import app_of, run

@@ -1,4 +1,4 @@
-"""What the locks and grants of one connection share; how it acquires, and how it ends."""
+"""The connection that locks and grants share: how it acquires, and how it closes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
@@ -21,7 +21,7 @@ from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.line import new
 from interlock.core.queue import AcquireCall, Held, Store
-from interlock.remote.failures import Refused
+from interlock.remote.failures import NoAnswer, Refused, Unreachable
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.runtime.process import WeakRegistry, checked_pid, in_forked_child
@@ -32,7 +32,7 @@ GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave u
 PAUSE = 0.002  # seconds between two looks
 CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
 Entering: TypeAlias = tuple[Claim | AcquireCall, rt.Caller]
-"""A call of acquire that has not come to its end: its claim, and whose it is (a thread or a task)."""
+"""A call of acquire in progress: its claim, and the thread or task that made the call."""
 
 
 def claim_of(entering: Entering) -> Claim:
@@ -48,13 +48,14 @@ class AsyncState:
         here: which one.
         queue: its way to the store.
         watchdog: renews what is held.
-        entering: the calls of acquire that have not come to their end, by claim.
-        leaving: the claims that are being released, and whose they are; `close()` waits for them.
-        holds: the holds of re-entrant locks, by name, owner and what that works at (`rt.strands`); each is found as
-            long as a handle on it lives.
+        entering: the calls of acquire in progress, by claim.
+        leaving: the claims that are being released, and their owners; `close()` waits for them.
+        away: the nodes of the store that did not answer when this came to its end: they are asked no more.
+        holds: the holds of re-entrant locks, by name, owner and strand (`rt.strands`); each is found as long as a
+            handle on it lives.
     """
 
-    __slots__ = ("__weakref__", "entering", "here", "holds", "leaving", "queue", "watchdog")
+    __slots__ = ("__weakref__", "away", "entering", "here", "holds", "leaving", "queue", "watchdog")
 
     def __init__(self, client: "AsyncClient", here: Any) -> None:
         self.here = here
@@ -62,6 +63,7 @@ class AsyncState:
         self.watchdog = AsyncWatchdog(client, self.queue)
         self.entering: dict[str, Entering] = {}
         self.leaving: dict[str, tuple[Claim, rt.Caller]] = {}
+        self.away: set[object] = set()
         self.holds: dict[tuple[str, Any, object], tuple[ref[AsyncGrant], Any]] = {}
 
 
@@ -102,7 +104,7 @@ class AsyncClient(BaseClient):
         return state
 
     def _forget_ended(self) -> None:
-        """Drop what loops that ended without `close()` have left open; what they held ends with its lease."""
+        """Close what loops that ended without `close()` have left open; their locks end with their leases."""
         for state in self.states:
             if rt.ended(state.here):
                 self._forget(state)
@@ -139,7 +141,7 @@ class AsyncClient(BaseClient):
             options: how to acquire it.
             seconds: to wait at most; 0 for one try, None for no limit.
             owner: the caller.
-            cancel: calls it off; None if nothing does.
+            cancel: cancels the call; None if nothing can.
 
         Returns:
             The grant; None if the lock was not obtained.
@@ -206,7 +208,7 @@ class AsyncClient(BaseClient):
                 if not refused and (call is None or call.entered):
                     await rt.finish(state.queue.leave, call.claim if call is not None else claim)
             except LockError as problem:
-                if id in entering:  # else whoever closed has done it
+                if id in entering:  # else `close` has taken it out
                     log.warn(STAYS_IN_LINE, problem)
             finally:
                 entering.pop(id, None)
@@ -214,7 +216,7 @@ class AsyncClient(BaseClient):
             raise
 
     async def _acquire_or_cancel(self, state: AsyncState, call: AcquireCall, id: str, cancel: Cancels) -> Held | None:
-        """Acquire, unless that is called off."""
+        """Acquire, unless the call is cancelled."""
         ours = cancel if isinstance(cancel, Cancel) else Cancel()
         ours.join(call)
         if ours is not cancel:
@@ -225,14 +227,14 @@ class AsyncClient(BaseClient):
             ours.leave(call)
 
     async def _watch(self, state: AsyncState, id: str, cancel: Cancels, ours: Cancel) -> None:
-        """Look, while a call of acquire goes on, whether it is called off."""
+        """Look again and again, while an acquire is in progress, whether it is cancelled."""
         while id in state.entering and not ours.is_set():
             if cancel.is_set():
                 ours.set()
             await rt.sleep(CANCEL_LOOK)
 
     async def adopt(self, state: AsyncState, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        """Let a claim that holds the lock go on as `claim`, or leave nothing of that; None if it is gone.
+        """Let a claim that holds the lock continue as `claim`; None if it is gone.  A failure leaves no claim behind.
 
         Args:
             state: what the caller has of this connection.
@@ -246,7 +248,7 @@ class AsyncClient(BaseClient):
         try:
             held: Held | None = await state.queue.adopt(claim.spec.key, id, claim, detached)
         except (rt.CANCELLED, UnknownOutcome):
-            try:  # it may have been done, and nobody else knows the new id
+            try:  # it may have been done, and only this call knows the new id
                 await rt.finish(state.queue.leave, claim)
             except LockError as problem:
                 log.warn(STAYS_IN_LINE, problem)
@@ -275,7 +277,7 @@ class AsyncClient(BaseClient):
         return removed
 
     async def holders_of(self, keys: Sequence[str]) -> list[ClaimView] | None:
-        """Return who holds some locks; None if that can't be found out."""
+        """Return the holders of some locks; None if the store can't be asked."""
         found: list[ClaimView] = []
         try:
             for key in keys:
@@ -328,10 +330,9 @@ class AsyncClient(BaseClient):
         failure: BaseException | None = None
         try:
             await self._withdraw(state, WITHDRAW_LIMIT)
-        finally:  # also after a Ctrl-C: nobody can close again
+        finally:  # also after a Ctrl-C: `close` works only once
             try:
-                failure = await self._release(state, state.watchdog.live())
-                failure = await self._leave_all(state, state.watchdog.take_dropped()) or failure
+                failure = await self._release(state, state.watchdog.live(), BaseException)
                 await self._until(state.leaving, WITHDRAW_LIMIT)
             finally:
                 state.watchdog.stop()
@@ -347,7 +348,7 @@ class AsyncClient(BaseClient):
         await self._until(state.entering, limit)
         rest = [claim_of(each) for each in list(state.entering.values())]
         state.entering.clear()
-        problem = await self._leave_all(state, rest)
+        problem = await self._end_all(state, rest, LockError)
         if problem is not None:
             log.warn(STAYS_IN_LINE, problem)
 
@@ -360,26 +361,37 @@ class AsyncClient(BaseClient):
                     call.call_off()  # also those that have begun to wait since
             await rt.sleep(PAUSE)
 
-    async def _release(self, state: AsyncState, grants: Sequence[AsyncGrant]) -> BaseException | None:
-        """Release each, the last one first, whatever happens to the others; return the first failure."""
-        failure: BaseException | None = None
-        for grant in reversed(grants):
+    async def _release(
+        self, state: AsyncState, grants: Sequence[AsyncGrant], kind: type[BaseException]
+    ) -> BaseException | None:
+        """Release each, the last one first, and take out what was dropped; as `_end_all`."""
+        for grant in grants:
             if self.now() >= grant._deadline:
                 state.watchdog.lost(grant, LEASE_ENDED)
-            try:
-                await grant.release()
-            except BaseException as error:
-                failure = failure or error
-        return failure
+        return await self._end_all(state, [*reversed(grants), *state.watchdog.take_dropped()], kind)
 
-    async def _leave_all(self, state: AsyncState, claims: Sequence[Claim]) -> LockError | None:
-        """Take claims out of the line; return the first failure."""
-        failure: LockError | None = None
-        for claim in claims:
+    async def _end_all(
+        self, state: AsyncState, ending: Sequence[AsyncGrant | Claim], kind: type[BaseException]
+    ) -> BaseException | None:
+        """Release grants and take out claims, whatever happens to the others; return the first failure.
+
+        A server that did not answer is asked no more, which could last for long: the leases there end.
+
+        Args:
+            state: whose they are.
+            ending: what ends.
+            kind: of the failures that do not end this.
+        """
+        failure: BaseException | None = None
+        for each in ending:
+            node = state.queue.node_of and state.queue.node_of(each if isinstance(each, Claim) else each._claim)
             try:
-                await state.queue.leave(claim)
-            except LockError as error:
+                if node not in state.away:
+                    await (state.queue.leave(each) if isinstance(each, Claim) else each.release())
+            except kind as error:
                 failure = failure or error
+                if isinstance(error, (NoAnswer, Unreachable)):
+                    state.away.add(node)
         return failure
 
     async def at_exit(self) -> None:
@@ -394,15 +406,11 @@ class AsyncClient(BaseClient):
                 rt.ended_soon(waited, clock.now() + GIVEN_UP_LIMIT)
             if self.store.frees_at_death:
                 return
-            await self._leave_all(state, state.watchdog.take_dropped())
             held = state.watchdog.live()
             at_work = [grant for grant in held if rt.works(grant._owner)]
-            for grant in reversed([grant for grant in held if grant not in at_work]):
-                try:
-                    await grant.release()
-                except StoreError as error:
-                    log.warn("could not release at exit, the leases will end: %s", error)
-                    break
+            error = await self._release(state, [grant for grant in held if grant not in at_work], StoreError)
+            if error is not None:
+                log.warn("could not release at exit, the leases will end: %s", error)
             if at_work:
                 log.warn(
                     "%d lock(s) of daemon threads that still work at exit (%s) stay until their leases end; stop "

@@ -11,7 +11,7 @@ WAIT_LIMIT = 5.0  # seconds for each acquire
 
 
 async def round_trip(queue: AsyncQueue, namespace: str, now: Clock) -> list[Check]:
-    """Acquire and release a lock of a name that nobody uses, and look at the line meanwhile.
+    """Acquire and release a lock of an unused name, and look at the line meanwhile.
 
     Args:
         queue: of the store to examine.

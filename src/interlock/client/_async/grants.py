@@ -102,18 +102,18 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             body.cancel(f"the lock {self.name!r} was lost")
 
     def _note_wanted(self, wanted: bool) -> None:
-        """Note whether somebody waits; tell that, when it begins."""
+        """Note whether another claim waits; call `on_wanted` when it begins."""
         begins = wanted and not self._wanted
         self._wanted = wanted
         if begins and self._options.on_wanted is not None:
             rt.beside("interlock-on-wanted", self._options.on_wanted, self)
 
     async def detach(self) -> str:
-        """Keep the claim, with a full lease from now, but hold and renew it here no more.
+        """Keep the claim, with a full lease from now, but stop holding and renewing it here.
 
         Returns:
-            A token, for `attach` in any thread, process or host that reaches the store.  Whoever has it can use the
-            lock: it belongs into no log.
+            A token, for `attach` in any thread, process or host that reaches the store.  Every program that has it
+            can use the lock: write it to no log.
 
         Raises:
             LockLost, NotHeld: it is not held.
@@ -329,7 +329,7 @@ class AsyncGrants(_AsyncBody, BaseGrants[AsyncGrant]):
 
 
 async def release_all(grants: Sequence[AsyncGrant]) -> bool:
-    """Release each grant, the last one first, whatever happens to the others."""
+    """Release each grant, the last one first, also if another release fails."""
     released = True
     failure: BaseException | None = None
     for grant in reversed(grants):

@@ -1,4 +1,4 @@
-"""Handing a hold over: a token that outlives its process, and who takes it on, extends it or ends it."""
+"""Detached holds: the token of a claim that outlives its process can be attached, renewed or released."""
 
 from interlock.client._async.client import AsyncClient
 from interlock.client._async.grants import AsyncGrant
@@ -9,7 +9,7 @@ from interlock.runtime import _aio as rt
 
 
 async def attach(client: AsyncClient, text: str, ttl: float | None, options: AcquireOptions) -> AsyncGrant:
-    """Let the claim of a token go on as one of the caller, who renews it from now on; the token is used up.
+    """Take over the claim of a token: it belongs to the caller and is renewed from now on; the token is used up.
 
     Raises:
         LockLost: it was used before, or its lease has ended, or it was evicted.

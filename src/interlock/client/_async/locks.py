@@ -44,7 +44,7 @@ G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
 
 
 class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
-    """`async with`, decorator and ownership by task, for whatever can be acquired."""
+    """`async with`, decorator and ownership by task, for everything that can be acquired."""
 
     __slots__ = ("_client", "_options")
 
@@ -83,8 +83,8 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
         Args:
             blocking: False for one try.
             timeout: seconds to wait at most; None or -1 for no limit, 0 for one try; left out: the lock's own.
-            cancel: an `interlock.Cancel`, whose `set()` ends the wait at once, or what has `is_set()` as an event has
-                it, which is looked at every 0.1 s; the answer is then None.
+            cancel: an `interlock.Cancel`, whose `set()` ends the wait at once; or another object with `is_set()`, as
+                an event, which is looked at every 0.1 s.  The call then returns None.
 
         Returns:
             The grant, also for `async with`; or None if the lock was not obtained.  It is held for as long as the
@@ -146,7 +146,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
         return ending
 
     async def _too_late(self, owner: rt.Caller) -> LockTimeout:
-        """Return the error for a lock that was not obtained in time: with who holds it."""
+        """Return the error for a lock that was not obtained in time; it names the holders."""
         holders = await self._client.holders_of(self._keys())
         mine = {grant.id for grant in self._client.state().watchdog.live() if grant._owner is owner}
         return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders or ()))
@@ -197,7 +197,7 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
         return self._client.acquire(self._spec, self._options, seconds, owner, cancel)
 
     async def locked(self) -> bool:
-        """Tell whether anybody holds the lock now."""
+        """Tell whether the lock is held now."""
         return any(view.state == USING for view in await self._client.look(self._spec.key))
 
     def _keys(self) -> list[str]:
@@ -244,7 +244,7 @@ class AsyncRLock(AsyncLock):
 
 
 class AsyncOneOf(AsyncLock):
-    """A lock on one of several things; `grant.item` of its grants says which."""
+    """A lock on one of several items; `grant.item` of its grants says which."""
 
     __slots__ = ()
 
@@ -297,7 +297,7 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
         return None
 
     async def locked(self) -> bool:
-        """Tell whether anybody holds any of them now."""
+        """Tell whether any of the locks is held now."""
         return any([await part.locked() for part in self._parts])
 
     def _keys(self) -> list[str]:
@@ -391,7 +391,7 @@ class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
         )
 
     def all(self, *parts: "str | AsyncLock", timeout: float | None = None) -> AsyncAllLock:
-        """Return several locks as one: all or none, in one global order whatever the order given.
+        """Return several locks as one: all or none, taken in one global order.
 
         Args:
             parts: names (for exclusive locks) or locks of this connection.
@@ -439,8 +439,8 @@ class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
         """Decorate a function: it runs while the lock that its arguments name is held.
 
         Args:
-            name: of the lock; `{id}`, `{book.pk}` or `{kwargs[key]}` stand for arguments of the function.
-            on_busy: what to do while somebody else holds it: "wait"; "raise" LockTimeout; "skip" this call, which
+            name: of the lock; `{id}`, `{book.pk}` or `{kwargs[key]}` are replaced by arguments of the function.
+            on_busy: what to do while another caller holds it: "wait"; "raise" LockTimeout; "skip" this call, which
                 returns None.
             timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
             ttl, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
@@ -492,13 +492,13 @@ class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
         label: str | None = None,
         on_lost: Callable[[AsyncGrant], object] | None = None,
     ) -> "AsyncOnce[Any]":
-        """Return what is done once: a decorator, `run(function)`, or `async with … as once: if once.due: …`.
+        """Return a run that is done once: a decorator, `run(function)`, or `async with … as once: if once.due: …`.
 
         Args:
-            name: of the run; for a decorator, `{id}`, `{book.pk}` or `{kwargs[key]}` stand for arguments.
+            name: of the run; for a decorator, `{id}`, `{book.pk}` or `{kwargs[key]}` are replaced by arguments.
             keep: seconds for which the record of a completed run is kept, from its end; at most 366 days.
-            on_busy: what to do while somebody else is at it: "wait" for its result; "raise" LockTimeout; "skip",
-                which gives None.
+            on_busy: what to do while another caller runs it: "wait" for its result; "raise" LockTimeout; "skip",
+                which returns None.
             timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
             ttl, renew, label, on_lost: as for `lock`.
 
@@ -570,13 +570,13 @@ class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
         ttl: float | None = None,
         label: str | None = None,
     ) -> "AsyncElection":
-        """Return a candidate for an election: one leads at a time, the others wait.
+        """Return a candidate of an election: one candidate leads at a time, the others wait.
 
         Args:
             name: of the election.
-            on_elected, on_deposed: plain functions, called with the candidate when it leads, and leads no more.
-            ttl: seconds until another one leads after the leader has died.
-            label: free text, shown to people who look at the line.
+            on_elected, on_deposed: plain functions, called with the candidate when it begins and ceases to lead.
+            ttl: seconds of lease: the longest time until another candidate leads after the leader has died.
+            label: free text, shown where the line is listed.
 
         Raises:
             InvalidArgument: an argument is out of its range.
@@ -608,15 +608,15 @@ class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
         at_most: float | None = None,
         on_wanted: Callable[[AsyncGrant], object] | None = None,
     ) -> "AsyncOneOf":
-        """Return a lock on one of several things, as GPUs or ports; `grant.item` says which.
+        """Return a lock on one of several items, as GPUs or ports; `grant.item` says which.
 
         Args:
-            name: of them together.
-            items: what there is, 1 to 1,024 different texts; their order does not matter, but all must give the same.
+            name: of all the items together.
+            items: 1 to 1,024 different texts; their order does not matter, but all callers must give the same items.
             ttl, timeout, renew, label, on_lost, at_most, on_wanted: as for `lock`.
 
         Raises:
-            InvalidArgument: an argument is out of its range; when acquired: others have given another list.
+            InvalidArgument: an argument is out of its range; when acquired: another caller has given another list.
             Unsupported: the store has no slots.
         """
         self._client.need("slot")
@@ -644,13 +644,13 @@ class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
         return await self._client.look(key)
 
     async def namespaces(self) -> list[str]:
-        """List the namespaces of the store in which somebody holds a lock or waits; none if it can't tell."""
+        """List the namespaces of the store that have a holder or a waiter; none if the store can't tell."""
         self._client.check_open()
         tell = self._client.state().queue.namespaces
         return [] if tell is None else list(await tell())
 
     async def evict(self, name: str, id: str | None = None) -> int:
-        """Remove a claim, whoever's it is; a holder notices at its next renewal or release.
+        """Remove a claim of any program; a holder learns of it at its next renewal or release.
 
         Args:
             name: of the lock.
@@ -663,7 +663,7 @@ class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
         return await self._client.evict(key, id)
 
     async def doctor(self) -> list[Check]:
-        """Find out whether the store keeps the promises that the protocol needs, with a round trip.
+        """Check whether the store keeps the promises that the protocol needs, also by a round trip.
 
         Returns:
             The findings; one with status "fail" means: do not use this store.
@@ -675,7 +675,7 @@ class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
         return [*await queue.doctor(), *await round_trip(queue, self._client.namespace, self._client.now)]
 
     async def close(self) -> None:
-        """Let those of this connection who wait give up, release what is held, and close; safe to repeat.
+        """End the waits of this connection, release all its locks, and close; safe to repeat.
 
         Raises:
             StoreError: something could not be released; everything else was, and the connection is closed.

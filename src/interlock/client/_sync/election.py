@@ -1,5 +1,5 @@
 # Generated from _async/election.py by tools/unasync.py; change that one.
-"""Election: one leader at a time among all who stand for it."""
+"""Leader election: one candidate leads at a time."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -24,8 +24,8 @@ Told: TypeAlias = Callable[["Election"], object]
 class Election(rt.WrongWith):
     """One candidate of an election; made by `Locks.election`.
 
-    `with` stands for it in the background; `run` calls a function each time that it is elected.  One that was
-    stopped stands no more: make another one.
+    `with` makes it stand for election in the background; `run` calls a function each time that it is elected.
+    A candidate that was stopped does not stand again: make another one.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Election(rt.WrongWith):
         self._cancel = Cancel()
         self._grant: Grant | None = None
         self._term = 0
-        self._stander: Any = None  # who stands; None if nobody does
+        self._stander: Any = None  # the task that stands for election; None if none does
         self._watching: list[Any] = []
 
     @property
@@ -73,7 +73,7 @@ class Election(rt.WrongWith):
         return self.leading
 
     def run(self, work: "Callable[[Election], rt.Result[object]]") -> None:
-        """Stand for it, and call `work(election)` each time that it is elected, until it is stopped.
+        """Stand for election until stopped, and call `work(election)` each time that this candidate is elected.
 
         A coroutine is cancelled when it is deposed; a function looks at `election.leading`.  When the work returns or
         raises (that is logged), this candidate steps down and stands again, after a pause of 1 to 30 seconds.
@@ -91,7 +91,7 @@ class Election(rt.WrongWith):
         rt.finish_within(0.0, self._stand, work)
 
     def stop(self, timeout: float | None = STOP) -> bool:
-        """Stand no more: let the work end, and step down; safe to repeat.
+        """Stop standing for election: let the work end, and step down; safe to repeat.
 
         Args:
             timeout: seconds to wait for the end of the work; None for no limit.
@@ -115,14 +115,14 @@ class Election(rt.WrongWith):
         rt.finish(self.stop)
 
     def _begin(self) -> None:
-        """Note that somebody stands now."""
+        """Note that this candidate stands for election now."""
         if self._stander is not None:
             raise InvalidArgument(f"this candidate of {self.name!r} stands already: make another one")
         self._client.check_open()
         self._stander = "soon"
 
     def _stand(self, work: Callable[..., rt.Result[object]] | None) -> None:
-        """Stand, lead, and stand again."""
+        """Stand for election, lead, and stand again."""
         self._stander = rt.caller()
         pause = FIRST_PAUSE
         try:

@@ -1,5 +1,5 @@
 # Generated from _async/handing.py by tools/unasync.py; change that one.
-"""Handing a hold over: a token that outlives its process, and who takes it on, extends it or ends it."""
+"""Detached holds: the token of a claim that outlives its process can be attached, renewed or released."""
 
 from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant
@@ -10,7 +10,7 @@ from interlock.runtime import _threads as rt
 
 
 def attach(client: Client, text: str, ttl: float | None, options: AcquireOptions) -> Grant:
-    """Let the claim of a token go on as one of the caller, who renews it from now on; the token is used up.
+    """Take over the claim of a token: it belongs to the caller and is renewed from now on; the token is used up.
 
     Raises:
         LockLost: it was used before, or its lease has ended, or it was evicted.

@@ -45,7 +45,7 @@ G = TypeVar("G", bound=Grant | Grants)
 
 
 class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
-    """`with`, decorator and ownership by task, for whatever can be acquired."""
+    """`with`, decorator and ownership by task, for everything that can be acquired."""
 
     __slots__ = ("_client", "_options")
 
@@ -84,8 +84,8 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
         Args:
             blocking: False for one try.
             timeout: seconds to wait at most; None or -1 for no limit, 0 for one try; left out: the lock's own.
-            cancel: an `interlock.Cancel`, whose `set()` ends the wait at once, or what has `is_set()` as an event has
-                it, which is looked at every 0.1 s; the answer is then None.
+            cancel: an `interlock.Cancel`, whose `set()` ends the wait at once; or another object with `is_set()`, as
+                an event, which is looked at every 0.1 s.  The call then returns None.
 
         Returns:
             The grant, also for `with`; or None if the lock was not obtained.  It is held for as long as the
@@ -147,7 +147,7 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
         return ending
 
     def _too_late(self, owner: rt.Caller) -> LockTimeout:
-        """Return the error for a lock that was not obtained in time: with who holds it."""
+        """Return the error for a lock that was not obtained in time; it names the holders."""
         holders = self._client.holders_of(self._keys())
         mine = {grant.id for grant in self._client.state().watchdog.live() if grant._owner is owner}
         return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders or ()))
@@ -198,7 +198,7 @@ class Lock(Lockable[Grant]):
         return self._client.acquire(self._spec, self._options, seconds, owner, cancel)
 
     def locked(self) -> bool:
-        """Tell whether anybody holds the lock now."""
+        """Tell whether the lock is held now."""
         return any(view.state == USING for view in self._client.look(self._spec.key))
 
     def _keys(self) -> list[str]:
@@ -243,7 +243,7 @@ class RLock(Lock):
 
 
 class OneOf(Lock):
-    """A lock on one of several things; `grant.item` of its grants says which."""
+    """A lock on one of several items; `grant.item` of its grants says which."""
 
     __slots__ = ()
 
@@ -296,7 +296,7 @@ class AllLock(Lockable[Grants]):
         return None
 
     def locked(self) -> bool:
-        """Tell whether anybody holds any of them now."""
+        """Tell whether any of the locks is held now."""
         return any([part.locked() for part in self._parts])
 
     def _keys(self) -> list[str]:
@@ -390,7 +390,7 @@ class Locks(BaseLocks[Lock, Grant]):
         )
 
     def all(self, *parts: "str | Lock", timeout: float | None = None) -> AllLock:
-        """Return several locks as one: all or none, in one global order whatever the order given.
+        """Return several locks as one: all or none, taken in one global order.
 
         Args:
             parts: names (for exclusive locks) or locks of this connection.
@@ -438,8 +438,8 @@ class Locks(BaseLocks[Lock, Grant]):
         """Decorate a function: it runs while the lock that its arguments name is held.
 
         Args:
-            name: of the lock; `{id}`, `{book.pk}` or `{kwargs[key]}` stand for arguments of the function.
-            on_busy: what to do while somebody else holds it: "wait"; "raise" LockTimeout; "skip" this call, which
+            name: of the lock; `{id}`, `{book.pk}` or `{kwargs[key]}` are replaced by arguments of the function.
+            on_busy: what to do while another caller holds it: "wait"; "raise" LockTimeout; "skip" this call, which
                 returns None.
             timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
             ttl, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
@@ -491,13 +491,13 @@ class Locks(BaseLocks[Lock, Grant]):
         label: str | None = None,
         on_lost: Callable[[Grant], object] | None = None,
     ) -> "Once[Any]":
-        """Return what is done once: a decorator, `run(function)`, or `with … as once: if once.due: …`.
+        """Return a run that is done once: a decorator, `run(function)`, or `with … as once: if once.due: …`.
 
         Args:
-            name: of the run; for a decorator, `{id}`, `{book.pk}` or `{kwargs[key]}` stand for arguments.
+            name: of the run; for a decorator, `{id}`, `{book.pk}` or `{kwargs[key]}` are replaced by arguments.
             keep: seconds for which the record of a completed run is kept, from its end; at most 366 days.
-            on_busy: what to do while somebody else is at it: "wait" for its result; "raise" LockTimeout; "skip",
-                which gives None.
+            on_busy: what to do while another caller runs it: "wait" for its result; "raise" LockTimeout; "skip",
+                which returns None.
             timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
             ttl, renew, label, on_lost: as for `lock`.
 
@@ -569,13 +569,13 @@ class Locks(BaseLocks[Lock, Grant]):
         ttl: float | None = None,
         label: str | None = None,
     ) -> "Election":
-        """Return a candidate for an election: one leads at a time, the others wait.
+        """Return a candidate of an election: one candidate leads at a time, the others wait.
 
         Args:
             name: of the election.
-            on_elected, on_deposed: plain functions, called with the candidate when it leads, and leads no more.
-            ttl: seconds until another one leads after the leader has died.
-            label: free text, shown to people who look at the line.
+            on_elected, on_deposed: plain functions, called with the candidate when it begins and ceases to lead.
+            ttl: seconds of lease: the longest time until another candidate leads after the leader has died.
+            label: free text, shown where the line is listed.
 
         Raises:
             InvalidArgument: an argument is out of its range.
@@ -607,15 +607,15 @@ class Locks(BaseLocks[Lock, Grant]):
         at_most: float | None = None,
         on_wanted: Callable[[Grant], object] | None = None,
     ) -> "OneOf":
-        """Return a lock on one of several things, as GPUs or ports; `grant.item` says which.
+        """Return a lock on one of several items, as GPUs or ports; `grant.item` says which.
 
         Args:
-            name: of them together.
-            items: what there is, 1 to 1,024 different texts; their order does not matter, but all must give the same.
+            name: of all the items together.
+            items: 1 to 1,024 different texts; their order does not matter, but all callers must give the same items.
             ttl, timeout, renew, label, on_lost, at_most, on_wanted: as for `lock`.
 
         Raises:
-            InvalidArgument: an argument is out of its range; when acquired: others have given another list.
+            InvalidArgument: an argument is out of its range; when acquired: another caller has given another list.
             Unsupported: the store has no slots.
         """
         self._client.need("slot")
@@ -643,13 +643,13 @@ class Locks(BaseLocks[Lock, Grant]):
         return self._client.look(key)
 
     def namespaces(self) -> list[str]:
-        """List the namespaces of the store in which somebody holds a lock or waits; none if it can't tell."""
+        """List the namespaces of the store that have a holder or a waiter; none if the store can't tell."""
         self._client.check_open()
         tell = self._client.state().queue.namespaces
         return [] if tell is None else list(tell())
 
     def evict(self, name: str, id: str | None = None) -> int:
-        """Remove a claim, whoever's it is; a holder notices at its next renewal or release.
+        """Remove a claim of any program; a holder learns of it at its next renewal or release.
 
         Args:
             name: of the lock.
@@ -662,7 +662,7 @@ class Locks(BaseLocks[Lock, Grant]):
         return self._client.evict(key, id)
 
     def doctor(self) -> list[Check]:
-        """Find out whether the store keeps the promises that the protocol needs, with a round trip.
+        """Check whether the store keeps the promises that the protocol needs, also by a round trip.
 
         Returns:
             The findings; one with status "fail" means: do not use this store.
@@ -674,7 +674,7 @@ class Locks(BaseLocks[Lock, Grant]):
         return [*queue.doctor(), *round_trip(queue, self._client.namespace, self._client.now)]
 
     def close(self) -> None:
-        """Let those of this connection who wait give up, release what is held, and close; safe to repeat.
+        """End the waits of this connection, release all its locks, and close; safe to repeat.
 
         Raises:
             StoreError: something could not be released; everything else was, and the connection is closed.

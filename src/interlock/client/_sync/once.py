@@ -41,12 +41,12 @@ class Run:
 
     @property
     def due(self) -> bool:
-        """True if the caller is to do the work, and nobody else does it meanwhile."""
+        """True if the caller must do the work; no other caller does it meanwhile."""
         return self.grant is not None
 
     @property
     def result(self) -> Any:
-        """What the completed run has left; set it before the end of the block, or None is kept.
+        """The result of the completed run; set it before the end of the block, or None is kept.
 
         Raises:
             NotKept: there is a record, but the result was too large or no JSON.
@@ -80,10 +80,10 @@ class Run:
 
 
 class Once(rt.WrongWith, Generic[S]):
-    """What is done once while its record is kept; made by `Locks.once`.
+    """A run that is done once while its record is kept; made by `Locks.once`.
 
-    It may be used by many tasks at once: one runs, the others wait for its result.  `S` is the type of what a call
-    that skips gives: None, or none at all.
+    Many tasks may use it at once: one runs, the others wait for its result.  `S` is the type that a skipped call
+    returns: None, or `Never` if no call is skipped.
     """
 
     def __init__(
@@ -103,20 +103,20 @@ class Once(rt.WrongWith, Generic[S]):
         return self._name
 
     def run(self, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
-        """Call a function, unless that was done; return its result after a round trip through JSON.
+        """Call a function, unless a completed run is recorded; return its result after a round trip through JSON.
 
         Args:
             function: does the work.
             args, kwargs: its arguments.
 
         Returns:
-            The result, also to who comes later; None if somebody else is at it and this one skips.
+            The result, also to later callers; None if another caller runs it and this one skips.
 
         Raises:
             InvalidArgument: the function is of the wrong kind; or its result can't be kept, but the run counts as
                 done.
             NotKept: it was done, but its result could not be kept.
-            LockTimeout: somebody else was at it until the time was over.
+            LockTimeout: another caller ran it until the time was over.
             LockLost: the lease ended while it ran: another one runs, and this run was not recorded.
             StoreError: the store failed.
         """
@@ -137,7 +137,7 @@ class Once(rt.WrongWith, Generic[S]):
         return cast("R | S", run.result)
 
     def _begin(self, name: str) -> Run:
-        """Wait until it is the caller's turn to run, or until that is done."""
+        """Wait until it is the caller's turn to run, or until another run has completed."""
         client, options, owner = self._client, self._options, rt.caller()
         spec = self._spec if name == self._name else self._spec._replace(key=client.key(name))
         deadline = None if options.timeout is None else client.now() + options.timeout

@@ -1,8 +1,8 @@
 # Generated from _async/watchdog.py by tools/unasync.py; change that one.
-"""Renewal of leases: an alarm keeps time and tells losses, and what it spawns asks the store.
+"""Renewal of leases: an alarm keeps time and reports losses; the tasks that it spawns ask the store.
 
-No request stands before a deadline: a loss is told then, whatever a renewal waits for.  Many claims go in one
-request.  A renewal that fails is tried again until the deadline; only then is the grant lost.
+No request delays a deadline: a loss is reported then, also while a renewal waits for its reply.  One request renews
+many claims.  A renewal that fails is tried again until the deadline; only then is the grant lost.
 """
 
 import math
@@ -29,14 +29,14 @@ MOST_DOUBTED = 256
 class Watchdog:
     """The grants of one connection in one process or event loop.
 
-    It holds them weakly: a grant that was dropped can be neither used nor released, so its lease is renewed no more.
+    It holds them weakly: a grant that was collected can be neither used nor released, so its lease is not renewed.
 
     Args:
         client: the connection.
         queue: the store, as this process or loop uses it.
 
     Attributes:
-        watched: by id, the grants with what is to be known of them when they are collected.
+        watched: by id, each grant with its claim and where it was acquired, for the warning when it is collected.
     """
 
     def __init__(self, client: BaseClient, queue: Any) -> None:
@@ -62,7 +62,7 @@ class Watchdog:
             self._alarm.set(grant._due)
 
     def remove(self, grant: Grant) -> bool:
-        """Stop watching; safe to repeat; True if it was under watch, so that whoever removes it tells its end."""
+        """Stop watching; safe to repeat; True if it was under watch: that caller tells its end to the listeners."""
         return self.watched.pop(grant.id, None) is not None
 
     def stay(self, grant: Grant) -> None:
@@ -116,7 +116,8 @@ class Watchdog:
         for id, (reference, claim, where) in list(self.watched.items()):
             if reference is gone and self.watched.pop(id, None) is not None:
                 self._dropped[id] = claim, self._now() + claim.spec.ttl
-                if not self._client.closed and self._pid == checked_pid():
+                ends = checked_pid is None  # the interpreter, which has cleared this module
+                if not (ends or self._client.closed) and self._pid == checked_pid():
                     warn_of_dropped(claim.spec.key, where, claim)  # tracemalloc knows where a claim was made
 
     def take_dropped(self) -> list[Claim]:
@@ -125,7 +126,7 @@ class Watchdog:
         return [claim for claim, until in dropped.values() if until > self._now()]
 
     def _look(self) -> None:
-        """Tell the losses, and have renewed what is due."""
+        """Report losses, and start the renewals that are due."""
         now = self._now()
         for id, (_, until) in list(self._dropped.items()):
             if until <= now:
@@ -170,7 +171,7 @@ class Watchdog:
             self._answered(some, answers, sent)
 
     def _answered(self, grants: Sequence[Grant], answers: Sequence[Renewed], sent: float) -> None:
-        """Take the answer of each; those that could not be asked are asked again, and hold nobody back."""
+        """Take the answer of each claim; those that could not be asked are asked again, and delay no other."""
         failed: list[Grant] = []
         renewed: list[Grant] = []
         problem: BaseException | None = None
@@ -190,7 +191,7 @@ class Watchdog:
             self._failed(failed, problem)
 
     def _failed(self, grants: Sequence[Grant], error: BaseException) -> None:
-        """Ask again in a while; the others were released meanwhile."""
+        """Ask again in a while, except for grants that were released meanwhile."""
         self._again(grants)
         watched = [grant for grant in grants if grant.id in self.watched]
         if watched and not isinstance(error, rt.CANCELLED):
@@ -203,7 +204,7 @@ class Watchdog:
             self._alarm.set(grant._due)
 
     def _tell(self, grants: Sequence[Grant], kind: Kind, reason: str) -> None:
-        """Tell the listeners, where nothing that they do holds back the renewals of others."""
+        """Tell the listeners, in a place where they delay no renewal."""
         if grants and self._client.listeners:
             rt.beside("interlock-events", _tell_each, grants, kind, reason)
 

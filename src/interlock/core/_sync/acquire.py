@@ -35,7 +35,7 @@ class Progress:
     Attributes:
         now: the moment before the next request.
         sent: the moment before the last request in which the store took part, from which the lease counts.
-        in_line: True if the claim is known to stand in line.
+        in_line: True if the claim is known to be in the line.
         uncertain: True if it may have entered, since a request of it had no answer.
         granted: the hand-over of this claim, if it came.
         unanswered: requests in a row that had no answer.
@@ -174,7 +174,7 @@ def _wait(rt: Any, queue: Queue, call: AcquireCall, at: Progress, answer: EnterR
     pause = answer.look_again
     if answer.outage is not None:
         pause = _pause_in_outage(rt, call, at, answer.outage, pause)
-    if answer.state == "busy":  # whoever keeps the store busy for long is not asked all the time
+    if answer.state == "busy":  # a store that is busy for long is not asked all the time
         pause += min(MOST_PAUSE, (at.now - call.started) / 20)
     if call.waiter is None:
         call.waiter = answer.waiter
@@ -228,7 +228,7 @@ def _pause_in_outage(rt: Any, call: AcquireCall, at: Progress, outage: Outage, p
     """Return how many seconds to wait for a store that is away.
 
     Raises:
-        StoreError: there is no limit of time, and it has been away for so long that nobody should wait for it.
+        StoreError: the call has no limit of time, and the store has been away for longer than `outage.wait_limit`.
     """
     at.away_since = at.now if at.away_since is None else at.away_since
     at.now = rt.time_by(call.now)
@@ -243,7 +243,7 @@ def _time_is_over(queue: Queue, call: AcquireCall, outage: Outage | None, queued
     """Take the claim out of the line, once: where it fails, its lease ends, and asking again would take as long.
 
     Raises:
-        StoreError: it could not be taken out; or the store was away, and nobody else kept the lock from the caller.
+        StoreError: it could not be taken out; or the store was away, and the claim did not wait for another one.
     """
     if call.entered:
         try:

@@ -1,10 +1,10 @@
 # Generated from _async/pending.py by tools/unasync.py; change that one.
 """The pending protocol: mutual exclusion on a store that can only create, list, update and delete records.
 
-A record is `pending` (in line, flag up), `queued` (in line, flag down) or `using` (flag up), then gone.  Whoever
-wants the lock writes its record first and looks at the others' afterwards; of two that do so at once, at least
-one sees the other.  Flags make it safe.  The order of the keys only decides who gives way, so skewed clocks can
-cost fairness, never safety.
+A record is `pending` (in line, flag up), `queued` (in line, flag down) or `using` (flag up), then gone.  A caller
+writes its own record first and looks at the other records afterwards; of two callers that do so at once, at least
+one sees the other.  The flags give safety.  The order of the keys only decides which claim gives way, so skewed
+clocks can cost fairness, never safety.
 
 Two incompatible holders cannot exist if (a) a completed create or update is seen by every later list, (b) pending
 -> using is one atomic change of one record, or is visible as `using` before it stops being visible as `pending`,
@@ -50,7 +50,7 @@ class Records(Protocol):
     """A dumb store, as seen by the protocol: each method is one request, or a few that may come apart at any point.
 
     Attributes:
-        look_again: seconds after which a waiter looks again if nobody told it.
+        look_again: seconds after which a waiter looks again unless it is notified.
     """
 
     look_again: float
@@ -74,7 +74,7 @@ class Records(Protocol):
         """Remove the caller's own record; True if it was there."""
 
     def reap(self, key: str, id: str) -> None:
-        """Remove somebody's record if it is still expired at that moment."""
+        """Remove a record if it is still expired at that moment."""
 
     def renew(self, claims: Sequence[Claim]) -> "Sequence[Renewed]":
         """Extend leases of records that are there and have not expired; say for each whether that was so."""
@@ -108,8 +108,8 @@ def judge(me: str, records: Sequence[PendingRecord]) -> Judgement:
         records: what the store showed.
 
     Returns:
-        ENTER: nobody incompatible has a flag up, nobody before it waits.  HOLDS: it was promoted already.
-        GIVE_WAY: somebody is before it.  BUSY: first in line, and the lock is in use.  NEIGHBOUR: first in line,
+        ENTER: no incompatible claim has its flag up, none before it waits.  HOLDS: it was promoted already.
+        GIVE_WAY: another claim is before it.  BUSY: first in line, and the lock is in use.  NEIGHBOUR: first in line,
         but another's flag is up and about to be lowered.  GONE: no such record, or expired.
     """
     mine = next((r for r in records if r.id == me), None)

@@ -44,7 +44,7 @@ LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a 
 
 
 class AsyncAsks(Protocol[Q_contra, A_co]):
-    """What sends requests: a pool, or what stands in its place.
+    """What sends requests: a pool, or an object in its place.
 
     Attributes:
         entering: as for `AsyncPool`.
@@ -59,7 +59,7 @@ class AsyncAsks(Protocol[Q_contra, A_co]):
         """Use no connection any more that there is now."""
 
     def rest(self) -> None:
-        """Close those that nobody uses, but for one."""
+        """Close unused connections, except for one."""
 
     def close(self) -> None:
         """Close all; those in use when their requests end."""
@@ -72,7 +72,7 @@ class AsyncServerQueue(Generic[Q, A]):
         wire: the language of the server.
         pool: what sends a request and returns the reply.
         subscribe: as for `AsyncListener`; it subscribes to `channel`.
-        channel: where this process or loop listens; nobody else does.
+        channel: where only this process or loop listens.
 
     Attributes:
         channel: as given.
@@ -98,7 +98,7 @@ class AsyncServerQueue(Generic[Q, A]):
         self._unheard = False
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
-        """Let a function be called with each claim that the server may not have any more."""
+        """Call a function with the id of each claim that the server may not have any more."""
         self._doubt = doubt
 
     def subscribe(self) -> rt.AsyncWaiter[Granted]:
@@ -121,7 +121,7 @@ class AsyncServerQueue(Generic[Q, A]):
                 made = rt.AsyncWaiter()
                 self._waiters.add(claim.id, made)
             else:
-                mode = LOOK_FIRST  # a claim stands in line when its process listens
+                mode = LOOK_FIRST  # a claim enters the line only when its process listens
         request, undo = self._wire.enter(claim, mode, self.channel), None if again else claim
         self._pool.entering.add(claim.id)
         try:
@@ -156,7 +156,7 @@ class AsyncServerQueue(Generic[Q, A]):
         return answer or (GONE if again else OCCUPIED if wait else REFUSED)
 
     def _failed(self, claim: Claim, error: StoreError, wait: bool, again: bool, mode: Mode | None) -> EnterResult:
-        """Say how a claim stands whose request failed.
+        """Return the state of a claim whose request failed.
 
         Args:
             claim: which one.
@@ -182,7 +182,7 @@ class AsyncServerQueue(Generic[Q, A]):
         return EnterResult(state, look_again=random.uniform(0.2, 0.4), asked=False, outage=outage)
 
     async def _take_out_ghosts(self) -> None:
-        """Take out claims whose requests had no answer, in case that their `undo` did not arrive either."""
+        """Take out claims whose requests had no answer, in case their `undo` did not arrive either."""
         while self._ghosts:
             try:
                 _, claim = self._ghosts.popitem()
@@ -213,7 +213,7 @@ class AsyncServerQueue(Generic[Q, A]):
         return True if left is REMOVED else await self._left(claim, left, let_in)
 
     async def _left(self, claim: Claim, left: LeaveResult, let_in: str) -> bool:
-        """Take the answer to a leave: tell those of this process who were promoted by it."""
+        """Take the answer to a leave: notify the waiters of this process that it promoted."""
         removed = left.removed
         self._tell(left)
         while left.more:
@@ -246,7 +246,7 @@ class AsyncServerQueue(Generic[Q, A]):
         except BaseException:
             self._left_unheard(let_in)
             raise
-        self._waiters.wake_all()  # the reply that was lost said who was promoted
+        self._waiters.wake_all()  # the lost reply named the promoted waiters
         return removed
 
     def _left_unheard(self, let_in: str) -> None:
@@ -304,7 +304,7 @@ class AsyncServerQueue(Generic[Q, A]):
         return views
 
     async def namespaces(self) -> list[str]:
-        """List the namespaces in which somebody holds a lock or waits."""
+        """List the namespaces that have a holder or a waiter."""
         found = {namespace_of(each) for each in await self.keys("")}
         return sorted([each for each in found if await self.look(each + SEPARATOR)])
 
@@ -317,7 +317,7 @@ class AsyncServerQueue(Generic[Q, A]):
         raise NotImplementedError
 
     def rest(self) -> None:
-        """Close the connections that nobody uses, but for one."""
+        """Close unused connections, except for one."""
         self._pool.rest()
 
     async def aclose(self) -> None:
@@ -367,4 +367,4 @@ def _may_pass(error: StoreError, in_line: bool) -> bool:
 
 
 def _nobody_doubts(id: str) -> None:
-    """Nobody renews leases here."""
+    """Do nothing: no watchdog renews leases here."""

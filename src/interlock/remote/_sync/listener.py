@@ -1,10 +1,9 @@
 # Generated from _async/listener.py by tools/unasync.py; change that one.
-"""One subscription for all who wait: a task or thread of its own hears who was promoted, and wakes them.
+"""One subscription for all waiters: a task or thread of its own receives the promotions, and wakes them.
 
 A store gives a function `subscribe(deadline)`, which connects and returns when the server has confirmed the
-subscription.  What that must have is said in `Subscription`.  After silence the server is asked whether
-it is there; a subscription that ended is made anew, with growing pauses; then everybody looks, since what was said
-meanwhile was not heard.
+subscription; `Subscription` says what that must have.  After silence the listener pings the server.  A
+subscription that ended is made anew, with growing pauses; then all waiters look, since messages may have been missed.
 """
 
 import copy
@@ -17,13 +16,13 @@ from interlock.remote.waiters import Waiters
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 
-SILENCE = 2.0  # seconds without a message while somebody waits; then the server is asked to confirm
+SILENCE = 2.0  # seconds without a message while there are waiters; then the server is asked to confirm
 IDLE = 60.0  # seconds without a waiter, after which the subscription ends
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between two attempts to subscribe
 
 
 class Subscription(Protocol):
-    """A connection that hears messages; only one task or thread uses it, but for `close`."""
+    """A connection that receives messages; only one task or thread uses it, except for `close`."""
 
     def receive(self, deadline: float) -> list[str]:
         """Return what came, each as `Waiters.hear` takes it; an empty list for an answer to `confirm`.
@@ -37,7 +36,7 @@ class Subscription(Protocol):
         """Ask for an answer; best by subscribing again, which mends what something in between forgot."""
 
     def close(self) -> None:
-        """End it, and whatever waits in `receive`; from any thread; never waits."""
+        """End it, and a `receive` that waits; from any thread; never waits."""
 
 
 class Listener:
@@ -45,7 +44,7 @@ class Listener:
 
     Args:
         subscribe: connects and subscribes.
-        waiters: whom to tell.
+        waiters: are notified.
         where: the server, for messages.
         io_timeout: seconds to wait for an answer.
 
@@ -74,7 +73,7 @@ class Listener:
         self.live = False
 
     def start(self, deadline: float) -> None:
-        """Return when messages are heard; whoever waits registers before.
+        """Return when messages are received; a waiter registers before.
 
         Raises:
             StoreError: they are not; why.
@@ -121,9 +120,9 @@ class Listener:
             pause = min(LONGEST_PAUSE, 2 * pause)
 
     def _has_ended(self) -> bool:
-        """Tell whether nobody needs the subscription; then whoever comes next starts it again."""
+        """Tell whether the subscription is unused; then the next waiter starts it again."""
         with self._mutex:
-            live, self.live = self.live, False  # in this order: who waits registers first, and then looks at it
+            live, self.live = self.live, False  # in this order: a waiter registers first, and then looks at it
             unused = not self._waiters and not self._starting and clock.now() - self._used >= IDLE
             if self._closed or unused:
                 self._runs = False
@@ -132,7 +131,7 @@ class Listener:
             return False
 
     def _failed(self, error: StoreError) -> None:
-        """Tell those who wait for the subscription why there is none."""
+        """Tell the callers of `start` why there is no subscription."""
         with self._mutex:
             self.live = False
             subscription, self._subscription = self._subscription, None
@@ -145,7 +144,7 @@ class Listener:
             each.tell(told)
 
     def _listen(self) -> None:
-        """Subscribe, and hear until nobody needs it.
+        """Subscribe, and receive until the subscription is unused.
 
         Raises:
             StoreError: it ended before.

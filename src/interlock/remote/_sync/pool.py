@@ -2,7 +2,7 @@
 """Exclusive connections to one server: bounded, first come, first served; one deadline for all that a request needs.
 
 A store gives a function `open(deadline)`, which returns a connection that is ready, or raises Unreachable, Denied,
-NoRoom or Refused.  What a connection must have is said in `Connection`.
+NoRoom or Refused.  `Pooled` says what a connection must have.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from interlock.runtime import clock
 
 MOST = 32  # connections of a process to one server, unless the user says otherwise
 ROOM: Literal["room"] = "room"
-"""Told to who waits for a connection: make one."""
+"""Tells a request that waits for a connection to make one."""
 
 
 class Pooled(Protocol[Q_contra, A_co]):
@@ -46,7 +46,7 @@ class Pooled(Protocol[Q_contra, A_co]):
         """Close it though a request has no answer; never waits.
 
         Args:
-            undo: what is to be performed right after that request if it ever arrives; None for nothing.
+            undo: the request that the server must do right after that one if it ever arrives; None for none.
         """
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class Pooled(Protocol[Q_contra, A_co]):
 
 
 Found: TypeAlias = Pooled[Q, A] | Literal["room"]
-"""What those who wait for a connection are told: one, or ROOM."""
+"""What a request that waits for a connection gets: one, or ROOM."""
 
 
 class Pool(Generic[Q, A]):
@@ -95,8 +95,8 @@ class Pool(Generic[Q, A]):
         Args:
             request: as for `Pooled.ask`.
             deadline: until when to wait for a connection and the reply, by `clock.now`.
-            undo: the claim that it may put into a line, which is taken out on the same connection if no answer comes;
-                what puts in none, but renews or frees, goes before others that wait for a connection.
+            undo: the claim that it may put into a line, which is taken out on the same connection if no answer comes.
+                A request without one, which renews or frees, goes before others that wait for a connection.
 
         Raises:
             StoreError: Unreachable and NoRoom if nothing was sent; Refused; ConnectionEnded or NoAnswer.
@@ -201,7 +201,7 @@ class Pool(Generic[Q, A]):
             try:
                 self._idle.remove(connection)
             except ValueError:
-                return  # somebody has taken it meanwhile
+                return  # another request has taken it meanwhile
         with self._mutex:
             good = trust is self._trust and not self.closed
             if good and self._line:
@@ -227,7 +227,7 @@ class Pool(Generic[Q, A]):
         self._drop(0)
 
     def rest(self) -> None:
-        """Close those that nobody uses, but for one."""
+        """Close unused connections, except for one."""
         self._drop(1)
 
     def _drop(self, kept: int) -> None:

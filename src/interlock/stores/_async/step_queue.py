@@ -82,7 +82,7 @@ class AsyncStepQueue:
 
     Args:
         steps: the store.
-        waiters: who waits in this process.
+        waiters: the waiting claims of this process.
 
     Attributes:
         busy_limit: seconds for which a busy store is asked again; an acquire goes on until its own time is over.
@@ -211,7 +211,7 @@ class AsyncStepQueue:
         return views
 
     async def namespaces(self) -> list[str]:
-        """List the namespaces in which somebody holds a lock or waits."""
+        """List the namespaces that have a holder or a waiter."""
         found = {namespace_of(each) for each in await self._steps.keys("")}
         return sorted([each for each in found if await self.look(each + SEPARATOR)])
 
@@ -259,7 +259,7 @@ def _nothing() -> None:
 
 
 def away(claim: Claim, error: StoreError, wait: bool, answered: bool) -> EnterResult:
-    """Say how a claim stands whose request failed.
+    """Return the state of a claim whose request failed.
 
     Args:
         claim: which one.

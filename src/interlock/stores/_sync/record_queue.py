@@ -22,10 +22,10 @@ class RecordStore(Records, Protocol):
         """List the live claims of a key, or of a namespace, in line order."""
 
     def evict(self, key: str, id: str | None) -> int:
-        """Remove records, whoever's they are; return how many."""
+        """Remove records of any program; return how many."""
 
     def namespaces(self) -> list[str]:
-        """List the namespaces in which somebody holds a lock or waits."""
+        """List the namespaces that have a holder or a waiter."""
 
     def doctor(self) -> list[Check]:
         """Find out whether this store keeps the promises that the protocol needs."""

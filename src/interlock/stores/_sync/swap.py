@@ -1,5 +1,5 @@
 # Generated from _async/swap.py by tools/unasync.py; change that one.
-"""A step store made of one that can compare and swap a text: it decides here, and swaps the line if nobody else has.
+"""A step store made of one that can compare and swap a text: it decides here, and swaps an unchanged line.
 
 What was written last is remembered, so that a lone user's step is one round trip.  It decides by the server's clock
 as this process knows it; the server refuses a swap if its clock differs by more than `SLACK`.  So an own lease is
@@ -36,10 +36,10 @@ from interlock.runtime import clock
 
 SLACK = 250_000  # microseconds that the server's clock may differ from what is known of it
 FRESH = 0.75  # of a lease that must be left, else a waiter extends it when it looks
-LOOK_AGAIN = 5.0  # seconds; neighbours tell of hand-overs, and who waits for other hosts looks sooner
+LOOK_AGAIN = 5.0  # seconds; neighbours notify of hand-overs; a waiter for other hosts looks sooner
 TURN = 5.0  # seconds to wait for other steps of this process on the same name
 INTERRUPTED = "who did the step for others too was interrupted: ask again"
-LEAD, DONE = "lead", "done"  # told to who waits for them
+LEAD, DONE = "lead", "done"  # messages to a step that waits for others
 TRIES = 8  # swaps before the store counts as busy
 REMEMBERED = 4096  # lines
 AT_A_TIME = 200  # lines renewed by one statement
@@ -69,7 +69,7 @@ class SwapStore(Protocol):
         """Swap many texts at once; returns their new versions, or nothing if one of them was not written."""
 
     def permit(self, place: Place) -> None:
-        """Raise StoreError if nobody may get that lock now."""
+        """Raise StoreError if the lock may not be granted now."""
 
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with a text and may have claims."""
@@ -87,7 +87,7 @@ class Known(NamedTuple):
     Attributes:
         version: of its text.
         line: what it says.
-        quiet: True if nobody else has written it between two steps of this process, as far as is known.
+        quiet: True if no other process has written it between two steps of this one, as far as is known.
     """
 
     version: Any
@@ -96,7 +96,7 @@ class Known(NamedTuple):
 
 
 class Asked:
-    """A step that somebody asks for, with its arguments; `step` is what became of it."""
+    """A step that a caller asks for, with its arguments; `step` is its result."""
 
     __slots__ = ("args", "decide", "step", "waiter")
 
@@ -134,7 +134,7 @@ class Asked:
         return line if step.line is None else step.line
 
     def refuse(self, place: Place, waits: Place | None, error: StoreError) -> None:
-        """Correct what became of it: nobody gets that place now.
+        """Correct the result of a step: its place is not granted now.
 
         Args:
             place: that held the lock.
@@ -161,8 +161,8 @@ class SwapSteps:
         self.look_again: float = getattr(store, "look_again", LOOK_AGAIN)
         self._longest_look = int(getattr(store, "longest_look", LONGEST_LOOK / MICROS) * MICROS)
         self._known: dict[str, Known] = {}
-        self._asked: dict[str, deque[Asked]] = {}  # by key: who waits for a step that is being done
-        self._leader: dict[str, Any] = {}  # by key: who is at it
+        self._asked: dict[str, deque[Asked]] = {}  # by key: the callers that wait while a step is being done
+        self._leader: dict[str, Any] = {}  # by key: the caller that does it
         self._doubted: set[str] = set()  # keys of swaps that may still be done
         self._mutex = rt.Mutex()
         self._ahead: int | None = None  # microseconds of the server's clock, beside the one of this machine
@@ -181,7 +181,7 @@ class SwapSteps:
         """Do a step; as `Steps.step`.
 
         Raises:
-            UnknownOutcome: nobody knows whether it was done.
+            UnknownOutcome: it may have been done or not.
         """
         if decide is kept:
             text, value, now = self._store.load_kept(key)
@@ -222,10 +222,10 @@ class SwapSteps:
                 self._pass_on(key)
 
     def _leads(self, key: str, mine: "Asked") -> bool:
-        """Wait for others who are at a line: until the step is done by one of them, or it is on the caller to do it.
+        """Wait while other callers work on a line, until one of them has done the step or it is the caller's turn.
 
         Raises:
-            UnknownOutcome: whoever does it does not come to its end.
+            UnknownOutcome: the caller that does it does not end.
         """
         try:
             told = mine.waiter.wait(TURN)
@@ -235,7 +235,7 @@ class SwapSteps:
             raise
         if told is None:
             if self._withdraw(key, mine):
-                self._pass_on(key)  # perhaps whoever was at it was interrupted before it could say so
+                self._pass_on(key)  # perhaps the caller before was interrupted before it could say so
             elif (told := mine.waiter.wait(TURN)) is None:
                 raise UnknownOutcome(f"other steps on this name took more than {2 * TURN:g} s: is the server there?")
         return told is LEAD
@@ -249,7 +249,7 @@ class SwapSteps:
             return True
 
     def _pass_on(self, key: str) -> None:
-        """Let the next one go to a line, and do the steps of all who wait for that."""
+        """Let the next caller work on a line, and do the steps of all callers that wait."""
         with self._mutex:
             others = self._asked.get(key)
             if others:
@@ -293,7 +293,7 @@ class SwapSteps:
             each.step = None
 
     def _permitted(self, line: Line, before: Line, batch: "Sequence[Asked]", now: int) -> Line:
-        """Return a line in which nobody gets the lock whom the store permits none: who waits does so on."""
+        """Return a line without the grants that the store does not permit: those claims go on waiting."""
         waited = {place.id for place in before.places}
         for place in line.places:
             if place.held == now:
@@ -351,7 +351,7 @@ class SwapSteps:
         self._known[key] = known
 
     def renew_many(self, by_key: Mapping[str, Sequence[str]]) -> dict[str, Step]:
-        """Renew the claims of many lines that nobody else has written since; the others are not in the answer."""
+        """Renew the claims of many lines that have not changed since; the others are not in the answer."""
         steps: dict[str, Step] = {}
         keys = [key for key in by_key if key not in self._asked and self._ahead is not None]
         for start in range(0, len(keys), AT_A_TIME):

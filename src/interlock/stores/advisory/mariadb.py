@@ -61,7 +61,7 @@ class MariaSession(BaseSession):
         """Perform a statement, and return the rows; blocks.
 
         Args:
-            text: of the statement; somebody has begun to talk.
+            text: of the statement; the caller has begun to talk.
             seconds: to wait for the answer; None for no limit.
         """
         try:

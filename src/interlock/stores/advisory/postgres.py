@@ -15,7 +15,7 @@ class PostgresSession(BaseSession):
 
     Attributes:
         plain: the connection of libpq.
-        owes: True while an answer is to come that nobody has waited for.
+        owes: True while an answer is to come that no caller waits for.
     """
 
     _connection: Any

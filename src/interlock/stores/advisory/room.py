@@ -20,7 +20,7 @@ from interlock.runtime.process import HOST, checked_pid, in_forked_child, pid
 from interlock.stores.advisory.session import BaseSession, Options, never_collected
 
 now = clock.awake_or_not
-LOOK_AFTER = 1.0  # seconds between two looks at the leases and the sessions of those who hold locks
+LOOK_AFTER = 1.0  # seconds between two looks at the leases and sessions of holders
 LACKS = "advisory locks have no {}: use a store that has it, such as postgresql://, mysql:// or redis://"
 
 
@@ -40,7 +40,7 @@ class AdvisoryPlace:
         state: "trying", "pending" or "using".
         session: which has the lock or waits for it.
         stands: True while that session waits in the server, or is opened for it.
-        over: what is told when it does so no more; set by who wants to know.
+        over: is told when that ends; set by the caller that wants to know.
         fence: its fencing token, when using.
         until: when its lease ends.
         since, held: since when it is there, and holds the lock, in seconds since the epoch.
@@ -70,12 +70,12 @@ class AdvisoryPlace:
 
 
 def number_of(key: str) -> int:
-    """Return the 64 bits that stand for a name, as the server takes them."""
+    """Return the 64-bit key of a name, as the server takes it."""
     return int.from_bytes(blake2b(key.encode(), digest_size=8, person=b"interlock").digest(), "big", signed=True)
 
 
 def kind_in(spec: LockSpec, mysql: bool) -> str:
-    """Return "_shared" for a reader, "" for who wants the lock alone.
+    """Return "_shared" for a reader, "" for an exclusive claim.
 
     Raises:
         Unsupported: advisory locks have no such kind.
@@ -118,7 +118,7 @@ class AdvisoryRoom:
     # -- claims -----------------------------------------------------------------------------------------
 
     def add(self, place: AdvisoryPlace) -> bool:
-        """Enter a claim; tell whether nobody in here keeps the lock from it."""
+        """Enter a claim; tell whether no claim of this process keeps the lock from it."""
         with self.mutex:
             line = self._lines.setdefault(place.key, {})
             free = all(each.kind and place.kind and each.state != "pending" for each in tuple(line.values()))
@@ -127,7 +127,7 @@ class AdvisoryRoom:
             return free
 
     def take_out(self, id: str) -> AdvisoryPlace | None:
-        """Take a claim out; whoever gets it gives back what it has.  None if somebody else did."""
+        """Take a claim out; the caller that gets it gives back what it has.  None if another caller did."""
         checked_pid()  # a child that was forked behind Python's back has none
         with self.mutex:
             place = self.places.pop(id, None)
@@ -139,7 +139,7 @@ class AdvisoryRoom:
             return place
 
     def is_in(self, place: AdvisoryPlace) -> bool:
-        """Tell whether nobody has taken it out."""
+        """Tell whether it is still in here."""
         return self.places.get(place.claim.id) is place
 
     def settled(self, key: str) -> list[AdvisoryPlace]:
@@ -152,7 +152,7 @@ class AdvisoryRoom:
         return sorted(found, key=lambda each: each.state != "using")
 
     def may_stand(self, place: AdvisoryPlace) -> bool:
-        """Tell whether a claim is the next in here to stand in the line of the server; then it begins to do so."""
+        """Tell whether a claim is the next of this process to wait in the server's line; then it begins to do so."""
         with self.mutex:
             stands = place.stands or self._head(place.key) is not place
             place.stands = place.stands or not stands
@@ -165,7 +165,7 @@ class AdvisoryRoom:
             return most if 2 * sum(each.stands for each in tuple(self.places.values())) <= most + 1 else 0
 
     def nudge(self, key: int) -> None:
-        """Let the next who waits for a name in here look again."""
+        """Let the next waiter of this process for a name look again."""
         with self.mutex:
             place = self._head(key)
             if place is not None and not place.stands:
@@ -177,7 +177,7 @@ class AdvisoryRoom:
     # -- sessions ---------------------------------------------------------------------------------------
 
     def take(self, most: float) -> Any:
-        """Return a session that nobody uses, or a new one, which is to be opened; None if there are `most`."""
+        """Return an unused session, or a new one, which is to be opened; None if there are `most`."""
         checked_pid()
         while most:
             with self.mutex:
@@ -195,7 +195,7 @@ class AdvisoryRoom:
         return None
 
     def keep(self, session: BaseSession) -> None:
-        """Keep a session for the next who needs one, if it is fit."""
+        """Keep a session for the next caller, if it is fit."""
         with self.mutex:
             fit = session in self.sessions and session.alive and not session.silent and not session.busy
             if fit and len(self.sessions) <= self.options.max_sessions:
@@ -213,7 +213,7 @@ class AdvisoryRoom:
             self.rest()  # what broke one has mostly broken all
 
     def rest(self) -> None:
-        """End the sessions that nobody uses."""
+        """End the unused sessions."""
         with self.mutex:
             idle, self._idle = self._idle, []
         for session in idle:
@@ -226,7 +226,7 @@ class AdvisoryRoom:
         self._alarm.set(min(place.until, now() + LOOK_AFTER))
 
     def _look_after(self) -> None:
-        """Take out whose lease is over, or whose session has ended."""
+        """Take out claims whose leases or sessions have ended."""
         with self.mutex:
             over = [each for each in tuple(self.places.values()) if self._is_over(each)]
             for place in over:
@@ -244,7 +244,7 @@ class AdvisoryRoom:
         return place.state == "using" and not session.busy and (not session.alive or session.has_ended())
 
     def lose(self, place: AdvisoryPlace) -> None:
-        """End the session of a claim that was taken out, and tell whose it is."""
+        """End the session of a claim that was taken out, and notify its queue."""
         if place.session is not None:
             self.drop(place.session)
             self.rest()  # the others lead to the same server, by the same way

@@ -1,4 +1,4 @@
-"""One session with a database, which has one lock, waits for one, or is free; how it ends, and who talks on it."""
+"""One session with a database: it has one lock, waits for one, or is free; how it ends, and which caller uses it."""
 
 import os
 import re
@@ -89,7 +89,7 @@ IO_TIMEOUT = 5.0  # seconds that the server may take for an answer
 KEPT_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}  # ms the last
 
 never_collected: list[Any] = []
-"""Sessions that are another process's, or whose descriptors are other files: the library would end those."""
+"""Sessions of another process, or whose descriptors are other files: kept, since libpq would close those."""
 Rows: TypeAlias = list[tuple[str | None, ...]]
 
 
@@ -125,7 +125,7 @@ class BaseSession:
         fd: the descriptor of its socket; -1 while there is none.
         pid: what the server calls it; reported_pid: what it is called by whatever the connection leads to.
         alive: False once it has ended; what it had is free, as soon as the server knows.
-        busy: True while somebody talks.
+        busy: True while a caller talks.
         silent: True if an answer did not come in time, so that the server may not hear of its end.
     """
 
@@ -147,7 +147,7 @@ class BaseSession:
         """Begin to talk.
 
         Raises:
-            UnknownOutcome: it has ended, or somebody else talks.
+            UnknownOutcome: it has ended, or another caller talks.
         """
         checked_pid()  # in a child that was forked behind Python's back this ends it
         self.see_that_it_is_ours()
@@ -161,7 +161,7 @@ class BaseSession:
         self.fd, self.file = fd, Descriptor(fd)
 
     def see_that_it_is_ours(self) -> None:
-        """End it if the program has closed its descriptor, which may be another file by now: nobody touches that."""
+        """End it if the program has closed its descriptor, which may be another file by now: that is not touched."""
         with self._mutex:
             if self.fd >= 0 and self.file is not None and not self.file.is_ours():
                 self.alive, self.fd = False, -1
@@ -175,7 +175,7 @@ class BaseSession:
                 self.close()
 
     def end(self) -> None:
-        """End it, from any thread; who talks on it finds that out, and closes it."""
+        """End it, from any thread; the caller that talks on it notices, and closes it."""
         self.see_that_it_is_ours()
         with self._mutex:
             self.alive = False
@@ -213,5 +213,5 @@ class BaseSession:
         raise NotImplementedError
 
     def has_ended(self) -> bool:
-        """Tell, without waiting, whether the server has ended it; asked only while nobody talks."""
+        """Tell, without waiting, whether the server has ended it; asked only while no caller talks."""
         raise NotImplementedError

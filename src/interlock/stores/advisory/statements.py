@@ -12,7 +12,7 @@ SERVER = (
     "SELECT oid::text, extract(epoch FROM pg_postmaster_start_time())::text FROM pg_database "
     "WHERE datname = current_database()"
 )
-OPENING = 0x696E7465726C6B00  # the key that orders those who open
+OPENING = 0x696E7465726C6B00  # the key that orders sessions that open
 LEAP = 1 << 20  # fences
 IDLE, INTERVAL, COUNT = 15, 5, 3  # seconds, seconds and probes of the keepalive, on both sides
 
@@ -33,7 +33,7 @@ POSTGRES = {
         "'max_locks_per_transaction')::int * (current_setting('max_connections')::int + "
         f"current_setting('max_prepared_transactions')::int)), {IDLE}, {INTERVAL}, {COUNT}"
     ),
-    # Not deferrable: else a transaction that only reads may wait for all who write.
+    # Not deferrable: else a transaction that only reads may wait for all writers.
     "first": "SET TRANSACTION NOT DEFERRABLE; SELECT pg_backend_pid(), pg_is_in_recovery()",
     "make": "CREATE SEQUENCE IF NOT EXISTS {sequence} START WITH ",
     "leap": (
@@ -71,12 +71,12 @@ FOREVER = 2_000_000  # seconds; MariaDB answers NULL to -1
 MARIA = {
     "attempt": "SELECT IF(GET_LOCK('{name}', 0) = 1, NEXTVAL({sequence}), NULL)",
     "wait": f"SELECT IF(GET_LOCK('{{name}}', {FOREVER}) = 1, 'apart', NULL)",
-    # What waits and uses a table holds up a backup, and that all who write.
+    # A waiter that uses a table holds up a backup, and that holds up all writers.
     "fence": "SELECT NEXTVAL({sequence})",
     "give back": "SELECT RELEASE_LOCK('{name}')",
     "ping": "SELECT CONNECTION_ID() + 0",  # a pooler answers the bare question itself
     "break off": "KILL QUERY {pid}",
-    # Who waits is shown where it is the same user, or the user has the privilege PROCESS.
+    # Waiters are shown to the same user, or to a user with the privilege PROCESS.
     "look": (
         "SELECT IS_USED_LOCK('{name}') AS id, 't', 'ExclusiveLock', NULL, NULL FROM DUAL HAVING id IS NOT NULL "
         "UNION ALL SELECT ID, 'f', 'ExclusiveLock', NULL, NULL FROM information_schema.PROCESSLIST "

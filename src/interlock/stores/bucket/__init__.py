@@ -1,4 +1,4 @@
-"""s3://, gs://, az:// or a store of obstore: locks in a bucket, by writes that are done only if nobody else wrote.
+"""s3://, gs://, az:// or a store of obstore: locks in a bucket, by writes that need an unchanged object.
 
 One object a name holds its line. It is read and swapped, never deleted, so fences go on.
 """

@@ -88,7 +88,7 @@ class BucketClock:
         low = written.timestamp() - received
         high = written.timestamp() - sent + (0.0 if written.microsecond else 1.0)
         if received - self._sampled > STALE or low > self._high + MARGIN or high < self._low - MARGIN:
-            self._low, self._high = low, high  # the first one, or somebody has set the clock
+            self._low, self._high = low, high  # the first one, or the clock was set
         self._low, self._high = max(self._low, low), min(self._high, high)
         self._low, self._high = min(self._low, self._high), max(self._low, self._high)
         self._sampled, self._age = received, min(STALE, 2 * self._age)

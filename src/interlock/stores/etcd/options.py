@@ -12,7 +12,7 @@ from interlock.remote.urls import port_of
 
 PORT = 2379
 IO_TIMEOUT = 5.0  # seconds to wait for an answer
-MOST = 32  # connections of a process for its requests, besides one for each name that somebody waits for
+MOST = 32  # connections of a process for its requests, besides one for each name with a waiter
 _KNOWN: dict[str, Reader] = {"timeout": seconds_in, "max_connections": partial(number_in, most=1000)}
 _TLS: dict[str, Reader] = dict.fromkeys(("ssl_ca", "ssl_cert", "ssl_key"), text_in)
 
@@ -24,7 +24,7 @@ class EtcdOptions(NamedTuple):
         members: the URLs of its members.
         prefix: with which all keys begin.
         tls: for httpx; False for none.
-        login: name and password of who logs in, as etcd wants it; empty without a login.
+        login: user name and password, as etcd wants them; empty without a login.
         io_timeout: seconds to wait for an answer.
         most: connections for requests.
     """

@@ -5,7 +5,7 @@ A name has a folder of keys, all of them bound to leases:
     PREFIX/NAMESPACE/NAME/c/ID   a claim, as text of `core.line`; bound to the claim's own lease
     PREFIX/NAMESPACE/NAME/d      the record of a completed run, with its value; its lease is as long as that is kept
 
-Nobody writes that a claim holds the lock: claims stand in the order in which etcd created their keys, and those at
+No record says that a claim holds the lock: claims stand in the order in which etcd created their keys, and those at
 the head for which there is room hold it.  What stands before a claim only gets less, so a claim that holds the lock
 goes on to.  Its place in that order is its fence.  Only what can't be told from the order is written into a claim:
 the slot of a semaphore, and, if another claim had the place before, that one's fence.
@@ -32,7 +32,7 @@ LIVE = Clock(0, 0)
 
 
 class LoggedOut(Refused):
-    """One has to log in, perhaps again: nobody did, the server was restarted, or a user was changed."""
+    """A login is needed, perhaps again: there was none, the server was restarted, or a user was changed."""
 
 
 class LeaseEnded(Refused):
@@ -124,7 +124,7 @@ def found_in(folder: str, response: Json, revision: int = 0) -> Found:
 
 
 def line_of(places: Iterable[Place]) -> Line:
-    """Return the line of places, in their order, with all who hold the lock."""
+    """Return the line of places, in their order, with all holders."""
     line = Line(tuple(sorted(places, key=lambda place: place.fence)))
     step = settle(line, LIVE)
     line = step.line or line

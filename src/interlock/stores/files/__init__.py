@@ -101,7 +101,7 @@ class FileStore:
         steps = FileSteps(Folder(*self._where))
         with contextlib.suppress(OSError):
             steps.sweep()
-        steps.close()  # so that nothing is open of a store that nobody uses
+        steps.close()  # so that an unused store has nothing open
         close_dropped()
 
     @classmethod

@@ -59,7 +59,7 @@ class Folder:
         self._join(wait=True)
 
     def _join(self, *, wait: bool) -> None:
-        """Make what is missing, lock the marker together with all who use the folder, and see that OS locks work."""
+        """Make what is missing, lock the marker as all users of the folder do, and check that OS locks work."""
         try:
             for _ in range(TRIES):
                 with contextlib.suppress(FileNotFoundError):  # something was removed meanwhile
@@ -90,7 +90,7 @@ class Folder:
             old.close()
 
     def _see_to(self, room: Path, sharing: Sharing) -> None:
-        """Make a subfolder, or see that the one that is there can be used by all who may use the folder."""
+        """Make a subfolder, or check that all users of the folder can use the one that is there."""
         if not os.path.lexists(room):
             make_folder(room, sharing.mode, sharing)
         keeps_out = StoreError(f"{room} keeps out some users of {self.path}: chmod {sharing.mode:o} {room}")
@@ -127,7 +127,7 @@ class Folder:
         """Join again if the folder or its marker was removed or replaced: what others do there, they do anew.
 
         Raises:
-            MarkerTaken: not now, somebody has the new marker locked exclusively.
+            MarkerTaken: not now, another process has the new marker locked exclusively.
             StoreError: it can't keep locks any more.
         """
         if not self._marker.is_intact():

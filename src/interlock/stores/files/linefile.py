@@ -45,9 +45,9 @@ class LineFile(OpenFile):
     Attributes:
         key: of the line.
         head: what the file begins with, but for the end of a record.
-        mutex: held by whoever is in a step of the line.
+        mutex: held by the caller that is in a step of the line.
         inside: True while Python code is in a step, which its own signal handlers must not disturb.
-        lost: True if somebody closed its descriptor, and perhaps others of this process.
+        lost: True if the program closed its descriptor, and perhaps others of this process.
         retired: True if it is no longer kept open for the next time.
         trusted: until when the file is taken to be still in its folder.
         last_tail: the caller and what its slots end with, for who comes again.
@@ -75,7 +75,7 @@ class LineFile(OpenFile):
     # -- the guard --------------------------------------------------------------------------------------
 
     def guard(self) -> bytes | None:
-        """Take the guard and read the file; None if somebody else has it for longer than a step should last.
+        """Take the guard and read the file; None if another process has it for longer than a step should last.
 
         The caller has the mutex, and calls `unguard` afterwards, also after an exception.
 
@@ -116,7 +116,7 @@ class LineFile(OpenFile):
 
     def _read_carefully(self, data: bytes) -> bytes:
         """Return what the file says, put right if it is damaged; nothing if it is no longer the one in the folder."""
-        # Our own clean-up marks the file before it is removed.  A file or folder that somebody else removed or
+        # Our own clean-up marks the file before it is removed.  A file or folder that another program removed or
         # replaced is noticed here, within a moment: to ask each time would cost more than the step.
         if not self.is_intact():
             return b""
@@ -125,7 +125,7 @@ class LineFile(OpenFile):
                 raise NotOurs(f"{self._path} has become longer than {MOST_BYTES} bytes; look at it, and remove it")
             self._span *= 2
             data = os.pread(self.fd, self._span, 0)
-        if data.startswith(REMOVED):  # whoever was removing it died; it has no record
+        if data.startswith(REMOVED):  # the process that was removing it died; it has no record
             put(self.fd, self.head[: len(REMOVED)], 0)
             data = os.pread(self.fd, self._span, 0)
         if not self._is_sound(data):
@@ -180,7 +180,7 @@ class LineFile(OpenFile):
             raise
 
     def is_ours(self) -> bool:
-        """Tell whether it is open, and was not closed by somebody and is another file by now."""
+        """Tell whether it is open, and its descriptor was not closed by the program and given to another file."""
         try:
             return self.fd >= 0 and os.lseek(self.fd, 0, os.SEEK_CUR) == self.mark
         except OSError:
@@ -220,7 +220,7 @@ class LineFile(OpenFile):
         return value.decode(errors="replace") if end == b"%d" % done else None
 
     def shorten(self, count: int, top: int) -> None:
-        """Cut a file that many claims made long, when nobody is in line.
+        """Cut a file that many claims made long, when the line is empty.
 
         Args:
             count: its slots.
@@ -232,7 +232,7 @@ class LineFile(OpenFile):
             self._span = len(self.head) + 4 * SLOT
 
     def discard(self) -> bool:
-        """Unlink the file of a name that nobody uses, and whose fences go on by the time of day.
+        """Unlink the file of an unused name, whose fences go on by the time of day.
 
         Returns:
             False if it stays, because this user may not remove it: in a sticky folder, only its owner may.

@@ -148,7 +148,7 @@ class Liveness:
         What was claimed under an old token is lost then: others take it for a dead process's.
 
         Returns:
-            False if the liveness pipe was gone: then who waits is to be woken, to stand in line anew.
+            False if the liveness pipe was gone: then the waiters must be woken, to enter the line anew.
 
         Raises:
             StoreError: it was gone, and no other one could be made; the message says what to do.
@@ -183,7 +183,7 @@ class Liveness:
                     made.remove()
                     raise
             except (FileNotFoundError, BlockingIOError):
-                # Somebody who sweeps looked at it, or took it away, before it was locked: not every time.
+                # A process that sweeps looked at it, or took it away, before it was locked: not every time.
                 if not self._folder.is_dir():
                     self._mend()
                 continue
@@ -239,7 +239,7 @@ class Liveness:
     def tell(self, place: Place) -> None:
         """Wake a waiter in another process, with the news that it holds the lock, if that is so."""
         message = f"{place.id} {place.fence} {place.slot}\n" if place.state == USING else "\n"
-        # Whoever is gone, or whose pipe is full, looks again by itself.
+        # A process that is gone, or whose pipe is full, looks again by itself.
         with self._section.entered(), contextlib.suppress(OSError):
             # Opened for both, so that no reader's absence can raise SIGPIPE.
             os.write(self._open(f"{place.alive}.{place.channel}", os.O_RDWR).fd, message.encode())
@@ -290,7 +290,7 @@ class Liveness:
             return pipe
 
     def is_reachable(self, pipe: WakeupPipe) -> bool:
-        """Tell whether others who look for a wake-up pipe of this process find this one under its name."""
+        """Tell whether other processes find this wake-up pipe under its name."""
         return pipe.token == self.token and pipe.is_intact()
 
     def put_back(self, pipe: WakeupPipe) -> None:

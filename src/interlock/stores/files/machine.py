@@ -21,7 +21,7 @@ NETWORK = {
     "ocfs2", "orangefs", "smb3", "smbfs",
 }  # fmt: skip
 GUESTS = {"fakeowner", "fuse", "fuseblk", "hgfs", "osxfs", "prl_fs", "vboxsf", "virtiofs", "vmhgfs"}
-"""File systems that a program or the host of a virtual machine serves: who else sees them can't be known here."""
+"""File systems that a program or the host of a virtual machine serves: which machines see them is unknown here."""
 
 _FIRST_CLOCK = 0xEFFFFFFA  # the inode of the time namespace that the machine has booted with
 
@@ -104,7 +104,7 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 class MarkerTaken(StoreError):
-    """Somebody else has the marker locked exclusively, which should last no longer than a moment."""
+    """Another process has the marker locked exclusively, which should last no longer than a moment."""
 
 
 def text_here(path: Path) -> bytes:
@@ -118,7 +118,7 @@ def text_here(path: Path) -> bytes:
 
 
 def defect(path: Path, written: bytes, links: int) -> str:
-    """Return why a folder whose marker says `written` can't be shared with those who use it; "" if it can.
+    """Return why a folder whose marker says `written` can't be shared with its users; "" if it can.
 
     Args:
         path: the folder.
@@ -150,19 +150,19 @@ def _facts(text: bytes) -> dict[str, str]:
 
 
 def join_marker(path: Path, sharing: Sharing, *, wait: bool) -> OpenFile:
-    """Lock the marker together with all who use the folder.
+    """Lock the marker together with all users of the folder.
 
     Args:
         path: the folder.
         sharing: the users who may use it.
-        wait: whether to wait for somebody who has the marker locked exclusively.
+        wait: whether to wait for a process that has the marker locked exclusively.
 
     Returns:
         The marker; the lock ends when it is closed.
 
     Raises:
-        MarkerTaken: somebody has the marker locked exclusively.
-        StoreError: others use the folder who can't share it with this process, or OS locks do not work.
+        MarkerTaken: another process has the marker locked exclusively.
+        StoreError: processes use the folder that can't share it with this one, or OS locks do not work.
         OSError: the marker can't be read or written.
     """
     real = Path(os.path.realpath(path))
@@ -197,7 +197,7 @@ def _join(path: Path, marker: int, tries: int) -> None:
             put(marker, here, 0)
             os.ftruncate(marker, len(here))
         _share(path, marker, tries)
-        written = os.pread(marker, MOST, 0)  # somebody else may have had it between the two locks
+        written = os.pread(marker, MOST, 0)  # another process may have had it between the two locks
     why = defect(path, written, links) if written else ""
     if why:
         raise StoreError(f"{path} {why}")
@@ -218,7 +218,7 @@ def _share(path: Path, marker: int, tries: int) -> None:
             return
         except BlockingIOError:
             if left:
-                time.sleep(0.01)  # whoever holds it exclusively does so for a moment
+                time.sleep(0.01)  # an exclusive holder keeps it for a moment
     raise MarkerTaken(f"{path}/{NAME} is locked exclusively by some other program; find it with lslocks")
 
 

@@ -1,7 +1,8 @@
 """Opening what lies in a folder of locks: a path is not proof that it is still a file of ours.
 
-Whoever may write to a folder may put a symbolic link, a named pipe or a huge file where a line should be.  So nothing
-is opened through a link, no opening blocks, and what was opened is looked at before it is read, written or truncated.
+A user who may write to a folder may put a symbolic link, a named pipe or a huge file where a line should be.  So
+nothing is opened through a link, no opening blocks, and an open file is checked before it is read, written or
+truncated.
 """
 
 import contextlib
@@ -164,7 +165,7 @@ class Sharing(NamedTuple):
 
     Attributes:
         mode: the permission bits of the folder; its subfolders have the same.
-        owner, group: whom it belongs to.
+        owner, group: of the folder.
     """
 
     mode: int
@@ -196,7 +197,7 @@ def file_mode(folder_mode: int) -> int:
 
 
 def sharing_of(found: os.stat_result) -> Sharing:
-    """Return who may use a folder."""
+    """Return the users who may use a folder."""
     return Sharing(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
 
 
@@ -214,7 +215,7 @@ def open_file(folder: str | Path, name: str, sharing: Sharing, *, create: bool =
     Args:
         folder: where it lies; not through a symbolic link.
         name: its name there.
-        sharing: who may use it.
+        sharing: the users who may use it.
         create: whether to make it if it is not there.
         write: whether to open it for writing, too.
 
@@ -276,7 +277,7 @@ def _open_at(at: int, name: str, sharing: Sharing, create: bool, access: int) ->
 
 
 def _settle(fd: int, sharing: Sharing, made: bool) -> None:
-    """See that an open file may be ours, and give it the mode that it should have, whatever the umask."""
+    """Check that an open file may be ours, and give it the mode that it should have, independent of the umask."""
     found = os.fstat(fd)
     what = oddity(found, sharing)
     if what:
@@ -293,7 +294,7 @@ def _settle(fd: int, sharing: Sharing, made: bool) -> None:
 
 
 def settle_new(fd: int, found: os.stat_result, mode: int, sharing: Sharing) -> None:
-    """Give what was just made its mode, and those whom it should belong to."""
+    """Give a new file or folder its mode, owner and group."""
     if found.st_uid == 0 != sharing.owner:
         os.fchown(fd, sharing.owner, sharing.group)  # root leaves nothing in a user's folder that locks its owner out
     elif sharing.is_shared and found.st_gid != sharing.group:
@@ -366,5 +367,5 @@ def make_folder(path: Path, mode: int, sharing: Sharing | None = None) -> None:
         os.rename(temporary, path)
     except OSError as error:
         os.rmdir(temporary)
-        if error.errno != errno.ENOTEMPTY and not os.path.isdir(path):  # else somebody else was quicker
+        if error.errno != errno.ENOTEMPTY and not os.path.isdir(path):  # else another process was quicker
             raise error

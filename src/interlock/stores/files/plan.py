@@ -1,15 +1,15 @@
-"""What is to be written when a step makes another line of a line, in which order, and whom to tell in between.
+"""The writes that turn one line into another, their order, and the waiters to notify in between.
 
-A step runs under the guard, so nobody else writes meanwhile; but its process may be killed between any two writes.
-What is left then is always a line: it may have lost some claims already, and lack the new one and the promotions. So
-the order is
+A step runs under the guard, so no other process writes meanwhile; but its process may be killed between any two
+writes.  What is left then is always a line: it may have lost some claims already, and lack the new one and the
+promotions.  So the order is
 
-    the end of a record, the claims that go, whom to tell (the last in line first), then the others' slots.
+    the end of a record, the leaving claims, the notifications (the last in line first), then the other slots.
 
-Nobody holds before those who go are gone.  A waiter may be told before its slot says so: since nobody overtakes, a
-waiter for whom there is room holds in every line that can follow, and the next step writes that, and tells it again.
-The first in line is told last: it is the one that is woken anyhow, by the death of this process or by what led to the
-step. The model checker drives these functions.
+No claim holds before the leaving claims are gone.  A waiter may be notified before its slot says so: since no claim
+overtakes, a waiter that has room holds in every line that can follow, and the next step writes that, and notifies it
+again.  The first in line is notified last: it is woken in any case, by the death of this process or by the cause of
+the step.  The model checker drives these functions.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ def watched(places: Sequence[Place], at: int) -> set[str]:
 
 
 def watched_by(line: Line, id: str) -> set[str]:
-    """Return whose death matters to the waiter `id`."""
+    """Return the liveness tokens whose death matters to the waiter `id`."""
     return next((watched(line.places, at) for at, place in enumerate(line.places) if place.id == id), set())
 
 

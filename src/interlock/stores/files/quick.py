@@ -47,7 +47,7 @@ class Quick:
         self._has_gil: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
     def enter(self, claim: Claim, waiter: WaitsHere | None, wait: bool) -> EnterResult | None:
-        """Take a free lock, stand in line for one that is held, or find that it can't be had now.
+        """Take a free lock, enter the line of a held one, or find that it can't be had now.
 
         Args:
             claim, waiter, wait: as in `AsyncQueue.enter`; for a claim that did not enter before.
@@ -107,7 +107,7 @@ class Quick:
             return False  # the step says what is wrong
 
     def leave(self, claim: Claim) -> bool:
-        """Leave a line in which nobody waits, or hand over to the first in it; False if nothing was done."""
+        """Leave a line without waiters, or hand over to the first one; False if nothing was done."""
         steps = self._steps
         line = steps.lines.get(claim.spec.key)
         if line is None:

@@ -199,7 +199,7 @@ def _fit(text: str, most: int) -> str:
 
 
 def _texts(end: str) -> tuple[str, str]:
-    """Return who made a claim, and its label; only people read them, so they may be damaged."""
+    """Return the owner of a claim and its label; they are only shown, so they may be damaged."""
     try:
         who, at = _JSON.raw_decode(end, len("thread="))
         label, _ = _JSON.raw_decode(end, at + len(" label="))

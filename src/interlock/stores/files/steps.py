@@ -49,7 +49,7 @@ from interlock.stores.files.slots import DONE_AT, HEAD_MOST, Slot, file_name, ke
 
 MOST_OPEN = 256  # files of names
 SWEEP = 50  # names that are looked at when a process connects
-OLD = 60.0  # seconds for which a name was not used, after which anybody who connects may remove its file
+OLD = 60.0  # seconds for which a name was not used, after which a process that connects may remove its file
 TRUST = 0.02  # seconds for which a liveness pipe is taken to be still in its folder
 CLOSED = "this connection was closed: connect again"
 Q = TypeVar("Q")
@@ -65,7 +65,7 @@ class WaitsHere(Protocol):
     pipe: WakeupPipe
 
     def tell(self, message: object = None) -> None:
-        """Wake who waits."""
+        """Wake the waiter."""
 
 
 class FileSteps:
@@ -75,7 +75,7 @@ class FileSteps:
         folder: the folder, ready to keep locks; left when this is closed.
 
     Attributes:
-        waiters: who waits.
+        waiters: the waiting claims.
         liveness: of this queue; others see it from its first claim on.
         lines: what is open, by key.
         home: this process, as people see it.
@@ -183,7 +183,7 @@ class FileSteps:
         return step._replace(promoted=tuple(mine))
 
     def _perform(self, line: LineFile, todo: Sequence[Action], liveness: Liveness) -> list[Place]:
-        """Do the writes of a step, and tell other processes; return who is to be told here.
+        """Do the writes of a step, and notify other processes; return the waiters to notify here.
 
         Others are told first: they wake up on another processor while this one tidies.  Threads of this process would
         only wait for the guard.
@@ -213,13 +213,13 @@ class FileSteps:
         return str(waiter.pipe.number)
 
     def tell(self, promoted: Sequence[Place]) -> None:
-        """Nothing: others are told within the step, and who waits here no more need not be told."""
+        """Nothing: the step itself notifies all waiters."""
 
     def trust(self) -> bool:
         """See that others still find the liveness pipe; what is claimed while they do not is void.
 
         Returns:
-            False if that can't be said now, because somebody has the marker of the folder locked.
+            False if that is unknown now, because another process has the marker of the folder locked.
         """
         if clock.now() < self.trusted:
             return True
@@ -286,7 +286,7 @@ class FileSteps:
         return line._replace(places=live(line, now)), now
 
     def sweep(self, most: int = SWEEP) -> int:
-        """Remove what the dead left: liveness pipes, and the files of names that nobody has used for a minute.
+        """Remove what the dead left: liveness pipes, and the files of names that were not used for a minute.
 
         Args:
             most: how many names to look at.
@@ -299,7 +299,7 @@ class FileSteps:
         old = clock.time_of_day() - OLD
         with os.scandir(self.folder.lines) as entries:
             for entry in islice(entries, most):
-                with contextlib.suppress(OSError, StoreError):  # the doctor names what stands in the way
+                with contextlib.suppress(OSError, StoreError):  # the doctor names the problem
                     if entry.stat(follow_symlinks=False).st_mtime < old:
                         removed += self._sweep_line(entry.name)
         return removed
@@ -374,13 +374,13 @@ class FileSteps:
             self.end()
 
     def end(self) -> None:
-        """Close it as soon as nobody waits any more: those who do leave their lines."""
+        """Close it as soon as there is no waiter: all of them leave their lines."""
         self._ending = True
         if not self._waiting:
             self.close()
 
     def close(self) -> None:
-        """Remove the files of names that nobody uses any more, and close everything."""
+        """Remove the files of unused names, and close everything."""
         if pid() != checked_pid():
             return  # all is the parent's, and given up by now
         with self._mutex:

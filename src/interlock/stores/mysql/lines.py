@@ -1,8 +1,8 @@
 """The lines in a table of MySQL or MariaDB: each row is loaded and swapped by one statement.
 
-Each statement is a transaction, so whoever is stopped between two of them holds up nobody.  Times are microseconds of
-the server's clock in UTC, as of the beginning of the statement: if that then waited for the row, leases end a little
-earlier than they might, and others' are judged a little later: both err on the safe side.
+Each statement is a transaction, so a process that is stopped between two of them delays no other.  Times are
+microseconds of the server's clock in UTC, as of the beginning of the statement: if that then waited for the row, own
+leases end a little earlier than they might, and other leases are judged a little later: both err on the safe side.
 """
 
 import math
@@ -217,7 +217,7 @@ class MysqlLines:
                 if error.code in READ_ONLY:
                     self._pool.distrust()  # the primary may have another address now
                 if error.code in AT_ONCE and reads and clock.now() < deadline:
-                    continue  # somebody has locked the table, or broken off the statement
+                    continue  # the table was locked, or the statement broken off
                 if error.code != NO_TABLE or not self._options.create or statement.startswith("CREATE"):
                     raise
                 self._pool.ask(ddl(self._options.table), deadline)
@@ -300,7 +300,7 @@ class MysqlLines:
         return sorted(_text(namespace) + SEPARATOR + _text(name) for namespace, name in rows)
 
     def _sweep(self, now: int) -> None:
-        """Delete names that nobody has used for a while, in a part of the table; a small one, all of it."""
+        """Delete names that were not used for a while, in a part of the table; in all of a small one."""
         select = f"SELECT HEX(k), version, line FROM {self._table} WHERE LENGTH(line) < 80 AND k"
         try:
             start = secrets.token_hex(32)

@@ -22,7 +22,7 @@ NO_TABLE = "1146"
 READ_ONLY = ("1290", "1792", "1836")
 ENDED = (1053, 1927)  # the server stops, or the connection was killed: what became of the statement is not said
 AT_ONCE = ("1020", "1205", "1213", "1317")
-"""Others were in the way, or somebody broke off the statement: nothing was done, and the step can be begun again."""
+"""Other transactions interfered, or the statement was broken off: nothing was done, and the step can be repeated."""
 
 _MANY = "the server has as many connections as it may have: raise its max_connections (or the account's), or let the "
 _MANY += "processes have fewer (?max_connections=)"
@@ -112,7 +112,7 @@ def dialled(how: Mapping[str, object], where: str, torn: bool) -> Any:
         torn: True if what PyMySQL says may repeat a part of the password.
 
     Raises:
-        Unreachable: nobody answers, or not now.
+        Unreachable: no server answers, or it refuses now.
         StoreError: the server does not let us in.
     """
     try:
@@ -149,7 +149,7 @@ class MysqlOptions(NamedTuple):
         create: True to make the table if it is not there.
         most: connections of a process.
         timeout: seconds to wait for an answer.
-        grace: seconds that nobody gets a lock after a start of a server that forgets commits in a crash.
+        grace: seconds without grants after a start of a server that forgets commits in a crash.
     """
 
     where: str

@@ -64,7 +64,7 @@ def ddl(table: str = TABLE, schema: str = "", grace: float = GRACE) -> str:
     Args:
         table: the table's name; its functions begin with it.
         schema: where they are; it must be there already. Empty for the first of the search path.
-        grace: seconds for which a crash of the server keeps the locks from everybody who does not hold them. Leases
+        grace: seconds after a crash of the server in which only earlier holders have locks. Leases
             up to that long are committed asynchronously, longer ones synchronously; with 0 all are.
 
     Raises:

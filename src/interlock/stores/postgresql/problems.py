@@ -43,7 +43,7 @@ _DENIED = (
     ("3D000", 'database "'),
 )
 _FULL = ("too many clients", "too many connections for", "remaining connection slots", "no more connections allowed")
-"""What servers say who make no more connections, and last PgBouncer."""
+"""The errors of servers that accept no more connections; the last one is PgBouncer's."""
 
 
 def refusal(code: str, text: str, where: str) -> Refused:

@@ -26,7 +26,7 @@ Value: TypeAlias = str | bytes
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 MODES = {AGAIN: b"again", WAIT: b"wait"}  # all others are tries
 SHORTEST_LOOK = 0.005  # seconds; a lease that is ending now was perhaps just extended
-SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds between two looks of a waiter whom nobody tells
+SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds between two looks of a waiter that gets no notifications
 OF_THE_WAIT = 0.25  # such a waiter looks again after this part of the time for which it has waited
 
 
@@ -35,8 +35,8 @@ class PgStatement(NamedTuple):
 
     Attributes:
         words: SQL with $1, $2, … for the values.
-        values: what stands for them.
-        told: the last column of its answer says who is still to be told of a promotion; those of this channel tell
+        values: of the parameters.
+        told: the last column of its answer names waiters still to be told of a promotion; those of this channel tell
             themselves.  None if it says no such thing.
     """
 
@@ -73,7 +73,7 @@ def notifying(messages: Sequence[tuple[str, str]]) -> PgStatement:
 
 
 def telling(rows: Sequence[Row], own: str) -> PgStatement | None:
-    """Return what tells those whose promotion had to be on the disk first; None if there are none."""
+    """Return the request that notifies waiters whose promotion had to be on disk first; None if there are none."""
     lines = [line.split(" ", 1) for line in rows[0][-1].splitlines()]
     others = [(channel, message) for channel, message in lines if channel not in ("", own)]
     return notifying(others) if others else None
@@ -86,7 +86,7 @@ class PostgresWire:
         options: where the table is.
 
     Attributes:
-        deaf: True where nobody can listen, since a pooler lies between.
+        deaf: True where LISTEN does not work, since a pooler is between.
     """
 
     def __init__(self, options: PostgresOptions) -> None:

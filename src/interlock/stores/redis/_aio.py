@@ -67,7 +67,7 @@ class AsyncStream(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _is_ours(self) -> bool:
-        """Tell whether the program has left the descriptor open; if not, nobody here closes what has its number."""
+        """Tell whether the program has left the descriptor open; if not, the file with its number is not closed."""
         if self._file is None or self._file.is_ours():
             return True
         if self._sock is not None:

@@ -1,7 +1,7 @@
 """For tasks, in place of a pool: one connection for all of a loop; replies come in the order of the requests.
 
-Waiting for a reply costs a task nothing, so requests share a connection.  Whoever stops waiting leaves a place in the
-line of replies that is skipped, and its `undo` follows on the same connection.
+Waiting for a reply costs a task nothing, so requests share a connection.  A task that stops waiting leaves a place in
+the line of replies that is skipped, and its `undo` follows on the same connection.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Mux(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._buffer = memoryview(bytearray(MOST))
         self._parser = Parser()
-        # Who waits for a reply, until when, and of how many parts it is; what has come of the first one's.
+        # The callers that wait for a reply, until when, and for how many parts; the parts that the first one has got.
         self._line: deque[tuple[asyncio.Future[Reply], float, int]] = deque()
         self._parts: list[Reply] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -81,12 +81,12 @@ class Mux(asyncio.BufferedProtocol):
         return future
 
     def forget(self, undo: bytes) -> None:
-        """Send what nobody waits for."""
+        """Send a request without waiting for its reply."""
         if not self.closed:
             self.post(undo, 1, clock.now() + self._io_timeout).cancel()
 
     def _look_at_clock(self) -> None:
-        """Tell those whose time is over; one timer for all."""
+        """End the waits whose time is over; one timer for all."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -214,14 +214,14 @@ class MuxPool:
         return reply
 
     async def _connected(self, deadline: float) -> Mux:
-        """Return a connection; all who wait for one share the attempt to make it."""
+        """Return a connection; all callers that wait for one share the attempt to make it."""
         begun = self._connecting
         try:
             return await self._attempt(deadline)
         except Unreachable:
             if begun is None:
                 raise
-            # It was begun by somebody else, perhaps while the server was away.
+            # It was begun by another caller, perhaps while the server was unavailable.
             return await self._attempt(clock.now() + self._dialer.settings.io_timeout)
 
     async def _attempt(self, deadline: float) -> Mux:
@@ -243,7 +243,7 @@ class MuxPool:
     def _made(self, task: "asyncio.Task[Mux]") -> None:
         self._connecting = None
         if task.cancelled() or task.exception() is not None:
-            return  # whoever waits is told
+            return  # the waiting callers are told
         if self._mux is not None:
             self._retired = [each for each in (*self._retired, self._mux) if not each.closed]
         self._mux = task.result()

@@ -125,7 +125,7 @@ class PolledStream(Stream):
                 self._misses = 0
                 return data
             except BlockingIOError:
-                os.sched_yield()  # to whoever else wants the processor
+                os.sched_yield()  # to other threads that want the processor
         self._misses += 1
         if self._misses >= MOST_MISSES:
             self._skip = SKIPPED
@@ -202,7 +202,7 @@ def open_stream(address: Address | str, tls: Any, deadline: float, io_timeout: f
         address: host and port, or the path of a UNIX socket.
         tls: the context of TLS; None without.
         deadline: until when.
-        io_timeout: seconds after which the kernel gives up data that nobody takes.
+        io_timeout: seconds after which the kernel gives up data that the server does not take.
         looks: True where replies are expected at once.
 
     Raises:

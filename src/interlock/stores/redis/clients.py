@@ -13,7 +13,7 @@ from interlock.stores.redis.library import maker
 from interlock.stores.redis.options import TLS
 from interlock.stores.redis.settings import IO_TIMEOUT, PORT, Address, Credentials, Settings
 
-UNSAID = (None, 100, 1 << 31)  # what the libraries take where nobody has said how many connections there may be
+UNSAID = (None, 100, 1 << 31)  # what the libraries take where the program does not limit the connections
 PLAIN = ("Connection", "UnixDomainSocketConnection", "SentinelManagedConnection")
 SECURE = ("SSLConnection", "SentinelManagedSSLConnection")
 

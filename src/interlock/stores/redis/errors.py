@@ -23,7 +23,7 @@ DATABASE = "+select"
 CLUSTER = "+cluster|slots +asking"
 """On each node of a cluster, besides those of a server."""
 SENTINEL = "+sentinel|masters"
-"""On the Sentinels, for the user with whom they are asked."""
+"""On the Sentinels, for the user that asks them."""
 _RIGHTS = f"'{SERVER} {DATABASE}'; on a cluster also '{CLUSTER}'; on the Sentinels '{SENTINEL}'"
 
 

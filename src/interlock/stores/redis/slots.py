@@ -1,4 +1,4 @@
-"""The slots of a cluster: which one a key is in, and who serves each, as CLUSTER SLOTS says.
+"""The slots of a cluster: which one a key is in, and which node serves each, as CLUSTER SLOTS says.
 
 Source: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
 """
@@ -31,7 +31,7 @@ def host_or(announced: bytes | str | None, answered: str) -> str:
 
 
 def shares_of(reply: Any, answered: str, remap: Callable[[Address], Address] | None) -> Shares:
-    """Return who serves which slots, from the answer to CLUSTER SLOTS.
+    """Return which node serves which slots, from the answer to CLUSTER SLOTS.
 
     Args:
         reply: the answer; a node that has left the cluster knows no slots.

@@ -28,7 +28,7 @@ class RedisWire:
         replicas: that must have a grant before it counts.
 
     Attributes:
-        deaf: True where nobody can listen, since a proxy knows no SUBSCRIBE: then waiters look often.
+        deaf: True where a proxy does not support SUBSCRIBE: then waiters poll.
     """
 
     def __init__(self, where: str, io_timeout: float, together: bool, replicas: int = 0) -> None:
@@ -167,7 +167,7 @@ def _call(script: Script, line: str, *words: str) -> RedisCommand:
 
 
 def _entering(spec: LockSpec, mode: Mode, channel: str) -> tuple[bytes, str]:
-    """Return what stays the same when somebody enters with the same spec again and again, and the line."""
+    """Return the part of `enter` that is the same for each claim of a spec, and the line."""
     line = line_of(spec.key)
     words = (
         _milliseconds(spec.ttl), str(spec.units), str(spec.capacity), "1" if spec.once else "0", channel, mode,

@@ -92,7 +92,7 @@ class Database:
         """
         checked_pid()
         if _forking:
-            with _mutex:  # who forks comes first: threads that lock all the time would else never let it
+            with _mutex:  # a fork comes first: else threads that lock all the time would never let it
                 pass
         with self.mutex:
             if self._inside:
@@ -178,7 +178,7 @@ class Database:
             ) from error
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
         if code in _BUSY:
-            if not self._busy_since or now - self._busy_at > 1.0:  # nobody has asked for a while
+            if not self._busy_since or now - self._busy_at > 1.0:  # no step was asked for a while
                 self._busy_since = now
             self._busy_at = now
             if now - self._busy_since <= self.options.timeout:
@@ -271,7 +271,7 @@ _unusable: set[str] = set()
 
 
 def database_of(options: SqliteOptions) -> Database:
-    """Return the database of this process at a path, for one more user, who closes it.
+    """Return the database of this process at a path, for one more connection, which closes it.
 
     Raises:
         InvalidArgument: it is in use with other options.

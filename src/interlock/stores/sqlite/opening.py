@@ -3,7 +3,7 @@
 At the path lies a small database that outlives the boots of the machine: it knows which file has the claims of this
 boot, and until when `once` records are kept.  It is written with full synchronization, and rarely.
 
-The file of the claims lies beside it.  Whoever held a lock before a restart does not live any more, so each boot
+The file of the claims lies beside it.  No holder from before a restart is alive, so each boot
 begins with a new one; therefore nothing in it need reach the disk.  The boot is another one only if neither its id
 nor its beginning is that of before (containers of one kernel may have ids of their own), and no living process has
 the file open.
@@ -115,7 +115,7 @@ def _followed(path: str) -> str:
     """Return where a symbolic link leads: programs that name the link have the locks of those that name the file.
 
     Raises:
-        InvalidArgument: it is a stranger's, who could choose where files are made and removed.
+        InvalidArgument: it belongs to another user, who could choose where files are made and removed.
     """
     folder, name = os.path.split(path)
     path = os.path.join(os.path.realpath(folder), name)
@@ -169,7 +169,7 @@ class Opened(NamedTuple):
         path: where it lies.
         inode: which file that is.
         connection: to it.
-        alive: a descriptor of it, whose lock tells others that somebody lives who uses the file; -1 for none.
+        alive: a descriptor of it, whose lock tells others that a living process uses the file; -1 for none.
         ahead: as of `Boot`.
     """
 
@@ -249,7 +249,7 @@ def open_claims(options: SqliteOptions) -> Opened:
 
 
 def _of_this_boot(execute: Execute, path: str, sharing: Sharing) -> Opened:
-    """Open the file of the claims; while this goes on, nobody else makes or removes one."""
+    """Open the file of the claims; meanwhile no other process makes or removes one."""
     began = int((clock.time_of_day() - clock.awake_or_not()) * MICROS)
     here = Boot(secrets.token_hex(6), machine.boot_id(), began, machine.clock(), began)
     row = execute("SELECT file, id, began, clock, ahead FROM boot").fetchone()
@@ -263,7 +263,7 @@ def _of_this_boot(execute: Execute, path: str, sharing: Sharing) -> Opened:
         _make(file, sharing)
         _fill(file, execute, int(clock.awake_or_not() * MICROS) + boot.ahead)
         for each in others:
-            _remove(each)  # whoever has one open that was not noted any more is to find that out
+            _remove(each)  # a process that has one open, though no longer noted, must notice that
         execute("DELETE FROM boot")
         execute("INSERT INTO boot VALUES (?, ?, ?, ?, ?)", boot)
     if boot.clock != here.clock:
@@ -406,7 +406,7 @@ def inode_of(path: str, sharing: Sharing) -> tuple[int, int]:
 
 
 def _sharing(found: os.stat_result) -> Sharing:
-    """Return who shares the files: those who may write to the folder, unless that is for everybody's own files."""
+    """Return the users who share the files: those who may write to the folder, unless it is a sticky one."""
     sharing = sharing_of(found)
     return sharing._replace(mode=sharing.mode & ~0o022) if sharing.mode & stat.S_ISVTX else sharing
 

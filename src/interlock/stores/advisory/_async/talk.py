@@ -39,7 +39,7 @@ class AsyncTalk(Generic[S]):
         """Perform a statement, and return the rows.
 
         Args:
-            session: whom to ask.
+            session: the session to ask.
             text: of the statement.
             seconds: to wait for the answer; None for no limit.
 
@@ -55,7 +55,7 @@ class AsyncTalk(Generic[S]):
         """Perform a statement of its words, as `rows`.
 
         Args:
-            session: whom to ask.
+            session: the session to ask.
             word: which.
             key, kind: the lock, and "_shared" for a reader.
             pid: of another session.
@@ -90,6 +90,6 @@ class AsyncTalk(Generic[S]):
             await self.say(session, "give back", key)
 
     async def ping(self, session: S) -> bool:
-        """Tell whether a session is still ours; False if a pooler has given it to somebody else."""
+        """Tell whether a session is still ours; False if a pooler has given it to another client."""
         ((found,),) = await self.say(session, "ping")
         return bool(int(str(found)) == session.pid)

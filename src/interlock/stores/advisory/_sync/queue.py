@@ -1,5 +1,5 @@
 # Generated from _async/queue.py by tools/unasync.py; change that one.
-"""The queue on sessions, as tasks use it: a holder has a session, a waiter one that stands in the server's line."""
+"""The queue on sessions, for tasks: a holder has a session, a waiter one that waits in the server's line."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -80,7 +80,7 @@ class AdvisoryQueue:
             if free and self._attempt(place, wait):
                 return EnterResult("using", place.fence)
         finally:
-            if place.state == "trying":  # nobody else gives back what it has while it tries
+            if place.state == "trying":  # only the try itself gives back what it has
                 self._room.take_out(place.claim.id)
                 rt.finish(self._end, place)
         return OCCUPIED if wait else REFUSED
@@ -105,7 +105,7 @@ class AdvisoryQueue:
         return True
 
     def _session(self, most: float = math.inf) -> Any:
-        """Return a session that nobody uses, opened if need be; None if there are as many as there may be."""
+        """Return an unused session, opened if need be; None if there are as many as there may be."""
         session = self._room.take(most)
         if session is not None and session.fd < 0:
             try:
@@ -116,7 +116,7 @@ class AdvisoryQueue:
         return session
 
     def _stands(self, place: AdvisoryPlace, waiter: Tells | None) -> EnterResult:
-        """Say where a claim stands, and see to it that the first who waits in here does so in the server."""
+        """Return the state of a claim; make the first waiter of this process wait in the server."""
         room, claim, pause = self._room, place.claim, LOOK_AGAIN
         if place.until <= now():
             self.leave(claim)
@@ -134,7 +134,7 @@ class AdvisoryQueue:
         return EnterResult("using", place.fence) if place.state == "using" else EnterResult("pending", 0, pause)
 
     def _stand(self, place: AdvisoryPlace) -> float:
-        """Let a claim stand in the server's line; return after how many seconds it asks again unless it is told."""
+        """Let a claim wait in the server's line; return after how many seconds it asks again unless notified."""
         room, session = self._room, None
         place.until = max(place.until, now() + IO_TIMEOUT)  # a server that is slow to open one costs no place in line
         try:
@@ -166,7 +166,7 @@ class AdvisoryQueue:
         if over is not None:
             over.tell(True)
         if left:
-            return  # who took it out gives back what it has
+            return  # the caller that took it out gives back what it has
         if fence is not None:
             room.mind(place)
             place.waiter.tell(Granted(place.claim.id, fence))
@@ -229,7 +229,7 @@ class AdvisoryQueue:
             if session.silent:
                 raise UnknownOutcome("the session with the database gives no answer, and was ended")
             while session.busy and now() < deadline:
-                rt.sleep(MOMENT)  # somebody renews its lease just now
+                rt.sleep(MOMENT)  # a renewal of its lease is in progress
             self._talk.give_back(session, place.key)
         except Refusal as error:
             session.end()
@@ -310,7 +310,7 @@ class AdvisoryQueue:
         return sorted(views, key=lambda view: view.state != "using")
 
     def ask(self, word: str, key: int = 0, pid: int = 0) -> Rows:
-        """Let a session that nobody uses say something.
+        """Send a request on an unused session.
 
         Raises:
             StoreError: the server can't be asked, or refuses.

@@ -40,7 +40,7 @@ class Talk(Generic[S]):
         """Perform a statement, and return the rows.
 
         Args:
-            session: whom to ask.
+            session: the session to ask.
             text: of the statement.
             seconds: to wait for the answer; None for no limit.
 
@@ -56,7 +56,7 @@ class Talk(Generic[S]):
         """Perform a statement of its words, as `rows`.
 
         Args:
-            session: whom to ask.
+            session: the session to ask.
             word: which.
             key, kind: the lock, and "_shared" for a reader.
             pid: of another session.
@@ -91,6 +91,6 @@ class Talk(Generic[S]):
             self.say(session, "give back", key)
 
     def ping(self, session: S) -> bool:
-        """Tell whether a session is still ours; False if a pooler has given it to somebody else."""
+        """Tell whether a session is still ours; False if a pooler has given it to another client."""
         ((found,),) = self.say(session, "ping")
         return bool(int(str(found)) == session.pid)

@@ -1,4 +1,4 @@
-"""The queue of etcd: claims are keys in the order of their creation, and who holds the lock follows from it."""
+"""The queue of etcd: claims are keys in the order of their creation, which decides which of them hold the lock."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from interlock.stores.etcd.options import EtcdOptions
 from interlock.stores.etcd.wire import CLAIMS, DONE, LIVE, Found, Json
 
 LOOK_AGAIN = 10.0  # seconds; only a safety net, since deletions are watched
-FEW = 16  # claims whose leases are asked for when people look
+FEW = 16  # claims whose leases are asked for in a listing
 AT_ONCE = 100  # operations of one transaction; etcd takes 128
 
 
@@ -115,7 +115,7 @@ class AsyncEtcdQueue:
         return answer
 
     async def _stands(self, claim: Claim, found: Found, asked: bool, deadline: float) -> EnterResult:
-        """Say where a claim stands; one whose turn it is gets its slot."""
+        """Return the state of a claim; one whose turn it is gets its slot."""
         place, folder = found.place(claim.id), self._folder(claim.spec.key)
         if place is not None and place.once and found.record is not None:
             await self.leave(claim)
@@ -138,14 +138,14 @@ class AsyncEtcdQueue:
         return EnterResult("pending", look_again=LOOK_AGAIN, asked=asked)
 
     async def _failed(self, claim: Claim, error: StoreError, wait: bool, again: bool) -> EnterResult:
-        """Say how a claim stands whose request failed.
+        """Return the state of a claim whose request failed.
 
         Raises:
             StoreError: waiting does not help, or is not wanted.
         """
         self._turns.remove(claim.id)
         if not again:
-            with suppress(StoreError):  # else its lease ends: nobody extends it
+            with suppress(StoreError):  # else its lease ends: it is not extended
                 await self._leases.end(claim, self._gateway.deadline())
         answer = away(claim, error, wait, self._gateway.answered)
         # A late request finds no lease.
@@ -247,7 +247,7 @@ class AsyncEtcdQueue:
         return views
 
     async def namespaces(self) -> list[str]:
-        """List the namespaces in which somebody holds a lock or waits."""
+        """List the namespaces that have a holder or a waiter."""
         return sorted({namespace_of(key) for key in await self._lines("")})
 
     async def _lines(self, key: str) -> dict[str, Found]:

@@ -1,4 +1,4 @@
-"""Who waits in this process or event loop, and whose turn it is: one watch of all that is deleted.
+"""The waiters of this process or event loop, and whose turn it is: one watch of all deletions.
 
 What stands before a waiter only gets less.  So a deletion is looked into only if it seems to be somebody's turn then,
 by what the last look at that name told; what etcd says in that linearizable read counts, not what was heard.
@@ -21,7 +21,7 @@ IDLE = 60.0  # seconds without a waiter, after which the watch ends
 
 
 class AsyncTurns:
-    """Those who wait.
+    """The waiters.
 
     Args:
         gateway: the cluster.
@@ -37,7 +37,7 @@ class AsyncTurns:
         self._read = read
         self._prefix = prefix
         self.waiters = Waiters()
-        self._keys: dict[str, str] = {}  # by the ids of those who wait
+        self._keys: dict[str, str] = {}  # by the ids of the waiters
         self._known: dict[str, Line] = {}  # by key; only the watch uses it
         self._mutex = rt.Mutex()
         self._runs = False
@@ -57,7 +57,7 @@ class AsyncTurns:
         """Let what is deleted after a revision be heard, unless it is."""
         with self._mutex:
             self._used = clock.now()
-            if not self._runs:  # nor if no thread can be started: then who waits looks now and then
+            if not self._runs:  # nor if no thread can be started: then waiters poll
                 self._runs = rt.spawn("interlock-listener", self._run, revision) is not None
 
     async def _run(self, revision: int) -> None:
@@ -83,7 +83,7 @@ class AsyncTurns:
         gone, revision = heard(self._prefix, text)
         keys = set(self._keys.copy().values())
         self._known = {key: line for key, line in self._known.items() if key in keys and self._revision}
-        if not self._revision:  # it begins now, and nobody heard what was deleted before
+        if not self._revision:  # it begins now, and earlier deletions were missed
             self.waiters.wake_all()
         if gone or not self._revision:
             self._revision = revision
@@ -92,7 +92,7 @@ class AsyncTurns:
         return self._is_wanted()
 
     async def _look_at(self, key: str, gone: set[str]) -> None:
-        """Tell those whose turn it is that claims were deleted, and those who are gone."""
+        """Notify the waiters whose turn it is after deletions, and those whose claims are gone."""
         waiting = [id for id, each in self._keys.copy().items() if each == key]
         line = self._known[key] = line_of(
             place for place in self._known.get(key, EMPTY).places if place.id not in gone

@@ -93,7 +93,7 @@ class Gateway:
         except (Passing, Unreachable, UnknownOutcome) as error:
             if isinstance(error, Denied) or left == 1 or (isinstance(error, UnknownOutcome) and not repeat):
                 raise
-        if member == self._member:  # else somebody else has found that out already
+        if member == self._member:  # else another request has found that out already
             self.distrust()
         return self.ask(path, body, deadline, repeat, left - 1)
 

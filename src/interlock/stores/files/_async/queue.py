@@ -46,13 +46,13 @@ class AsyncFileWaiter:
         self.pipe = steps.begin_wait()
 
     def tell(self, message: object = None) -> None:
-        """Wake who waits, from any thread; a message is kept until it is read."""
+        """Wake the waiter, from any thread; a message is kept until it is read."""
         if message is not None:
             self._message = message
         self.pipe.ring()
 
     async def wait(self, seconds: float) -> Granted | None:
-        """Wait until told, until somebody watched dies, or until `seconds` have passed."""
+        """Wait until notified, until a watched process dies, or until `seconds` have passed."""
         pipe = self.pipe
         told = None
         if self._message is None:

@@ -168,7 +168,7 @@ class AsyncPgConnection:
         """
         if self._is_ours():
             self._arrivals.look()
-        if self._ended:  # while nobody used it
+        if self._ended:  # while it was unused
             self._begin(await self._server.dial(deadline))
         rows = await self._insist(request, deadline)
         others = telling(rows, request.told) if request.told is not None and rows[0][-1] else None
@@ -271,7 +271,7 @@ class AsyncPgConnection:
             self._pgconn.flush()
         except psycopg.OperationalError:
             pass
-        linger(self._pgconn, self._file)  # a server may do nothing for who has left
+        linger(self._pgconn, self._file)  # a server may do nothing for a client that has left
 
     def close(self) -> None:
         """Close it; in a forked child, leave the parent's alone, on which libpq would say goodbye."""
@@ -318,7 +318,7 @@ class AsyncPgSubscription(AsyncPgConnection):
             raise failure("", str(error).strip(), self._where, True) from error
 
     def close(self) -> None:
-        """End it, from any thread: whoever waits at the socket is woken."""
+        """End it, from any thread, and wake the thread or task that waits at the socket."""
         if self._ended or self._pid != checked_pid():
             return
         if not self._file.is_ours():

@@ -89,7 +89,7 @@ class AsyncRedisConnection:
         if undo is None:
             self.stream.close()
         else:
-            self.stream.send_and_close(with_source(undo.data))  # nobody would hear NOSCRIPT
+            self.stream.send_and_close(with_source(undo.data))  # no caller would read NOSCRIPT
 
     def close(self) -> None:
         """As `AsyncConnection.close`."""

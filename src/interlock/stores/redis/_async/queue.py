@@ -131,5 +131,5 @@ class AsyncDeaf:
 
 
 def fresh_channel() -> str:
-    """Return the name of a channel that nobody else listens to."""
+    """Return the name of a channel of this listener only."""
     return CHANNEL + uuid4().hex

@@ -142,10 +142,10 @@ class Cluster:
         try:
             self.read_map(version, first)
         except StoreError:
-            pass  # whoever asks next says so
+            pass  # the next request says so
 
     def read_map(self, version: int = -1, first: Address | None = None) -> None:
-        """Read the map, unless somebody else has read it after `version`.
+        """Read the map, unless another request has read it after `version`.
 
         Args:
             version: what was known when something went wrong; -1 to read it in any case.
@@ -209,7 +209,7 @@ class ClusterSubscription:
     Args:
         subscription: at the node.
         address: of the node.
-        cluster: whose node it is.
+        cluster: the cluster of the node.
     """
 
     def __init__(self, subscription: RedisSubscription, address: Address, cluster: Cluster) -> None:
@@ -224,7 +224,7 @@ class ClusterSubscription:
         try:
             self._cluster.read_map()
         except StoreError:
-            return  # whoever waits asks the store in a while, and is told there
+            return  # waiters ask the store in a while, which says so
         if self.address not in self._cluster.addresses:
             raise ended("a node that has left the Redis cluster")
         self._confirm(deadline)
@@ -270,7 +270,7 @@ class RedisClusterQueue(RedisQueue):
         """Return the node that has a claim, so that the claims of one node are renewed together."""
         try:
             return self._cluster.node_of(line_of(claim.spec.key))
-        except StoreError:  # whoever asks is told
+        except StoreError:  # requests say so
             return None
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
@@ -298,4 +298,4 @@ class RedisClusterQueue(RedisQueue):
 
 
 def _nobody_cares() -> None:
-    """Take a change that concerns nobody."""
+    """Take a change that concerns no waiter."""

@@ -90,7 +90,7 @@ class RedisConnection:
         if undo is None:
             self.stream.close()
         else:
-            self.stream.send_and_close(with_source(undo.data))  # nobody would hear NOSCRIPT
+            self.stream.send_and_close(with_source(undo.data))  # no caller would read NOSCRIPT
 
     def close(self) -> None:
         """As `Connection.close`."""

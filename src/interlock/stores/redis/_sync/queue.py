@@ -127,5 +127,5 @@ class Deaf:
 
 
 def fresh_channel() -> str:
-    """Return the name of a channel that nobody else listens to."""
+    """Return the name of a channel of this listener only."""
     return CHANNEL + uuid4().hex
