@@ -92,3 +92,21 @@ print(bool(client.exists("key")), lock.release() is not False)
 @pytest.mark.parametrize("kind", ["KeyLock", "ClientLock"])
 def test_a_child_frees_no_key_of_its_parents(kind: str, run: Run, redis_url: str) -> None:
     assert run(KEYS.format(kind=kind), redis_url) == "True True"
+
+
+CLEARED = """
+import ctypes, os, sys, types
+os.dup2(1, 2)
+app = sys.modules["app"] = types.ModuleType("app")
+import interlock
+app.kept = interlock.connect(sys.argv[1]).lock("a").acquire()
+for module in [*sys.modules.values()]:  # as if code in C knew them: each is cleared at the end, the last one first
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(module))
+pid = ctypes.PyDLL(None).fork()
+if pid:
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), app.kept.release())
+"""
+
+
+def test_a_grant_of_the_parent_that_is_dropped_when_all_modules_are_cleared_says_nothing(url: str, run: Run) -> None:
+    assert run(CLEARED, url) == "0 True"

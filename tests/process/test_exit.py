@@ -10,7 +10,7 @@ import interlock
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import moment, since, throughout
 from interlock.testing.world import Place, World
-from tests.servers import RedisServer, need
+from tests.servers import EtcdServer, RedisServer, need
 
 Start = Callable[[], Remote]
 TTL = 30
@@ -121,16 +121,18 @@ kept = [asyncio.run(main(name)) for name in ("book", "another", "a third")]
 
 
 @pytest.mark.parametrize("outage", ["kill", "pause"])
-def test_a_program_that_ends_while_its_server_is_away_ends_soon(outage: str) -> None:
-    need("valkey")
+@pytest.mark.parametrize("kind", ["valkey", "etcd"])
+def test_a_program_that_ends_while_its_server_is_away_ends_soon(kind: str, outage: str) -> None:
+    need(kind)
     text = (
         ASYNC
         + TWO_LOOPS
         + "locks = interlock.connect(sys.argv[1])\n"
         + "more = [locks.lock(str(number)).acquire() for number in range(20)]\n"
+        + "for number in range(5): locks.lock(f'dropped {number}').acquire()\n"
         + "print('ready', flush=True); sys.stdin.read(1)"
     )
-    with RedisServer("valkey") as server, program(text, server.url) as ends:
+    with EtcdServer() if kind == "etcd" else RedisServer(kind) as server, program(text, server.url) as ends:
         assert ends.stdout is not None
         assert ends.stdin is not None
         assert ends.stdout.readline() == "ready\n"

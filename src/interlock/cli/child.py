@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Literal, NamedTuple, NoReturn
@@ -213,16 +213,9 @@ def in_foreground() -> bool:
 
     Where the system does not name the sender of a signal, a keyboard's signal counts as the terminal's if so.
     """
-    try:
-        terminal = os.open("/dev/tty", os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
+    with suppress(OSError), open("/dev/tty") as terminal:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    return False
 
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
@@ -299,20 +292,16 @@ class Child:
 
     def go(self, name: str, fence: int, claim: str, item: str = "") -> None:
         """Let the command start, with INTERLOCK_NAME, _FENCE, _HELD and _ITEM in its environment."""
-        try:
+        with suppress(BrokenPipeError):  # it was killed: its status tells
             os.write(self._go_ahead, os.fsencode(f"{fence} {claim} {quote(item)} {name}"))
-        except BrokenPipeError:
-            pass  # it was killed: its status tells
         self._forget_word()
 
     def send(self, number: int) -> None:
         """Send it a signal, unless it is gone."""
         with self._mutex:
             if self.status is None:
-                try:
+                with suppress(PermissionError):  # it runs as another user, like sudo: only a wait is left
                     os.kill(self.pid, number)
-                except PermissionError:
-                    pass  # it runs as another user, like sudo: it can only be waited for
 
     def look(self) -> None:
         """Set `status` if it has ended; take the status of all others that have, if only interlock can take it.

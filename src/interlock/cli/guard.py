@@ -306,36 +306,41 @@ class GuardedRun:
         """The command has ended: wait for the processes that it left; return the exit status."""
         self._tell(f"the command ended with {status}, holding {self._name} until its last process is gone")
         threading.Thread(target=self._await_all, name="interlock-keep", daemon=True).start()
-        while True:
-            event = self._signals.next()
-            if event is None or event.kind == "gone":
-                return status
-            if event.kind == "lost":
-                self._say_lost(", and processes of the command still run: stop them")
-                return LOST
-            if event.number == signal.SIGTSTP:
-                stop_here()
-            elif event.number == signal.SIGCHLD:
-                self._child.look()
-            elif event.number in ENDING:
-                got = signal.Signals(event.number).name
-                say(f"got {got}: releasing {self._name}; processes of the command still run")
-                return BY_SIGNAL + event.number
+        return self._hold_on(status, math.inf, ", and processes of the command still run: stop them")
 
     def _stay(self, status: int, until: float) -> int:
         """The command has ended: hold the lock until the moment `until`; return the exit status."""
-        if until > time.monotonic():
-            self._tell(f"the command ended with {status}, holding {self._name} as long as --at-least says")
+        if until <= time.monotonic():
+            return status
+        self._tell(f"the command ended with {status}, holding {self._name} as long as --at-least says")
+        return self._hold_on(
+            status, until, " after the command had ended: it may run elsewhere sooner than --at-least says"
+        )
+
+    def _hold_on(self, status: int, until: float, lost: str) -> int:
+        """Hold the lock until a moment, until all processes are gone, or until a signal ends this.
+
+        Args:
+            status: that the command ended with.
+            until: when, on the monotonic clock; infinite to wait for its processes.
+            lost: what to say behind that the lock was lost.
+        """
         while (left := until - time.monotonic()) > 0:
-            event = self._signals.next(left)
-            if event is None or event.kind == "gone":
-                continue
-            if event.kind == "lost":
-                self._say_lost(" after the command had ended: it may run elsewhere sooner than --at-least says")
+            event = self._signals.next(min(left, LOOK_AGAIN))
+            if event is None or event.number == signal.SIGCHLD:
+                self._child.look()
+            elif event.kind == "gone":
+                break
+            elif event.kind == "lost":
+                self._say_lost(lost)
                 return LOST
-            if event.number == signal.SIGTSTP:
+            elif event.number == signal.SIGTSTP:
                 stop_here()
             elif event.number in ENDING:
+                self._ordered_to_end = True
+                if until == math.inf:
+                    got = signal.Signals(event.number).name
+                    say(f"got {got}: releasing {self._name}; processes of the command still run")
                 return BY_SIGNAL + event.number
         return status
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import django
 import pytest
 from django.conf import settings
 from django.db import connections
@@ -11,6 +12,8 @@ from django.test import override_settings
 from interlock import InvalidArgument
 from interlock.django import locks
 from interlock.django.databases import libpq_of, pymysql_of
+
+POOL = {"pool": True} if django.VERSION >= (5, 1) else {}  # libpq is told of what this Django does not know
 
 Described = Callable[..., None]
 
@@ -34,7 +37,7 @@ if settings.DATABASE == "postgresql":
 
     def test_libpq_is_told_what_django_is_told(described: Described) -> None:
         described(USER="me", PASSWORD="secret", HOST="/run/pg", PORT="5433",
-                  OPTIONS={"sslmode": "verify-full", "sslrootcert": "/ca.pem", "passfile": "/p", "pool": True,
+                  OPTIONS={"sslmode": "verify-full", "sslrootcert": "/ca.pem", "passfile": "/p", **POOL,
                            "server_side_binding": True, "isolation_level": 2, "application_name": "me"})  # fmt: skip
         told = libpq_of("apart")
         wanted = {"user": "me", "password": "secret", "host": "/run/pg", "port": "5433", "dbname": "site",

@@ -21,7 +21,7 @@ from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.line import new
 from interlock.core.queue import AcquireCall, Held, Store
-from interlock.remote.failures import Refused
+from interlock.remote.failures import NoAnswer, Refused, Unreachable
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.runtime.process import WeakRegistry, checked_pid, in_forked_child
@@ -50,11 +50,12 @@ class AsyncState:
         watchdog: renews what is held.
         entering: the calls of acquire in progress, by claim.
         leaving: the claims that are being released, and their owners; `close()` waits for them.
+        away: the nodes of the store that did not answer when this came to its end: they are asked no more.
         holds: the holds of re-entrant locks, by name, owner and strand (`rt.strands`); each is found as long as a
             handle on it lives.
     """
 
-    __slots__ = ("__weakref__", "entering", "here", "holds", "leaving", "queue", "watchdog")
+    __slots__ = ("__weakref__", "away", "entering", "here", "holds", "leaving", "queue", "watchdog")
 
     def __init__(self, client: "AsyncClient", here: Any) -> None:
         self.here = here
@@ -62,6 +63,7 @@ class AsyncState:
         self.watchdog = AsyncWatchdog(client, self.queue)
         self.entering: dict[str, Entering] = {}
         self.leaving: dict[str, tuple[Claim, rt.Caller]] = {}
+        self.away: set[object] = set()
         self.holds: dict[tuple[str, Any, object], tuple[ref[AsyncGrant], Any]] = {}
 
 
@@ -330,8 +332,7 @@ class AsyncClient(BaseClient):
             await self._withdraw(state, WITHDRAW_LIMIT)
         finally:  # also after a Ctrl-C: `close` works only once
             try:
-                failure = await self._release(state, state.watchdog.live())
-                failure = await self._leave_all(state, state.watchdog.take_dropped()) or failure
+                failure = await self._release(state, state.watchdog.live(), BaseException)
                 await self._until(state.leaving, WITHDRAW_LIMIT)
             finally:
                 state.watchdog.stop()
@@ -347,7 +348,7 @@ class AsyncClient(BaseClient):
         await self._until(state.entering, limit)
         rest = [claim_of(each) for each in list(state.entering.values())]
         state.entering.clear()
-        problem = await self._leave_all(state, rest)
+        problem = await self._end_all(state, rest, LockError)
         if problem is not None:
             log.warn(STAYS_IN_LINE, problem)
 
@@ -360,26 +361,37 @@ class AsyncClient(BaseClient):
                     call.call_off()  # also those that have begun to wait since
             await rt.sleep(PAUSE)
 
-    async def _release(self, state: AsyncState, grants: Sequence[AsyncGrant]) -> BaseException | None:
-        """Release each, the last one first, also if another one fails; return the first failure."""
-        failure: BaseException | None = None
-        for grant in reversed(grants):
+    async def _release(
+        self, state: AsyncState, grants: Sequence[AsyncGrant], kind: type[BaseException]
+    ) -> BaseException | None:
+        """Release each, the last one first, and take out what was dropped; as `_end_all`."""
+        for grant in grants:
             if self.now() >= grant._deadline:
                 state.watchdog.lost(grant, LEASE_ENDED)
-            try:
-                await grant.release()
-            except BaseException as error:
-                failure = failure or error
-        return failure
+        return await self._end_all(state, [*reversed(grants), *state.watchdog.take_dropped()], kind)
 
-    async def _leave_all(self, state: AsyncState, claims: Sequence[Claim]) -> LockError | None:
-        """Take claims out of the line; return the first failure."""
-        failure: LockError | None = None
-        for claim in claims:
+    async def _end_all(
+        self, state: AsyncState, ending: Sequence[AsyncGrant | Claim], kind: type[BaseException]
+    ) -> BaseException | None:
+        """Release grants and take out claims, whatever happens to the others; return the first failure.
+
+        A server that did not answer is asked no more, which could last for long: the leases there end.
+
+        Args:
+            state: whose they are.
+            ending: what ends.
+            kind: of the failures that do not end this.
+        """
+        failure: BaseException | None = None
+        for each in ending:
+            node = state.queue.node_of and state.queue.node_of(each if isinstance(each, Claim) else each._claim)
             try:
-                await state.queue.leave(claim)
-            except LockError as error:
+                if node not in state.away:
+                    await (state.queue.leave(each) if isinstance(each, Claim) else each.release())
+            except kind as error:
                 failure = failure or error
+                if isinstance(error, (NoAnswer, Unreachable)):
+                    state.away.add(node)
         return failure
 
     async def at_exit(self) -> None:
@@ -394,15 +406,11 @@ class AsyncClient(BaseClient):
                 rt.ended_soon(waited, clock.now() + GIVEN_UP_LIMIT)
             if self.store.frees_at_death:
                 return
-            await self._leave_all(state, state.watchdog.take_dropped())
             held = state.watchdog.live()
             at_work = [grant for grant in held if rt.works(grant._owner)]
-            for grant in reversed([grant for grant in held if grant not in at_work]):
-                try:
-                    await grant.release()
-                except StoreError as error:
-                    log.warn("could not release at exit, the leases will end: %s", error)
-                    break
+            error = await self._release(state, [grant for grant in held if grant not in at_work], StoreError)
+            if error is not None:
+                log.warn("could not release at exit, the leases will end: %s", error)
             if at_work:
                 log.warn(
                     "%d lock(s) of daemon threads that still work at exit (%s) stay until their leases end; stop "

@@ -117,7 +117,8 @@ class AsyncWatchdog:
         for id, (reference, claim, where) in list(self.watched.items()):
             if reference is gone and self.watched.pop(id, None) is not None:
                 self._dropped[id] = claim, self._now() + claim.spec.ttl
-                if not self._client.closed and self._pid == checked_pid():
+                ends = checked_pid is None  # the interpreter, which has cleared this module
+                if not (ends or self._client.closed) and self._pid == checked_pid():
                     warn_of_dropped(claim.spec.key, where, claim)  # tracemalloc knows where a claim was made
 
     def take_dropped(self) -> list[Claim]:

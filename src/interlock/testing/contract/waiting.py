@@ -54,7 +54,7 @@ def test_a_release_wakes_one_not_all(world: World, ann: Actor) -> None:
     for job in jobs:
         job.result(20)
     polls = LOOKS * CROWD * (time.monotonic() - started)
-    assert sum(counting.steps.values()) - before <= 6 * CROWD + polls
+    assert sum(counting.steps.values()) - before <= 8 * CROWD + polls
 
 
 def test_an_uncontended_acquire_is_one_step_and_a_release_another(world: World, ann: Actor) -> None:
