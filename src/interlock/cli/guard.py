@@ -83,7 +83,7 @@ def waits_for_itself(order: Order, locks: Locks) -> str:
     held = [(view.units, view.capacity) for view in line if view.state == "using" and view.id in around]
     if not held:
         return ""
-    # A claim that must wait for a run around this one keeps all behind it waiting too: nobody is overtaken.
+    # A claim that must wait for a run around this one keeps all behind it waiting too: no claim is overtaken.
     wanted = [(view.units, view.capacity) for view in line if view.state == "pending"]
     if all(fits(units, capacity, held) for units, capacity in (*wanted, spec_of(order))):
         return ""
@@ -242,7 +242,7 @@ class GuardedRun:
             if not self._lost and not self._ordered_to_end:
                 status = self._stay(status, obtained + self._order.at_least)
         finally:
-            self._child.discard()  # before the lock is released, whatever happened
+            self._child.discard()  # before the lock is released, in each case
         if self._release(grant, status):
             self._tell(f"released {self._name} after {time.monotonic() - obtained:.3f} s, exit status {status}")
             return status
@@ -267,7 +267,7 @@ class GuardedRun:
         kill_at = math.inf
         limit_at = math.inf if self._order.timeout is None else time.monotonic() + self._order.timeout
         while True:
-            self._child.look()  # a death during the wait for the lock has told nobody
+            self._child.look()  # a death during the wait for the lock was not noticed
             if self._child.status is not None:
                 return
             event = self._signals.next(max(0.0, min(LOOK_AGAIN, min(kill_at, limit_at) - time.monotonic())))
@@ -299,7 +299,7 @@ class GuardedRun:
             self._child.send(event.number)
         if event.number == signal.SIGTSTP:
             stop_here()
-            if not event.by_terminal:  # else whoever continues the job continues the command too
+            if not event.by_terminal:  # else the user who continues the job continues the command too
                 self._child.send(signal.SIGCONT)
 
     def _outlast(self, status: int) -> int:

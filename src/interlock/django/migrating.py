@@ -1,7 +1,7 @@
 """`manage.py interlock migrate`: one process migrates a database, the others that start meanwhile wait and go on.
 
 The lock needs no table, which the migration may be about to make: it is the server's own, or lies beside the file of
-SQLite. It ends with its session, so a process that is killed keeps it from nobody.
+SQLite. It ends with its session, so a killed process frees it.
 """
 
 import argparse

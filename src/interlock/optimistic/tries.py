@@ -11,7 +11,7 @@ from interlock.core.functions import kind_of, shown
 
 
 class Conflict(LockError):
-    """What was read was changed by somebody else, again in each try that was allowed; nothing was done.
+    """What was read was changed by another writer, in each try that was allowed; nothing was done.
 
     Attributes:
         tries: how often the function was run.
@@ -86,12 +86,12 @@ class Tries:
     def pause_before_next(self, keys: Sequence[object], failure: TryAgain | None, now: float) -> float:
         """Count a try that did nothing, and return how many seconds to pause before the next.
 
-        The pause is random from 0 to a bound that doubles with each try ("full jitter"), so that those who were in
-        each other's way do not meet again. Source: M. Brooker, "Exponential Backoff And Jitter", AWS, 2015.
+        The pause is random from 0 to a bound that doubles with each try ("full jitter"), so that callers that were
+        in each other's way do not meet again. Source: M. Brooker, "Exponential Backoff And Jitter", AWS, 2015.
 
         Args:
             keys: what was watched.
-            failure: what the store said; None if somebody changed what was watched.
+            failure: what the store said; None if another writer changed what was watched.
             now: seconds of the clock.
 
         Raises:
@@ -164,7 +164,7 @@ _UNKNOWN = object()
 
 
 class Queued:
-    """A write that waits for the commit; returned from the function, it stands for its reply.
+    """A write that waits for the commit; returned from the function, it is replaced by its reply.
 
     Args:
         request: what is to be written.
@@ -199,7 +199,7 @@ class Queued:
             f"at its .reply afterwards; what must be known now is read with tx.ask(...)"
         )
 
-    # Whoever takes it for the reply learns at once that it is none.
+    # Code that takes it for the reply learns at once that it is none.
     __bool__: Callable[["Queued"], bool] = _too_early
     __int__: Callable[["Queued"], int] = _too_early
     __float__: Callable[["Queued"], float] = _too_early
