@@ -15,7 +15,7 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes
 
 from interlock.core.errors import InvalidArgument, StoreError
