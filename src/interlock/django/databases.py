@@ -142,7 +142,9 @@ def _mysql(alias: str, most: int) -> Store:
 
     where = f"DATABASES[{alias!r}]"
     return MysqlStore(
-        MysqlOptions(where, lambda: dialled(usual(IO_TIMEOUT) | pymysql_of(alias), where, False), most=most)
+        MysqlOptions(
+            where, lambda: dialled(usual(IO_TIMEOUT) | pymysql_of(alias), where, False), max_connections=most
+        )
     )
 
 
