@@ -64,20 +64,16 @@ class Tries:
     Args:
         limits: what the caller allows.
         started: now, in seconds of a monotonic clock.
-        spread: `spread(low, high)` is a random number between the two.
 
     Attributes:
         number: which try this is, from 1.
     """
 
-    def __init__(
-        self, limits: Limits, started: float, spread: Callable[[float, float], float] = random.uniform
-    ) -> None:
+    def __init__(self, limits: Limits, started: float) -> None:
         self.number = 1
         self._limits = limits
         self._started = started
         self._deadline = math.inf if limits.timeout is None else started + limits.timeout
-        self._spread = spread
 
     def io_timeout(self, now: float) -> float | None:
         """Return how many seconds the store may take for its next answer; None for as long as its client allows."""
@@ -106,7 +102,7 @@ class Tries:
         bound = min(self._limits.backoff * 2.0 ** min(self.number - 1, 32), LONGEST_PAUSE)
         self.number += 1
         # Half of what is left, so that a last try still fits in before the end.
-        return min(self._spread(0.0, bound), left / 2)
+        return min(random.uniform(0.0, bound), left / 2)
 
     def _conflict(self, keys: Sequence[object], seconds: float) -> Conflict:
         times = "in the only try" if self.number == 1 else f"in each of {self.number} tries"
