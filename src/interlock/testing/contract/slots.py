@@ -10,13 +10,16 @@ from interlock.testing.contract.fixtures import where
 from interlock.testing.world import World
 
 
-def _has_slots(world: World) -> bool:
-    return {"slot", "semaphores"} <= world.eye.store.features
+def _can(world: World) -> bool:
+    if {"slot", "semaphores"} <= world.eye.store.features:
+        return True
+    with pytest.raises(Unsupported, match="postgresql://"):
+        world.connect().one_of(world.name, ["a", "b"])
+    return False
 
 
+@where(_can)
 def test_each_holder_has_the_lowest_number_that_is_free(world: World) -> None:
-    if not _has_slots(world):
-        return
     lock = world.connect().semaphore(world.name, 3)
     ann, bob, cyd = world.actors(3)
     first, second, third = (each.do(lock.acquire) for each in (ann, bob, cyd))
@@ -31,20 +34,12 @@ def test_each_holder_has_the_lowest_number_that_is_free(world: World) -> None:
 
 def test_an_exclusive_lock_has_slot_0_and_what_has_no_slots_says_so(world: World, locks: Any, ann: Actor) -> None:
     assert ann.do(locks.lock(world.name).acquire).slot == 0
-    if not _has_slots(world):
+    if not _can(world):
         return
     for lock in (locks.semaphore(world.fresh_name(), 3, units=2), locks.rwlock(world.fresh_name()).read()):
         grant = ann.do(lock.acquire)
         with pytest.raises(Unsupported, match="slots"):
             _ = grant.slot
-
-
-def _can(world: World) -> bool:
-    if {"slot", "semaphores"} <= world.eye.store.features:
-        return True
-    with pytest.raises(Unsupported, match="postgresql://"):
-        world.connect().one_of(world.name, ["a", "b"])
-    return False
 
 
 @where(_can)
