@@ -74,10 +74,10 @@ def test_libpq_gets_each_option_of_a_url_as_it_stands_there(scheme: str) -> None
 
 
 @pytest.mark.parametrize("scheme", ["postgresql+advisory", "mysql+advisory", "mariadb+advisory"])
-@pytest.mark.parametrize("name", ["max_sessions", "sequence"])
-def test_an_option_of_advisory_locks_that_stands_there_twice_is_refused(scheme: str, name: str) -> None:
+@pytest.mark.parametrize(("name", "value"), [("max_sessions", "7"), ("sequence", "fences")])
+def test_an_option_of_advisory_locks_that_stands_there_twice_is_refused(scheme: str, name: str, value: str) -> None:
     with pytest.raises(InvalidArgument, match=f"give {name} one value") as refused:
-        advisory_options(urlsplit(f"{scheme}://me:secret@h/db?{name}=7&{name}=8"))
+        advisory_options(urlsplit(f"{scheme}://me:secret@h/db?{name}={value}&{name}={value}"))
     assert "secret" not in str(refused.value)
 
 

@@ -137,7 +137,7 @@ def test_with_keep_it_does(house: House) -> None:
 
 def test_with_keep_a_signal_ends_the_holding(house: House) -> None:
     os.mkfifo(house.folder / "fifo")
-    run = house.start("run", "-v", "--keep", "book", "--", "sh", "-c", LEAVE)
+    run = house.start("run", "-v", "--keep", "--at-least", "60", "book", "--", "sh", "-c", LEAVE)
     left = int(run.hear())
     for _ in range(3):
         run.hear_error()

@@ -38,9 +38,9 @@ ROLLBACK = b"\1\1"  # of the header: the versions of the format that who writes 
         ("sqlite:////tmp/", "name a file"),
         ("sqlite:////tmp/a%00b", "name a file"),
         ("sqlite:////tmp/x?timeout=0", "seconds"),
-        ("sqlite:////tmp/x?allow=nfs", "no option"),
+        ("sqlite:////tmp/x?allow=nfs", "reaches several machines"),
         ("sqlite:////tmp/x?synchronous=off", "no option"),
-        ("sqlite:////tmp/x?timeout=1&timeout=2", "twice"),
+        ("sqlite:////tmp/x?timeout=1&timeout=2", "one value"),
     ],
 )
 def test_a_url_that_names_no_file_is_refused(url: str, said: str) -> None:

@@ -82,7 +82,7 @@ def main(
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in NEEDED:
             return fail(UNAVAILABLE, "the command interlock needs click and rich: pip install 'interlock[cli]'")
-        # Python's own status for this is 1, which would look like a lock that somebody else holds.
+        # Python's own status for this is 1, which would look like a lock that another program holds.
         import traceback
 
         traceback.print_exc()

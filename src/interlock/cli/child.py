@@ -4,9 +4,9 @@ It is forked before this process has a second thread, so that it can prepare its
 hang, and `posix_spawn` can't ask the kernel to take the command along when interlock is killed.
 
 The signals of interest are blocked in every thread, and a listener thread takes them one by one, for three reasons:
-none is lost between two states of the guard; `sigwaitinfo` tells who sent it, which a handler in Python can't know;
+none is lost between two states of the guard; `sigwaitinfo` names the sender, which a handler in Python can't know;
 and a handler would have to raise through the library at any line.  Only the wait for the lock is broken off by an
-exception: the listener pokes the main thread with SIGURG, which stays open there and which nobody else uses.
+exception: the listener wakes the main thread with SIGURG, which is not blocked there and has no other use.
 """
 
 import errno
@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Literal, NamedTuple, NoReturn
@@ -84,7 +84,7 @@ class Signals:
         self._handlers = {WAKE: signal.signal(WAKE, self._woken)}
         before = signal.getsignal(signal.SIGCHLD)
         self.ignores_children = before == signal.SIG_IGN
-        # Where it is ignored, nobody can ask for the child's status, and others than Linux may not keep it pending.
+        # Where it is ignored, the child's status can't be read, and systems other than Linux may not keep it pending.
         # Else it stays as it is: another thread of the program may be taking one while the handler is set back, and
         # then Python prints that it was "ignored due to race condition".
         if sys.platform != "linux" or before != signal.SIG_DFL:
@@ -211,18 +211,11 @@ else:
 def in_foreground() -> bool:
     """Tell whether this process is in the foreground group of its terminal.
 
-    Where the system does not say who sent a signal, a keyboard's signal counts as the terminal's if so.
+    Where the system does not name the sender of a signal, a keyboard's signal counts as the terminal's if so.
     """
-    try:
-        terminal = os.open("/dev/tty", os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
+    with suppress(OSError), open("/dev/tty") as terminal:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    return False
 
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
@@ -278,7 +271,7 @@ class Child:
 
     def __init__(self, path: str, words: Sequence[str], signals: Signals, keep: bool) -> None:
         self.status: int | None = None
-        self._mutex = threading.Lock()  # a process id is somebody else's once its status has been taken
+        self._mutex = threading.Lock()  # a process id may be another process's once its status has been taken
         go_ahead_out, self._go_ahead = os.pipe()
         self._report, report_in = os.pipe()
         self._alive, alive_in = _high_pipe() if keep else (-1, -1)
@@ -299,26 +292,22 @@ class Child:
 
     def go(self, name: str, fence: int, claim: str, item: str = "") -> None:
         """Let the command start, with INTERLOCK_NAME, _FENCE, _HELD and _ITEM in its environment."""
-        try:
+        with suppress(BrokenPipeError):  # it was killed: its status tells
             os.write(self._go_ahead, os.fsencode(f"{fence} {claim} {quote(item)} {name}"))
-        except BrokenPipeError:
-            pass  # somebody killed it: its status tells
         self._forget_word()
 
     def send(self, number: int) -> None:
         """Send it a signal, unless it is gone."""
         with self._mutex:
             if self.status is None:
-                try:
+                with suppress(PermissionError):  # it runs as another user, like sudo: only a wait is left
                     os.kill(self.pid, number)
-                except PermissionError:
-                    pass  # it runs as somebody else, like sudo: all that is left is to wait for it
 
     def look(self) -> None:
-        """Set `status` if it has ended; take the status of all others that have, if they are nobody else's to take.
+        """Set `status` if it has ended; take the status of all others that have, if only interlock can take it.
 
         As process 1 of a container, or as a subreaper, interlock is given every process whose parent is gone, and
-        nobody else can let it go.  In a program that contains the command they are that program's.  From any thread.
+        only interlock can reap it.  In a program that contains the command they are that program's.  From any thread.
         """
         with self._mutex:
             while self._reap(-1 if self._takes_all else self.pid, os.WNOHANG) and self._takes_all:
@@ -406,7 +395,7 @@ def _execute(path: str, words: Sequence[str]) -> NoReturn:
 
 
 def die_with(parent: int, number: int = signal.SIGKILL) -> None:
-    """Ask the kernel to send this process a signal when interlock dies, so that nobody works without the lock."""
+    """Ask the kernel to send this process a signal when interlock dies, so that no command works without the lock."""
     if sys.platform == "linux":
         try:
             import ctypes

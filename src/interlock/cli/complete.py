@@ -18,7 +18,7 @@ from interlock import Locks
 from interlock.cli import connect
 from interlock.runtime import log
 
-LONGEST = 1.5  # seconds that somebody who presses TAB waits for a store
+LONGEST = 1.5  # seconds that a completion waits for a store
 BASH = """\
 %(complete_func)s() {
     local IFS=$'\\n' type value

@@ -89,7 +89,7 @@ def _command(name: str) -> click.Command:
 
 
 class Lazy(click.Group):
-    """A group that imports a command when somebody asks for it."""
+    """A group that imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands, in the order of the help."""

@@ -83,7 +83,7 @@ def waits_for_itself(order: Order, locks: Locks) -> str:
     held = [(view.units, view.capacity) for view in line if view.state == "using" and view.id in around]
     if not held:
         return ""
-    # A claim that must wait for a run around this one keeps all behind it waiting too: nobody is overtaken.
+    # A claim that must wait for a run around this one keeps all behind it waiting too: no claim is overtaken.
     wanted = [(view.units, view.capacity) for view in line if view.state == "pending"]
     if all(fits(units, capacity, held) for units, capacity in (*wanted, spec_of(order))):
         return ""
@@ -242,7 +242,7 @@ class GuardedRun:
             if not self._lost and not self._ordered_to_end:
                 status = self._stay(status, obtained + self._order.at_least)
         finally:
-            self._child.discard()  # before the lock is released, whatever happened
+            self._child.discard()  # before the lock is released, in each case
         if self._release(grant, status):
             self._tell(f"released {self._name} after {time.monotonic() - obtained:.3f} s, exit status {status}")
             return status
@@ -267,7 +267,7 @@ class GuardedRun:
         kill_at = math.inf
         limit_at = math.inf if self._order.timeout is None else time.monotonic() + self._order.timeout
         while True:
-            self._child.look()  # a death during the wait for the lock has told nobody
+            self._child.look()  # a death during the wait for the lock was not noticed
             if self._child.status is not None:
                 return
             event = self._signals.next(max(0.0, min(LOOK_AGAIN, min(kill_at, limit_at) - time.monotonic())))
@@ -299,43 +299,48 @@ class GuardedRun:
             self._child.send(event.number)
         if event.number == signal.SIGTSTP:
             stop_here()
-            if not event.by_terminal:  # else whoever continues the job continues the command too
+            if not event.by_terminal:  # else the user who continues the job continues the command too
                 self._child.send(signal.SIGCONT)
 
     def _outlast(self, status: int) -> int:
         """The command has ended: wait for the processes that it left; return the exit status."""
         self._tell(f"the command ended with {status}, holding {self._name} until its last process is gone")
         threading.Thread(target=self._await_all, name="interlock-keep", daemon=True).start()
-        while True:
-            event = self._signals.next()
-            if event is None or event.kind == "gone":
-                return status
-            if event.kind == "lost":
-                self._say_lost(", and processes of the command still run: stop them")
-                return LOST
-            if event.number == signal.SIGTSTP:
-                stop_here()
-            elif event.number == signal.SIGCHLD:
-                self._child.look()
-            elif event.number in ENDING:
-                got = signal.Signals(event.number).name
-                say(f"got {got}: releasing {self._name}; processes of the command still run")
-                return BY_SIGNAL + event.number
+        return self._hold_on(status, math.inf, ", and processes of the command still run: stop them")
 
     def _stay(self, status: int, until: float) -> int:
         """The command has ended: hold the lock until the moment `until`; return the exit status."""
-        if until > time.monotonic():
-            self._tell(f"the command ended with {status}, holding {self._name} as long as --at-least says")
+        if until <= time.monotonic():
+            return status
+        self._tell(f"the command ended with {status}, holding {self._name} as long as --at-least says")
+        return self._hold_on(
+            status, until, " after the command had ended: it may run elsewhere sooner than --at-least says"
+        )
+
+    def _hold_on(self, status: int, until: float, lost: str) -> int:
+        """Hold the lock until a moment, until all processes are gone, or until a signal ends this.
+
+        Args:
+            status: that the command ended with.
+            until: when, on the monotonic clock; infinite to wait for its processes.
+            lost: what to say behind that the lock was lost.
+        """
         while (left := until - time.monotonic()) > 0:
-            event = self._signals.next(left)
-            if event is None or event.kind == "gone":
-                continue
-            if event.kind == "lost":
-                self._say_lost(" after the command had ended: it may run elsewhere sooner than --at-least says")
+            event = self._signals.next(min(left, LOOK_AGAIN))
+            if event is None or event.number == signal.SIGCHLD:
+                self._child.look()
+            elif event.kind == "gone":
+                break
+            elif event.kind == "lost":
+                self._say_lost(lost)
                 return LOST
-            if event.number == signal.SIGTSTP:
+            elif event.number == signal.SIGTSTP:
                 stop_here()
             elif event.number in ENDING:
+                self._ordered_to_end = True
+                if until == math.inf:
+                    got = signal.Signals(event.number).name
+                    say(f"got {got}: releasing {self._name}; processes of the command still run")
                 return BY_SIGNAL + event.number
         return status
 

@@ -1,4 +1,4 @@
-"""`interlock ls`, `show` and `watch`: who holds which lock, and who waits."""
+"""`interlock ls`, `show` and `watch`: the holders and waiters of locks."""
 
 import math
 import signal

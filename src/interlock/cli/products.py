@@ -16,27 +16,12 @@ from interlock.cli import connect
 from interlock.cli.child import die_with
 from interlock.cli.exits import CONFLICT, fail, say
 from interlock.cli.output import json_option, name_argument, namespace_option, store_option
-from interlock.cli.run import Run, command_argument, refuse_memory
+from interlock.cli.run import Duration, Run, command_argument, refuse_memory
 from interlock.client.tokens import read
 
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SHORTEST, LONGEST = 1.0, 30.0  # seconds until a command that ended is started again
 LASTED = 60.0  # seconds; a command that ran so long has not failed at its start
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else (signal.SIGINT,)
-
-
-class Duration(click.ParamType[float]):
-    """Seconds, as 30, 0.5, 30s, 10m, 2h or 1d."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return a text in seconds."""
-        text = str(value).strip()
-        try:
-            return float(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else float(text)
-        except ValueError:
-            self.fail(f"{text!r} is no time: give one like 30, 30s, 10m, 2h or 1d", param, ctx)
 
 
 @click.command(cls=Run)

@@ -13,6 +13,24 @@ from interlock.cli.exits import UNAVAILABLE, fail
 from interlock.cli.output import completed, name_argument, namespace_option, store_option
 
 F = TypeVar("F", bound=Callable[..., Any])
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, as 30, 0.5, 30s, 10m, 2h or 1d."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return a text in seconds."""
+        text = str(value).strip()
+        try:
+            seconds = float(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else float(text)
+        except ValueError:
+            seconds = math.nan
+        if not 0 <= seconds < math.inf:
+            self.fail(f"{text!r} is no time: give one like 30, 30s, 10m, 2h or 1d", param, ctx)
+        return seconds
 
 
 class Run(click.Command):
@@ -49,12 +67,6 @@ class Run(click.Command):
         return length
 
 
-def _check_seconds(ctx: click.Context, option: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not 0 <= value < math.inf:
-        raise click.BadParameter(f"{value} is no number of seconds; give one like 10 or 0.5", ctx, option)
-    return value
-
-
 def _refuse(ctx: click.Context, option: click.Parameter, value: bool) -> None:
     if value:
         raise click.UsageError(f"{' / '.join(option.opts)}: {getattr(option, 'help', '')}", ctx)
@@ -65,7 +77,7 @@ def _refused(*spellings: str, help: str) -> Callable[[F], F]:
 
 
 def _seconds(*spellings: str, help: str, default: float | None = None) -> Callable[[F], F]:
-    return click.option(*spellings, metavar="SEC", type=float, default=default, callback=_check_seconds, help=help)
+    return click.option(*spellings, metavar="SEC", type=Duration(), default=default, help=help)
 
 
 command_argument: Callable[[Any], Any] = click.argument(

@@ -283,8 +283,9 @@ def checked_timeout(blocking: object, timeout: object) -> float | None:
         ) from None
 
 
-def checked_count(value: object, what: str, most: int = WRITER_UNITS - 1) -> int:
-    """Return `value` if it is a whole number from 1 to `most`, else raise InvalidArgument."""
+def checked_count(value: object, what: str) -> int:
+    """Return `value` if it is a whole number of units that a lock can have, else raise InvalidArgument."""
+    most = WRITER_UNITS - 1
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise InvalidArgument(f"{what} is a whole number from 1 to {most}, not {said(value)}")
     return int(value)

@@ -55,7 +55,6 @@ DONE_BEFORE = EnterResult("done")
 GONE = EnterResult("gone", look_again=0.0)
 GIVEN_UP = EnterResult("gone", look_again=0.01)
 BUSY = EnterResult("busy", look_again=0.0005, asked=False)
-INDETERMINATE = EnterResult("indeterminate", look_again=0.0005, asked=False)
 
 
 class Granted(NamedTuple):

@@ -1,4 +1,4 @@
-"""The claims in the admin: who holds, who waits, since when; evict with a permission, noted in the log."""
+"""The claims in the admin: holders and waiters, and since when; evict with a permission, noted in the log."""
 
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -59,11 +59,11 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
         return [path("", self.admin_site.admin_view(self.changelist_view), name="interlock_claim_changelist")]
 
     def has_change_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
-        """Nobody changes claims; there is no page either to add or to delete one."""
+        """No user may change claims; there is no page to add or to delete one either."""
         return False
 
     def has_view_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
-        """Whoever may evict may look."""
+        """A user who may evict may look."""
         return super().has_view_permission(request, obj) or self.has_evict_permission(request)
 
     def has_evict_permission(self, request: HttpRequest) -> bool:

@@ -1,4 +1,4 @@
-"""System checks, which explain a setting that would not work before anybody locks."""
+"""System checks, which explain a setting that would not work, before the first lock."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ def places_are_said(app_configs: Sequence[AppConfig] | None, **_: object) -> lis
 def transactions_begin_with_the_write_lock(
     app_configs: Sequence[AppConfig] | None, **_: object
 ) -> list[CheckMessage]:
-    """Check that a request on SQLite does not read before it waits for a lock, which nobody could then release."""
+    """Check that a request on SQLite does not read before it waits for a lock, which could then not be released."""
     if VERSION < (5, 1):
         return []
     return [

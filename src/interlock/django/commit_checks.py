@@ -2,8 +2,8 @@
 
 A holder may be evicted while it works, or stopped past its lease; what it commits then is lost, or makes the next
 holder's update lost. Where the claims are in the very database of the transaction, its last statement locks the
-claims (`SELECT … FOR UPDATE`): nobody can evict them before the commit, and whoever takes over a claim whose lease
-has ended meanwhile waits for that commit before it gets the lock. Elsewhere the store is asked.
+claims (`SELECT … FOR UPDATE`): they can't be evicted before the commit, and a caller that takes over a claim whose
+lease has ended meanwhile waits for that commit before it gets the lock. Elsewhere the store is asked.
 """
 
 import time
@@ -151,7 +151,7 @@ def _ask_store(queue: Queue, grants: Sequence[BaseGrant]) -> None:
         answers = [error] * len(unique)
     for grant, answer in zip(unique, answers, strict=True):
         if isinstance(answer, StoreError):
-            # Until its deadline the lease is there, whoever can't be asked; as for renewals.
+            # Until its deadline the lease is there, also if the store can't be asked; as for renewals.
             log.warn("could not ask whether the lock %r is held before a commit: %s", grant.name, answer)
         elif not answer:
             raise _lost(grant, GONE_THERE)

@@ -142,7 +142,9 @@ def _mysql(alias: str, most: int) -> Store:
 
     where = f"DATABASES[{alias!r}]"
     return MysqlStore(
-        MysqlOptions(where, lambda: dialled(usual(IO_TIMEOUT) | pymysql_of(alias), where, False), most=most)
+        MysqlOptions(
+            where, lambda: dialled(usual(IO_TIMEOUT) | pymysql_of(alias), where, False), max_connections=most
+        )
     )
 
 
@@ -238,13 +240,13 @@ def url_beside(alias: str) -> str:
 
 
 def folder_beside(alias: str) -> Path:
-    """Return the folder beside the file of a SQLite database, whatever links lead to that."""
+    """Return the folder beside the file of a SQLite database, after all links."""
     file = _file(alias)
     return file.with_name(file.name + SUFFIX)
 
 
 def prepare_beside(alias: str) -> None:
-    """Make the folder for those who may write to the database; nothing if it is there, or can't be made."""
+    """Make the folder for the users who may write to the database; nothing if it is there, or can't be made."""
     if is_in_memory(alias):
         return
     folder = folder_beside(alias)
@@ -263,7 +265,7 @@ def _sharing(file: Path) -> tuple[int, Sharing]:
         found = around
     writes = found.st_mode & around.st_mode & WRITES
     if around.st_mode & stat.S_ISVTX and found is around:
-        writes = 0  # like /tmp: everybody may write there, each for themselves
+        writes = 0  # like /tmp: all users may write there, each for themselves
     mode = 0o700 | (0o2070 if writes & 0o020 else 0) | (0o007 if writes & 0o002 else 0)
     return mode, Sharing(mode, found.st_uid, found.st_gid)
 

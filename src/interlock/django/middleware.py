@@ -14,7 +14,7 @@ class LockErrorMiddleware:
     """Answers LockTimeout by 423, StaleObject and LockLost by 409, StoreError by 503; other errors are left alone.
 
     A page is rendered from `interlock/error_423.html` (409, 503), or `interlock/error.html`, which projects may
-    override; whoever asks for JSON gets a problem document (RFC 9457).
+    override; a client that asks for JSON gets a problem document (RFC 9457).
 
     Attributes:
         retry_after: seconds in the header Retry-After.

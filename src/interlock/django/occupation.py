@@ -148,7 +148,7 @@ class Occupation(Generic[R]):
         return self._relied
 
     def _read(self) -> R:
-        """Read the rows, which nobody changes any more; in the thread whose transactions will check the locks."""
+        """Read the rows, which can't change any more; in the thread whose transactions will check the locks."""
         watch_commits()
         return self._answer([row.read() for row in self._rows])
 
@@ -186,7 +186,7 @@ def occupy(
     """Have a row for oneself: `with occupy(book, timeout=3) as book:`, or `async with`.
 
     It takes the lock of the row, and then reads the row afresh: an instance is refreshed in place, so that what was
-    changed in it and not saved is gone.  Whoever is in a transaction keeps the lock until that is committed or rolled
+    changed in it and not saved is gone.  A caller in a transaction keeps the lock until that is committed or rolled
     back.  A thread may occupy again what it occupies.
 
     Args:
@@ -194,7 +194,7 @@ def occupy(
         pk: the primary key, with a model.
         timeout: seconds to wait at most; None for no limit.
         ttl: seconds of lease; it is renewed.
-        label: free text, shown to people who look at the line.
+        label: free text, shown where the line is listed.
         locks: the alias in INTERLOCK.
 
     Returns:
@@ -202,7 +202,7 @@ def occupy(
 
     Raises:
         InvalidArgument: an instance was never saved, or the arguments make no sense.
-        LockTimeout: (on entering) somebody else had the row all the time.
+        LockTimeout: (on entering) another caller had the row all the time.
         LockLost: (on leaving, or at the commit of a transaction in or around the block) the lock was lost meanwhile;
             the transaction is rolled back.
         Model.DoesNotExist: (on entering) there is no such row any more.
@@ -284,17 +284,17 @@ def occupies(
     under ATOMIC_REQUESTS; but a coroutine function can't be called in one.  A thread may enter again what it holds.
 
     Args:
-        name: of the lock; `{date}`, `{book.pk}` or `{kwargs[key]}` stand for arguments of the function.
+        name: of the lock; `{date}`, `{book.pk}` or `{kwargs[key]}` are replaced by arguments of the function.
         timeout: seconds to wait at most; None for no limit.
         ttl: seconds of lease; it is renewed.
-        label: free text, shown to people who look at the line.
+        label: free text, shown where the line is listed.
         locks: the alias in INTERLOCK.
 
     Raises:
         InvalidArgument: the name mentions what the function has no argument for, or the function is a generator.
             When called: it returned a coroutine or a generator, which has not run yet; or it is a coroutine function,
             and the thread that waits for it is in a transaction.
-        LockTimeout: (when called) somebody else held the lock all the time; the function did not run.
+        LockTimeout: (when called) another caller held the lock all the time; the function did not run.
         LockLost: (when called) the lease ended while it ran.
     """
     if not isinstance(name, str) or not name:

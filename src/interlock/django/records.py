@@ -39,25 +39,25 @@ from interlock.runtime import clock
 from interlock.runtime.process import HOST, in_forked_child, pid
 
 T = TypeVar("T")
-POLL = 0.25  # seconds until a waiter looks again whom nobody tells
+POLL = 0.25  # seconds until a waiter looks again, which gets no notifications
 SWEEP_EVERY = 64  # releases
 OVER = timedelta(minutes=1)  # since when a record is over that is swept
-UNUSED = timedelta(hours=1)  # since when nobody has had a fence of a name that is swept
+UNUSED = timedelta(hours=1)  # since the last fence of a name that is swept
 TRIES = 100  # to draw a fence
 CHUNK = 500  # ids in one statement
-LONGEST = 255  # characters of a text that says who somebody is
+LONGEST = 255  # characters of a text that names a program
 LEFT = ExpressionWrapper(F("until") - Now(), output_field=DurationField())
 _inherited: list[Any] = []
 """Connections of a parent; to collect them would say goodbye to the server on the parent's connection."""
 
 
 def hashed(key: str) -> str:
-    """Return what stands for a key: collations, and limits of indexes, must not make two one."""
+    """Return the digest of a key: collations, and limits of indexes, must not make two keys equal."""
     return sha256(key.encode()).hexdigest()
 
 
 def fitting(text: str) -> str:
-    """Return a text that says who somebody is, as far as the column holds it."""
+    """Return a text that names a program, as far as the column holds it."""
     return text.replace("\0", "").encode(errors="replace").decode()[:LONGEST]
 
 
@@ -83,7 +83,7 @@ class Workers:
 
         Raises:
             StoreError: the database refused it, or can't be reached: nothing was done.
-            UnknownOutcome: nobody knows whether it was done.
+            UnknownOutcome: it may have been done or not.
         """
         try:
             future = self._threads.submit(self._take, step, *args)
@@ -112,7 +112,7 @@ class Workers:
     def _connect(self, connection: BaseDatabaseWrapper) -> None:
         if id(connection) not in self._open:
             self._open[id(connection)] = connection
-            connection.inc_thread_sharing()  # it is closed by whoever closes the store
+            connection.inc_thread_sharing()  # it is closed by the thread that closes the store
         connection.ensure_connection()
         connection.set_autocommit(True)
         if connection.vendor == "mysql":
@@ -120,7 +120,7 @@ class Workers:
                 cursor.execute("SET time_zone = '+00:00'")
 
     def close_connections(self) -> None:
-        """Close what is open; who asks again connects again."""
+        """Close what is open; the next request connects again."""
         for connection in list(self._open.values()):
             try:
                 connection.close()

@@ -6,7 +6,7 @@ from interlock.django.records import RecordStore
 
 
 class OrmStore(DatabaseStore):
-    """The locks of a database by the ORM alone, whatever kind of database it is."""
+    """The locks of a database by the ORM alone, on any kind of database."""
 
     def _opened(self) -> Store:
         self.place = place_of(self.alias)

@@ -72,16 +72,16 @@ class LocksMixin:
         self.addCleanup(override.__exit__)  # type: ignore[attr-defined]
 
     def assertHeld(self, what: "str | models.Model") -> None:
-        """Fail unless somebody holds the lock of that name, or of that row."""
+        """Fail unless the lock of that name, or of that row, is held."""
         assert_held(what, self.locks_alias)
 
     def assertFree(self, what: "str | models.Model") -> None:
-        """Fail if somebody holds the lock of that name, or of that row, or waits for it."""
+        """Fail if the lock of that name, or of that row, has a holder or a waiter."""
         assert_free(what, self.locks_alias)
 
 
 def assert_held(what: "str | models.Model", alias: str = DEFAULT) -> None:
-    """Fail unless somebody holds a lock.
+    """Fail unless a lock is held.
 
     Args:
         what: the lock's name, or an instance whose row is occupied.
@@ -93,7 +93,7 @@ def assert_held(what: "str | models.Model", alias: str = DEFAULT) -> None:
 
 
 def assert_free(what: "str | models.Model", alias: str = DEFAULT) -> None:
-    """Fail if somebody holds a lock or waits for it; arguments as for `assert_held`."""
+    """Fail if a lock has a holder or a waiter; arguments as for `assert_held`."""
     name = name_of(what, alias)
     for view in locks[alias].claims(name):
         raise AssertionError(f"{name!r} is {view.state} by {view.thread or view.pid} {view.label}".rstrip())

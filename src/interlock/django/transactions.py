@@ -118,7 +118,7 @@ class Watch:
         self._end(0, undone=False)
 
     def run_and_clear_commit_hooks(self) -> None:
-        """Call what was to be called after the commit: what releases locks, whatever others raise."""
+        """Call the functions for after the commit: those that release locks, also if others raise."""
         kept = self._kept()
         try:
             self._django["run_and_clear_commit_hooks"]()

@@ -73,7 +73,7 @@ def wait_limit(
     Args:
         own: the time-out that the lock was made with.
         blocking, timeout: the arguments of `acquire`.
-        otherwise: what counts if nobody has said anything.
+        otherwise: the default.
     """
     if not isinstance(timeout, Unset):
         return checked_timeout(True if isinstance(blocking, Unset) else blocking, timeout)

@@ -23,7 +23,7 @@ class Holding:
 
     Attributes:
         key: what is held.
-        token: what stands in the key as long as it is held.
+        token: what is in the key as long as it is held.
         deadline: when the lease ends, on the clock that also counts suspended time; None if it does not, or nobody
             knows.
         owner: the thread or task that holds it; None if any may speak for it.
@@ -65,7 +65,7 @@ class Attempt:
     """One call of acquire, and what came of it: known even to a caller that was interrupted.
 
     Attributes:
-        owner: who will hold the lock.
+        owner: the future holder of the lock.
         seconds: how long to wait at most; None for no limit.
         ttl: seconds of lease; None for no limit.
         pauses: seconds between the tries.
@@ -99,7 +99,7 @@ class Holdings:
                     self.remove(each)
 
     def find(self, owner: object, key: bytes, inherits: Callable[[object], bool]) -> Holding | None:
-        """Return what `owner` holds, else what belongs to nobody, else what it inherits.
+        """Return what `owner` holds, else what has no owner, else what it inherits.
 
         Args:
             owner: a thread or a task; None if the lock does not tell them apart.
@@ -227,7 +227,7 @@ class KnownServer:
 
     Attributes:
         ways: which way worked the last time, for each thing that can be asked in several.
-        reentrant: who holds which re-entrant lock.
+        reentrant: the holders of re-entrant locks.
     """
 
     def __init__(self) -> None:
@@ -247,5 +247,5 @@ def known_of(client: object) -> KnownServer:
 
 
 def as_bytes(reply: object) -> bytes:
-    """Return a reply as bytes, also of a client that decodes whatever it is told."""
+    """Return a reply as bytes, also of a client that decodes all replies."""
     return reply if isinstance(reply, bytes) else str(reply).encode()

@@ -1,6 +1,6 @@
 """Optimistic transactions: watch, compute, commit only if nothing has changed, else do it again.
 
-They need no lock and make nobody wait; where many change the same thing all the time, a lock does less work.
+They need no lock and make no caller wait; where many change the same thing all the time, a lock does less work.
 """
 
 from collections.abc import Callable

@@ -123,7 +123,7 @@ class LibraryCommand(NamedTuple):
 
     @property
     def undecoded(self) -> bool:
-        """Must the reply stay bytes, whatever the client's settings?"""
+        """Must the reply stay bytes, with all settings of the client?"""
         return UNDECODED in self.options
 
     def shaped(self, reply: object, callbacks: Mapping[str, Callable[..., object]]) -> Any:
@@ -265,7 +265,7 @@ class Transaction:
         """Queue any command, e.g. `tx.queue("JSON.SET", "book", "$", "{}")`.
 
         Returns:
-            What stands for the reply: its `.reply` after the commit; returned from the function, the reply itself.
+            A placeholder: its `.reply` after the commit; returned from the function, the reply itself.
 
         Raises:
             InvalidArgument: it can't be part of a transaction.

@@ -231,7 +231,7 @@ INFO = "interlock.reads"
 
 
 class RowChanged(TryAgain):
-    """Somebody has changed or removed a row that was read."""
+    """Another transaction has changed or removed a row that was read."""
 
 
 class LockedRow(NamedTuple):
@@ -288,9 +288,9 @@ class Reads:
         """Lock all that was read, and compare it.
 
         Raises:
-            RowChanged: somebody has changed some of it.
+            RowChanged: another transaction has changed some of it.
         """
-        # In one order for all, so that two who verify do not wait for each other.
+        # In one order for all, so that two transactions that verify do not wait for each other.
         for key in sorted(self._open, key=lambda key: (key[0].__name__, repr(key[1]))):
             seen = self._open[key]
             connection = connection_of(self._session, seen.mapper)

@@ -11,7 +11,7 @@ from interlock.core.functions import kind_of, shown
 
 
 class Conflict(LockError):
-    """What was read was changed by somebody else, again in each try that was allowed; nothing was done.
+    """What was read was changed by another writer, in each try that was allowed; nothing was done.
 
     Attributes:
         tries: how often the function was run.
@@ -64,20 +64,16 @@ class Tries:
     Args:
         limits: what the caller allows.
         started: now, in seconds of a monotonic clock.
-        spread: `spread(low, high)` is a random number between the two.
 
     Attributes:
         number: which try this is, from 1.
     """
 
-    def __init__(
-        self, limits: Limits, started: float, spread: Callable[[float, float], float] = random.uniform
-    ) -> None:
+    def __init__(self, limits: Limits, started: float) -> None:
         self.number = 1
         self._limits = limits
         self._started = started
         self._deadline = math.inf if limits.timeout is None else started + limits.timeout
-        self._spread = spread
 
     def io_timeout(self, now: float) -> float | None:
         """Return how many seconds the store may take for its next answer; None for as long as its client allows."""
@@ -86,12 +82,12 @@ class Tries:
     def pause_before_next(self, keys: Sequence[object], failure: TryAgain | None, now: float) -> float:
         """Count a try that did nothing, and return how many seconds to pause before the next.
 
-        The pause is random from 0 to a bound that doubles with each try ("full jitter"), so that those who were in
-        each other's way do not meet again. Source: M. Brooker, "Exponential Backoff And Jitter", AWS, 2015.
+        The pause is random from 0 to a bound that doubles with each try ("full jitter"), so that callers that were
+        in each other's way do not meet again. Source: M. Brooker, "Exponential Backoff And Jitter", AWS, 2015.
 
         Args:
             keys: what was watched.
-            failure: what the store said; None if somebody changed what was watched.
+            failure: what the store said; None if another writer changed what was watched.
             now: seconds of the clock.
 
         Raises:
@@ -106,7 +102,7 @@ class Tries:
         bound = min(self._limits.backoff * 2.0 ** min(self.number - 1, 32), LONGEST_PAUSE)
         self.number += 1
         # Half of what is left, so that a last try still fits in before the end.
-        return min(self._spread(0.0, bound), left / 2)
+        return min(random.uniform(0.0, bound), left / 2)
 
     def _conflict(self, keys: Sequence[object], seconds: float) -> Conflict:
         times = "in the only try" if self.number == 1 else f"in each of {self.number} tries"
@@ -164,7 +160,7 @@ _UNKNOWN = object()
 
 
 class Queued:
-    """A write that waits for the commit; returned from the function, it stands for its reply.
+    """A write that waits for the commit; returned from the function, it is replaced by its reply.
 
     Args:
         request: what is to be written.
@@ -199,7 +195,7 @@ class Queued:
             f"at its .reply afterwards; what must be known now is read with tx.ask(...)"
         )
 
-    # Whoever takes it for the reply learns at once that it is none.
+    # Code that takes it for the reply learns at once that it is none.
     __bool__: Callable[["Queued"], bool] = _too_early
     __int__: Callable[["Queued"], int] = _too_early
     __float__: Callable[["Queued"], float] = _too_early

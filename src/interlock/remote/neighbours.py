@@ -33,16 +33,14 @@ class Neighbours:
 
     Args:
         waiters: are notified.
-        name: of the socket; a fresh one by default.
 
     Attributes:
         channel: where others notify this process; "" while it does not listen.
         home: host and pid of this process.
     """
 
-    def __init__(self, waiters: Waiters, name: str = "") -> None:
+    def __init__(self, waiters: Waiters) -> None:
         self.waiters = waiters
-        self._name = name
         self._socket: socket.socket | None = None
         self._start_afresh()
         _all.add(self)
@@ -74,7 +72,7 @@ class Neighbours:
                 return
             self._away = True  # a handler that comes now does not listen
             heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            channel = self._name or f"interlock-{secrets.token_hex(8)}"
+            channel = f"interlock-{secrets.token_hex(8)}"
             try:
                 heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
                 heard.bind(f"\0{channel}")

@@ -147,9 +147,7 @@ class World:
             store: through which connection; a new one unless given.
         """
         claim = Claim(fresh_id(), spec, "a ghost")
-        if self._eye is None:
-            self._eye = Locks(self.place.open())
-        queue = self._eye._client.state().queue if store is None else store.queue()
+        queue = self.eye._client.state().queue if store is None else store.queue()
         queue.enter(claim, queue.subscribe(), True, False)
         return claim.id
 

@@ -12,7 +12,8 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connections
 
-from interlock.django import databases, migrating
+from interlock.django import databases
+from interlock.django.management.commands import interlock as migrating
 
 SETTINGS = """
 import json, os

@@ -1,4 +1,4 @@
-"""`interlock serve`: a page of who holds which lock and who waits."""
+"""`interlock serve`: a page with the holders and waiters of locks."""
 
 import os
 import socket

@@ -54,7 +54,7 @@ class Feed:
     """Server-sent events, each with all that is to be seen.
 
     Args:
-        locks: whose claims they are.
+        locks: the locks of these claims.
         facts: go with each event.
 
     A slow client misses looks, and then gets the latest one.
@@ -79,7 +79,7 @@ class Feed:
                 self._next = self._loop.create_future()
                 threading.Thread(target=self._look_again_and_again, name="interlock-serve", daemon=True).start()
             elif self._viewers == 1:
-                self._latest = ""  # nobody has looked for a while
+                self._latest = ""  # the page was not read for a while
             self._look_now.set()
             yield "retry: 1000\n\n"
             if self._latest:
@@ -148,7 +148,7 @@ class RequestRefused(Exception):
 class Guard:
     """Answers only requests for this page by a name that is its own, and adds the headers that browsers obey.
 
-    A name that is none of them is somebody else's that leads here for a moment (DNS rebinding): its page could read
+    Any other name is a foreign one that leads here for a moment (DNS rebinding): its page could read
     this one. A plain address can't be had that way.
     """
 
@@ -190,9 +190,9 @@ class Page:
     """What the routes lead to.
 
     Args:
-        locks: whose claims are shown.
+        locks: the locks whose claims are shown.
         feed: what is sent to the browsers.
-        token: lets somebody evict; None: nobody can.
+        token: allows evictions; None: the page can't evict.
     """
 
     def __init__(self, locks: Locks, feed: Feed, token: str | None) -> None:
@@ -263,10 +263,10 @@ def app_of(locks: Locks, store: str, namespace: str, token: str | None, names: C
     """Return the application.
 
     Args:
-        locks: whose claims are shown.
+        locks: the locks whose claims are shown.
         store: what the store is called.
-        namespace: whose locks they are.
-        token: lets somebody evict; None: nobody can.
+        namespace: of the locks.
+        token: allows evictions; None: the page can't evict.
         names: of the host, beside localhost and plain addresses.
     """
     feed = Feed(locks, {"store": store, "namespace": namespace, "token": token is not None})

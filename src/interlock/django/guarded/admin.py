@@ -25,15 +25,15 @@ from interlock.runtime.process import fresh_id
 
 
 class EditedPage:
-    """The page of an object, and one who looks at it.
+    """The page of an object, and a user who looks at it.
 
     A store that can't be asked is logged: it is no reason not to show a page.
 
     Args:
         model: of the object.
         pk: its primary key.
-        user: the one who looks at the page.
-        lease: seconds after which whoever has not saved counts as gone.
+        user: who looks at the page.
+        lease: seconds after which a user who has not saved counts as gone.
     """
 
     def __init__(self, model: type[models.Model], pk: object, user: Any, lease: float) -> None:
@@ -43,7 +43,7 @@ class EditedPage:
         self._who = f"user {user.pk}"
 
     def open(self) -> list[ClaimView]:
-        """Note that the user has opened the page; return who else has: their names are the labels."""
+        """Note that the user has opened the page; return the claims of the other users, with names as labels."""
         try:
             mine, others = self._claims()
             spec = LockSpec(locks._client.key(self.name), 1, WRITER_UNITS, self._lease, str(self._user)[:MAX_LABEL])
@@ -93,8 +93,8 @@ class GuardedAdmin(AdminBase):
     """A `ModelAdmin` of a guarded model: on a stale save the page shows both values, and its editor chooses.
 
     Attributes:
-        editing_lease: seconds for which whoever opens a change form counts as its editor, unless they save before:
-            others who open it are told. None: nobody is told.
+        editing_lease: seconds for which a user who opens a change form counts as its editor, unless they save before:
+            other users who open it are told. None: they are not told.
     """
 
     form: "type[forms.ModelForm[Any]]" = GuardedModelForm
@@ -117,7 +117,7 @@ class GuardedAdmin(AdminBase):
         form_url: str = "",
         extra_context: dict[str, object] | None = None,
     ) -> Any:
-        """Show or save the change form, and tell who else has it open."""
+        """Show or save the change form, and name the other users who have it open."""
         response = self._changeform(request, object_id, form_url, extra_context)
         # Outside of the transaction in which the object is saved, or a claim would have to wait for it.
         if object_id is not None and self.has_change_permission(request):

@@ -1,4 +1,4 @@
-"""What a guarded model raises, and what becomes of a field that somebody else has changed too.
+"""What a guarded model raises, and what becomes of a field that another writer has changed too.
 
 A policy is `REFUSE`, `LAST_WINS`, or a function of (original, mine, theirs) that returns the value to be saved. The
 functions here are such merges; yours may raise `CannotMerge`.
@@ -22,7 +22,7 @@ class FieldConflict:
     Attributes:
         original: the value that was read; of a foreign key the key.
         mine: the value that was to be written.
-        theirs: the value that somebody else has written meanwhile.
+        theirs: the value that another writer has written meanwhile.
     """
 
     original: object
@@ -31,7 +31,7 @@ class FieldConflict:
 
 
 class StaleObject(LockError, DatabaseError):
-    """Somebody else has changed, or deleted, what was to be saved; nothing was written.
+    """Another writer has changed or deleted what was to be saved; nothing was written.
 
     It is a `DatabaseError`, as what Django raises when a forced update finds no row. The message names the fields;
     their values, which may be secret or long, are only in `fields`.
@@ -84,7 +84,7 @@ class Outcome(Enum):
 REFUSE: Final = Outcome.REFUSE
 LAST_WINS: Final = Outcome.LAST_WINS
 OTHERS: Final = "*"
-"""The key of `on_stale` that stands for all fields that it doesn't name."""
+"""The key of `on_stale` for all fields that it doesn't name."""
 
 Policy: TypeAlias = Outcome | Merge
 OnStale: TypeAlias = Policy | Mapping[str, Policy]
@@ -102,7 +102,7 @@ def added(original: Any, mine: Any, theirs: Any) -> Any:
 def merged_items(original: Any, mine: Any, theirs: Any) -> list[Any]:
     """Keep what either has added and drop what either has removed: for lists of tags, arrays, sets.
 
-    The order is theirs, then what is new in mine. What stands in a list twice counts once.
+    The order is theirs, then what is new in mine. An item that is in a list twice counts once.
     """
     original, mine, theirs = (list(each or ()) for each in (original, mine, theirs))
     kept = [item for item in theirs if item in mine or item not in original]

@@ -1,4 +1,4 @@
-"""Forms of guarded models: two people edit one object, and nobody's work is lost.
+"""Forms of guarded models: two people edit one object, and no work is lost.
 
 Between the time when a form is shown and the time when it is sent anything may happen to the object. So the form
 takes along what it has shown, and of a value that it has but doesn't show (a password, say) a digest. What its reader
@@ -49,7 +49,7 @@ else:
 
 
 class ReadField(forms.CharField):
-    """The hidden field that takes along what a form has shown: always anew, whatever was sent."""
+    """The hidden field with what a form has shown: always anew, also if another value was sent."""
 
     widget = forms.HiddenInput
     token: Callable[[], str] = str
@@ -251,14 +251,14 @@ class _Choice:
 
     @cached_property
     def stale(self) -> bool:
-        """True if somebody else has changed the field too, to another value; or if an answer is lacking."""
+        """True if another writer has changed the field too, to another value; or if an answer is lacking."""
         if same(self._field, self.mine, self.theirs, ordered=False):
             return False
         return not self._stands or (self._must_answer and self.answer is None)
 
     @property
     def _stands(self) -> bool:
-        """True if nobody has changed what was shown."""
+        """True if what was shown has not changed."""
         return self.original is not UNKNOWN and same(self._field, self.original, self.theirs, ordered=False)
 
     def merged(self) -> Any:

@@ -47,7 +47,7 @@ def remembering(make: Any) -> Any:
 
 
 class Guarded(Base):
-    """A mixin that keeps a model's `save()` from overwriting what somebody else has changed.
+    """A mixin that keeps a model's `save()` from overwriting what another writer has changed.
 
     `class Book(Guarded, models.Model)`: `save()` writes only the fields that have changed since they were read, in
     one UPDATE that finds its row only if the written fields still have the values that were read. Else `on_stale`
@@ -105,7 +105,7 @@ class Guarded(Base):
             if attname in data and (attname in wanted or field.name in wanted or attname in plan.keys)
         }
         shown = plan.shown.intersection(fresh)
-        if shown:  # Django has copied what they show, not what stands in the columns
+        if shown:  # Django has copied what they show, not what is in the columns
             rows = type(self)._base_manager.using(self._state.db).filter(pk=self.pk)
             fresh |= dict(zip(shown, rows.values_list(*shown).first() or (), strict=False))
         data[KEY] = (known or Snapshot(None, {})).with_read(self._state.db, of_values(plan, fresh))
@@ -121,7 +121,7 @@ class Guarded(Base):
         """Save; as Django's own.
 
         Raises:
-            StaleObject: somebody else has changed what was to be written; nothing was.
+            StaleObject: another writer has changed what was to be written; nothing was written.
         """
         using = using or router.db_for_write(type(self), instance=self)
         connection = transaction.get_connection(using)

@@ -26,7 +26,7 @@ from interlock.django.guarded.conflicts import LAST_WINS, OTHERS, REFUSE, Policy
 from interlock.django.guarded.values import IMMUTABLE, AnyField, is_expression
 
 Comparison: TypeAlias = tuple[str, str]
-"""A column's side and a value's side; {} stands for the column, or for the value's placeholder."""
+"""A column's side and a value's side; {} is the column, or the value's placeholder."""
 
 PLAIN: Comparison = ("{}", "{}")
 _TEXT = re.compile(r"(var)?char\b|character\b|nvarchar|text\b|(tiny|medium|long)text\b|citext\b", re.IGNORECASE)
@@ -85,13 +85,13 @@ class Column:
 
     Attributes:
         comparable: whether the database can be asked.
-        may_adapt: whether there are values that it holds otherwise than they are given, which somebody must know.
+        may_adapt: whether there are values that it holds otherwise than they are given, which must be noted.
 
     Args:
         field: the field of the model.
         sign: what the column must be to the value.
         comparison: how it is compared; None if it is not known to be possible.
-        settles: False if nobody need know what it makes of a value.
+        settles: False if what it makes of a value need not be noted.
     """
 
     __slots__ = ("_equal", "_kind", "_null", "_right", "_usual", "_vendor", "comparable", "field", "may_adapt")
@@ -204,8 +204,8 @@ class ModelPlan:
         keys: attributes of the primary keys of its tables.
         fences: attributes of `FenceField`s.
         computing: attributes whose field may set a value by itself while it is saved, as `auto_now` does.
-        shown: attributes that a descriptor of somebody else's reads, as that of a translated field does: what they
-            show may be anything, also what stands in another column.
+        shown: attributes that a foreign descriptor reads, as that of a translated field does: what they
+            show may be anything, also what is in another column.
         policies: what is done with the fields, by their attributes.
     """
 

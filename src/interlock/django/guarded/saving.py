@@ -208,7 +208,7 @@ class TableSave:
         return answer if returning else answer > 0
 
     def note(self) -> None:
-        """Remember what stands in the row since it was saved; in the transaction, if any, that has written it."""
+        """Remember what is in the row since it was saved; in the transaction, if any, that has written it."""
         instance, meta, plan = self.instance, self.model._meta, self.plan
         asked = self.adapted(self.wrote)
         kept = of_values(plan, self.wrote)

@@ -126,7 +126,7 @@ def of_row(plan: ModelPlan, db: str | None, field_names: Iterable[str], row: Seq
 
 
 def of_values(plan: ModelPlan, values: Mapping[str, object]) -> dict[str, Any]:
-    """Return what to keep of values, by their attributes, that stand in the row now; MISSING is kept."""
+    """Return what to keep of values, by their attributes, that are in the row now; MISSING is kept."""
     return {
         attname: value if value is MISSING or type(value) in IMMUTABLE else kept_of(plan.by_attname[attname], value)
         for attname, value in values.items()

@@ -82,7 +82,7 @@ def state_tag(instance: Guarded, fields: Iterable[str] | None = None) -> str:
     """Return a short text that names the state in which an instance was read or saved last.
 
     Two instances of a row have the same one exactly if all their guarded fields are the same; those in which the last
-    one wins, and those that compute their values, don't count. It is made with the SECRET_KEY, so nobody can find
+    one wins, and those that compute their values, don't count. It is made with the SECRET_KEY, so no reader can find
     out by trying what the values are.
 
     Args:

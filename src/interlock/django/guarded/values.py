@@ -1,4 +1,4 @@
-"""Values of fields: kept so that nobody can change them, and compared as the database would see them."""
+"""Values of fields: kept so that they can't be changed, and compared as the database would see them."""
 
 import json
 import pickle
@@ -32,7 +32,7 @@ class Adapted(NamedTuple):
 
     Attributes:
         given: what the program has saved, which its next change starts from; as it is kept.
-        held: what stands in the row.
+        held: what is in the row.
     """
 
     given: Any

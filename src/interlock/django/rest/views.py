@@ -119,7 +119,7 @@ class OccupiedViewSetMixin(OccupiesObject, ProblemMixin):
     """A mixin for view sets and generic views that change an object only while they occupy it.
 
     `update`, `partial_update` and `destroy` take the lock of the object by `interlock.django.occupy`, and read it
-    afresh. If somebody else has it for longer than `occupy_timeout`, the answer is 423 with Retry-After.
+    afresh. If another caller has it for longer than `occupy_timeout`, the answer is 423 with Retry-After.
 
     Attributes:
         occupy_timeout: seconds to wait for the lock; 0: not at all.

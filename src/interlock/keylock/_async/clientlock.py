@@ -163,7 +163,7 @@ class AsyncDropIn(AsyncTokenLock):
         return True
 
     async def locked(self) -> bool:
-        """Ask the server whether anybody holds the lock."""
+        """Ask the server whether the lock is held."""
         return await self._as_client(self._holder) is not None
 
     def owned(self) -> rt.Result[bool]:

@@ -82,7 +82,7 @@ class AsyncOneKey:
         return self._key
 
     async def locked(self) -> bool:
-        """Ask the server whether anybody holds the lock.
+        """Ask the server whether the lock is held.
 
         Raises:
             StoreError: the server can't be reached or refuses.
@@ -99,7 +99,7 @@ class AsyncOneKey:
         Args:
             token: what to write.
             ms: milliseconds until the key expires; None for never.
-            sent: notes whether it was sent again.  If it is given, nobody else ever writes this token: this very step
+            sent: notes whether it was sent again.  If it is given, no other caller ever writes this token: this step
                 took a key that has it, the reply was lost, and the client has asked again.
 
         Returns:
@@ -156,7 +156,7 @@ class AsyncOneKey:
             sent: notes whether it was sent again; None if it must not be, beyond what the client does.
         """
         name = CommandName(words[0])
-        # Bytes, whatever decode_responses says, and those of SET not made into a bool.
+        # Bytes, also with decode_responses, and those of SET not made into a bool.
         how = {"NEVER_DECODE": True, "get": True} if name == "SET" else {"NEVER_DECODE": True}
         try:
             return await self._client.execute_command(name, *words[1:], **how)
@@ -207,7 +207,7 @@ class AsyncTokenLock(AsyncOneKey):
             return None
 
     def _owner(self) -> object:
-        """Return who may speak for what the caller acquires: the caller, or anybody (None)."""
+        """Return the owner of what the caller acquires: the caller, or None for any thread or task."""
         return None if self._shared else self._caller()
 
     def _held_by(self, owner: object) -> Holding | None:
@@ -231,7 +231,7 @@ class AsyncTokenLock(AsyncOneKey):
         return True
 
     async def _try(self, attempt: Attempt) -> bool:
-        """Try once; whatever happens, nothing is left in the server that this object does not know of."""
+        """Try once; in each case, nothing is left in the server that this object does not know of."""
         await self._settle(self._held_by(attempt.owner))
         token, sent = attempt.token or rt.fresh_id().encode(), Sent()
         deadline = None if attempt.ttl is None else clock.awake_or_not() + attempt.ttl

@@ -164,7 +164,7 @@ class DropIn(TokenLock):
         return True
 
     def locked(self) -> bool:
-        """Ask the server whether anybody holds the lock."""
+        """Ask the server whether the lock is held."""
         return self._as_client(self._holder) is not None
 
     def owned(self) -> rt.Result[bool]:

@@ -17,7 +17,7 @@ L = TypeVar("L", bound="KeyLock")
 
 
 class KeyLock(TokenLock):
-    """A lock that is one string key: `SET key token NX PX ms`, deleted only by the one who wrote the token.
+    """A lock that is one string key: `SET key token NX PX ms`, deleted only by the owner of the token.
 
     It speaks with every other program that locks so, redis-py's `Lock` among them. There is no line: a caller that
     tries at the right moment gets it. It does not renew itself.
@@ -64,7 +64,7 @@ class KeyLock(TokenLock):
 
     @property
     def token(self) -> str | None:
-        """What stands in the key while the calling thread or task holds the lock; None if it does not."""
+        """The token in the key while the calling thread or task holds the lock; None if it does not."""
         mine = self._mine()
         return None if mine is None else mine.token.decode(errors="backslashreplace")
 
@@ -203,7 +203,7 @@ class ReentrantKeyLock(KeyLock):
         if holding.alive:
             holding.count -= 1
             return True
-        # The count dies with the lease: what is left of it is given up at once, and all who counted have lost it.
+        # The count dies with the lease: what is left of it is given up at once, and all its holders have lost it.
         super()._leave(holding)
         holding.lost = True
         return False
@@ -214,7 +214,7 @@ TRIES = 64
 
 
 class IdentityLock(OneKey):
-    """A lock whose key holds the identity that its owner chose: whoever knows it can release.
+    """A lock whose key holds the identity that its owner chose: a program that knows it can release.
 
     So an owner can be asked for by name, and a program that starts again can give back what it held. The identity
     must be its owner's own: the lock can't tell two that use the same.
@@ -263,7 +263,7 @@ class IdentityLock(OneKey):
             identity: what `acquire` was given.
 
         Returns:
-            True if the lock is free now, by this call or already; False if it is somebody else's.
+            True if the lock is free now, by this call or already; False if another owner has it.
 
         Raises:
             InvalidArgument: the identity is of a wrong type.

@@ -97,7 +97,7 @@ async def atransact(
         backoff: seconds that the first pause between two runs lasts at most; the bound doubles with each.
 
     Returns:
-        What the function returned in the run that was committed; a queued command stands for its reply.
+        What the function returned in the run that was committed; a queued command is replaced by its reply.
 
     Raises:
         Conflict: what it read was changed each time; nothing was done.

@@ -93,7 +93,7 @@ class TransactionConnection:
             return error
 
     def close(self) -> None:
-        """Give it back, whatever happens to the task meanwhile; a broken one will be connected anew."""
+        """Give it back, also if the task is cancelled meanwhile; a broken one will be connected anew."""
         rt.finish(self._close)
 
     def _close(self) -> None:
@@ -287,7 +287,7 @@ class RedisAttempt:
                 "that does not tell, let the transaction also write a key of its own (tx.set('done:<id>', 1)), and "
                 "look for that"
             ) from error.__cause__
-        self._watching = False  # whatever EXEC answers
+        self._watching = False  # for each answer of EXEC
         if opening:
             self._heard_of_multi(replies.pop(0), "what was queued may have been done without a guard")
         done = replies.pop()
@@ -342,7 +342,7 @@ class RedisAttempt:
     def _may_repeat(self, packet: Sequence[LibraryCommand], error: ConnectionFailed) -> bool:
         """Tell whether a packet may be sent on another connection: once, if the first that was lent was dead.
 
-        That one was closed by the server while nobody used it; nothing was watched on it, and nothing is done twice.
+        That one was closed by the server while it was unused; nothing was watched on it, and nothing is done twice.
         """
         harmless = all(each.words[0] in HARMLESS or keys_read(each.words) is not None for each in packet)
         late = isinstance(error.__cause__, self._backend.library.time_is_over)

@@ -2,20 +2,18 @@
 
 import os
 import re
-import socket
 from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, parse_qsl
 
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
-from interlock.core.options import number_in
+from interlock.core.options import Reader, number_in, read_options
 from interlock.core.redaction import is_torn, place_of, read, whole
 from interlock.remote.urls import check, conninfo_of, options_in, port_of
 from interlock.runtime.process import HOST, Descriptor, checked_pid, pid
 
 MAX_SESSIONS = 32
 SEQUENCE = "interlock_fence"
-OURS = ("max_sessions", "sequence")  # others are for the library that connects
 IDENTIFIER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*")
 DEFAULTS = {
     "connect_timeout": "5",
@@ -24,6 +22,16 @@ DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "20000",
 }
+
+
+def _sequence_in(name: str, text: str) -> str:
+    if not IDENTIFIER.fullmatch(text):
+        raise InvalidArgument(f"{name} is a name, or schema.name, of letters, digits and _")
+    return text
+
+
+OURS: dict[str, Reader] = {"max_sessions": number_in, "sequence": _sequence_in}
+"""Others are for the library that connects."""
 
 
 class Options(NamedTuple):
@@ -59,27 +67,22 @@ def options_of(url: SplitResult) -> Options:
 def _options_of(url: SplitResult) -> Options:
     postgresql = url.scheme.startswith("postgresql")
     given = options_in(url) if postgresql else parse_qsl(url.query, keep_blank_values=True)
-    query = dict(given)
-    for each in OURS:
-        if len([name for name, _ in given if name == each]) > 1:
-            raise InvalidArgument(f"{place_of(url)}: give {each} one value")
-    max_sessions = number_in("max_sessions", query.pop("max_sessions", str(MAX_SESSIONS)))
-    sequence = query.pop("sequence", SEQUENCE)
-    if not IDENTIFIER.fullmatch(sequence):
-        raise InvalidArgument("sequence is a name, or schema.name, of letters, digits and _")
+    others = {name: text for name, text in given if postgresql and name not in OURS}
+    ours = read_options([each for each in given if each[0] not in others], OURS, place_of(url))
     if url.fragment:
         raise InvalidArgument(f"{place_of(url)}: a # in a password is written %23")
     if postgresql:
-        query = DEFAULTS | {"application_name": f"interlock {HOST}:{pid()}"[:63]} | query
-        conninfo = conninfo_of(url, query.items())
+        conninfo = conninfo_of(
+            url, {**DEFAULTS, "application_name": f"interlock {HOST}:{pid()}"[:63], **others}.items()
+        )
         with suppress(ImportError):  # which is told when a session is opened
             check(conninfo, url)
     else:
-        if query:
-            raise InvalidArgument(f"a URL of MariaDB has no option {', '.join(query)}")
         port_of(url)  # which refuses what is none
         conninfo = whole(url._replace(query=""))
-    return Options(conninfo, max_sessions, sequence, not postgresql, is_torn(url))
+    return Options(
+        conninfo, ours.get("max_sessions", MAX_SESSIONS), ours.get("sequence", SEQUENCE), not postgresql, is_torn(url)
+    )
 
 
 IO_TIMEOUT = 5.0  # seconds that the server may take for an answer
@@ -178,25 +181,18 @@ class BaseSession:
             self.alive = False
             if not self.busy:
                 self.close()
-            elif self.fd >= 0:
-                connection = socket.socket(fileno=self.fd)
-                try:
-                    connection.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass  # it has ended already
-                finally:
-                    connection.detach()
+            elif self.file is not None:
+                with suppress(OSError):  # it has ended already
+                    self.file.shut_down()
 
     def abandon(self) -> None:
         """In a forked child: let go of the socket without a word, which would end the session of the parent."""
         self.alive = False
         if self.fd >= 0:
-            try:
+            with suppress(OSError):
                 null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
                 os.dup2(null, self.fd, inheritable=False)
                 os.close(null)
-            except OSError:
-                pass
         self.fd = -1
 
     def broken(self, error: Exception | None) -> UnknownOutcome:

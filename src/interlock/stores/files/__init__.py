@@ -15,15 +15,16 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes
 
 from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.options import read_options
 from interlock.core.queue import ALL, Feature
 from interlock.core.redaction import masked
 from interlock.runtime import clock
 from interlock.stores.files.folder import Folder
-from interlock.stores.files.machine import is_guest, is_network
+from interlock.stores.files.machine import allowed_in
 from interlock.stores.files.opening import failing
 from interlock.stores.files.steps import FileSteps, close_dropped, queue_on
 
@@ -40,43 +41,13 @@ def folder_meant(path: str) -> str:
     return "file://" + os.path.abspath(os.path.expanduser(path))
 
 
-def options(query: str) -> dict[str, Any]:
-    """Return what a URL's query says, as arguments of `Folder`.
-
-    Raises:
-        InvalidArgument: an option that is not known, or a value that makes no sense.
-    """
-    found: dict[str, Any] = {}
-    for key, value in parse_qsl(query, keep_blank_values=True):
-        if key in found:
-            raise InvalidArgument(f"file:// has the option {key!r} twice")
-        if key == "mode":
-            found[key] = _mode(value)
-        elif key == "allow":
-            found[key] = _allowed(value)
-        else:
-            raise InvalidArgument(
-                f"file:// has no option {key!r}; there are file:///folder?mode=0770 and file:///folder?allow=virtiofs"
-            )
-    return found
-
-
-def _mode(text: str) -> int:
+def _mode(name: str, text: str) -> int:
     if not re.fullmatch("0?[0-3]?7[07][07]", text):
         raise InvalidArgument(
-            f"mode={text!r}: write 0700 (this user only), 0770 or 2770 (a group), 0777 or 1777 (everybody); a user "
+            f"{name}={text!r}: write 0700 (this user only), 0770 or 2770 (a group), 0777 or 1777 (everybody); a user "
             f"of the locks needs all rights in their folder"
         )
     return int(text, 8)
-
-
-def _allowed(kind: str) -> str:
-    if is_network(kind) or not is_guest(kind):
-        raise InvalidArgument(
-            f"allow={kind!r}: only a file system that a program or a host serves to this machine can be allowed, "
-            f"like virtiofs or fuse.rclone; one that reaches several machines can't"
-        )
-    return kind
 
 
 class FileStore:
@@ -113,7 +84,8 @@ class FileStore:
             meant = "file:///var/lib/locks" if hides else folder_meant(url.netloc + url.path)
             raise InvalidArgument(f"{shown!r}: write three slashes and a folder; did you mean {meant}?")
         path = unquote_to_bytes(url.path.encode("utf-8", "surrogateescape"))  # names need not be UTF-8
-        return cls(os.fsdecode(path), **options(url.query))
+        given = parse_qsl(url.query, keep_blank_values=True)
+        return cls(os.fsdecode(path), **read_options(given, {"mode": _mode, "allow": allowed_in}, "file://"))
 
     def queue(self) -> "FileQueue":
         """As `Store.queue`."""

@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from interlock.core.errors import StoreError
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.files.opening import ROUNDS, NotOurs, OpenFile, Sharing, open_file, put
 
 LOCAL = {
@@ -93,6 +93,20 @@ def is_network(kind: str) -> bool:
 def is_guest(kind: str) -> bool:
     """Tell whether others than this machine may reach a file system of that type, as far as one can know."""
     return kind in GUESTS or (kind.startswith("fuse.") and kind not in LOCAL | NETWORK)
+
+
+def allowed_in(name: str, kind: str) -> str:
+    """Read the option that allows a type of file system.
+
+    Raises:
+        InvalidArgument: it needs no leave, or reaches several machines.
+    """
+    if is_network(kind) or not is_guest(kind):
+        raise InvalidArgument(
+            f"{name}={kind!r}: only a file system that a program or a host serves to this machine can be allowed, "
+            f"like virtiofs or fuse.rclone; one that reaches several machines can't"
+        )
+    return kind
 
 
 NAME = "interlock"

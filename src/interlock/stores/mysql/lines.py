@@ -182,7 +182,7 @@ class MysqlLines:
     def __init__(self, options: MysqlOptions) -> None:
         self._options = options
         self._table = f"`{options.table}`"
-        self._pool = Pool(self._open, options.where, options.most)
+        self._pool = Pool(self._open, options.where, options.max_connections)
         self._last: MysqlConnection | None = None
         self._swaps = count(1)
         self.rest = self._pool.rest

@@ -11,7 +11,7 @@ import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.options import flag_in, number_in, seconds_in
+from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
 from interlock.core.redaction import UNTOLD, is_torn, place_of, read
 from interlock.remote.failures import Denied, NoRoom, Passing, Refused, Unreachable, ended
 from interlock.remote.urls import arguments_of, checked_engine, engine_of, given_by, place_of_engine, port_of
@@ -134,8 +134,20 @@ def failed(error: BaseException, where: str) -> StoreError:
 IO_TIMEOUT = 5.0  # seconds to wait for an answer
 MOST = 4  # connections of a process
 _NEAR = ("localhost", "127.0.0.1", "::1")
-_TLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity")
-_OURS = ("table", "create", "max_connections", "timeout", "grace")
+_TLS: dict[str, Reader] = {
+    "ssl_ca": text_in,
+    "ssl_cert": text_in,
+    "ssl_key": text_in,
+    "ssl_verify_cert": flag_in,
+    "ssl_verify_identity": flag_in,
+}
+_OURS: dict[str, Reader] = {
+    "table": lambda name, text: checked_table(text),
+    "create": flag_in,
+    "max_connections": number_in,
+    "timeout": seconds_in,
+    "grace": seconds_in,
+}
 _NAMES = {"db": "database", "passwd": "password"}
 
 
@@ -147,7 +159,7 @@ class MysqlOptions(NamedTuple):
         dial: returns a new connection of PyMySQL.
         table: where the lines are kept.
         create: True to make the table if it is not there.
-        most: connections of a process.
+        max_connections: of a process.
         timeout: seconds to wait for an answer.
         grace: seconds without grants after a start of a server that forgets commits in a crash.
     """
@@ -156,7 +168,7 @@ class MysqlOptions(NamedTuple):
     dial: Callable[[], Any]
     table: str = TABLE
     create: bool = True
-    most: int = MOST
+    max_connections: int = MOST
     timeout: float = IO_TIMEOUT
     grace: float = DEFAULT_TTL
 
@@ -185,22 +197,15 @@ def options_of(
     return _options(where, dial or connect, given)
 
 
-def _read(url: SplitResult, where: str) -> tuple[dict[str, str], dict[str, Any]]:
-    given: dict[str, str] = {}
-    for name, value in parse_qsl(url.query, keep_blank_values=True):
-        if name not in (*_OURS, *_TLS, "unix_socket"):
-            raise InvalidArgument(
-                f"{where}: there is no option {name}; there are {', '.join((*_OURS, *_TLS, 'unix_socket'))}"
-            )
-        if name in given or not value:
-            raise InvalidArgument(f"{where}: give {name} one value")
-        given[name] = value
+def _read(url: SplitResult, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    known = {**_OURS, **_TLS, "unix_socket": text_in}
+    given = read_options(parse_qsl(url.query, keep_blank_values=True), known, where)
     if url.fragment:
         raise InvalidArgument(f"{where}: a # in a password is written %23")
-    how = arguments_in(url) | usual(seconds_in("timeout", given.get("timeout", str(IO_TIMEOUT))))
+    how = arguments_in(url) | usual(given.get("timeout", IO_TIMEOUT))
     how["unix_socket"] = given.get("unix_socket")
     tls = {name: given[name] for name in _TLS if name in given}
-    how |= {name: flag_in(name, text) if "verify" in name else text for name, text in tls.items()}
+    how |= tls
     if not tls and (how["host"] in _NEAR or "unix_socket" in given):
         how["ssl_disabled"] = True  # else PyMySQL reads all certificates of the machine for each connection
     return given, how
@@ -216,13 +221,8 @@ def usual(timeout: float) -> dict[str, Any]:
     return {"charset": "utf8mb4", "program_name": "interlock", "autocommit": True, **limits}
 
 
-def _options(where: str, dial: Callable[[], object], given: dict[str, str]) -> MysqlOptions:
-    return MysqlOptions(
-        where, dial, checked_table(given.get("table", TABLE)), flag_in("create", given.get("create", "true")),
-        number_in("max_connections", given.get("max_connections", str(MOST))),
-        seconds_in("timeout", given.get("timeout", str(IO_TIMEOUT))),
-        seconds_in("grace", given.get("grace", str(DEFAULT_TTL))),
-    )  # fmt: skip
+def _options(where: str, dial: Callable[[], object], given: Mapping[str, Any]) -> MysqlOptions:
+    return MysqlOptions(where, dial, **{name: value for name, value in given.items() if name in _OURS})
 
 
 def options_of_engine(client: object) -> MysqlOptions:
@@ -241,7 +241,8 @@ def options_of_engine(client: object) -> MysqlOptions:
             f"give interlock the URL mysql://…, and it connects by PyMySQL, beside the driver of the program"
         )
     checked_engine(engine)
-    where, given = place_of_engine(engine), given_by(engine, _OURS)
+    where = place_of_engine(engine)
+    given = read_options(given_by(engine, _OURS).items(), _OURS, where)
     known = set(inspect.signature(pymysql.connect).parameters) - {"cursorclass", "conv"}
 
     def connect() -> Any:

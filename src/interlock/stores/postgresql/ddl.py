@@ -2,8 +2,8 @@
 
 import re
 from functools import cache
-from importlib.resources import files
-from typing import NamedTuple
+from pkgutil import get_data  # importlib.resources loads a dozen modules
+from typing import NamedTuple, cast
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
@@ -74,7 +74,7 @@ def ddl(table: str = TABLE, schema: str = "", grace: float = GRACE) -> str:
     if not 0 <= grace <= 86400:  # refuses NaN too
         raise InvalidArgument(f"the grace is 0 to 86400 seconds, not {grace}")
     functions = {name: names.function(name) for name in FUNCTIONS}
-    text = files(__package__).joinpath("functions.sql").read_text()
+    text = cast(bytes, get_data(__package__, "functions.sql")).decode()
     return text.format(
         table=names.table,
         primary=names.primary,

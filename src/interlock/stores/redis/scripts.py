@@ -5,8 +5,8 @@ stand before that, for themselves: a function that is not needed costs the serve
 """
 
 import hashlib
-from importlib.resources import files
-from typing import NamedTuple
+from pkgutil import get_data  # importlib.resources loads a dozen modules
+from typing import NamedTuple, cast
 
 
 class Script(NamedTuple):
@@ -21,9 +21,13 @@ class Script(NamedTuple):
     sha: bytes
 
 
+def source_of(name: str) -> bytes:
+    """Return the source of a script; a file of this package, which may lie in a zip file."""
+    return cast(bytes, get_data(__package__, f"scripts/{name}.lua"))
+
+
 def _script(*names: str) -> Script:
-    folder = files("interlock.stores.redis") / "scripts"
-    text = b"\n".join([(folder / f"{name}.lua").read_bytes() for name in names])
+    text = b"\n".join(map(source_of, names))
     return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
 
@@ -40,7 +44,7 @@ def with_source(command: bytes) -> bytes:
     parts = [first]
     for each in rest:
         text = BY_SHA.get(each[:40])
-        if text is None:  # somebody's label
+        if text is None:  # a label that looks so
             parts.append(_CALL + each)
         else:
             parts.append(b"\r\n$4\r\nEVAL\r\n$%d\r\n%s%s" % (len(text), text, each[40:]))

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, quote, unquote
 
-from interlock.core.claims import MICROS, said
+from interlock.core.claims import MICROS
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.line import Line, encode
-from interlock.core.options import seconds_in
+from interlock.core.options import read_options, seconds_in
 from interlock.core.redaction import described
 from interlock.runtime import clock
 from interlock.stores.files import machine
-from interlock.stores.files.machine import is_guest, is_network
+from interlock.stores.files.machine import allowed_in
 from interlock.stores.files.opening import FLAGS, Sharing, failed, kind_of, settle_new, sharing_of
 
 BESIDE = ".locks"  # what the file of an engine's locks is called, after the engine's own
@@ -57,21 +57,10 @@ def options_of(url: SplitResult) -> SqliteOptions:
     Raises:
         InvalidArgument: there is no absolute path, or an option makes no sense.
     """
-    found: dict[str, Any] = {}
-    for name, value in parse_qsl(url.query, keep_blank_values=True):
-        if name in found:
-            raise InvalidArgument(f"sqlite:// has the option {name!r} twice")
-        if name == "timeout":
-            found[name] = seconds_in(name, value)
-        elif name == "allow" and is_guest(value) and not is_network(value):
-            found[name] = value
-        elif (name, value) == ("mode", "memory"):
-            raise InvalidArgument(_MEMORY)
-        else:
-            raise InvalidArgument(
-                f"sqlite:// has no option {said(name + '=' + value)}; there are timeout=SECONDS, "
-                f"and allow=TYPE for a file system like virtiofs that no other machine uses"
-            )
+    given = parse_qsl(url.query, keep_blank_values=True)
+    if ("mode", "memory") in given:
+        raise InvalidArgument(_MEMORY)
+    found = read_options(given, {"timeout": seconds_in, "allow": allowed_in}, "sqlite://")
     if url.netloc or url.fragment:
         raise InvalidArgument("sqlite:// names a file of this machine: sqlite:////var/lib/app/locks.db")
     path = _checked(unquote(url.path, errors="surrogateescape").removeprefix("/"))

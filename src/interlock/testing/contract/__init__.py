@@ -35,12 +35,10 @@ CHAPTERS = (
     "renewals",
     "at_least",
     "loss",
-    "loss_of_tasks",
     "fences",
     "reentry",
     "together",
     "cancellation",
-    "interrupts",
     "signals",
     "outside",
     "events",
@@ -52,10 +50,8 @@ CHAPTERS = (
     "slots",
     "once",
     "elections",
-    "called_off",
     "handing",
     "limits",
-    "one_of",
 )
 
 pytest.register_assert_rewrite(*(f"{__name__}.{chapter}" for chapter in CHAPTERS))

@@ -1,8 +1,14 @@
 """Cancelled or interrupted at any moment: nothing is left behind, and nothing is lost that was not."""
 
 import asyncio
+import threading
 from typing import Any
 
+import pytest
+
+from interlock.client.cancel import Cancel
+from interlock.core.errors import InvalidArgument
+from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Stepwise
 from interlock.testing.waiting import RENEWED, until_renewed
@@ -165,3 +171,38 @@ def test_a_crowd_of_tasks_half_of_them_cancelled_loses_no_update(world: World) -
 
 async def _owned(lock: Any) -> bool:
     return bool(lock.owned())
+
+
+@pytest.mark.parametrize("kind", [Cancel, threading.Event], ids=["Cancel", "Event"])
+def test_an_acquire_that_waits_is_called_off(world: World, kind: Any, locks: Any, ann: Actor, bob: Actor) -> None:
+    grant = ann.do(locks.lock(world.name).acquire)
+    cancel = kind()
+    waiting = bob.start(world.connect().lock(world.name).acquire, cancel=cancel)
+    if "detach" in locks.store.features:
+        world.until_waiting(1)
+    cancel.set()
+    assert waiting.result(20) is None
+    assert not world.waiters()
+    assert bob.do(locks.lock(world.name).acquire, cancel=cancel) is None
+    ann.do(grant.release)
+    assert world.nothing_left()
+    assert bob.do(locks.lock(world.name).acquire, cancel=kind()).held
+
+
+def test_all_and_rlock_are_called_off_too(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+    grant = ann.do(locks.lock(world.name).acquire)
+    other = world.fresh_name()
+    for lock in (locks.all(other, world.name), locks.rlock(world.name)):
+        cancel = Cancel()
+        waiting = bob.start(lock.acquire, cancel=cancel)
+        if "detach" in locks.store.features:
+            world.until_waiting(1)
+        cancel.set()
+        assert waiting.result(20) is None
+    ann.do(grant.release)
+    assert world.eye.claims(world.name) == world.eye.claims(other) == []
+
+
+def test_what_cant_be_asked_is_refused(world: World) -> None:
+    with pytest.raises(InvalidArgument, match="is_set"):
+        world.actor().do(world.connect().lock(world.name).acquire, cancel=1)

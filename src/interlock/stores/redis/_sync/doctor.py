@@ -2,7 +2,6 @@
 """doctor: is this server fit to keep locks, and may this user do all that they need?"""
 
 import re
-from importlib.resources import files
 from typing import Any
 
 from interlock.core.claims import DEFAULT_TTL, MIN_TTL, SEPARATOR, Check
@@ -12,6 +11,7 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 from interlock.stores.redis.keys import line_of
 from interlock.stores.redis.resp import RedisCommand, ReplyError, pack
+from interlock.stores.redis.scripts import source_of
 
 SKEW = 1.0  # seconds that two clocks may differ without a word
 BEARS = 3  # a lease is renewed at a third: it bears so much skew
@@ -180,7 +180,7 @@ def _try_directly(queue: Any, node: str, missing: dict[str, None]) -> None:
 def _try_scripts(queue: Any, missing: dict[str, None]) -> None:
     key = f"{SEPARATOR}interlock doctor {rt.fresh_id()}"
     line = line_of(key)
-    text = (files("interlock.stores.redis") / "scripts" / "rights.lua").read_bytes()
+    text = source_of("rights")
     soon = str(int(clock.time_of_day() * 1000) + 60_000)
     refused: list[bytes] = []
     try:

@@ -3,7 +3,6 @@
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
 
 from interlock.core.claims import Check, Claim
 from interlock.core.queue import Renewed
@@ -128,4 +127,4 @@ class Deaf:
 
 def fresh_channel() -> str:
     """Return the name of a channel of this listener only."""
-    return CHANNEL + uuid4().hex
+    return CHANNEL + rt.fresh_id()
