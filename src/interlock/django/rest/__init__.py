@@ -2,13 +2,14 @@
 
 from importlib.util import find_spec
 
-from interlock.django.rest.problems import (
+from interlock.django.rest.views import (
+    GuardedViewSetMixin,
+    OccupiedViewSetMixin,
     PreconditionFailed,
     PreconditionRequired,
     ProblemSerializer,
     exception_handler,
 )
-from interlock.django.rest.views import GuardedViewSetMixin, OccupiedViewSetMixin
 
 if find_spec("drf_spectacular") is not None:
     from interlock.django.rest import schema as schema  # tells drf-spectacular of the mixins by being imported

@@ -10,8 +10,13 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 
 from interlock.django.answers import MEDIA_TYPE
-from interlock.django.rest.problems import ProblemSerializer
-from interlock.django.rest.views import CHANGING, GuardedViewSetMixin, OccupiedViewSetMixin, ProblemMixin
+from interlock.django.rest.views import (
+    CHANGING,
+    GuardedViewSetMixin,
+    OccupiedViewSetMixin,
+    ProblemMixin,
+    ProblemSerializer,
+)
 
 
 class ProblemSchema(AutoSchema):
