@@ -223,6 +223,26 @@ def test_a_connection_that_opens_while_all_are_closed_is_closed_too(colour: str)
         gc.collect()  # what was left open says so
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # asyncio's word on loops that end so
+def test_a_loop_that_ended_without_close_leaves_no_connection(own: EtcdServer) -> None:
+    ended: list[asyncio.AbstractEventLoop] = []  # kept, so that nothing is collected
+
+    async def lock() -> None:
+        ended.append(asyncio.get_running_loop())
+        async with locks.lock("a"):
+            assert proxy.open > 0
+
+    with Proxy(own.host, own.port) as proxy:
+        locks = interlock.aconnect(f"etcd://{proxy.host}:{proxy.port}")
+        for _ in range(3):
+            asyncio.run(lock())
+        eventually(lambda: proxy.open == 1)
+        asyncio.run(locks.close())
+        eventually(lambda: proxy.open == 0)
+        ended.clear()
+        gc.collect()
+
+
 def test_a_waiter_reads_before_it_extends_its_lease(own: EtcdServer, colour: str) -> None:
     """A leader that is stuck extends leases that another one has taken over, but answers no read (etcd#15247)."""
     with Proxy(own.host, own.port) as proxy, interlock.connect(own.url) as eye, ThreadPoolExecutor(1) as pool:

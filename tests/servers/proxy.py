@@ -60,6 +60,11 @@ class Proxy:
         """All that clients sent, in the order of its coming."""
         return bytes(self._sent)
 
+    @property
+    def open(self) -> int:
+        """How many connections go through it now."""
+        return len(self._links)
+
     def cut(self) -> None:
         """Close all connections; new ones are accepted."""
         self._background.run(self._cut())
