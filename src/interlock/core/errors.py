@@ -18,7 +18,7 @@ class LockTimeout(LockError, TimeoutError):
     Attributes:
         name: of the lock; None if it is not known.
         timeout: seconds that were allowed; None if they are not known.
-        holders: the claims that held it just now, as `ClaimView`s; empty if the store could not be asked.
+        holders: each `ClaimView` that held it just now; empty if the store could not be asked.
     """
 
     def __init__(
