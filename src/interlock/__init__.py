@@ -1,5 +1,8 @@
 """interlock: two programs must not do the same thing to the same thing at the same time."""
 
+import _thread
+import os as _os
+
 # A name that type checkers take for true, as that of `typing`, which takes longer to load than this module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,6 +90,11 @@ _HOMES = {
 }
 """The module of each public name."""
 
+_loading = _thread.RLock()
+"""Held while modules are loaded at a first use; a fork waits for it, or the child would wait for them for ever."""
+if hasattr(_os, "register_at_fork"):
+    _os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
+
 if not TYPE_CHECKING:  # a checker that saw it would take any misspelled name for a public one
 
     def __getattr__(name: str) -> object:
@@ -95,7 +103,8 @@ if not TYPE_CHECKING:  # a checker that saw it would take any misspelled name fo
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        with _loading:
+            found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         return found
 
 

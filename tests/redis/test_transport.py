@@ -167,6 +167,47 @@ def test_who_is_still_connecting_when_it_is_closed_gets_a_store_error_and_leaves
     throughout(0.5, world.nothing_left)
 
 
+@pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)
+def test_a_close_that_could_release_nothing_says_so_beside_a_waiter_too(
+    world: World, proxy: Proxy, ann: Actor, bob: Actor
+) -> None:
+    locks, other = connect_to(world, proxy.url + "?socket_timeout=1.5"), world.fresh_name()
+    assert bob.do(world.connect().lock(other).acquire) is not None
+    assert ann.do(locks.lock(world.name).acquire) is not None
+    waiting = world.actor().start(locks.lock(other).acquire)
+    eventually(lambda: len(world.eye.claims(other)) == 2)
+    proxy.black_hole()
+    with pytest.raises(interlock.StoreError):
+        ann.do(locks.close)
+    with pytest.raises(interlock.StoreError):
+        waiting.result(WAIT_LIMIT)
+
+
+@pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)
+def test_a_token_whose_renewal_had_no_answer_holds_on(
+    world: World, proxy: Proxy, ann: Actor, bob: Actor
+) -> None:
+    locks = pooled(world, proxy, "?socket_timeout=0.3")
+    token = ann.do(ann.do(locks.lock(world.name).acquire).detach)
+    proxy.hold()
+    with suppress(interlock.StoreError):
+        ann.do(locks.renew, token)
+    proxy.pass_on()
+    direct = world.connect()
+    throughout(1.0, lambda: len(world.eye.claims(world.name)) == 1)
+    assert bob.do(bob.do(direct.attach, token).release) is True
+
+
+@pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)
+def test_a_hold_is_handed_over_though_old_connections_were_forgotten(world: World, proxy: Proxy, ann: Actor) -> None:
+    locks = pooled(world, proxy, "?socket_timeout=0.5")
+    grant = ann.do(locks.lock(world.name).acquire)
+    proxy.forget()
+    token = ann.do(grant.detach)
+    proxy.forget()
+    assert ann.do(ann.do(locks.attach, token).release) is True
+
+
 # -- signals --------------------------------------------------------------------------------------------
 
 INTERRUPTED = """

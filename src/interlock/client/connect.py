@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
 
+from interlock import _loading
 from interlock.client._sync.locks import Locks
 from interlock.core.claims import DEFAULT_TTL, MAX_NAME, checked_text, checked_ttl
 from interlock.core.errors import InvalidArgument, StoreError
@@ -217,7 +218,8 @@ def _load(where: str) -> Any:
     from importlib import import_module
 
     module, _, name = where.partition(":")
-    return getattr(import_module(module), name)
+    with _loading:
+        return getattr(import_module(module), name)
 
 
 def connect(

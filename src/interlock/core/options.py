@@ -58,9 +58,8 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
     options = sorted(known)
     close = get_close_matches(name, options, 1)
-    if close:
-        return f"did you mean {close[0]}?"
-    return f"there are {', '.join(options)}" if options else "it has none"
+    meant = f"did you mean {close[0]}? " if close else ""
+    return f"{meant}there are {', '.join(options)}" if options else "it has none"
 
 
 def text_in(name: str, text: str) -> str:

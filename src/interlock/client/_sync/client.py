@@ -51,7 +51,8 @@ class State:
         watchdog: renews what is held.
         entering: the calls of acquire in progress, by claim.
         leaving: the claims that are being released, and their owners; `close()` waits for them.
-        away: the nodes of the store that did not answer when this came to its end: they are asked no more.
+        away: the nodes of the store that did not answer when this came to its end, and what was said: they are asked no
+            more.
         holds: the holds of re-entrant locks, by name, owner and strand (`rt.strands`); each is found as long as a
             handle on it lives.
     """
@@ -64,7 +65,7 @@ class State:
         self.watchdog = Watchdog(client, self.queue)
         self.entering: dict[str, Entering] = {}
         self.leaving: dict[str, tuple[Claim, rt.Caller]] = {}
-        self.away: set[object] = set()
+        self.away: dict[object, BaseException] = {}
         self.holds: dict[tuple[str, Any, object], tuple[ref[Grant], Any]] = {}
 
 
@@ -323,6 +324,7 @@ class Client(BaseClient):
     def _close_state(self, state: State) -> BaseException | None:
         """Close what one process or loop has; return the first failure."""
         failure: BaseException | None = None
+        state.away.clear()
         try:
             self._withdraw(state, WITHDRAW_LIMIT)
         finally:  # also after a Ctrl-C: `close` works only once
@@ -381,12 +383,14 @@ class Client(BaseClient):
         for each in ending:
             node = state.queue.node_of and state.queue.node_of(each if isinstance(each, Claim) else each._claim)
             try:
-                if node not in state.away:
+                if node in state.away:
+                    failure = failure or state.away[node]
+                else:
                     (state.queue.leave(each) if isinstance(each, Claim) else each.release())
             except kind as error:
                 failure = failure or error
                 if isinstance(error, (NoAnswer, Unreachable)):
-                    state.away.add(node)
+                    state.away[node] = error
         return failure
 
     def at_exit(self) -> None:

@@ -277,11 +277,9 @@ class AsyncServerQueue(Generic[Q, A]):
 
     async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         """As `AsyncQueue.adopt`."""
-        self._pool.entering.add(claim.id)
-        try:
-            found = self._wire.adopted(await self._ask(self._wire.adopt(key, id, claim, self.channel), claim))
-        finally:
-            self._pool.entering.discard(claim.id)
+        request = self._wire.adopt(key, id, claim, self.channel)
+        # A caller that is cancelled takes the new id out afterwards, which must not overtake this.
+        found = self._wire.adopted(await rt.finish_within(self._wire.io_timeout, self._ask_twice, request))
         if found is None:
             return None
         self._waiters.holds(claim.id)

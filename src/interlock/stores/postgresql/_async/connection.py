@@ -76,7 +76,11 @@ class AsyncServer:
     async def subscribe(self, deadline: float) -> "AsyncPgSubscription":
         """Return a new connection that listens; as `dial`."""
         subscription = AsyncPgSubscription(await self.dial(deadline), self)
-        await subscription.listen(deadline)
+        try:
+            await subscription.listen(deadline)
+        except BaseException:
+            subscription.give_up()
+            raise
         return subscription
 
     async def dial(self, deadline: float) -> PGconn:
@@ -282,6 +286,10 @@ class AsyncPgConnection:
 
 class AsyncPgSubscription(AsyncPgConnection):
     """A connection that listens, as `AsyncSubscription`; it ends with the object."""
+
+    def give_up(self) -> None:
+        """Close it before anybody else knows of it."""
+        super().close()
 
     async def listen(self, deadline: float) -> None:
         """Listen, unless a pooler lies between, which takes messages to others: then waiters look often."""

@@ -77,7 +77,11 @@ class Server:
     def subscribe(self, deadline: float) -> "PgSubscription":
         """Return a new connection that listens; as `dial`."""
         subscription = PgSubscription(self.dial(deadline), self)
-        subscription.listen(deadline)
+        try:
+            subscription.listen(deadline)
+        except BaseException:
+            subscription.give_up()
+            raise
         return subscription
 
     def dial(self, deadline: float) -> PGconn:
@@ -283,6 +287,10 @@ class PgConnection:
 
 class PgSubscription(PgConnection):
     """A connection that listens, as `Subscription`; it ends with the object."""
+
+    def give_up(self) -> None:
+        """Close it before anybody else knows of it."""
+        super().close()
 
     def listen(self, deadline: float) -> None:
         """Listen, unless a pooler lies between, which takes messages to others: then waiters look often."""

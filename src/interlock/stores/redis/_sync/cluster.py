@@ -67,9 +67,10 @@ class Cluster:
         pool = self._pools.get(address)
         if pool is None:
             dialer = self.dialer(address)
-            pool = self._pools.setdefault(address, pool_to(dialer, self._wire))
+            made = pool_to(dialer, self._wire)
+            made.entering = self.entering
+            pool = self._pools.setdefault(address, made)
             dialer.moved = pool.distrust
-            pool.entering = self.entering
         return pool
 
     def node_of(self, line: str) -> Address:
