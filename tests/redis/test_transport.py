@@ -184,9 +184,7 @@ def test_a_close_that_could_release_nothing_says_so_beside_a_waiter_too(
 
 
 @pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)
-def test_a_token_whose_renewal_had_no_answer_holds_on(
-    world: World, proxy: Proxy, ann: Actor, bob: Actor
-) -> None:
+def test_a_token_whose_renewal_had_no_answer_holds_on(world: World, proxy: Proxy, ann: Actor, bob: Actor) -> None:
     locks = pooled(world, proxy, "?socket_timeout=0.3")
     token = ann.do(ann.do(locks.lock(world.name).acquire).detach)
     proxy.hold()

@@ -51,7 +51,7 @@ class State:
         watchdog: renews what is held.
         entering: the calls of acquire in progress, by claim.
         leaving: the claims that are being released, and their owners; `close()` waits for them.
-        away: the nodes of the store that did not answer when this came to its end, and what was said: they are asked no
+        away: what was said by the nodes of the store that did not answer when this came to its end: they are asked no
             more.
         holds: the holds of re-entrant locks, by name, owner and strand (`rt.strands`); each is found as long as a
             handle on it lives.
