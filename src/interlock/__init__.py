@@ -101,9 +101,9 @@ if not TYPE_CHECKING:  # a checker that saw it would take any misspelled name fo
         """Return a public name, whose module is loaded at its first use: a program may import us and never lock."""
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
         with _loading:
+            from importlib import import_module
+
             found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         return found
 

@@ -63,7 +63,7 @@ def test_a_lock_that_becomes_free_in_time_is_obtained(house: House) -> None:
         (["-n", "-w", "3", "book", "true"], "-n and -w contradict"),
         (["-u", "book", "true"], "released when the command ends"),
         (["--unlock", "book", "true"], "released when the command ends"),
-        (["-F", "book", "true"], "has to stay"),
+        (["-F", "book", "true"], "must keep running"),
         (["-w", "soon", "book", "true"], "'soon' is no time"),
         (["-w", "-1", "book", "true"], "is no time"),
         (["-w", "nan", "book", "true"], "is no time"),

@@ -109,4 +109,7 @@ if pid:
 
 
 def test_a_grant_of_the_parent_that_is_dropped_when_all_modules_are_cleared_says_nothing(url: str, run: Run) -> None:
-    assert run(CLEARED, url) == "0 True"
+    said = run(CLEARED, url)
+    # PyMySQL's own connections say so then, now and then.
+    assert said.splitlines()[-1] == "0 True"
+    assert "interlock" not in said

@@ -215,10 +215,10 @@ def _factory(scheme: str) -> Any:
 
 
 def _load(where: str) -> Any:
-    from importlib import import_module
-
     module, _, name = where.partition(":")
     with _loading:
+        from importlib import import_module
+
         return getattr(import_module(module), name)
 
 

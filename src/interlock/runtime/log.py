@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from interlock import _loading
 
 if TYPE_CHECKING:
     import logging
@@ -30,11 +32,10 @@ def warn(message: str, *args: object) -> None:
 
 def debugs() -> bool:
     """Tell whether the details are logged; never in a program that has not loaded `logging`."""
-    if "logging" not in sys.modules:
-        return False
-    import logging
-
-    return logging.getLogger("interlock.trace").isEnabledFor(logging.DEBUG)
+    logging: Any = sys.modules.get("logging")
+    if not hasattr(logging, "getLogger"):
+        return False  # perhaps a thread of the process that forked this one was loading it: an import would hang
+    return bool(logging.getLogger("interlock.trace").isEnabledFor(logging.DEBUG))
 
 
 def debug(message: str, *args: object) -> None:
@@ -57,7 +58,8 @@ def exception(message: str, *args: object) -> None:
 def _logger(message: str, *args: object) -> "logging.Logger | None":
     """Return the logger; where it can't be loaded, because no file can be opened, the message goes to stderr."""
     try:
-        import logging
+        with _loading:
+            import logging
     except OSError:
         with suppress(AttributeError, OSError, ValueError):  # no error stream, or one that takes nothing
             sys.stderr.write(f"interlock: {message % args}\n")

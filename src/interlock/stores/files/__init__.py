@@ -85,7 +85,7 @@ class FileStore:
             raise InvalidArgument(f"{shown!r}: write three slashes and a folder; did you mean {meant}?")
         path = unquote_to_bytes(url.path.encode("utf-8", "surrogateescape"))  # names need not be UTF-8
         given = parse_qsl(url.query, keep_blank_values=True)
-        return cls(os.fsdecode(path), **read_options(given, {"mode": _mode, "allow": allowed_in}, "file://"))
+        return cls(os.fsdecode(path), **read_options(given, {"mode": _mode, "allow": allowed_in}, "file:///…"))
 
     def queue(self) -> "FileQueue":
         """As `Store.queue`."""
