@@ -175,6 +175,13 @@ def test_a_claim_that_was_left_while_it_waited_for_a_connection_is_not_sent(
     pool.close()
 
 
+def test_a_claim_that_was_left_is_sent_on_no_idle_connection_either(pool: Pool) -> None:
+    assert pool.ask(1, later()) == 1
+    with pytest.raises(StoreError, match="closed"):
+        pool.ask("enter", later(), CLAIM)
+    assert pool.ask(2, later()) == 2
+
+
 @pytest.mark.parametrize("error", [NoAnswer("late"), KeyboardInterrupt()])
 def test_the_undo_follows_a_request_without_an_answer(pool: Pool, server: Server, error: BaseException) -> None:
     class Broken(Played):

@@ -7,6 +7,8 @@ decorates. They are loaded when they are first used, since this package is impor
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from interlock import _loading
+
 if TYPE_CHECKING:
     from interlock.django.configured import alocks, locks
     from interlock.django.occupation import occupies, occupy
@@ -19,6 +21,6 @@ _WHERE = {"locks": "configured", "alocks": "configured", "occupies": "occupation
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-    globals()[name] = found
+    with _loading:  # a fork waits for it
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
     return found

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from interlock import _loading
@@ -58,7 +58,8 @@ def exception(message: str, *args: object) -> None:
 def _logger(message: str, *args: object) -> "logging.Logger | None":
     """Return the logger; where it can't be loaded, because no file can be opened, the message goes to stderr."""
     try:
-        with _loading:
+        # The lock is left out where logging is there: a finalizer may run while another thread loads it.
+        with nullcontext() if "logging" in sys.modules else _loading:
             import logging
     except OSError:
         with suppress(AttributeError, OSError, ValueError):  # no error stream, or one that takes nothing

@@ -66,7 +66,7 @@ class AsyncPool(Generic[Q, A]):
         undo: returns the request that takes a claim out again.
 
     Attributes:
-        entering: ids of claims; one that was taken out while it waited for a connection is not sent any more.
+        entering: ids of claims; one that was taken out before its request was sent is not sent any more.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class AsyncPool(Generic[Q, A]):
             connection = self._idle.pop()
         except IndexError:
             connection = await self._take(deadline, undo is None)
-            if undo is not None and undo.id not in self.entering:
-                self._put(connection)
-                raise closed() from None
+        if undo is not None and undo.id not in self.entering:
+            self._put(connection)
+            raise closed()
         try:
             reply = await connection.ask(request, deadline)
         except Refused as error:

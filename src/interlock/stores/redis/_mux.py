@@ -188,8 +188,8 @@ class MuxPool:
         mux = self._mux
         if mux is None or not mux.good:
             mux = await self._connected(deadline)
-            if undo is not None and undo.id not in self.entering:
-                raise closed()
+        if undo is not None and undo.id not in self.entering:
+            raise closed()
         try:
             reply = await mux.post(command.data, command.replies, deadline)
             if type(reply) is ReplyError and str(reply).startswith("NOSCRIPT"):
