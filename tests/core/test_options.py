@@ -39,7 +39,8 @@ def test_each_option_is_read_by_what_the_store_has_for_it() -> None:
     [
         (
             "max_conections=3",
-            r"^redis:// has no option 'max_conections'; did you mean max_connections\? there are ",
+            r"^redis:// has no option 'max_conections'; did you mean max_connections\? "
+            "there are create, db, max_connections, table, timeout$",
         ),
         ("colour=red", "has no option 'colour'; there are create, db, max_connections, table, timeout$"),
         ("db=1&db=1", "^redis://: give db one value$"),

@@ -110,6 +110,8 @@ if pid:
 
 def test_a_grant_of_the_parent_that_is_dropped_when_all_modules_are_cleared_says_nothing(url: str, run: Run) -> None:
     said = run(CLEARED, url)
-    # PyMySQL's own connections say so then, now and then.
-    assert said.splitlines()[-1] == "0 True"
-    assert "interlock" not in said
+    if "pymysql" in said:  # its own connections are closed at the end, now and then when `io` is cleared
+        assert "mysql" in url
+        assert "interlock" not in said
+        said = said.splitlines()[-1]
+    assert said == "0 True"

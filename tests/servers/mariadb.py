@@ -95,6 +95,16 @@ class MariaServer(Server):
         """How clients connect: `mysql://user@127.0.0.1:port/database`."""
         return f"mysql://{self.user}@{self.host}:{self.port}/{self.database}"
 
+    def ask(self, sql: str) -> Sequence[dict[str, Any]]:
+        """Perform a statement on a connection of its own, and return its rows."""
+        with pymysql.connect(
+            host=self.host, port=self.port, user=self.user, database=self.database, cursorclass=DictCursor
+        ) as connection:
+            cursor = connection.cursor()
+            cursor.execute(sql)
+            found: Sequence[dict[str, Any]] = cursor.fetchall()
+            return found
+
     def _settings(self) -> list[str]:
         places = {
             "datadir": str(self.folder / "data"),
@@ -143,30 +153,23 @@ class MariaReplica(MariaServer):
     def __init__(self, primary: MariaServer, *, config: Mapping[str, str] | None = None) -> None:
         super().__init__(config=REPLICATED | dict(config or {}))
         place = f"MASTER_HOST = '{primary.host}', MASTER_PORT = {primary.port}, MASTER_USER = '{primary.user}'"
-        self._ask(f"CHANGE MASTER TO {place}, MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1")
-        self._ask("START SLAVE")
+        self.ask(f"CHANGE MASTER TO {place}, MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1")
+        self.ask("START SLAVE")
         eventually(lambda: self._state()["Seconds_Behind_Master"] == 0, lambda: None, "a replica that has all")
 
     def promote(self) -> None:
         """Make it a primary, once it has done all that it has heard of."""
-        self._ask("STOP SLAVE IO_THREAD")
+        self.ask("STOP SLAVE IO_THREAD")
         eventually(self._has_done_all, lambda: None, "a replica that has done all")
-        self._ask("STOP SLAVE")
-        self._ask("RESET SLAVE ALL")
+        self.ask("STOP SLAVE")
+        self.ask("RESET SLAVE ALL")
 
     def _has_done_all(self) -> bool:
         state = self._state()
         return bool(state["Read_Master_Log_Pos"] == state["Exec_Master_Log_Pos"])
 
     def _state(self) -> dict[str, Any]:
-        state = self._ask("SHOW SLAVE STATUS")[0]
+        state = self.ask("SHOW SLAVE STATUS")[0]
         if state["Last_SQL_Error"]:
             raise NotStarted(state["Last_SQL_Error"])
         return state
-
-    def _ask(self, sql: str) -> Sequence[dict[str, Any]]:
-        with pymysql.connect(host=self.host, port=self.port, user=self.user, cursorclass=DictCursor) as connection:
-            cursor = connection.cursor()
-            cursor.execute(sql)
-            found: Sequence[dict[str, Any]] = cursor.fetchall()
-            return found

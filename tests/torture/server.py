@@ -287,24 +287,14 @@ class TorturedMaria(Tortured):
     def _make_tables(self) -> None:
         self.url += f"?timeout={IO:g}"
         self.how = {"io": IO}
-        self._ask(ddl_of_mysql())
+        self._server.ask(ddl_of_mysql())
 
     def _replica(self, stepped: bool) -> MariaReplica:
         return SteppedMariaReplica(self._server)
 
-    def _ask(self, sql: str) -> Sequence[Any]:
-        server = self._server
-        with pymysql.connect(
-            host=server.host, port=server.port, user=server.user, database=server.database
-        ) as connection:
-            cursor = connection.cursor()
-            cursor.execute(sql)
-            found: Sequence[Any] = cursor.fetchall()
-            return found
-
     def left(self) -> dict[str, list[str]]:
         """As `faults.StruckServer.left`."""
-        found = self._ask(
+        found = self._server.ask(
             "SELECT id, info FROM information_schema.processlist"
             " WHERE id <> CONNECTION_ID() AND command <> 'Daemon' AND user <> 'system user'"
         )
@@ -322,9 +312,9 @@ class TorturedGetLock(TorturedMaria):
 
     def deafen(self) -> None:
         """As `faults.StruckServer.deafen`."""
-        for (number,) in self._ask("SELECT id FROM information_schema.processlist WHERE state = 'User lock'"):
+        for row in self._server.ask("SELECT id FROM information_schema.processlist WHERE state = 'User lock'"):
             try:
-                self._ask(f"KILL {number}")
+                self._server.ask(f"KILL {row['id']}")
             except pymysql.OperationalError:  # it has ended meanwhile
                 pass
 
