@@ -1,11 +1,11 @@
-"""What may go wrong on PostgreSQL, and what is to be done about it."""
+"""The errors of PostgreSQL, and the advice for each."""
 
 from interlock.core.errors import StoreError
 from interlock.remote.failures import Denied, NoRoom, Passing, Refused, Unreachable, ended
 
 ISOLATION = "IL001"  # raised by our own functions
 READ_ONLY = "25006"
-RECOVERY = "0A000"  # a replica knows no unlogged tables, and takes no transaction that writes
+RECOVERY = "0A000"  # a replica can't read unlogged tables, and refuses a read-write transaction
 TABLE, FUNCTION, SCHEMA, COLUMN = "42P01", "42883", "3F000", "42703"
 RIGHTS = "42501"
 FULL = "53300"
@@ -35,7 +35,7 @@ _ADVICE = {
     "55P03": "another step of the same name took longer than the role's lock_timeout",
 }
 AT_ONCE = ("40001", "40P01", "55P03", "57014")
-"""Others were in the way, or it took too long for that: the step was undone, and can be asked for again at once."""
+"""A conflict with other transactions, or a time-out: the step was rolled back, and can be retried at once."""
 _DENIED = (
     ("28P01", "password authentication failed"),
     ("28000", "pg_hba.conf"),
@@ -47,16 +47,16 @@ _FULL = ("too many clients", "too many connections for", "remaining connection s
 
 
 def refusal(code: str, text: str, where: str) -> Refused:
-    """Return what an error of the database means.
+    """Return the error to raise for an error of the database.
 
     Args:
         code: its SQLSTATE.
-        text: what the database said.
-        where: which database, without a password.
+        text: the database's message.
+        where: the database, without a password.
     """
-    passes = code in (*AT_ONCE, AWAY) or code[:2] in ("53", "58")  # resources, and the system below
+    passes = code in (*AT_ONCE, AWAY) or code[:2] in ("53", "58")  # insufficient resources, system error
     error = (Passing if passes else Refused)(
-        # What to do first, and the name of a function without its thirteen arguments.
+        # The advice comes first; the name of a function is shown without its thirteen arguments.
         f"{where}: {_MISSING} ({text.partition('(')[0]}; {code})"
         if code in (TABLE, FUNCTION, SCHEMA)
         else f"{where} refused: {text} ({code}); {_ADVICE.get(code, LOOK)}"
@@ -68,7 +68,9 @@ def refusal(code: str, text: str, where: str) -> Refused:
 
 
 def failure(code: str, text: str, where: str, is_over: bool) -> StoreError:
-    """Return what an error that comes instead of an answer means; if the connection ended, it may have been done.
+    """Return the error to raise if an error came instead of a reply.
+
+    If the connection has ended, the statement may have been performed, and the error is `ConnectionEnded`.
 
     Args:
         code, text, where: as for `refusal`.
@@ -80,7 +82,7 @@ def failure(code: str, text: str, where: str, is_over: bool) -> StoreError:
 
 
 def not_connected(error: BaseException, where: str) -> StoreError:
-    """Return what a failure to connect means; libpq tells by words only."""
+    """Return the error to raise for a failure to connect; libpq reports the reason only as text."""
     text = str(error).strip() or type(error).__name__
     if any(words in text for words in _FULL):
         return NoRoom(f"{where} refused: {text} ({FULL}); {_ADVICE[FULL]}")

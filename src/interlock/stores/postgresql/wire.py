@@ -1,4 +1,4 @@
-"""The steps of a line as statements of PostgreSQL, and what their answers mean."""
+"""The steps of a line as statements for PostgreSQL, and the parsing of their replies."""
 
 import hashlib
 from collections import deque
@@ -22,12 +22,12 @@ from interlock.stores.postgresql.options import PostgresOptions
 
 Row: TypeAlias = list[str]
 Value: TypeAlias = str | bytes
-"""As text of PostgreSQL: bytes as they are, a str as the database's encoding has it."""
+"""A parameter in text format: bytes are sent unchanged, a str in the database's encoding."""
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-MODES = {AGAIN: b"again", WAIT: b"wait"}  # all others are tries
-SHORTEST_LOOK = 0.005  # seconds; a lease that is ending now was perhaps just extended
-SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds between two looks of a waiter that gets no notifications
-OF_THE_WAIT = 0.25  # such a waiter looks again after this part of the time for which it has waited
+MODES = {AGAIN: b"again", WAIT: b"wait"}  # every other mode is "try"
+SHORTEST_LOOK = 0.005  # seconds; a lease that is about to expire may be renewed meanwhile
+SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds between two polls of a waiter that gets no notifications
+OF_THE_WAIT = 0.25  # such a waiter polls again after this part of the time for which it has waited
 
 
 class PgStatement(NamedTuple):
@@ -35,9 +35,9 @@ class PgStatement(NamedTuple):
 
     Attributes:
         words: SQL with $1, $2, … for the values.
-        values: of the parameters.
-        told: the last column of its answer names waiters still to be told of a promotion; those of this channel tell
-            themselves.  None if it says no such thing.
+        values: the parameters.
+        told: the channel of this process, if the last column of the reply names waiters that must still be notified:
+            the caller notifies those of other channels by a request, its own directly.  None without that column.
     """
 
     words: bytes
@@ -52,41 +52,44 @@ ROLLBACK = PgStatement(b"ROLLBACK")
 
 @lru_cache(4096)
 def hashed(key: str) -> bytes:
-    """Return all 256 bits for a key: collations, and limits of indexes, must not make two one."""
+    """Return the SHA-256 of a key: names may be longer than an index entry, and equal under a collation."""
     return b"\\x" + hashlib.sha256(key.encode()).hexdigest().encode()
 
 
 def array(elements: Iterable[bytes]) -> bytes:
-    """Return an array."""
+    """Return an array in text format."""
     return b'{"' + b'","'.join(elements).replace(b"\\", b"\\\\") + b'"}'
 
 
 def micros(seconds: float) -> bytes:
-    """Return seconds in the table's unit."""
+    """Return seconds as microseconds, the table's unit, in text format."""
     return b"%d" % int(seconds * MICROS)
 
 
 def notifying(messages: Sequence[tuple[str, str]]) -> PgStatement:
-    """Return the statement that tells waiters of other processes, by their channels."""
+    """Return the statement that notifies waiters of other processes: pairs of channel and message."""
     words = b"SELECT pg_notify(c, m) FROM unnest($1::text[], $2::text[]) AS w (c, m)"
     return PgStatement(words, tuple(array(each.encode() for each in some) for some in zip(*messages, strict=True)))
 
 
 def telling(rows: Sequence[Row], own: str) -> PgStatement | None:
-    """Return the request that notifies waiters whose promotion had to be on disk first; None if there are none."""
+    """Return the request that notifies the waiters named in a reply; None if there are none.
+
+    These are the waiters whose promotion had to be on disk before they could be notified.
+    """
     lines = [line.split(" ", 1) for line in rows[0][-1].splitlines()]
     others = [(channel, message) for channel, message in lines if channel not in ("", own)]
     return notifying(others) if others else None
 
 
 class PostgresWire:
-    """The language of PostgreSQL, as `remote.wire.Wire`.
+    """The requests and replies of PostgreSQL, as `remote.wire.Wire`.
 
     Args:
-        options: where the table is.
+        options: the table.
 
     Attributes:
-        deaf: True where LISTEN does not work, since a pooler is between.
+        deaf: True if LISTEN does not work, because a pooler is in between.
     """
 
     def __init__(self, options: PostgresOptions) -> None:
@@ -173,7 +176,7 @@ class PostgresWire:
         return self.leave(claim, "", "")
 
     def left(self, reply: Sequence[Row]) -> LeaveResult:
-        """As `Wire.left`; the ids of other processes do no harm."""
+        """As `Wire.left`; the result may contain waiters of other processes, which the caller ignores."""
         removed, told = reply[0]
         if not told:
             return REMOVED if removed == "1" else NOT_THERE
@@ -211,7 +214,7 @@ class PostgresWire:
         return int(reply[0][0]), False
 
     def look(self, key: str) -> PgStatement:
-        """As `Wire.look`; also of a whole namespace."""
+        """As `Wire.look`; also for a whole namespace."""
         if key.endswith(SEPARATOR):
             words = f'{self._look} AND l.namespace = $1 ORDER BY l.name COLLATE "C", l.number'
             return PgStatement(words.encode(), (key[:-1],))
@@ -224,12 +227,12 @@ class PostgresWire:
         return sorted(views, key=_name)
 
     def sweep(self, pages: int, age: float) -> PgStatement:
-        """Delete what is over since `age` seconds in a part of the table."""
+        """Return the statement that deletes rows not used for `age` seconds, in `pages` pages of the table."""
         return PgStatement(self._sweep, (b"%d" % pages, micros(age)))
 
 
 def _fixed(spec: LockSpec, who: str, pid: int) -> tuple[bytes, tuple[Value, ...]]:
-    """Return the key, and what stays the same when a thread enters with the same spec again and again."""
+    """Return the key, and the parameters that stay the same for all claims of one lock in one thread."""
     namespace, _, name = spec.key.partition(SEPARATOR)
     numbers = (micros(spec.ttl), b"%d" % spec.units, b"%d" % spec.capacity, b"t" if spec.once else b"f")
     return hashed(spec.key), (*numbers, namespace, name, f"{HOST} {pid}", who, spec.label)
@@ -261,22 +264,22 @@ def _view(
     )
 
 
-LINGER = 5.0  # seconds that a request without an answer has for being performed, and undone
+LINGER = 5.0  # seconds in which the server may perform and undo a request that had no reply
 _lingering: deque[tuple[float, PGconn, Descriptor]] = deque()
 not_ours: set[PGconn] = set()
-"""Whose descriptors the program has closed: never collected, or libpq would close what has their numbers by now."""
+"""Connections whose descriptors the program has closed: never collected, or libpq would close other files."""
 
 
 def finish(connection: PGconn, file: Descriptor) -> None:
-    """Close a connection, unless its descriptor is not its own any more: then libpq is to touch it no more."""
-    if file.is_ours() or connection.status == ConnStatus.BAD:  # of which libpq has closed its socket itself
+    """Close a connection, unless its descriptor is another file's now, which libpq must not close."""
+    if file.is_ours() or connection.status == ConnStatus.BAD:  # libpq has closed the socket of a BAD connection
         connection.finish()
     else:
         not_ours.add(connection)
 
 
 def linger(connection: PGconn, file: Descriptor) -> None:
-    """Finish a connection later, in one thread for all: the loop that had it may end before."""
+    """Close a connection after `LINGER`, in one thread for all: the event loop that used it may end before."""
     _lingering.append((clock.now() + LINGER, connection, file))
     _alarm.set(_lingering[0][0])
 
@@ -290,7 +293,7 @@ def _finish_lingering() -> None:
 
 
 def _start_afresh() -> None:
-    """In a forked child, where psycopg forgets the parent's connections without a word to the server."""
+    """Forget the lingering connections in a forked child; psycopg does not close the parent's sessions there."""
     global _alarm
     _lingering.clear()
     _alarm = Alarm(_finish_lingering, "interlock-lingers", clock.now, bool)

@@ -1,8 +1,8 @@
-"""The key of a name on the server, and what a person may read in it."""
+"""The key of a name on the server, in a form that people can read."""
 
 from interlock.core.claims import SEPARATOR
 
-PREFIX = "interlock:2:{"  # the number is that of the form of a line
+PREFIX = "interlock:2:{"  # 2 is the version of the format of a line
 
 
 def _quoted(text: str, special: str) -> str:
@@ -19,13 +19,13 @@ def _plain(text: str) -> str:
 
 
 def line_of(key: str) -> str:
-    """Return the server's key of a line; what is in braces is the hash tag of a cluster."""
+    """Return the server's key of a line; the part in braces is the hash tag of a cluster."""
     namespace, _, name = key.partition(SEPARATOR)
     return f"{PREFIX}{_quoted(namespace, '}:')}:{_quoted(name, '}')}}}"
 
 
 def pattern_of(prefix: str) -> str:
-    """Return the pattern that the lines match whose keys begin with a prefix: "" or a namespace and the separator."""
+    """Return the SCAN pattern of all lines whose keys begin with `prefix`: "", or a namespace and the separator."""
     if not prefix:
         return PREFIX + "*}"
     quoted = _quoted(prefix[:-1], "}:")
@@ -35,6 +35,6 @@ def pattern_of(prefix: str) -> str:
 
 
 def key_of(line: str) -> str:
-    """Return the key (namespace and name) that a line belongs to."""
+    """Return the key (namespace and name) of a line."""
     namespace, _, name = line[len(PREFIX) : -1].partition(":")
     return _plain(namespace) + SEPARATOR + _plain(name)

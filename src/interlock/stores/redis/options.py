@@ -10,7 +10,7 @@ from interlock.core.redaction import masked, read
 EVERYWHERE = frozenset((
     "username", "password", "client_name", "socket_timeout", "socket_connect_timeout", "max_connections",
 ))  # fmt: skip
-"""What each connection takes."""
+"""Options of every kind of URL."""
 TLS = frozenset((
     "ssl_keyfile", "ssl_certfile", "ssl_password", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data", "ssl_ca_path",
     "ssl_check_hostname", "ssl_min_version", "ssl_ciphers",
@@ -20,7 +20,7 @@ WITHOUT_EFFECT = frozenset((
     "protocol", "decode_responses", "encoding", "encoding_errors", "health_check_interval", "retry_on_timeout",
     "socket_read_size", "legacy_responses", "lib_name", "lib_version", "socket_keepalive",
 ))  # fmt: skip
-"""What may stand in a URL that other programs use too; interlock speaks its own way over its connections."""
+"""Options of redis-py that are accepted and ignored, so that a program can use one URL for both."""
 SECONDS = ("socket_timeout", "socket_connect_timeout")
 FLAGS = ("sentinel_ssl",)
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -34,7 +34,7 @@ def options_of(url: SplitResult) -> dict[str, str]:
     """Return the options of a URL.
 
     Raises:
-        InvalidArgument: one is not known, stands there twice, or has a value that makes no sense.
+        InvalidArgument: an option is unknown, given twice, or has a value that is not allowed.
     """
     return read(url, _options_of)
 
@@ -62,7 +62,7 @@ def _options_of(url: SplitResult) -> dict[str, str]:
 
 
 def is_secure(scheme: str) -> bool:
-    """Tell whether a scheme asks for TLS."""
+    """Return True if a scheme uses TLS."""
     return scheme.partition("+")[0] in ("rediss", "valkeys")
 
 

@@ -1,7 +1,7 @@
-"""The scripts that the server runs: each is one atomic step of the line, and stands in a file of its own.
+"""The Lua scripts that the server runs: each is one atomic step of the line, in its own file.
 
-`scripts/line.lua` stands before each of them: it reads and writes the line.  The short cuts of `enter` and `leave`
-stand before that, for themselves: a function that is not needed costs the server as much as one that is.
+Each script is preceded by `scripts/line.lua`, which reads and writes the line.  `enter` and `leave` begin with a
+short cut for the common cases that uses no function of `line.lua`: the server pays for each function it defines.
 """
 
 import hashlib
@@ -13,8 +13,8 @@ class Script(NamedTuple):
     """A Lua script.
 
     Attributes:
-        text: its source.
-        sha: the name by which the server remembers it.
+        text: the source.
+        sha: the SHA-1 of the source, by which EVALSHA calls it.
     """
 
     text: bytes
@@ -22,7 +22,7 @@ class Script(NamedTuple):
 
 
 def source_of(name: str) -> bytes:
-    """Return the source of a script; a file of this package, which may lie in a zip file."""
+    """Return the source of a script, a file of this package, which may be in a zip file."""
     return cast(bytes, get_data(__package__, f"scripts/{name}.lua"))
 
 
@@ -39,12 +39,12 @@ _CALL = b"\r\n$7\r\nEVALSHA\r\n$40\r\n"
 
 
 def with_source(command: bytes) -> bytes:
-    """Return calls of scripts by their shas as ones that bring the source, for a server that forgot it."""
+    """Replace EVALSHA by EVAL with the source, for a server that does not have the script."""
     first, *rest = command.split(_CALL)
     parts = [first]
     for each in rest:
         text = BY_SHA.get(each[:40])
-        if text is None:  # a label that looks so
+        if text is None:  # the text of a label that looks like a call
             parts.append(_CALL + each)
         else:
             parts.append(b"\r\n$4\r\nEVAL\r\n$%d\r\n%s%s" % (len(text), text, each[40:]))

@@ -1,6 +1,6 @@
-"""How to reach a server, the primary that Sentinel names, or a cluster: read once, from a URL."""
+"""The settings of a connection to a server, to the primary of a Sentinel service, or to a cluster."""
 
-import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
+import encodings.idna  # noqa: F401 - the first host name would import it, which hangs in a child forked meanwhile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -20,22 +20,22 @@ Credentials: TypeAlias = Callable[[], tuple[str, ...]]
 
 @dataclass(frozen=True, repr=False)
 class Settings:
-    """How to reach it.
+    """How to connect.
 
     Attributes:
-        kind: what it is.
-        address: host and port, or the path of a UNIX socket; of a server that is reached by itself.
-        nodes: of Sentinels, or of a cluster.
-        service: what the Sentinels call the primary.
-        sentinel: how to reach a Sentinel, but for its address.
-        username, password, db, client_name: for logging in.
-        credentials: asked for user and password with each connection, in their place.
+        kind: a single server, the primary of a Sentinel service, or a cluster.
+        address: host and port of a single server, or the path of a UNIX socket.
+        nodes: the addresses of the Sentinels, or of nodes of the cluster.
+        service: the Sentinels' name of the primary.
+        sentinel: the settings for a Sentinel, without its address.
+        username, password, db, client_name: for the login.
+        credentials: called for user and password at each login, instead of `username` and `password`.
         tls: the options of TLS; None without TLS.
         io_timeout, connect_timeout: seconds.
-        most: connections at once to one server.
-        replicas: that must have a grant before it counts.
-        make: makes connections of the program's own class to an address, in the place of ours.
-        remap: from an address that a cluster announces to one that can be reached from here.
+        most: the most connections to one server.
+        replicas: how many replicas must have a grant before it counts.
+        make: makes a connection of the program's own class to an address; None for ours.
+        remap: maps an address that a cluster announces to one that can be reached from here.
     """
 
     kind: Literal["server", "sentinel", "cluster"] = "server"
@@ -62,7 +62,7 @@ class Settings:
 
     @property
     def where(self) -> str:
-        """What it is called in messages."""
+        """The server, for messages."""
         if self.kind == "sentinel":
             return f"the Redis server that Sentinel calls {self.service!r}"
         if self.kind == "cluster":
@@ -72,14 +72,14 @@ class Settings:
         return f"the Redis server at {self.address[0]}:{self.address[1]}"
 
     def at(self, address: Address) -> "Settings":
-        """Return how to reach one server of the same group."""
+        """Return the settings for a single server of the group."""
         return replace(self, kind="server", address=address)
 
     def context(self) -> Any:
-        """Return the context of TLS; None without TLS.
+        """Return the TLS context; None without TLS.
 
         Raises:
-            OSError, ValueError: a file can't be read, or an option makes no sense.
+            OSError, ValueError: a file can't be read, or an option is not allowed.
         """
         if self.tls is None:
             return None
@@ -113,13 +113,13 @@ def _context_of(tls: Mapping[str, Any]) -> Any:
 
 
 def settings_of(url: SplitResult) -> Settings:
-    """Return what a URL says.
+    """Return the settings of a URL.
 
     Args:
         url: redis://, rediss://, valkey://, valkeys://, unix://, redis+sentinel:// or redis+cluster:// and so on.
 
     Raises:
-        InvalidArgument: it makes no sense, or has an option that is not known.
+        InvalidArgument: the URL can't be read, or has an unknown option.
     """
     given = whole(url)
     _check_quoting(url, given)
@@ -130,12 +130,12 @@ def settings_of(url: SplitResult) -> Settings:
         raise
     except ValueError as error:
         reason = why(error, given)
-    # Not while the error is handled: its own text may show the password.
+    # Outside of the except clause: the text of the chained error could show the password.
     raise InvalidArgument(f"{masked(given)!r} is no URL of a Redis server: {reason}")
 
 
 def _check_quoting(url: SplitResult, given: str) -> None:
-    """Refuse a password with / ? # or @ in it, unquoted: its first part would be taken for a port and shown."""
+    """Refuse a password with an unquoted / ? # or @: a part of it would be taken for a port and shown in errors."""
     query = url.query.partition("@")
     if is_torn(url) and url.netloc and ("@" in url.path + url.fragment or (query[1] and "=" not in query[0])):
         raise InvalidArgument(f"{masked(given)!r} is no URL of a Redis server: it can't be read; {UNQUOTED}")

@@ -1,4 +1,4 @@
-"""The slots of a cluster: which one a key is in, and which node serves each, as CLUSTER SLOTS says.
+"""The slots of a cluster: the slot of a key, and the node of each slot from the reply to CLUSTER SLOTS.
 
 Source: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
 """
@@ -13,11 +13,11 @@ from interlock.stores.redis.settings import Address
 SLOTS = 16384
 CLUSTER_SLOTS = pack("CLUSTER", "SLOTS")
 Shares: TypeAlias = list[tuple[int, int, Address]]
-"""Ranges of slots, first and last, and the node that serves each, in order."""
+"""Ranges of slots (first, last) and the node that serves each, in order."""
 
 
 def slot_of(key: str) -> int:
-    """Return the slot of a key: only what is in its first pair of braces counts, if there is something."""
+    """Return the slot of a key; only the text in its first pair of braces counts, if it is not empty."""
     start = key.find("{")
     end = key.find("}", start + 1)
     tag = key[start + 1 : end] if 0 <= start < end - 1 else key
@@ -25,18 +25,18 @@ def slot_of(key: str) -> int:
 
 
 def host_or(announced: bytes | str | None, answered: str) -> str:
-    """Return the host that a cluster announces; if it knows none, that of the node that answered."""
+    """Return the host that a cluster announces; if it announces none, the host of the node that answered."""
     host = announced.decode() if isinstance(announced, bytes) else announced
     return answered if host in (None, "", "?") else str(host)
 
 
 def shares_of(reply: Any, answered: str, remap: Callable[[Address], Address] | None) -> Shares:
-    """Return which node serves which slots, from the answer to CLUSTER SLOTS.
+    """Parse the reply to CLUSTER SLOTS.
 
     Args:
-        reply: the answer; a node that has left the cluster knows no slots.
-        answered: the host of the node that gave it.
-        remap: from an announced address to one that can be reached from here.
+        reply: the reply; empty from a node that has left the cluster.
+        answered: the host of the node that sent it.
+        remap: maps an announced address to one that can be reached from here.
     """
     found = []
     for first, last, primary, *_ in reply:
@@ -46,5 +46,5 @@ def shares_of(reply: Any, answered: str, remap: Callable[[Address], Address] | N
 
 
 def covered(shares: Shares) -> int:
-    """Return how many slots are served."""
+    """Return the number of slots that have a node."""
     return sum(last + 1 - first for first, last, _ in shares)

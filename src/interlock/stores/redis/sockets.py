@@ -1,4 +1,4 @@
-"""What the kernel is told about a connection, so that one that was cut silently does not stay unnoticed."""
+"""Socket options by which the kernel notices a connection that was cut without a message."""
 
 import math
 import socket
@@ -9,13 +9,13 @@ MOST_SECONDS = 32767
 
 
 def keep_alive(sock: Any, seconds: float) -> None:
-    """Let the kernel find out that the other end is gone, also while nothing is said; send at once.
+    """Enable TCP keepalive and a user time-out, and disable Nagle's algorithm.
 
     Source: tcp(7) for TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT and TCP_USER_TIMEOUT.
 
     Args:
-        sock: a socket, or what asyncio gives for one; without TCP nothing is done.
-        seconds: how long a reply is waited for.
+        sock: a socket; without TCP nothing is done.
+        seconds: how long callers wait for a reply.
     """
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
@@ -27,6 +27,6 @@ def keep_alive(sock: Any, seconds: float) -> None:
         (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", whole * 1000),
     ]
     for level, name, value in wanted:
-        option = getattr(socket, name, None)  # not all systems have all of them
+        option = getattr(socket, name, None)  # some systems lack some of them
         if option is not None:
             sock.setsockopt(level, option, value)

@@ -1,4 +1,4 @@
-"""The steps of a line as commands to Redis, and what the scripts answer."""
+"""The steps of a line as commands for Redis, and the parsing of the scripts' replies."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -14,21 +14,21 @@ from interlock.stores.redis.resp import RedisCommand, ReplyError, begun, ended, 
 from interlock.stores.redis.scripts import ADOPT, ENTER, EVICT, KEPT, LEAVE, LOOK, RENEW, Script
 
 GONE_THERE, DONE_THERE, PENDING_THERE = -1, -2, -10
-DEAF_LOOK = 0.1  # seconds
+DEAF_LOOK = 0.1  # seconds between two polls of a waiter that gets no notifications
 REMOVED_BIT, MORE_BIT, UNHEARD_BIT = 1, 2, 4
 
 
 class RedisWire:
-    """As `remote.wire.Wire`.
+    """The requests and replies of Redis, as `remote.wire.Wire`.
 
     Args:
         where: the server, for messages.
-        io_timeout: seconds to wait for an answer.
-        together: True if lines of different names may be in one command: on a cluster they may not.
-        replicas: that must have a grant before it counts.
+        io_timeout: seconds to wait for a reply.
+        together: True if one command may contain several names; not on a cluster.
+        replicas: how many replicas must have a grant before it counts.
 
     Attributes:
-        deaf: True where a proxy does not support SUBSCRIBE: then waiters poll.
+        deaf: True if the server or a proxy does not support SUBSCRIBE: then waiters poll.
     """
 
     def __init__(self, where: str, io_timeout: float, together: bool, replicas: int = 0) -> None:
@@ -96,7 +96,7 @@ class RedisWire:
 
     def renewed(self, claims: Sequence[Claim], reply: Any) -> list[Renewed]:
         """As `Wire.renewed`."""
-        if not self._together and len(claims) > 1:  # a list of answers
+        if not self._together and len(claims) > 1:  # one command, and so one list, for each claim
             reply = [each[0] if type(each) is list else each for each in reply]
         return [self._renewed(claim, word) for claim, word in zip(claims, reply, strict=True)]
 
@@ -167,7 +167,7 @@ def _call(script: Script, line: str, *words: str) -> RedisCommand:
 
 
 def _entering(spec: LockSpec, mode: Mode, channel: str) -> tuple[bytes, str]:
-    """Return the part of `enter` that is the same for each claim of a spec, and the line."""
+    """Return the beginning of `enter`, which is the same for each claim of a spec, and the line."""
     line = line_of(spec.key)
     words = (
         _milliseconds(spec.ttl), str(spec.units), str(spec.capacity), "1" if spec.once else "0", channel, mode,
@@ -176,7 +176,7 @@ def _entering(spec: LockSpec, mode: Mode, channel: str) -> tuple[bytes, str]:
 
 
 def _leaving(key: str, channel: str) -> tuple[bytes, bytes, str]:
-    """Return what stays the same when a claim leaves, with and without one that was let in, and the line."""
+    """Return the beginning of `leave` for a name, with and without `let_in`, and the line."""
     line = line_of(key)
     start = begun(2, b"EVALSHA", LEAVE.sha, b"1", line, "0", channel)
     return start, ended(start, ""), line
