@@ -271,17 +271,21 @@ class Liveness:
 
     # -- wake-up pipes ------------------------------------------------------------------------------------------
 
-    def pipe(self) -> WakeupPipe:
+    def pipe(self, checked: bool = True) -> WakeupPipe:
         """Return a wake-up pipe for one waiter; give it back with `put_back`.
+
+        Args:
+            checked: False if the caller sees that others find it, before it says where it waits.
 
         Raises:
             StoreError, OSError: none could be made.
         """
-        self.keep()
+        if checked or not self._idle:
+            self.keep()
         with self._section.entered():
             while self._idle:
                 pipe = self._idle.pop()
-                if self.is_reachable(pipe):
+                if not checked or self.is_reachable(pipe):
                     pipe.drain()
                     return pipe
                 self._discard(pipe)
