@@ -60,7 +60,12 @@ def is_running(pid: int) -> bool:
 
 
 class Process(subprocess.Popen[str]):
-    """A process whose words are read line by line."""
+    """A process whose words are read line by line; a `with` waits for its end, and kills it after an error."""
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if error is not None:
+            self.kill()  # also one that is stopped
+        super().__exit__(kind, error, traceback)
 
     def hear(self) -> str:
         """Return its next line of output, without the end of line."""

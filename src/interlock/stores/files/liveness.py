@@ -273,17 +273,21 @@ class Liveness:
 
     # -- wake-up pipes ------------------------------------------------------------------------------------------
 
-    def pipe(self) -> WakeupPipe:
+    def pipe(self, checked: bool = True) -> WakeupPipe:
         """Return a wake-up pipe for one waiter; the caller returns it by `put_back`.
 
+        Args:
+            checked: False if the caller calls `reachable` before it enters the line.
+
         Raises:
-            StoreError, OSError: none could be made.
+            StoreError, OSError: the pipe can't be made.
         """
-        self.keep()
+        if checked or not self._idle:
+            self.keep()
         with self._section.entered():
             while self._idle:
                 pipe = self._idle.pop()
-                if self.is_reachable(pipe):
+                if not checked or self.is_reachable(pipe):
                     pipe.drain()
                     return pipe
                 self._discard(pipe)

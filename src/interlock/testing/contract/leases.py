@@ -13,6 +13,7 @@ from interlock.testing.world import KINDS, Kind, World
 
 SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant")]
 LATE = 1.5  # seconds that a busy machine and a poll may add
+AGREED = 0.1  # seconds that a store's clock, as slow requests know it, may differ
 
 
 @pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
@@ -86,13 +87,13 @@ def test_a_store_that_is_busy_extends_no_lease(world: World, ann: Actor, bob: Ac
     waiting = bob.start(locks.lock(world.name, ttl=2.1, renew=False).acquire)
     eventually(lambda: busy.times)
     ann.do(held.release)
-    before = busy.times
-    eventually(lambda: waiting.done() or busy.times > before + 3)  # a store that tells nobody is to be asked
+    released = time.monotonic()
+    eventually(lambda: waiting.done() or time.monotonic() > released + 3 * AGREED)  # who is not told is to ask
     busy.busy = False
     grant = waiting.result(20)
     began, own = time.monotonic(), grant.expires_in
     (view,) = world.holders()
-    assert own <= view.expires_in + (time.monotonic() - began) + 0.01
+    assert own <= view.expires_in + (time.monotonic() - began) + AGREED
 
 
 def test_the_holder_knows_the_end_of_its_lease_no_later_than_the_store(world: World, ann: Actor, bob: Actor) -> None:
