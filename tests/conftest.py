@@ -24,8 +24,18 @@ MANY = 24
 
 IN_ONE_COLOUR = (
     "file", "sqlite", "mariadb", "orm", "postgresql", "redis", "etcd", "s3", "postgresql+advisory", "mysql+advisory",
+    "valkey", "records", "texts that are swapped", "bucket in memory",
 )  # fmt: skip
-"""Stores of which each test runs in one colour only: both are made of one text, or of what asks in threads."""
+"""Stores of which each test runs in one colour only: both are made of one text, or of what asks in threads.
+
+Of a test on Redis and Valkey, which have the same code, one runs in threads and the other in tasks.
+"""
+
+SPREAD = "field"
+"""The folder of programs that look for faults of the client, wherever the lock is: each has half of the stores."""
+
+FEW = 4
+"""Stores on which a test runs everywhere, if there are not so many of them."""
 
 EVERY = 6  # of so many combinations one is kept, where the parameters have so many values
 
@@ -40,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keep what is asked for."""
     kept = items
     if config.getoption("thin"):
-        kept = [item for item in in_one_colour(thinned(items)) if item.get_closest_marker("rare") is None]
+        kept = [item for item in spread(in_one_colour(thinned(items))) if item.get_closest_marker("rare") is None]
     kept.sort(key=_store)  # a worker gets neighbours, so it starts one or two servers, not all
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
@@ -63,7 +73,7 @@ def thinned(items: list[pytest.Item]) -> list[pytest.Item]:
 def in_one_colour(items: list[Any]) -> list[Any]:
     """Leave out one colour of each test on most stores; which one differs from test to test, and from store to store.
 
-    One text is written for both, and what they differ in runs in both on the stores in memory and on Valkey.
+    One text is written for both, and what they differ in runs in both in memory, and either on Redis or on Valkey.
     """
     found: dict[tuple[tuple[str, str], str], dict[str, list[Any]]] = {}
     for item in items:
@@ -73,9 +83,25 @@ def in_one_colour(items: list[Any]) -> list[Any]:
             found.setdefault((_test(item), store), {}).setdefault(colour, []).append(item)
     left_out: set[Any] = set()
     for (test, store), colours in found.items():
-        if len(colours) == 2:
+        if len(colours) == 2 and (store != "valkey" or (test, "redis") in found):
             left_out |= {*colours[("threads", "tasks")[(crc32(test[1].encode()) + IN_ONE_COLOUR.index(store)) % 2]]}
     return [item for item in items if item not in left_out]
+
+
+def spread(items: list[Any]) -> list[Any]:
+    """Leave out every second store of each test in a folder; which ones differs from test to test."""
+    stores: dict[tuple[str, str], list[str]] = {}
+    for item in items:
+        if item.path.parent.name == SPREAD:
+            seen = stores.setdefault(_test(item), [])
+            seen += {_store(item)} - {"", *seen}
+    left_out = {
+        (test, store)
+        for test, seen in stores.items()
+        if len(seen) >= FEW
+        for store in seen[crc32(test[1].encode()) % 2 :: 2]
+    }
+    return [item for item in items if (_test(item), _store(item)) not in left_out]
 
 
 def _is_kept(values: dict[str, object], axes: dict[str, list[object]], start: int) -> bool:
