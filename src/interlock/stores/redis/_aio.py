@@ -7,9 +7,8 @@ from typing import Any, cast
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 from interlock.runtime.process import Descriptor, running_loop
-from interlock.stores.redis.library import answered, as_bytes, as_of_socket
+from interlock.stores.redis.library import answered, as_bytes, as_of_socket, keep_alive
 from interlock.stores.redis.settings import Address
-from interlock.stores.redis.sockets import keep_alive
 
 MOST = 65536  # bytes received at a time, into one buffer: by default asyncio makes a large one for each message
 

@@ -15,8 +15,8 @@ from interlock.runtime import clock
 from interlock.stores.redis._aio import MOST, AsyncStream
 from interlock.stores.redis.errors import garbled, refusal, see_it_is_there
 from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, Reply, ReplyError, grants, wait_for
-from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Settings
+from interlock.stores.redis.wire import with_source
 
 
 class Dialed(Protocol):

@@ -8,9 +8,8 @@ from typing import Any
 from interlock.runtime import clock
 from interlock.runtime._threads import is_own_poll
 from interlock.runtime.process import Descriptor
-from interlock.stores.redis.library import answered, as_bytes, as_of_socket
+from interlock.stores.redis.library import answered, as_bytes, as_of_socket, keep_alive
 from interlock.stores.redis.settings import Address
-from interlock.stores.redis.sockets import keep_alive
 
 LOOK = 250e-6  # seconds to poll for a reply before the thread sleeps
 MOST_MISSES = 3  # polls in a row without success, after which polling is suspended

@@ -10,8 +10,7 @@ from interlock.core.redaction import described
 from interlock.remote._sync.pool import MOST
 from interlock.remote.redispy import LIBRARIES, is_async, is_cluster
 from interlock.stores.redis.library import maker
-from interlock.stores.redis.options import TLS
-from interlock.stores.redis.settings import IO_TIMEOUT, PORT, Address, Credentials, Settings
+from interlock.stores.redis.settings import IO_TIMEOUT, PORT, TLS, Address, Credentials, Settings
 
 UNSAID = (None, 100, 1 << 31)  # the libraries' defaults, used if the program does not limit the connections
 PLAIN = ("Connection", "UnixDomainSocketConnection", "SentinelManagedConnection")

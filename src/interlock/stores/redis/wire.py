@@ -1,8 +1,15 @@
-"""The steps of a line as commands for Redis, and the parsing of the scripts' replies."""
+"""The steps of a line as commands for Redis, the Lua scripts that they run, and the parsing of the replies.
 
+Each script is one atomic step of the line, in its own file, and is preceded by `scripts/line.lua`, which reads and
+writes the line.  `enter` and `leave` begin with a short cut for the common cases that uses no function of `line.lua`:
+the server pays for each function it defines.
+"""
+
+import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from pkgutil import get_data  # importlib.resources loads a dozen modules
+from typing import Any, NamedTuple, cast
 
 from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, record_view
 from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
@@ -11,11 +18,52 @@ from interlock.runtime.process import HOST, pid
 from interlock.stores.redis.errors import refusal
 from interlock.stores.redis.keys import line_of
 from interlock.stores.redis.resp import RedisCommand, ReplyError, begun, ended, pack
-from interlock.stores.redis.scripts import ADOPT, ENTER, EVICT, KEPT, LEAVE, LOOK, RENEW, Script
 
 GONE_THERE, DONE_THERE, PENDING_THERE = -1, -2, -10
 DEAF_LOOK = 0.1  # seconds between two polls of a waiter that gets no notifications
 REMOVED_BIT, MORE_BIT, UNHEARD_BIT = 1, 2, 4
+
+
+class Script(NamedTuple):
+    """A Lua script.
+
+    Attributes:
+        text: the source.
+        sha: the SHA-1 of the source, by which EVALSHA calls it.
+    """
+
+    text: bytes
+    sha: bytes
+
+
+def source_of(name: str) -> bytes:
+    """Return the source of a script, a file of this package, which may be in a zip file."""
+    return cast(bytes, get_data(__package__, f"scripts/{name}.lua"))
+
+
+def _script(*names: str) -> Script:
+    text = b"\n".join(map(source_of, names))
+    return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
+
+
+ENTER = _script("enter_short", "line", "enter")
+LEAVE = _script("leave_short", "line", "leave")
+RENEW, ADOPT, EVICT, LOOK, KEPT = [_script("line", each) for each in ("renew", "adopt", "evict", "look", "kept")]
+BY_SHA = {script.sha: script.text for script in (ENTER, LEAVE, RENEW, ADOPT, EVICT, LOOK, KEPT)}
+_CALL = b"\r\n$7\r\nEVALSHA\r\n$40\r\n"
+
+
+def with_source(command: bytes) -> bytes:
+    """Replace EVALSHA by EVAL with the source, for a server that does not have the script."""
+    first, *rest = command.split(_CALL)
+    parts = [first]
+    for each in rest:
+        text = BY_SHA.get(each[:40])
+        if text is None:  # the text of a label that looks like a call
+            parts.append(_CALL + each)
+        else:
+            parts.append(b"\r\n$4\r\nEVAL\r\n$%d\r\n%s%s" % (len(text), text, each[40:]))
+    return b"".join(parts)
 
 
 class RedisWire:

@@ -19,29 +19,27 @@ from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores.postgresql.options import PostgresOptions, connecting
-from interlock.stores.postgresql.problems import (
+from interlock.stores.postgresql.wire import (
     AT_ONCE,
+    BEGIN,
+    COMMIT,
     FUNCTION,
     ISOLATION,
     READ_ONLY,
     RECOVERY,
+    ROLLBACK,
     SCHEMA,
     TABLE,
-    failure,
-    not_connected,
-    refusal,
-)
-from interlock.stores.postgresql.wire import (
-    BEGIN,
-    COMMIT,
-    ROLLBACK,
     PgStatement,
     PostgresWire,
     Row,
+    failure,
     finish,
     linger,
+    not_connected,
     not_ours,
     notifying,
+    refusal,
     telling,
 )
 

@@ -18,12 +18,10 @@ from interlock.runtime import clock
 from interlock.stores.redis._async.connection import AsyncDialer, AsyncRedisSubscription
 from interlock.stores.redis._async.queue import AsyncRedisQueue, fresh_channel, pool_to
 from interlock.stores.redis.errors import Redirected, refusal
-from interlock.stores.redis.keys import line_of
+from interlock.stores.redis.keys import CLUSTER_SLOTS, SLOTS, Shares, covered, host_or, line_of, shares_of, slot_of
 from interlock.stores.redis.resp import RedisCommand, Reply, ReplyError, pack
-from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Address, Settings
-from interlock.stores.redis.slots import CLUSTER_SLOTS, SLOTS, Shares, covered, host_or, shares_of, slot_of
-from interlock.stores.redis.wire import RedisWire
+from interlock.stores.redis.wire import RedisWire, with_source
 
 PAUSE = 0.05  # seconds before a failed request is retried
 HOPS = 5  # redirections in a row, after which there is a pause before each

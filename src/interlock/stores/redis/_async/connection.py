@@ -12,8 +12,8 @@ from interlock.runtime import clock, log
 from interlock.stores.redis import _aio as sockets
 from interlock.stores.redis.errors import garbled, refusal, see_it_is_there, unreachable
 from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, ReplyError, grants, pack, wait_for
-from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Address, Settings
+from interlock.stores.redis.wire import with_source
 
 INFO = pack("INFO", "replication")
 _PRIMARY = re.compile(rb"role:master\b.*^master_replid:(\w+)", re.DOTALL | re.MULTILINE)

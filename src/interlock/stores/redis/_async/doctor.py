@@ -10,7 +10,7 @@ from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 from interlock.stores.redis.keys import line_of
 from interlock.stores.redis.resp import RedisCommand, ReplyError, pack
-from interlock.stores.redis.scripts import source_of
+from interlock.stores.redis.wire import source_of
 
 SKEW = 1.0  # seconds; a check warns if clocks differ by more
 BEARS = 3  # a lease of this many times the skew is safe, since it is renewed after a third
