@@ -13,7 +13,6 @@ from interlock.testing.world import KINDS, Kind, World
 
 SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant")]
 LATE = 1.5  # seconds that a busy machine and a poll may add
-AGREED = 0.1  # seconds that a store's clock, as slow requests know it, may differ
 
 
 @pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
@@ -88,12 +87,13 @@ def test_a_store_that_is_busy_extends_no_lease(world: World, ann: Actor, bob: Ac
     eventually(lambda: busy.times)
     ann.do(held.release)
     released = time.monotonic()
-    eventually(lambda: waiting.done() or time.monotonic() > released + 3 * AGREED)  # who is not told is to ask
+    eventually(lambda: waiting.done() or time.monotonic() > released + 0.3)  # who is not told is to ask
     busy.busy = False
     grant = waiting.result(20)
     began, own = time.monotonic(), grant.expires_in
     (view,) = world.holders()
-    assert own <= view.expires_in + (time.monotonic() - began) + AGREED
+    # A store's clock is known to half a round trip; had the lease grown, it would be three times as much.
+    assert own <= view.expires_in + (time.monotonic() - began) + 0.1
 
 
 def test_the_holder_knows_the_end_of_its_lease_no_later_than_the_store(world: World, ann: Actor, bob: Actor) -> None:
