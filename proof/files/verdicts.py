@@ -101,8 +101,7 @@ def _fault(actor: Actor, tag: Tag) -> bool:
 
 
 def _owes_a_step(actor: Actor) -> bool:
-    """Return True for an actor whose steps must be taken in the end: a caller in a call; False for calls and faults.
-    """
+    """Return True for an actor whose steps must be taken in the end: a caller within a call."""
     return isinstance(actor, int)
 
 
