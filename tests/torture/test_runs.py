@@ -18,7 +18,7 @@ from tests.torture.server import CLOCK
 
 SEED = 18  # with this seed the first process has a listener
 APART = ("redis", "django", "valkey+sentinel")
-"""Stores that are not run here: Redis has the same code as Valkey; Django's settings can be set only once."""
+"""Not run with all faults: Redis and Sentinel have the code of Valkey; Django's settings can be set only once."""
 
 ALONE = [
     ("file", "full"),
