@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from interlock.core.claims import PENDING, USING
 from interlock.core.line import Clock, Line, Origin, Place, Step
@@ -130,10 +131,8 @@ class Neighbours:
         with self._opening:
             ending, self._socket, self.channel = self._socket, None, ""
         if ending is not None:
-            try:
+            with suppress(OSError):  # it has ended
                 ending.shutdown(socket.SHUT_RD)  # its thread closes it
-            except OSError:
-                pass  # it has ended
 
     def _read(self, heard: socket.socket) -> None:
         """Tell waiters what comes, until the socket is shut down."""
