@@ -92,7 +92,7 @@ class RedisCluster:
 
     @contextmanager
     def moving(self, key: str) -> Iterator[RedisServer]:
-        """Move the slot of a key; during the block its keys are at the new node, but the slot still belongs to the old one.
+        """Move the slot of a key; during the block its keys are at the new node, but the slot is the old one's.
 
         The old node answers ASK, and TRYAGAIN to requests for several keys of which some do not exist.
         """
