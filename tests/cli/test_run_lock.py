@@ -1,4 +1,4 @@
-"""`interlock run`: whom it keeps out, and what the command gets."""
+"""`interlock run`: exclusion, and the environment of the command."""
 
 import os
 import re
