@@ -1,4 +1,4 @@
-"""`./dev torture`: torture stores on private servers, or one at a URL, and write the page of evidence."""
+"""`./dev torture`: run torture tests on private servers, or on a store at a URL, and write the page of evidence."""
 
 import argparse
 import random
@@ -27,7 +27,7 @@ left over. How to run it on a store of yours: [tests](../reference/tests.md#tort
 
 
 def with_section(page: str, section: str) -> str:
-    """Return a page of evidence with a section, which takes the place of an older one on the same store."""
+    """Return a page of evidence with a section, which replaces an older one on the same store."""
     title = section.partition("\n")[0]
     head, *others = page.rstrip().split("\n\n## ")
     kept = [f"## {other}" for other in others if f"## {other}".partition("\n")[0] != title]
@@ -35,7 +35,7 @@ def with_section(page: str, section: str) -> str:
 
 
 def main() -> int:
-    """Run; return 1 if something was found."""
+    """Run; return 1 if the judge found a violation."""
     parser = argparse.ArgumentParser(prog="./dev torture", description=__doc__)
     parser.add_argument("stores", nargs="*", metavar="STORE|URL", help=f"{', '.join(STORES)}; all unless given")
     parser.add_argument("--procs", type=int, default=8)

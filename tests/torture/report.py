@@ -1,4 +1,4 @@
-"""What people read of a run: on a terminal, and as a page."""
+"""The report of a run: for a terminal, and as Markdown."""
 
 from collections.abc import Sequence
 
@@ -30,10 +30,10 @@ def as_markdown(verdict: Verdict, title: str, command: str, date: str) -> str:
     """Return a verdict as a section of a page.
 
     Args:
-        verdict: of the run.
-        title: of the section.
-        command: that made it.
-        date: when.
+        verdict: the verdict on the run.
+        title: the title of the section.
+        command: the command that made the run.
+        date: the date of the run.
     """
     plan = verdict.run.plan
     facts: Sequence[tuple[str, object]] = (

@@ -223,10 +223,8 @@ class Liveness:
     def _open(self, name: str, mode: int) -> OpenFile:
         """Return another process's pipe, and keep it open; call it within the section."""
         pipe = self.others.get(name)
-        if pipe is not None and pipe.links() < 1:  # removed: its name or descriptor may be another file's now
+        if pipe is None or pipe.links() < 1:  # removed: its name or descriptor may be another file's now
             self._forget(name)
-            pipe = None
-        if pipe is None:
             pipe = open_pipe(self._folder / name, mode)
             if len(self.others) >= MOST_OTHERS:
                 self._forget(next(iter(self.others)))
