@@ -13,7 +13,7 @@ T = TypeVar("T")
 WAIT_LIMIT = 60.0
 """Seconds that a test waits for a condition; only a failing test waits so long."""
 
-PAUSE = 0.005
+PAUSE, LONGEST_PAUSE = 0.005, 0.025  # seconds between two looks; a look may be a request to a server
 RENEWED = 1.5
 """Seconds of a lease that must not expire during a test, even if the machine stalls for a second."""
 
@@ -39,9 +39,10 @@ def eventually(condition: Callable[[], T], within: float = WAIT_LIMIT) -> T:
         answer = condition()
         if answer:
             return answer
-        if time.monotonic() - began > within and since(began) > within:
+        passed = time.monotonic() - began
+        if passed > within and since(began) > within:
             raise AssertionError(f"did not happen within {within:g} s; the last answer was {answer!r}")
-        time.sleep(PAUSE)
+        time.sleep(min(max(PAUSE, passed / 10), LONGEST_PAUSE))
 
 
 def throughout(seconds: float, condition: Callable[[], object]) -> None:
