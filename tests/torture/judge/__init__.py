@@ -39,7 +39,7 @@ class Verdict:
     @property
     def faults(self) -> Counter[str]:
         """How many faults of each kind were made."""
-        return Counter(made.name for made in self.run.faults)
+        return Counter(made.name for made in self.run.faults if not made.problem)
 
 
 def judge(records: Iterable[Record], slack: float | None = None) -> Verdict:
