@@ -21,8 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the scenarios that the arguments choose and print the report.
 
     Returns:
-        0; 1 if a contestant failed or one of ours lost an update; 2 if the arguments choose nothing; 130 if it
-        was interrupted.
+        0; 1 if a contestant failed or one of ours lost an update; 2 if no scenario matches the arguments; 130 if
+        interrupted.
     """
     given = sys.argv[1:] if arguments is None else arguments
     if any(word.split("=")[0] == "--against" for word in given):
@@ -84,12 +84,12 @@ def positive(kind: type[int] | type[float]) -> Any:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Words with commas between them."""
+    """Words separated by commas."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def folder(text: str) -> Path:
-    """A folder that is there."""
+    """An existing folder."""
     path = Path(text)
     if not path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is not a folder")
@@ -97,12 +97,12 @@ def folder(text: str) -> Path:
 
 
 def fits(scenario: Scenario[Any], what: str, only: tuple[str, ...]) -> bool:
-    """Whether the arguments choose this scenario."""
+    """True if the arguments choose this scenario."""
     return (what == "all" or what in scenario.groups) and (not only or scenario.key in only)
 
 
 def progress(quiet: bool) -> Any:
-    """What to do with a line of progress: on a terminal it replaces the line before."""
+    """The function for lines of progress: on a terminal each line replaces the one before."""
     if quiet:
         return lambda line: None
     if sys.stderr.isatty():
@@ -111,7 +111,7 @@ def progress(quiet: bool) -> Any:
 
 
 def verdict(results: Sequence[Result]) -> int:
-    """The exit status; what made it 1 is said on the error stream."""
+    """The exit status; the reasons for 1 are written to the error stream."""
     bad = lost_updates(results) + [
         f"{result.scenario.key}: {name} failed: {outcome.why}"
         for result in results

@@ -1,4 +1,4 @@
-"""Charts as SVG: bars, ranges and lines, on a scale of tenths and tens."""
+"""Charts as SVG: bars, ranges and lines, on a logarithmic scale."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Row(NamedTuple):
     """One contestant of a chart.
 
     Attributes:
-        name, role: of the contestant.
+        name, role: the contestant's name and role.
         value: its figure.
         low, high: the ends of its thin line, if it has one.
-        until: the end of its bar, if that begins at `low`.
+        until: the end of its bar, if the bar begins at `low`.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
 
 class Scale:
-    """Where a figure is between two edges, by its logarithm."""
+    """A logarithmic scale between two values."""
 
     def __init__(self, values: Sequence[float], start: float, end: float) -> None:
         known = [value for value in values if value > 0]
@@ -40,7 +40,7 @@ class Scale:
         self.start, self.end = start, end
 
     def at(self, value: float) -> float:
-        """The place of a figure, in pixels."""
+        """The position of a figure, in pixels."""
         share = (math.log10(max(value, 10**self.low)) - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
@@ -50,12 +50,12 @@ class Scale:
 
 
 def label(value: float) -> str:
-    """A figure with two digits that count."""
+    """A figure with two significant digits."""
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def text(x: float, y: float, words: str, anchor: str = "start", size: int = 12) -> str:
-    """Words."""
+    """A text element."""
     return f'<text x="{x:.0f}" y="{y:.0f}" font-size="{size}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
@@ -75,7 +75,7 @@ def picture(height: float, title: str, under: str, parts: Sequence[str]) -> str:
 
 
 def bars(title: str, unit: str, rows: Sequence[Row], under: str) -> str:
-    """Draw a bar for each row; or, where rows have ranges, the range, its thick part and the figure in it."""
+    """Draw a bar for each row; for rows with ranges, draw the range, its thick part and the figure in it."""
     scale = Scale([part for row in rows for part in row[2:]], LEFT, WIDTH - RIGHT)
     bottom = TOP + ROW * len(rows)
     parts = []
@@ -97,7 +97,7 @@ def bars(title: str, unit: str, rows: Sequence[Row], under: str) -> str:
 
 
 def lines(title: str, units: tuple[str, str], rows: dict[str, dict[int, float]], under: str) -> str:
-    """Draw a line for each row: figures by a number."""
+    """Draw a line for each row of figures by number."""
     bottom, right = 340.0, WIDTH - 130
     across = Scale([number for row in rows.values() for number in row], 70, right)
     up = Scale([figure for row in rows.values() for figure in row.values()], bottom, TOP + 20)

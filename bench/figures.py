@@ -1,4 +1,4 @@
-"""Figures: medians, percentiles, comparisons between contestants, and whether a target is reached."""
+"""Figures: medians, percentiles, comparisons between contestants, and verdicts on targets."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def folded(values: Sequence[float], metric: Metric) -> float:
 
 
 def out_of_turn(order: Sequence[int]) -> int:
-    """Count those who were served before somebody that had come earlier.
+    """Count the waiters that were served before one that had arrived earlier.
 
     Args:
-        order: numbers of arrival, in the order of service.
+        order: the numbers of arrival, in the order of service.
     """
     return sum(any(later < one for later in order[place + 1 :]) for place, one in enumerate(order))
 
@@ -35,9 +35,9 @@ def waits(total: float, longest: float, sections: float) -> Raw:
     """The mean wait, and the longest as a multiple of it.
 
     Args:
-        total: sum of all waits in seconds.
-        longest: longest wait in seconds.
-        sections: number of waits.
+        total: the sum of all waits, in seconds.
+        longest: the longest wait, in seconds.
+        sections: the number of waits.
     """
     mean = total / sections if sections else 0.0
     return {"mean_wait": mean * 1e6, "longest": longest / mean if mean else 0.0}
@@ -45,7 +45,7 @@ def waits(total: float, longest: float, sections: float) -> Raw:
 
 @dataclass(frozen=True)
 class Spread:
-    """A figure over the rounds: the one that is told, the lowest and the highest round."""
+    """A figure over the rounds: the reported one, the lowest and the highest."""
 
     value: float
     low: float
@@ -58,10 +58,10 @@ def spread(values: Sequence[float], metric: Metric) -> Spread:
 
 
 def compared(result: Result, name: str, metric: Metric, beside: Beside) -> Spread | None:
-    """Compare a contestant with a peer, round by round, so that what slows a round slows both.
+    """Compare a contestant with a peer, round by round, so that a disturbance slows both.
 
     Returns:
-        how many times better, or the difference; None if either has no figures.
+        How many times better it is, or the difference; None if either has no figures.
     """
     mine = result.outcomes[name].rounds.get(metric.key)
     theirs = result.outcomes[beside.peer].rounds.get(metric.key)
@@ -81,7 +81,7 @@ def comparison(mine: float, theirs: float, metric: Metric, beside: Beside) -> fl
 
 @dataclass(frozen=True)
 class Verdict:
-    """A target with what was measured; `reached` is None if it could not be measured."""
+    """A target with the measured figure; `reached` is None if there is none."""
 
     target: Target
     measured: Spread | None
@@ -89,7 +89,7 @@ class Verdict:
 
 
 def judge(result: Result, target: Target) -> Verdict:
-    """Judge one target by the figures of the same run."""
+    """Compare one target with the figures of the same run."""
     metric = result.scenario.metric(target.metric)
     if target.beside is not None:
         measured = compared(result, target.ours, metric, target.beside)
@@ -103,7 +103,7 @@ def judge(result: Result, target: Target) -> Verdict:
 
 
 def lost_updates(results: Sequence[Result]) -> list[str]:
-    """Name ours that lost updates: the one thing that a run must not forgive."""
+    """Return the names of our contestants that lost updates, which is always a failure."""
     return [
         f"{result.scenario.key}: {name} lost {int(sum(lost))} updates"
         for result in results
@@ -113,15 +113,15 @@ def lost_updates(results: Sequence[Result]) -> list[str]:
 
 
 def losses(result: Result) -> list[tuple[str, list[float]]]:
-    """The lost updates of each contestant by round, where the scenario counts them."""
+    """The lost updates of each contestant by round, if the scenario counts them."""
     return [(name, outcome.rounds["lost"]) for name, outcome in result.outcomes.items() if "lost" in outcome.rounds]
 
 
 def verdict_words(verdict: Verdict) -> str:
-    """Say it in a word."""
+    """The verdict as one word."""
     return {True: "reached", False: "NOT REACHED", None: "not measured"}[verdict.reached]
 
 
 def plain(value: float) -> Any:
-    """A figure as JSON can carry it: infinity and not-a-number become null."""
+    """A figure for JSON: infinity and not-a-number become null."""
     return value if value == value and abs(value) != float("inf") else None

@@ -1,4 +1,4 @@
-"""The machine that the figures belong to."""
+"""The description of the machine on which the figures were measured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def machine(folder: Path | None) -> dict[str, str]:
     """Describe it: processors, kernel, Python, the file system of the temporary folders, versions.
 
     Args:
-        folder: where temporary folders are made; None for the system's.
+        folder: the folder for temporary folders; None for the system's.
     """
     where = folder or Path(tempfile.gettempdir())
     return {
@@ -34,7 +34,7 @@ def machine(folder: Path | None) -> dict[str, str]:
 
 
 def processor() -> str:
-    """The processor's model, where the system tells."""
+    """The processor's model, if the system tells it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -43,7 +43,7 @@ def processor() -> str:
 
 
 def file_system(folder: Path) -> str:
-    """The type of the file system that a folder is on, where the system tells."""
+    """The type of the file system of a folder, if the system tells it."""
     path = folder.resolve()
     try:
         lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""What a benchmark is made of: contestants, metrics, targets and scenarios, all of them rows of tables.
+"""The parts of a benchmark: contestants, metrics, targets and scenarios, all of them rows of tables.
 
 A new scenario is a module in `bench/scenarios/` with one `Scenario(...)`; a new contestant is one row in that
 scenario's table. Nothing else has to change: the command, the report and the tests read the tables.
@@ -16,9 +16,9 @@ from typing import Any, Generic, Literal, TypeVar
 
 T = TypeVar("T")
 Raw = dict[str, float]
-"""What one worker process measured: metric or intermediate figure by name."""
+"""The results of one worker process: metrics or intermediate figures, by name."""
 Facts = Mapping[str, str]
-"""What a scenario's stage tells its workers, for example the URL of the server that it started."""
+"""Facts from a scenario's stage for its workers, for example the URL of the server that it started."""
 
 
 class Unavailable(Exception):
@@ -27,12 +27,12 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Where one measurement happens.
+    """The surroundings of one measurement.
 
     Args:
-        folder: an empty folder of this measurement alone.
+        folder: an empty folder for this measurement alone.
         name: the name of the lock.
-        facts: what the scenario's stage said.
+        facts: the facts from the scenario's stage.
         closing: callbacks for the end of the worker process.
     """
 
@@ -44,15 +44,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Seat:
-    """One worker process's place at the table.
+    """The parameters of one worker process.
 
     Args:
-        place: where the measurement happens, the same for all workers of it.
-        index: number of this worker, from 0.
-        seconds: how long to measure, in seconds.
-        round: number of the round, from 0; the seed of anything random.
-        together: barrier of all workers of the measurement.
-        other: pipe to the other worker when there are exactly two.
+        place: the surroundings, the same for all workers of a measurement.
+        index: the number of this worker, from 0.
+        seconds: the duration of the measurement.
+        round: the number of the round, from 0; also the seed of random choices.
+        together: a barrier for all workers of the measurement.
+        other: a pipe to the other worker, if there are exactly two.
     """
 
     place: Place
@@ -65,16 +65,16 @@ class Seat:
 
 @dataclass(frozen=True)
 class Contestant(Generic[T]):
-    """One way to lock, in one scenario.
+    """One kind of lock in one scenario.
 
     Args:
-        name: shown in the report, unique in its scenario.
-        make: builds what the scenario's `work` takes, inside the worker process.
+        name: the name in the report, unique in its scenario.
+        make: makes the argument of the scenario's `work`, inside the worker process.
         needs: raises `Unavailable` if something is not installed; called in the parent.
-        role: ours, a peer, a limit (what the machine can do) or a control (shows that the scenario can see a
+        role: ours, a peer, a limit (the best that the machine can do) or a control (shows that the scenario detects a
             broken lock).
-        notes: what is special about it.
-        poll: seconds between two looks of a waiter that polls, 0 if it is woken.
+        notes: remarks for the report.
+        poll: seconds between two polls of a waiter; 0 if it is woken.
     """
 
     name: str
@@ -92,8 +92,8 @@ class Metric:
     Args:
         key: its name in the JSON.
         label: its heading in the report, with the unit.
-        better: which direction is better; "-" for figures that are only told.
-        fold: how the rounds become one figure.
+        better: the better direction; "-" for figures that are only reported.
+        fold: how the rounds are combined into one figure.
     """
 
     key: str
@@ -117,12 +117,12 @@ class Beside:
 
 @dataclass(frozen=True)
 class Target:
-    """What the issue asks for, judged beside the measured figure of the same run.
+    """A target, compared with the measured figure of the same run.
 
     Args:
-        says: the target in words.
-        ours: the contestant that it is about.
-        metric: the metric that it is about.
+        says: the target as text.
+        ours: the contestant.
+        metric: the metric.
         bound: the number to reach.
         least: True for "at least", False for "at most".
         beside: judge the comparison with this peer instead of the figure itself.
@@ -138,26 +138,26 @@ class Target:
 
 @contextmanager
 def bare_stage() -> Iterator[Facts]:
-    """The stage of a scenario that needs nothing but a folder."""
+    """The stage of a scenario that needs only a folder."""
     yield {}
 
 
 @dataclass(frozen=True)
 class Scenario(Generic[T]):
-    """One thing to measure, and who takes part.
+    """One measurement, with its contestants.
 
     Args:
         key: its name on the command line and in the JSON.
-        title: heading of the report.
+        title: the heading in the report.
         groups: words of the command line that include it.
-        contestants: the table.
+        contestants: the table of contestants.
         metrics: the figures; the first is the main one, which `beside` compares.
         work: measures one contestant in a worker process.
-        fold: makes one set of figures of what the workers returned.
-        workers: number of worker processes.
-        beside: columns of comparison.
-        targets: what to reach.
-        stage: what stands around all measurements, for example a server; entered once, in the parent.
+        fold: combines the workers' results into one set of figures.
+        workers: the number of worker processes.
+        beside: the columns of comparison.
+        targets: the targets.
+        stage: a context manager around all measurements, for example a server; entered once, in the parent.
     """
 
     key: str
@@ -183,7 +183,7 @@ class Scenario(Generic[T]):
 
 @dataclass
 class Outcome:
-    """What became of one contestant, and its figures by metric and round."""
+    """The result of one contestant: its status, and its figures by metric and round."""
 
     status: Literal["ok", "not installed", "failed", "left out"] = "ok"
     why: str = ""
@@ -192,7 +192,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one scenario: the outcome of each contestant by name."""
+    """The result of one scenario: the outcome of each contestant, by name."""
 
     scenario: Scenario[Any]
     outcomes: dict[str, Outcome]

@@ -1,4 +1,4 @@
-"""Makes the pictures and tables of the documentation from what `--json` has written: `python -m bench.pictures`."""
+"""Makes the pictures and tables of the documentation from reports in JSON: `python -m bench.pictures`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ FIGURES = ROOT / "docs" / "explanation" / "figures"
 IMAGES = ROOT / "docs" / "images"
 BEGIN, END = "<!-- written by python -m bench.pictures -->\n", "<!-- end -->"
 STORES = {"files": "", "Redis": "redis_"}
-"""What stands before the keys of the scenarios on a store."""
+"""The prefixes of the keys of the scenarios on each store."""
 
 
 def main() -> None:
-    """Write all of them."""
+    """Write all pictures and tables."""
     contention, growth = load("contention"), load("growth")
     for name, drawing in pictures(contention, growth).items():
         (IMAGES / f"bench-{name}.svg").write_text(drawing, encoding="utf-8")
@@ -32,13 +32,13 @@ def load(name: str) -> dict[str, Any]:
 
 
 def with_table(page: str, report: dict[str, Any]) -> str:
-    """Put the table in the place of the one between the marks of a page."""
+    """Replace the table between the marks of a page."""
     before, _, rest = page.partition(BEGIN)
     return before + BEGIN + table(report) + END + rest.partition(END)[2]
 
 
 def pictures(contention: dict[str, Any], growth: dict[str, Any]) -> dict[str, str]:
-    """Draw each picture, by its name."""
+    """Draw all pictures; return them by name."""
     made = {"growth": growth_of(growth)}
     for store, key in STORES.items():
         name = store.lower()
@@ -57,7 +57,7 @@ def pictures(contention: dict[str, Any], growth: dict[str, Any]) -> dict[str, st
 
 
 def handover_of(report: dict[str, Any], key: str, store: str) -> str:
-    """Draw how long hand-overs take: 5th to 99th percentile, thick to the 95th, and the median."""
+    """Draw the durations of hand-overs: 5th to 99th percentile, thick up to the 95th, and the median."""
     rows = [
         Row(one["name"], one["role"], *(value(one, figure) for figure in ("us", "p5", "p99", "p95")))
         for one in ran(report, key)
@@ -67,7 +67,7 @@ def handover_of(report: dict[str, Any], key: str, store: str) -> str:
 
 
 def growth_of(report: dict[str, Any]) -> str:
-    """Draw what a turn costs by the length of the line."""
+    """Draw the cost of a turn by the length of the line."""
     rows = {
         one["name"]: {
             int(figure.removeprefix("us_")): found["value"]
@@ -92,7 +92,7 @@ def value(contestant: dict[str, Any], figure: str) -> float:
 
 
 def stated(report: dict[str, Any]) -> str:
-    """When and where it was measured, in a line."""
+    """One line with the date and the machine of the measurement."""
     about = report["machine"]
     return f"{about['date']}, {about['python']}, {about['processors']}, load {about['load'].split()[0]} at the start"
 

@@ -1,4 +1,4 @@
-"""The report: tables by rich where it is installed, plain text elsewhere, and JSON."""
+"""The report: tables by rich if it is installed, plain text otherwise, and JSON."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bench.figures import Spread, compared, judge, plain, spread, verdict_words
 from bench.model import Beside, Contestant, Result
 from bench.runner import Options
 
-WIDE = 160  # columns, where no terminal says how wide it is
+WIDE = 160  # columns, without a terminal
 Row = list[str]
 
 
 def show(about: dict[str, str], results: Sequence[Result], options: Options) -> None:
-    """Print the machine, a table per scenario with its targets, and who was missing."""
+    """Print the machine, a table for each scenario with its targets, and the missing contestants."""
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     for key, value in about.items():
@@ -38,7 +38,7 @@ def show(about: dict[str, str], results: Sequence[Result], options: Options) -> 
 
 
 def took_part(result: Result, contestant: Contestant[Any]) -> bool:
-    """Whether a contestant belongs in the table: all do that were not left out on purpose."""
+    """True if a contestant was not excluded by the options."""
     return result.outcomes[contestant.name].status != "left out"
 
 
@@ -61,7 +61,7 @@ def beside_label(beside: Beside) -> str:
 
 
 def row(result: Result, contestant: Contestant[Any]) -> Row:
-    """One contestant's line: medians, the range of the main figure, the comparisons."""
+    """The line of one contestant: medians, the range of the main figure, the comparisons."""
     outcome = result.outcomes[contestant.name]
     name = contestant.name if contestant.role == "peer" else f"{contestant.name} ({contestant.role})"
     main, *others = result.scenario.metrics
@@ -80,7 +80,7 @@ def row(result: Result, contestant: Contestant[Any]) -> Row:
 
 
 def number(value: float) -> str:
-    """Three figures that count, and no more."""
+    """A number with three significant digits."""
     if value != value or abs(value) == float("inf"):
         return "-"
     size = abs(value)
@@ -90,12 +90,12 @@ def number(value: float) -> str:
 
 
 def ratio(found: Spread | None) -> str:
-    """A comparison, or nothing."""
+    """A comparison as text; empty if there is none."""
     return "" if found is None else number(found.value)
 
 
 def target_lines(result: Result) -> list[str]:
-    """Each target with what was measured beside it."""
+    """Each target with the measured figure."""
     lines = []
     for target in result.scenario.targets:
         verdict = judge(result, target)
@@ -114,7 +114,7 @@ def span(found: Spread) -> str:
 
 
 def absent(results: Sequence[Result]) -> list[str]:
-    """Who could not take part, and why."""
+    """The contestants that could not take part, with the reasons."""
     return [
         f"{result.scenario.key}: {name}: {outcome.why}"
         for result in results

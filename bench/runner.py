@@ -1,4 +1,4 @@
-"""Runs scenarios: contestants interleaved round by round, each measurement in worker processes of its own."""
+"""Runs scenarios: contestants interleaved round by round, each measurement in new worker processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Any
 
 from bench.model import Contestant, Facts, Outcome, Place, Raw, Result, Scenario, Seat, Unavailable
 
-# A child made by fork would carry the parent's threads' locks and imports into the measurement.
+# Not fork: a forked child has the parent's imports, and perhaps locks of its threads.
 PROCESSES: SpawnContext = multiprocessing.get_context("spawn")
 GRACE = 45.0  # seconds that a measurement may take beyond ten times its budget
 LOCK_NAME = "bench.lock"
@@ -28,14 +28,14 @@ LOCK_NAME = "bench.lock"
 
 @dataclass(frozen=True)
 class Options:
-    """How to run.
+    """The options of a run.
 
     Args:
-        rounds: number of rounds; in each, every contestant is measured once.
-        seconds: how long one measurement lasts, in seconds.
-        folder: where temporary folders are made; None for the system's.
-        only: contestants to run, by parts of their names; empty for all.
-        say: told of the progress.
+        rounds: the number of rounds; in each, every contestant is measured once.
+        seconds: the duration of one measurement.
+        folder: the folder for temporary folders; None for the system's.
+        only: parts of the names of the contestants to run; empty for all.
+        say: is called with lines of progress.
     """
 
     rounds: int = 5
@@ -47,7 +47,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker process needs to know; the contestant goes by name because factories can't be pickled."""
+    """The parameters of a worker process; the contestant is given by name, because factories can't be pickled."""
 
     scenario: str
     contestant: str
@@ -62,7 +62,7 @@ def run(scenario: Scenario[Any], options: Options) -> Result:
     """Measure all contestants of a scenario, A B C, A B C, ...
 
     Returns:
-        the outcome of each contestant; a missing or failing one does not stop the others.
+        The outcome of each contestant; a missing or failing one does not stop the others.
     """
     outcomes: dict[str, Outcome] = {}
     for contestant in chosen(scenario, options):
@@ -81,14 +81,14 @@ def run(scenario: Scenario[Any], options: Options) -> Result:
 
 
 def chosen(scenario: Scenario[Any], options: Options) -> list[Contestant[Any]]:
-    """The contestants that the options let take part."""
+    """The contestants that match the options."""
     if not options.only:
         return list(scenario.contestants)
     return [one for one in scenario.contestants if any(part in one.name for part in options.only)]
 
 
 def attendance(contestant: Contestant[Any]) -> Outcome:
-    """See whether a contestant can take part."""
+    """Check whether a contestant can take part."""
     try:
         contestant.needs()
     except Unavailable as missing:
@@ -104,7 +104,7 @@ def measure(
     options: Options,
     outcome: Outcome,
 ) -> None:
-    """Measure one contestant once, and note its figures or its failure."""
+    """Measure one contestant once, and record its figures or its failure."""
     with tempfile.TemporaryDirectory(prefix="interlock-bench-", dir=options.folder) as folder:
         jobs = [
             Job(scenario.key, contestant.name, folder, dict(facts), index, options.seconds, number)
@@ -127,22 +127,22 @@ def limit_for(seconds: float) -> float:
 
 
 class Failure(Exception):
-    """A measurement broke or hung; the message says how."""
+    """A measurement failed or hung; the message says how."""
 
 
 def crew(jobs: Sequence[Job], limit: float) -> list[Raw]:
     """Run the workers of one measurement at the same time.
 
     Args:
-        jobs: one per worker.
+        jobs: one for each worker.
         limit: seconds after which the measurement counts as hung.
 
     Returns:
-        what each worker measured, in the order of the jobs.
+        The results of the workers, in the order of the jobs.
 
     Raises:
         Failure: a worker raised, died or hung.
-        Unavailable: a worker found something missing.
+        Unavailable: a requirement of a worker is missing.
     """
     together = PROCESSES.Barrier(len(jobs), timeout=limit)
     between: tuple[Connection | None, ...] = PROCESSES.Pipe() if len(jobs) == 2 else (None,) * len(jobs)
@@ -161,7 +161,7 @@ def crew(jobs: Sequence[Job], limit: float) -> list[Raw]:
                 connection.close()
         figures = gather(ends, limit)
     except BaseException:
-        # Workers that are left are stuck in a lock or at the barrier: nobody will come for them.
+        # The remaining workers hang in a lock or at the barrier.
         dismiss(processes, wait_limit=0.0)
         raise
     dismiss(processes, wait_limit=10.0)
@@ -169,7 +169,7 @@ def crew(jobs: Sequence[Job], limit: float) -> list[Raw]:
 
 
 def gather(ends: Sequence[Connection], limit: float) -> list[Raw]:
-    """Collect the workers' figures; the first bad news ends the measurement."""
+    """Collect the workers' figures; the first failure ends the measurement."""
     deadline = time.monotonic() + limit
     found: dict[int, Raw] = {}
     open_ends: list[Connection] = list(ends)
@@ -185,7 +185,7 @@ def gather(ends: Sequence[Connection], limit: float) -> list[Raw]:
 
 
 def heard(end: Connection) -> Raw:
-    """Take one worker's answer."""
+    """Receive one worker's answer."""
     try:
         kind, answer = end.recv()
     except EOFError:
@@ -199,7 +199,7 @@ def heard(end: Connection) -> Raw:
 
 
 def dismiss(processes: Sequence[SpawnProcess], wait_limit: float) -> None:
-    """Give the workers some seconds to end by themselves, and end those that don't."""
+    """Wait some seconds for the workers to end, and kill the others."""
     deadline = time.monotonic() + wait_limit
     for process in processes:
         process.join(max(0.0, deadline - time.monotonic()))
@@ -215,7 +215,7 @@ def worker(job: Job, together: Barrier, other: Connection | None, answer: Connec
     from bench.scenarios import by_key
 
     scenario = by_key(job.scenario)
-    # If the parent is killed, nobody else ends a worker that is stuck in a lock.
+    # Ends a worker that hangs in a lock after the parent was killed.
     signal.alarm(math.ceil(2 * limit_for(job.seconds)))
     try:
         with ExitStack() as closing:
@@ -229,6 +229,6 @@ def worker(job: Job, together: Barrier, other: Connection | None, answer: Connec
         return
     except BaseException as error:
         traceback.print_exc(file=sys.stderr)
-        # Tell first: the others answer, too, as soon as the barrier breaks.
+        # Send the error before breaking the barrier, which makes the other workers answer too.
         answer.send(("error", f"{type(error).__name__}: {error}"))
         together.abort()

@@ -1,14 +1,14 @@
-"""A protocol as a finite automaton, extracted from its own code while it is explored.
+"""A protocol as a finite automaton, extracted from its own code during the exploration.
 
 A protocol is a coroutine function (or a generator function): it suspends with a request and is resumed with the
-result, or with an exception thrown into it. A coroutine cannot be copied, so a local state is remembered as the
-history of results that leads to it, and is rebuilt by replay. Two histories lead to one local state when the
-suspended coroutine looks the same after both: the same code position and the same live variables, along the whole
-chain of `await`.
+result, or with an exception thrown into it. A coroutine cannot be copied, so a local state is stored as the history
+of results that leads to it, and is rebuilt by replay. Two histories lead to the same local state if the suspended
+coroutine is the same after both: the same code position and the same live variables, along the whole chain of
+`await`.
 
-This is right as long as a protocol keeps everything that it remembers in variables. Something hidden (a
-counter in an object, say) would merge states that differ. So every local state keeps a few of the other
-histories that led to it and demands that they go on alike; if not, `HiddenState` says where.
+This is correct as long as a protocol keeps its whole state in variables. Hidden state (a counter in an object, for
+example) would merge states that differ. So every local state keeps a few of the other histories that lead to it, and
+checks that they continue alike; if not, `HiddenState` says where.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Final(NamedTuple):
 
 
 class HiddenState(AssertionError):
-    """A protocol remembers something outside its variables, or does not do the same thing twice."""
+    """A protocol has state outside its variables, or is not deterministic."""
 
 
 class _Key(NamedTuple):
     """What identifies a local state."""
 
     positions: tuple[Position, ...]
-    """Where it stands; empty when it has ended."""
+    """The code positions; empty if it has ended."""
     values: tuple[Hashable, ...]
     """Its request, and the live variables."""
 
@@ -49,7 +49,7 @@ class _Key(NamedTuple):
 class Automaton:
     """The automaton of one protocol; local states are numbered from 0 in the order of discovery.
 
-    `requests[local]` is what the protocol asks for in a local state: what it suspended with, or a `Final`.
+    `requests[local]` is the request with which the protocol is suspended in a local state, or a `Final`.
 
     Args:
         factory: makes a fresh coroutine or generator, the same at every call.
@@ -118,7 +118,7 @@ class Automaton:
         return known
 
     def where(self, local: int) -> str:
-        """Return where the protocol stands in a local state, in words: "acquire (pending.py:41)"."""
+        """Return the code position of a local state as text: "acquire (pending.py:41)"."""
         return _place(self._keys[local])
 
     def _extract(self, local: int, result: object) -> int:
@@ -203,7 +203,7 @@ class Automaton:
             return Final("done", end.value), _Key((), ("done", frozen(end.value)))
         except BaseException as error:
             if not isinstance(error, Exception) and error is not thrown:
-                raise  # somebody interrupts the checker itself
+                raise  # the checker itself was interrupted
             return Final("raised", _clean(error)), _Key((), ("raised", frozen(error)))
         positions, values = snapshot(protocol)
         _close(protocol)
@@ -231,13 +231,13 @@ def _move(result: object) -> Hashable:
 
 
 def _clean(error: BaseException) -> BaseException:
-    """An exception without what an earlier replay has left on it."""
+    """An exception without the traceback and context of an earlier replay."""
     error.__traceback__ = error.__context__ = None
     return error
 
 
 def _close(protocol: Protocol) -> None:
-    """Close a protocol; one that goes on asking when it is closed is at fault, but not judged here."""
+    """Close a protocol; one that yields again when it is closed is wrong, but not judged here."""
     try:
         protocol.close()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""A caller of the lock: what the client, its watchdog and `Grant.release` do around `core._async.acquire`."""
+"""A model of a caller of the lock: the client, its watchdog and `Grant.release` around `core._async.acquire`."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from interlock.core.queue import AcquireCall
 from proof.runtime import Runtime, effect, no_clock
 
 MOMENT = 1000.0
-"""What the clock shows whenever somebody asks; the world knows which moment is meant."""
+"""The value of every reading of the clock; the world decides which moment it stands for."""
 TIME_IS_OVER = 5.0
 """The deadline of a call."""
 
 
 class Cancelled(BaseException):
-    """The call is broken off: a cancellation, a KeyboardInterrupt."""
+    """The call is cancelled or interrupted."""
 
 
 class Acquiring(NamedTuple):
-    """From here on the call can be broken off."""
+    """From here on the call can be cancelled."""
 
 
 class Withdrawing(NamedTuple):
-    """The call was broken off; what follows is finished whatever comes."""
+    """The call was cancelled; the clean-up that follows can't be cancelled."""
 
 
 class Enter(NamedTuple):
@@ -39,11 +39,11 @@ class Work(NamedTuple):
 
 
 class Renewing(NamedTuple):
-    """The watchdog looks at the clock before it renews."""
+    """The watchdog reads the clock before it renews."""
 
 
 class Answered(NamedTuple):
-    """The watchdog has an answer: extended (True), lost (False), none (None)."""
+    """The watchdog has a reply: extended (True), lost (False), or none (None)."""
 
     extended: bool | None
 
@@ -53,7 +53,7 @@ class Leave(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """The call is over and nothing of it may be left in the store."""
+    """The call has ended, and none of its claims may be left in the store."""
 
 
 Acquire: TypeAlias = Callable[[Any, Any, Any], Coroutine[Any, Any, Any]]
@@ -68,15 +68,15 @@ async def caller(
     timeout: bool,
     attempts: int | None,
 ) -> None:
-    """Come again and again.
+    """Acquire and release repeatedly.
 
     Args:
-        acquire: of `core._async.acquire`, as it is or changed.
+        acquire: `core._async.acquire.acquire`, or a mutant of it.
         queue: the store.
-        spec: what is asked for.
+        spec: the lock.
         wait: False for one try.
-        timeout: whether the call has a deadline.
-        attempts: how often; None for ever.
+        timeout: True if the call has a deadline.
+        attempts: the number of calls; None for no end.
     """
     rt = Runtime()
     while attempts is None or attempts > 0:
@@ -103,15 +103,15 @@ async def caller(
 
 
 async def withdraw(queue: Any, claim: Claim) -> None:
-    """Take the claim of a call that was broken off out of the line."""
+    """Release the claim of a cancelled call."""
     try:
         await queue.leave(claim)
     except LockError:
-        pass  # its lease will end
+        pass  # the lease will expire
 
 
 async def hold(queue: Any, held: Any) -> None:
-    """Be in the critical section, renew, and give the lock back."""
+    """Be in the critical section, renew, and release the lock."""
     claim = held.claim
     await effect(Enter(held.fence))
     held = None

@@ -1,6 +1,6 @@
-"""Production code with a safeguard taken out: a snippet of its source is replaced, and the text runs as a module.
+"""Production code without a safeguard: a snippet of its source is replaced, and the text is executed as a module.
 
-So production code carries no hooks.
+So production code needs no hooks for the checker.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from types import ModuleType
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A snippet of a module that is replaced.
+    """The replacement of a snippet in a module.
 
     Attributes:
-        module: its full name.
-        old: the snippet, which must be there exactly once.
-        new: what takes its place.
+        module: the full name of the module.
+        old: the snippet, which must occur exactly once.
+        new: the text that replaces it.
     """
 
     module: str
@@ -27,13 +27,13 @@ class Change:
 
 
 def changed(change: Change | str) -> ModuleType:
-    """Return a fresh module made of a module's source with one snippet replaced.
+    """Return a new module made of a module's source with one snippet replaced.
 
     Args:
-        change: which snippet of which module; only the name of a module for its source as it is.
+        change: the replacement; or only the name of a module, for its unchanged source.
 
     Raises:
-        ValueError: the snippet is not there exactly once.
+        ValueError: the snippet does not occur exactly once.
     """
     if isinstance(change, str):
         change = Change(change, "", "")

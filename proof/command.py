@@ -1,4 +1,4 @@
-"""What the subcommands of `python -m proof` have in common."""
+"""The common parts of the subcommands of `python -m proof`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 class Command:
     """One subcommand; it prints the tables of the documentation.
 
-    `add_arguments` declares its options; `run` does it and returns the exit status.
+    `add_arguments` declares its options; `run` runs it and returns the exit status.
     """
 
     name: str
@@ -22,7 +22,7 @@ class Command:
 
 
 def mutants_markdown(caught: Sequence[tuple[Any, Any]]) -> str:
-    """Return the table of mutants as the documentation has it.
+    """Return the table of mutants for the documentation, as Markdown.
 
     Args:
         caught: each mutant with the verdict on it.
@@ -33,7 +33,7 @@ def mutants_markdown(caught: Sequence[tuple[Any, Any]]) -> str:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what the commands have that check a table of worlds, and mutants."""
+    """Declare the options of commands that check a table of worlds and mutants."""
     parser.add_argument("--large", action="store_true", help="the large worlds, which take minutes to an hour")
     parser.add_argument("--mutants", action="store_true", help="take away each safeguard and show what happens")
 
@@ -48,10 +48,10 @@ def checking(
     """Return a command that checks a table of worlds.
 
     Args:
-        name, help: of the command.
-        worlds: gives the verdicts, on the large worlds too if it is told so.
-        table: prints them.
-        mutants: gives each mutant with the verdict on it.
+        name, help: the name and help text of the command.
+        worlds: returns the verdicts, on request those on the large worlds too.
+        table: formats the verdicts.
+        mutants: returns each mutant with the verdict on it.
     """
 
     def run(options: Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Breadth-first exploration of every reachable state of a system, lean in memory.
+"""Breadth-first exploration of every reachable state of a system, with little memory for each state.
 
 A state is a tuple of components. Each component is stored once and the state as their packed numbers; parents
 and edges are flat arrays. A state costs some 250 bytes with its edges, so that ten million fit into 3 GB.
@@ -21,40 +21,40 @@ S = TypeVar("S", bound=tuple[Hashable, ...])
 Actor = Hashable
 Tag = Hashable
 Label = str | tuple[Any, ...]
-"""Words for a trace: a string, or a format string and its arguments, formatted only when a trace is shown."""
+"""The text of a step in a trace: a string, or a format string and its arguments, formatted only when shown."""
 Successor = tuple[Actor, Label, Tag, S]
 
 
 class System(Protocol[S]):
-    """What can be explored.
+    """A system that can be explored.
 
-    A state is a tuple (or a NamedTuple) of hashable components, always the same number of them. A small
-    component that changes by itself (one process, say) is best a component of its own.
+    A state is a tuple (or a NamedTuple) of hashable components, always the same number of them. A part of the state
+    that changes independently (one process, for example) should be a component of its own.
     """
 
     def init(self) -> S:
         """Return the first state."""
 
     def successors(self, state: S) -> Iterable[Successor[S]]:
-        """Return every possible step: its actor, words, a tag that liveness may ask for, the next state.
+        """Return every possible step: its actor, its text, a tag for the liveness checks, the next state.
 
-        The same state must always give the same steps in the same order.
+        The same state must always return the same steps in the same order.
         """
 
     def violation(self, state: S) -> str | None:
-        """Return what is wrong with a state, or None."""
+        """Return what is wrong with a state; None if it is right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """The first state found that is wrong; none is nearer to the start."""
+    """The first wrong state that was found; no other one is nearer to the start."""
 
     state: int
     message: str
 
 
 class _Numbers(dict[Hashable, int]):
-    """Values numbered in the order in which they are first asked for."""
+    """Numbers for values, in the order of their first use."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,20 +124,20 @@ class Graph(Generic[S]):
             yield *self.kinds[self.kind[edge]], self.target[edge]
 
     def path(self, number: int) -> list[int]:
-        """Return the numbers of the states on a shortest way from the first state to this one."""
+        """Return the numbers of the states on a shortest path from the first state to this one."""
         way = [number]
         while way[-1]:
             way.append(self._parent[way[-1]])
         return way[::-1]
 
     def trace(self, number: int) -> tuple[str, ...]:
-        """Return a shortest way to a state, in words; steps with an empty label are left out."""
+        """Return a shortest path to a state, as text; steps with an empty label are left out."""
         way = self.path(number)
         steps = (self.step(source, target) for source, target in pairwise(way))
         return tuple(words for words in steps if words)
 
     def step(self, source: int, target: int, actor: Actor | None = None) -> str:
-        """Return the words of the step (of this actor, if given) between two states."""
+        """Return the text of the step (of this actor, if given) between two states."""
         packed = self._packed[target]
         for who, label, _, state in self.system.successors(self.state(source)):
             if actor in (None, who) and self._codec.pack(state) == packed:

@@ -1,7 +1,7 @@
-"""Which variables of a suspended frame still matter: liveness of locals, read off the bytecode.
+"""Liveness of local variables, computed from the bytecode: which variables of a suspended frame still matter.
 
-A variable that will be written before it is read again cannot influence what the code does next. Leaving such
-variables out of a local state keeps the automaton small without any `del` in the protocol's code.
+A variable that will be written before it is read again cannot influence the next actions. Leaving such variables out
+of a local state keeps the automaton small without a `del` in the protocol's code.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def live_variables(code: CodeType) -> dict[int, frozenset[str]]:
         settled = True
         for each in reversed(instructions):
             out = frozenset().union(*(before[offset] for offset in each.after + each.handlers))
-            # A handler may run before the instruction has written anything: what it reads stays alive.
+            # A handler may run before the instruction has written: the variables that it reads stay live.
             caught = frozenset().union(*(before[offset] for offset in each.handlers))
             into = each.read | (out - each.written) | caught
             after[each.offset] = out

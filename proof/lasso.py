@@ -1,4 +1,4 @@
-"""A cycle told in words: the way to it, and one round of it."""
+"""A cycle as text: the path to it, and one round of it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from proof.liveness import Cycle, StepTest
 
 @dataclass(frozen=True, slots=True)
 class Lasso:
-    """A run that goes on for ever: first `way`, then `round` again and again."""
+    """A run without end: first `way`, then `round` repeatedly."""
 
     way: tuple[str, ...]
     round: tuple[str, ...]
 
 
 def lasso(graph: Graph[Any], cycle: Cycle, without: StepTest) -> Lasso:
-    """Return a shortest way to a cycle, and one round in which each of its actors takes a step.
+    """Return a shortest path to a cycle, and one round in which each of its actors takes a step.
 
     Args:
-        graph: the graph that the cycle was found in.
+        graph: the graph in which the cycle was found.
         cycle: from `fair_cycle` or `starvation`.
         without: the same excluded steps as there.
     """

@@ -1,8 +1,8 @@
-"""What must happen in the end: checks on a completely explored graph.
+"""Liveness checks on a completely explored graph: deadlock, livelock and starvation.
 
-Three questions. Can a good step always still be reached (if not: stuck, a deadlock)? Is there a cycle without
-a good step that a fair scheduler allows (a livelock)? The same for the good steps of one actor (starvation)?
-Fairness is weak: who could take a step at every moment of the cycle takes one in it.
+Deadlock: a state from which no good step can be reached. Livelock: a cycle without a good step that a fair scheduler
+allows. Starvation: the same for the good steps of one actor. Fairness is weak: an actor that could take a step in
+every state of the cycle takes one in it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Cycle:
     states: tuple[int, ...]
     """Numbers of the states; the first is the nearest to the start."""
     actors: frozenset[Actor]
-    """Those that take steps in it."""
+    """The actors that take steps in it."""
 
 
 def can_reach(graph: Graph[Any], targets: Iterable[int]) -> bytearray:
@@ -56,7 +56,7 @@ def sources(graph: Graph[Any], good: StepTest, *, recurring: bool = False) -> li
     Args:
         graph: a complete graph.
         good: judges a step by its actor and tag.
-        recurring: only steps that can be repeated for ever, because a way leads back.
+        recurring: only steps that can be repeated for ever, because a path leads back.
     """
     _complete(graph)
     wanted = [good(actor, tag) for actor, tag in graph.kinds]
@@ -76,7 +76,7 @@ def stuck(graph: Graph[Any], good: StepTest, *, fine: Callable[[Any], bool] | No
     Args:
         graph: a complete graph.
         good: judges a step by its actor and tag.
-        fine: says of such a state that nothing more needs to happen (everybody has finished, or is dead).
+        fine: returns True for such a state if no more step is required (all actors have finished, or are dead).
     """
     reached = can_reach(graph, sources(graph, good))
     for state, reaches in enumerate(reached):
@@ -98,9 +98,9 @@ def fair_cycle(
 
     Args:
         graph: a complete graph.
-        without: steps that the cycle must not take (a good step; a crash, which happens only so often).
-        fair: which actors the scheduler may not forget for ever; None: all of them.
-        where: says of the nearest state of a cycle whether the cycle counts (somebody is still alive, say).
+        without: steps that the cycle must not take (good steps; crashes, whose number is limited).
+        fair: the actors to which the scheduler must be fair; None for all of them.
+        where: returns True for the nearest state of a cycle if the cycle counts (for example, if an actor lives).
     """
     _complete(graph)
     actors = sorted({actor for actor, _ in graph.kinds}, key=repr)
@@ -138,8 +138,8 @@ def starvation(
         entries: for each actor the tag of its good step.
         without: steps that no cycle may take, as for `fair_cycle`.
         fair: as for `fair_cycle`.
-        waits: says of the nearest state of a cycle whether an actor still wants to enter; None: always. An
-            actor that has crashed or finished must not.
+        waits: returns True for the nearest state of a cycle if an actor still wants to enter; None for always. It
+            must be False for an actor that has crashed or finished.
     """
     found = {}
     for waiting, entry in entries.items():
@@ -197,7 +197,7 @@ def components(graph: Graph[Any], without: StepTest) -> Iterator[list[int]]:
 
 
 def _closed(root: int, open_states: list[int], is_open: bytearray) -> list[int]:
-    """Take one finished component off the open states."""
+    """Remove one finished component from the open states."""
     component = []
     while True:
         state = open_states.pop()
@@ -216,7 +216,7 @@ def _component_numbers(graph: Graph[Any]) -> array[int]:
 
 
 def _backwards(graph: Graph[Any]) -> tuple[array[int], array[int]]:
-    """The edges turned round: those into state i come from `source[first[i] : first[i + 1]]`."""
+    """The reversed edges: those into state i come from `source[first[i] : first[i + 1]]`."""
     free = array("Q", bytes(8 * (len(graph) + 2)))  # shifted by two: filling moves each start to its place
     for target in graph.target:
         free[target + 2] += 1

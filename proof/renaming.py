@@ -1,4 +1,4 @@
-"""Exchanging names (ids of records, say) inside values: for states that differ only in their names."""
+"""Renaming inside values (ids of records, for example), for states that differ only in names."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 
 def permutation(names: Mapping[Hashable, Hashable]) -> dict[Hashable, Hashable]:
-    """Return the smallest permutation that renames as asked.
+    """Return the smallest permutation that contains a renaming.
 
-    A name that is given away but not renamed itself takes the place of the one at the other end of its
-    chain, so that two different names never become one.
+    A name that is the target of a renaming but is not renamed itself is mapped to the first name of its chain, so
+    that two different names never become equal.
 
     Args:
         names: old name to new name, one to one.
 
     Raises:
-        ValueError: two names are to become one.
+        ValueError: two names would become equal.
     """
     if len(set(names.values())) != len(names):
         raise ValueError(f"two names would become one: {dict(names)!r}")
@@ -34,11 +34,10 @@ def permutation(names: Mapping[Hashable, Hashable]) -> dict[Hashable, Hashable]:
 
 
 def renamed(value: Any, names: Mapping[Hashable, Hashable]) -> Any:
-    """Return the value with every name in it replaced, at any depth; the value itself if there is none.
+    """Return the value with every name in it replaced, at any depth; the value itself if it contains none.
 
     Args:
-        value: tuples, lists, sets, mappings, dataclasses and exceptions are searched; other objects are
-            taken whole.
+        value: tuples, lists, sets, mappings, dataclasses and exceptions are searched; other objects are not.
         names: old name to new name. Names are matched by type and value.
     """
     new = _lookup(value, names)

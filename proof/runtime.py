@@ -1,6 +1,6 @@
-"""The checker's runtime: each primitive is a request to the world, which may let anything happen before it answers.
+"""The checker's runtime: each primitive is a request to the world, which may take other steps before it answers.
 
-It takes the place of `runtime._aio` for code that gets its runtime as an argument.
+It replaces `runtime._aio` for code that gets its runtime as an argument.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """Ask whether the caller's own clock still stands before a moment."""
+    """Ask whether a moment has not come yet by the caller's own clock."""
 
     moment: float
 
@@ -30,7 +30,7 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait until told, or until some time has passed; the answer is the message, or None."""
+    """Wait until notified, or until some time has passed; the answer is the message, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,32 +45,32 @@ def effect(request: object) -> Generator[object, Any, Any]:
 
 
 class AsyncWaiter:
-    """What a caller waits on; the world knows whose it is."""
+    """The waiter of a caller; the world knows whose it is."""
 
     __slots__ = ()
 
     async def wait(self, seconds: float) -> Any:
-        """Wait for the caller's turn."""
+        """Wait until the world notifies the caller."""
         return await effect(Wait())
 
     def tell(self, message: Any = None) -> None:
-        """Nothing: the world answers who waits."""
+        """Do nothing: the world answers the request of `wait`."""
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing."""
 
 
 class StoppedClock:
-    """As `runtime.clock`, where no time passes but by the world's leave."""
+    """As `runtime.clock`, but the world decides about the passing of time."""
 
     @staticmethod
     def now() -> float:
-        """Return always the same."""
+        """Return a constant."""
         return 0.0
 
 
 async def give_way() -> None:
-    """Nothing: the world lets others run at each request."""
+    """Do nothing: the world lets others run at each request."""
 
 
 async def sleep(seconds: float) -> None:
@@ -81,7 +81,8 @@ async def sleep(seconds: float) -> None:
 class Runtime:
     """As `runtime._aio`, for one caller.
 
-    `fresh_id` can't suspend, so an id is kept in store; at the next place that can, the world is asked for another.
+    `fresh_id` can't suspend, so it returns an id that was requested before; the next primitive that can suspend
+    requests another one.
     """
 
     __slots__ = ("_id",)
@@ -102,7 +103,7 @@ class Runtime:
         return id
 
     async def before(self, now: Callable[[], float], moment: float) -> bool:
-        """Tell whether the caller's clock still stands before a moment."""
+        """Return True if a moment has not come yet by the caller's clock."""
         return bool(await self.ask(Before(moment)))
 
     async def time_by(self, now: Callable[[], float]) -> float:
@@ -115,5 +116,5 @@ class Runtime:
 
 
 def no_clock() -> float:
-    """Stand for the clock of a caller: only the world knows what it shows."""
+    """A placeholder for the clock of a caller, which only the world knows."""
     raise AssertionError("a time was read without the runtime")

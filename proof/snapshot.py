@@ -1,8 +1,8 @@
-"""Snapshots of values and of suspended coroutines: hashable keys, equal when the originals behave alike.
+"""Snapshots of values and of suspended coroutines: hashable keys that are equal if the originals behave alike.
 
-Two snapshots of a coroutine (or a generator) are equal when the whole chain of `await` and `yield from` stands at the
-same instructions, with equal live variables and equal values on the interpreter's stack (the iterator of a `for`
-loop, a half-evaluated expression, the exception being handled).
+Two snapshots of a coroutine (or a generator) are equal if the whole chain of `await` and `yield from` is at the same
+instructions, with equal live variables and equal values on the interpreter's stack (the iterator of a `for` loop, a
+partly evaluated expression, the exception being handled).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BY_VALUE = (bool, float, complex, range)
 
 
 class Position(NamedTuple):
-    """Where one suspended frame stands, and which of its variables matter there."""
+    """The position of one suspended frame, and its live variables."""
 
     code: CodeType
     offset: int
@@ -30,18 +30,18 @@ class Position(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A suspended coroutine: one position for each level of `await` or `yield from`, and the values that matter."""
+    """A suspended coroutine: one position for each level of `await` or `yield from`, and the live values."""
 
     positions: tuple[Position, ...]
     values: tuple[Hashable, ...]
 
 
 def frozen(value: object) -> Hashable:
-    """Return a hashable stand-in of a value, different for values of different type or content.
+    """Return a hashable key for a value, different for values of different type or content.
 
-    Numbers, strings, enums, tuples, lists, sets, mappings, dataclasses, objects with `__slots__` and no
-    `__dict__`, exceptions, functions, built-in iterators and suspended coroutines are taken by content. Any
-    other object is a constant, known by its type alone.
+    Numbers, strings, enums, tuples, lists, sets, mappings, dataclasses, objects with `__slots__` and no `__dict__`,
+    exceptions, functions, built-in iterators and suspended coroutines are keyed by content. Every other object counts
+    as a constant, keyed by its type alone.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -49,7 +49,7 @@ def frozen(value: object) -> Hashable:
     if type(value) is tuple:
         return tuple(map(frozen, value))
     if kind in _BY_VALUE:
-        return (kind, value)  # else True and 1 would be one value
+        return (kind, value)  # with the type, since True equals 1
     if isinstance(value, Enum):
         return (kind, value.name)
     if isinstance(value, tuple | list | str | bytes | int | float):
@@ -68,7 +68,7 @@ def frozen(value: object) -> Hashable:
 
 
 def _attributes(value: object) -> list[str]:
-    """The names of what a small object of data consists of; none for any other object."""
+    """The names of the attributes of a data object; none for any other object."""
     if is_dataclass(value):
         return [field.name for field in fields(value)]
     if hasattr(value, "__dict__"):
@@ -87,7 +87,7 @@ def _frozen_builtin(value: tuple[object, ...] | list[object] | str | bytes | flo
 
 
 def _frozen_code(value: object) -> Hashable:
-    """Functions with what they close over, methods, coroutines, iterators; everything else by its type."""
+    """Functions with their closures, methods, coroutines, iterators; everything else by its type."""
     kind = type(value)
     if isinstance(value, FunctionType):
         cells = tuple(map(_cell_content, value.__closure__ or ()))
@@ -113,7 +113,7 @@ def _cell_content(cell: CellType) -> Hashable:
 def _frozen_iterator(iterator: Iterator[object]) -> Hashable:
     match iterator.__reduce__():
         case (_, (list() | tuple() as items,), int(position)):
-            return tuple(map(frozen, items[position:]))  # what was passed by does not matter any more
+            return tuple(map(frozen, items[position:]))  # the items before do not matter any more
         case (_, *rest):
             return tuple(map(frozen, rest))
         case name:
@@ -121,10 +121,10 @@ def _frozen_iterator(iterator: Iterator[object]) -> Hashable:
 
 
 def snapshot(suspended: Any) -> Snapshot:
-    """Return the local state of a coroutine or a generator, and of all that it waits for.
+    """Return the local state of a coroutine or a generator, and of all those that it awaits.
 
     Args:
-        suspended: one that is suspended or finished; not a running one.
+        suspended: a suspended or finished coroutine or generator, not a running one.
     """
     positions: list[Position] = []
     values: list[Hashable] = []
@@ -144,7 +144,7 @@ def snapshot(suspended: Any) -> Snapshot:
 
 
 def _frame(suspended: Any) -> tuple[FrameType | None, Any]:
-    """The frame of a coroutine or a generator, None if it has ended; and what it waits for."""
+    """The frame of a coroutine or a generator, None if it has ended; and the one that it awaits."""
     if isinstance(suspended, CoroutineType):
         return suspended.cr_frame, suspended.cr_await
     if isinstance(suspended, GeneratorType):
@@ -155,8 +155,8 @@ def _frame(suspended: Any) -> tuple[FrameType | None, Any]:
 def _stack(suspended: Any, frame: FrameType, variables: dict[str, Any], inner: Any) -> list[object]:
     """The values on the stack of a suspended frame.
 
-    Python does not show them, but the garbage collector must visit them: they are what is left of a
-    coroutine's referents when its variables and its administration are taken away.
+    Python does not expose them, but the garbage collector must visit them: they are the coroutine's referents without
+    its variables and its internal objects.
     """
     code = frame.f_code
     shared = {*code.co_cellvars, *code.co_freevars}  # these are referred to through cells

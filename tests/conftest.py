@@ -20,38 +20,47 @@ take_signals_as_at_a_terminal()  # before anything starts a thread or a process
 STORES = frozenset(row.name for row in (*ROWS, *PARTIAL_ROWS))
 
 MANY = 24
-"""Combinations of two parameters from which on `--thin` leaves some out: all stores in both colours are fewer."""
+"""The number of combinations from which `--thin` omits some; all stores in both colours are fewer."""
 
 IN_ONE_COLOUR = (
     "file", "sqlite", "mariadb", "orm", "postgresql", "redis", "etcd", "s3", "postgresql+advisory", "mysql+advisory",
+    "valkey", "records", "texts that are swapped", "bucket in memory",
 )  # fmt: skip
-"""Stores of which each test runs in one colour only: both are made of one text, or of what asks in threads."""
+"""Stores on which each test runs in one colour only: both colours have the same source, or tasks use threads.
 
-EVERY = 6  # of so many combinations one is kept, where the parameters have so many values
+Redis and Valkey have the same code: each test runs with threads on one of them, and with tasks on the other.
+"""
+
+SPREAD = "field"
+"""The folder of tests that each run on half of their stores only: they test the client in programs of many kinds."""
+
+FEW = 4  # a test with fewer stores runs on all of them
+
+EVERY = 6  # one of so many combinations is kept, if the parameters have so many values
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Combinations multiply the time of a test: `./dev test` asks for some of them."""
+    """Add options that select some of the many combinations of parameters, as `./dev test` does."""
     parser.addoption("--thin", action="store_true", help="some of many combinations, nothing rare")
     parser.addoption("--whole", dest="thin", action="store_false", help="run all of them after all")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep what is asked for."""
+    """Apply the options."""
     kept = items
     if config.getoption("thin"):
-        kept = [item for item in in_one_colour(thinned(items)) if item.get_closest_marker("rare") is None]
-    kept.sort(key=_store)  # a worker gets neighbours, so it starts one or two servers, not all
+        kept = [item for item in spread(in_one_colour(thinned(items))) if item.get_closest_marker("rare") is None]
+    kept.sort(key=_store)  # sorted by store, so that each worker starts only one or two servers
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
 
 
 def thinned(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Leave out most combinations of tests that have many: what is kept is a Latin square.
+    """Omit most combinations of tests that have many; the remaining ones are a Latin square.
 
-    Each test runs on each store in both colours, each time with one kind; and with each kind, but not everywhere.
-    Which kind meets which store differs from test to test, so that all meet.  `./dev test all` runs all.
+    Each test runs on each store in both colours with one kind of lock, and with each kind on some stores.  The pairs
+    of kind and store differ from test to test, so that all pairs occur.  `./dev test all` runs all combinations.
     """
     tests: dict[tuple[str, str], list[dict[str, object]]] = {}
     for item in items:
@@ -61,9 +70,9 @@ def thinned(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def in_one_colour(items: list[Any]) -> list[Any]:
-    """Leave out one colour of each test on most stores; which one differs from test to test, and from store to store.
+    """Omit one colour of each test on most stores; which one differs from test to test, and from store to store.
 
-    One text is written for both, and what they differ in runs in both on the stores in memory and on Valkey.
+    Both colours have the same source; their differences are tested in memory, and on Redis or Valkey.
     """
     found: dict[tuple[tuple[str, str], str], dict[str, list[Any]]] = {}
     for item in items:
@@ -73,15 +82,31 @@ def in_one_colour(items: list[Any]) -> list[Any]:
             found.setdefault((_test(item), store), {}).setdefault(colour, []).append(item)
     left_out: set[Any] = set()
     for (test, store), colours in found.items():
-        if len(colours) == 2:
+        if len(colours) == 2 and (store != "valkey" or (test, "redis") in found):
             left_out |= {*colours[("threads", "tasks")[(crc32(test[1].encode()) + IN_ONE_COLOUR.index(store)) % 2]]}
     return [item for item in items if item not in left_out]
+
+
+def spread(items: list[Any]) -> list[Any]:
+    """Omit every second store of each test in the folder `SPREAD`; which stores differs from test to test."""
+    stores: dict[tuple[str, str], list[str]] = {}
+    for item in items:
+        if item.path.parent.name == SPREAD:
+            seen = stores.setdefault(_test(item), [])
+            seen += {_store(item)} - {"", *seen}
+    left_out = {
+        (test, store)
+        for test, seen in stores.items()
+        if len(seen) >= FEW
+        for store in seen[crc32(test[1].encode()) % 2 :: 2]
+    }
+    return [item for item in items if (_test(item), _store(item)) not in left_out]
 
 
 def _is_kept(values: dict[str, object], axes: dict[str, list[object]], start: int) -> bool:
     if not axes:
         return True
-    # The second most: then each value of each parameter is kept in some combination.
+    # The second largest number of values: then each value of each parameter stays in some combination.
     modulus = min(EVERY, sorted(map(len, axes.values()))[-2])
     return (start + sum(seen.index(values[name]) for name, seen in axes.items())) % modulus == 0
 
@@ -121,10 +146,11 @@ def _store(item: Any) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Look for no garbage while pytest collects the tests: there is none, and it takes a third of the time.
+    """Disable the garbage collector during the collection of tests, where it takes a third of the time.
 
-    Pytest rewrites the whole package of a plugin, too.  Here that would be all of what is tested; and two threads
-    that import at the same time fail by it: `ast.parse` of Python 3.11 is for one at a time (CPython issue 106905).
+    Also disable pytest's rewriting of the whole package of a plugin, which would be interlock itself: two threads
+    that import at the same time would fail, since `ast.parse` of Python 3.11 is not thread-safe (CPython issue
+    106905).
     """
     gc.disable()
     hook: Any = config.pluginmanager.rewrite_hook  # its set is private
@@ -132,21 +158,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Hide what pytest has made from the garbage collector: `gc.collect()` in a test looked at all of it, 0.2 s."""
+    """Freeze pytest's objects for the garbage collector, since `gc.collect()` in a test would take 0.2 s longer."""
     gc.collect()
     gc.freeze()
     gc.enable()
-    os.environ.pop("COVERAGE_FILE", None)  # of this run, not of those that tests start
+    os.environ.pop("COVERAGE_FILE", None)  # set for this run, not for those that tests start
 
 
 def pytest_sessionfinish() -> None:
-    """Hypothesis, which may be imported only now, asks the garbage collector who refers to its objects."""
+    """Unfreeze them: hypothesis, which may be imported only now, asks the garbage collector for referrers."""
     gc.unfreeze()
 
 
 @pytest.fixture(params=ROWS, ids=lambda row: row.name)
 def row(request: pytest.FixtureRequest) -> Row:
-    """Each row of the one table of stores."""
+    """Each row of the table of stores."""
     found: Row = request.param
     return found
 
@@ -159,6 +185,6 @@ def place(row: Row, tmp_path: Path) -> Place:
 
 @pytest.fixture(autouse=True)
 def _undiverted() -> Iterator[None]:
-    """Give the log back: `interlock run` takes the one of its process, which is that of the tests here."""
+    """Restore the log: `interlock run` diverts the log of its process, which is the test process here."""
     yield
     log.divert(None)

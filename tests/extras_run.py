@@ -1,4 +1,4 @@
-"""Installs each extra by itself in an environment that has nothing else, and uses what it is for: `./dev extras`."""
+"""Install each extra alone in an empty environment, and use its feature: `./dev extras`."""
 
 import subprocess
 import sys
@@ -20,12 +20,12 @@ USES = {
     "serve": "import interlock.cli.serve, starlette, uvicorn",
     "all": "import interlock.redis, interlock.sql, interlock.otel, interlock.cli.serve, django, pymysql",
 }
-"""Statements by extra; the empty one is the package alone."""
+"""Statements by extra; the empty extra is the package alone."""
 LOCK = "import interlock; interlock.connect('memory://').lock('a').acquire().release(); "
 
 
 def try_out(extra: str) -> str:
-    """Install it and use it; return what went wrong."""
+    """Install an extra and use it; return the error text, if any."""
     with tempfile.TemporaryDirectory(prefix="interlock-extra-") as folder:
         python = f"{folder}/bin/python"
         wanted = f"{ROOT}[{extra}]" if extra else str(ROOT)
@@ -41,7 +41,7 @@ def try_out(extra: str) -> str:
 
 
 def main() -> int:
-    """Try the extras that the arguments name, or all; 1 if one failed."""
+    """Try the extras in the arguments, or all; return 1 if one failed."""
     failed = 0
     for extra in sys.argv[1:] or USES:
         problem = try_out(extra)

@@ -1,4 +1,4 @@
-"""The benchmark harness: that it measures what it says, never how fast anything is."""
+"""The benchmark harness: that it measures correctly, never how fast anything is."""
 
 import json
 from dataclasses import replace
@@ -17,7 +17,7 @@ ALONE = [scenario for scenario in SCENARIOS if "django" not in scenario.groups] 
 OFTEN = {"memory", "redis_uncontended"}
 """The others share their code with these."""
 
-PORTALOCKER = "Killing unavailable redis client"  # what it says of others of its own on a busy machine
+PORTALOCKER = "Killing unavailable redis client"  # its log message about its own clients on a busy machine
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The scenarios in a Django project: that they measure what they say, never how fast anything is."""
+"""The scenarios in a Django project: that they measure correctly, never how fast anything is."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The project stays within its budget; the table is in tests/support/budget.py, and a limit there is one line."""
+"""The project stays within its budget; the table of limits is in tests/support/budget.py."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A person with a debugger steps from `with lock:` to the socket: so few calls of ours, in so few modules."""
+"""The number of our calls and modules between `with lock:` and the socket, for a developer with a debugger."""
 
 import sys
 from collections import Counter
@@ -22,7 +22,7 @@ LIMITS = {  # calls, modules
     ("postgresql", THREADS): (60, 15),
     ("postgresql", TASKS): (95, 16),
 }
-"""What there is; the goals are 70 calls on Redis, 140 on PostgreSQL, and 14 modules."""
+"""The present numbers; the goals are 70 calls on Redis, 140 on PostgreSQL, and 14 modules."""
 
 
 @pytest.mark.parametrize(("store", "colour"), LIMITS, ids=["-".join(each) for each in LIMITS])

@@ -1,4 +1,4 @@
-"""The documentation is true: its examples run, its links lead somewhere."""
+"""The documentation is correct: its examples run, its links lead somewhere."""
 
 import doctest
 import re

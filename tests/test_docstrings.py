@@ -1,4 +1,4 @@
-"""Every public class, function and method says what it does; the reference of the API is made of that."""
+"""Every public class, function and method has a docstring, from which the API reference is made."""
 
 import inspect
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from tests.support.surface import MODULES
 
 
 def without_words(module: str) -> Iterator[str]:
-    """Yield the public names of a module that say nothing; a method may leave it to the one that it overrides."""
+    """Yield the public names of a module without a docstring; a method may inherit it from the one it overrides."""
     public = import_module(module)
     if not public.__doc__:
         yield module

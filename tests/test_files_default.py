@@ -1,4 +1,4 @@
-"""The folder of a user who names none: one for each user id, whatever the environment says, and trusted by nobody."""
+"""The default folder: one for each user id, independent of the environment, and checked before it is used."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from interlock import StoreError
 from interlock.stores import files
 from interlock.stores.files import runtime_folder
 
-# As a service with PrivateTmp=yes sees its mounts, where /tmp is a tmpfs and where it is not; see systemd.exec(5).
+# The mounts of a service with PrivateTmp=yes, with /tmp as a tmpfs and without; see systemd.exec(5).
 HOST = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n33 27 0:28 / /tmp rw,nosuid - tmpfs tmpfs rw\n"
 PRIVATE_TMPFS = "91 27 0:28 /systemd-private-4f2a-app.service-Xb3/tmp /tmp rw - tmpfs tmpfs rw\n"
 PRIVATE_DISK = "91 27 254:0 /tmp/systemd-private-4f2a-app.service-Xb3/tmp /tmp rw - ext4 /dev/vda rw\n"
@@ -19,7 +19,7 @@ PRIVATE_ELSEWHERE = "92 27 254:0 /var/tmp/systemd-private-4f2a-app.service-Xb3/t
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in place of /tmp."""
+    """A folder instead of /tmp."""
     monkeypatch.setattr(files, "SHARED", str(tmp_path))
     monkeypatch.delenv("INTERLOCK_URL", raising=False)
     return tmp_path

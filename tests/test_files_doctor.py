@@ -1,4 +1,4 @@
-"""What the file store refuses, what its doctor finds, and what the log says."""
+"""The refusals of the file store, the findings of its doctor, and its log messages."""
 
 import errno
 import fcntl
@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[interlock.Locks]:
-    """A connection to it, which has it open."""
+    """A client that has the folder open."""
     with interlock.connect(f"file://{path}") as locks:
         with locks.lock("first"):
             pass
@@ -37,7 +37,7 @@ def finding(store: interlock.Locks, name: str) -> Check:
 
 
 def test_the_longest_head_is_seen_and_nothing_foreign(tmp_path: Path) -> None:
-    """JSON writes a control character as six: a name and a namespace of them are the longest head."""
+    """JSON writes a control character as six bytes: a name and a namespace of them make the longest head."""
     name, namespace = "\x01" * 1000, "\x02" * 1000
     with interlock.connect(f"file://{tmp_path}/locks", namespace=namespace) as locks:
         grant = locks.lock(name).acquire()

@@ -1,4 +1,4 @@
-"""The fixture `once_per_run`: under any number of workers of pytest-xdist something is made once."""
+"""The fixture `once_per_run`: with any number of pytest-xdist workers, a value is made once."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def test_schema(once_per_run, number):
 
 
 def run(folder: Path, **environment: str) -> tuple[str, list[str]]:
-    """Run the tests with three workers; return the summary, and who made it."""
+    """Run the tests with three workers; return the summary, and the workers that made the value."""
     (folder / "test_program.py").write_text(TESTS)
     made = folder / "made"
     made.write_text("")
@@ -40,11 +40,16 @@ def run(folder: Path, **environment: str) -> tuple[str, list[str]]:
             "-q",
             "-p",
             "no:cacheprovider",
+            "-p",
+            "xdist",
+            "-p",
+            "interlock.testing.plugin",
             "--basetemp",
             str(folder / "base"),
         ],
         cwd=folder,
-        env={**os.environ, "MADE": str(made), **environment},
+        # All other plugins that are installed here would be loaded by each worker.
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "MADE": str(made), **environment},
         capture_output=True,
         text=True,
         timeout=120,

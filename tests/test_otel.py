@@ -1,4 +1,4 @@
-"""Spans and metrics of locks, as the SDK of OpenTelemetry and a scrape of Prometheus see them."""
+"""Spans and metrics of locks, in OpenTelemetry's SDK and in a scrape of Prometheus."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ from interlock.testing.waiting import RENEWED, eventually
 
 
 class Seen:
-    """What was exported, of one instrumentation."""
+    """The exported data of one instrumentation."""
 
     def __init__(self, **how: Any) -> None:
         self._exporter = InMemorySpanExporter()
@@ -62,7 +62,7 @@ def wait_behind(locks: interlock.Locks, name: str, **how: Any) -> tuple[Any, thr
     """Hold a lock; return the grant, and a thread that waits for it and then releases it."""
     grant = locks.lock(name).acquire()
     told: list[Event] = []
-    stop = interlock.subscribe(told.append)  # it hears of it after the instrumentation did
+    stop = interlock.subscribe(told.append)  # called after the instrumentation
 
     def work() -> None:
         second = locks.lock(name, **how).acquire()

@@ -1,4 +1,4 @@
-"""What is published: a source distribution that has everything, and a wheel that runs everywhere."""
+"""The published files: a complete source distribution, and a wheel for all platforms."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DATE = "1700000000"  # seconds since the epoch, which the files of a distribution are to tell
+DATE = "1700000000"  # seconds since the epoch, the time of all files in a distribution
 
 
 def built(kind: str, source: Path, folder: Path, **environment: str) -> Path:
@@ -84,7 +84,7 @@ def test_a_wheel_for_all_platforms_is_made_of_it(sources: Path, tmp_path: Path) 
 
 @pytest.mark.rare
 def test_the_same_sources_make_the_same_files(sources: Path, tmp_path: Path) -> None:
-    """Also elsewhere; and the compiled part uses what all Pythons from 3.11 have."""
+    """Also in another folder; and the compiled part uses only the stable ABI from Python 3.11 on."""
     copy = shutil.copytree(sources, tmp_path / "elsewhere" / "copy")
     made = [built("sdist", tree, tmp_path / f"sdist-{tree.name}").read_bytes() for tree in (sources, copy)]
     assert made[0] == made[1]

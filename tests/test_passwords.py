@@ -1,4 +1,4 @@
-"""A password is in no message and in no repr, wherever it stands and however wrong its URL is."""
+"""A password appears in no message and in no repr, in any part of a URL, even in an invalid one."""
 
 import asyncio
 import traceback
@@ -16,7 +16,7 @@ from interlock.core.redaction import described, masked
 from interlock.stores.redis.settings import settings_of
 
 SECRET = "s9cret"
-# Parts of it, too: what stands between the characters that end the host of a URL.
+# Also parts of a password, between characters that end the host of a URL.
 ODD = [
     "s9cret",
     "s9/cret",
@@ -35,7 +35,7 @@ TELLTALE = ("s9", "cret")
 
 
 def shown(error: BaseException) -> str:
-    """All that a log shows of an error."""
+    """All text that a log shows for an error."""
     return "".join(traceback.format_exception(error)) + repr(error)
 
 

@@ -1,5 +1,5 @@
-"""The private names of other libraries that we use: each in one module (`tests.support.budget.FOREIGN`), none without
-a public one that would do.  Where a new version has none of that name, this says so before anybody else."""
+"""The private names of other libraries that we use: each in one module (`tests.support.budget.FOREIGN`), and only if
+there is no public name.  If a new version of a library lacks one, this test fails first."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""What the package offers by name."""
+"""The public names of the package."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ def test_a_lock_shows_what_it_is_and_where_without_passwords() -> None:
 
 
 def test_the_public_surface_is_the_one_that_was_published() -> None:
-    """Before the list is changed: "What may change, and when" in CONTRIBUTING.md."""
+    """Before you change the list, read "What may change, and when" in CONTRIBUTING.md."""
     published = (Path(__file__).parent / "public_names.txt").read_text().splitlines()
     now = surface()
     assert [line for line in published if line not in now] == []

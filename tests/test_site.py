@@ -1,4 +1,4 @@
-"""The site of the documentation: it builds, it has every public name, and a reader finds what is for readers."""
+"""The site of the documentation: it builds, has every public name, and its search finds the pages for users."""
 
 import json
 import os

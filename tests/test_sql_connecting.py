@@ -1,4 +1,4 @@
-"""How connections to databases are begun: what URLs and engines say reaches the driver, and there is a deadline."""
+"""Connecting to databases: the options of URLs and engines reach the driver, and there is a deadline."""
 
 import asyncio
 import socket
@@ -18,7 +18,7 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.advisory.session import options_of as advisory_options
 from interlock.stores.postgresql.options import options_of
 
-AT_MOST = 15.0  # seconds; three times what is allowed
+AT_MOST = 15.0  # seconds; three times the time-out
 
 
 def take(target: Any) -> None:
@@ -33,7 +33,7 @@ async def atake(target: Any) -> None:
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """A port where everybody is let in, and nobody is told a word."""
+    """A port that accepts connections and never answers."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(50)
@@ -58,7 +58,7 @@ def test_an_engine_waits_no_longer_than_a_url_for_a_server_that_says_nothing(sil
 
 
 def told_to_libpq(url: SplitResult) -> dict[str, Any]:
-    """Return what libpq is told by a URL."""
+    """Return the options that libpq gets from a URL."""
     if url.scheme == "postgresql":
         return options_of(url).arguments()
     return conninfo_to_dict(advisory_options(url).conninfo)
@@ -99,7 +99,7 @@ def test_a_host_name_that_there_can_not_be_is_told(scheme: str) -> None:
 
 @pytest.fixture
 def arguments(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What PyMySQL is told; it then wants another package for it."""
+    """The arguments of PyMySQL, which then requires another package."""
     seen: list[dict[str, Any]] = []
 
     def connect(**given: Any) -> None:

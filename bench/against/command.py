@@ -50,7 +50,7 @@ def main(arguments: Sequence[str], say: Callable[[str], None]) -> int:
     if chosen.json:
         report = {"machine": machine(None), "runs": [[as_json(one) for one in answers] for answers in runs]}
         chosen.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    # Chance lets one row in forty fail by itself, and what else the machine did some more; hardly any twice.
+    # By chance one row in forty fails, and other load makes more fail; hardly any row fails twice.
     return int(any(one.fails for one in runs[1])) if failed else 0
 
 
@@ -69,12 +69,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def load() -> str:
-    """How many processes the machine ran over the last minute."""
+    """The load average of the last minute."""
     return f"{os.getloadavg()[0]:.2f}"
 
 
 def show(title: str, answers: Sequence[Measured]) -> None:
-    """Print the table, and beneath it what could not be measured."""
+    """Print the table, and below it the rows that could not be measured."""
     lines = []
     for one in answers:
         figures = ["-"] * 4

@@ -1,4 +1,4 @@
-"""The worker processes of both versions, and how a row is measured with them."""
+"""The worker processes of both versions, and the measurement of a row with them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from bench.against.places import VERSIONS, Places, clean
 from bench.against.rows import Measured, Row
 from tests.servers import Missing
 
-NUMBERS = itertools.count(1)  # of crews: each locks names of its own, as what is fresh must be
+NUMBERS = itertools.count(1)  # of crews: each locks its own names, since fresh names must be unused
 WORKER = Path(__file__).with_name("worker.py")
-ROUNDS_OF_A_CREW = 5  # a process can be some per cent slower than its twin for all its life: a row takes several
-SOON = 0.02  # seconds until all processes of a round begin; they have heard of it by then
+ROUNDS_OF_A_CREW = 5  # then new processes: one can be some per cent slower than another during its whole life
+SOON = 0.02  # seconds until all processes of a round begin, so that each has received the message
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure.
+    """The options of a measurement.
 
     Args:
-        rounds: how many count; in each, both versions are measured twice, half as long.
+        rounds: the number of counted rounds; in each, both versions are measured twice, for half the time.
         seconds: how long each version is measured in a round.
-        say: is told of the progress.
+        say: is called with lines of progress.
     """
 
     rounds: int
@@ -44,7 +44,7 @@ class Broken(Exception):
 
 
 class Worker:
-    """One process of a version, which waits for what it is told.
+    """One process of a version, which waits for commands.
 
     Args:
         python: the interpreter of the version's environment.
@@ -52,20 +52,20 @@ class Worker:
 
     def __init__(self, python: Path) -> None:
         self._pipe, theirs = Pipe()
-        # -P: the worker's folder is not a place to import from.
+        # -P: don't import from the worker's folder.
         command = [str(python), "-P", str(WORKER), str(theirs.fileno())]
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=clean())
         theirs.close()
 
     def tell(self, *words: object) -> None:
-        """Tell it what to do."""
+        """Send a command."""
         self._pipe.send(words)
 
     def hear(self) -> Any:
-        """Wait until it is done, and return its answer.
+        """Wait for the answer to a command.
 
         Raises:
-            Broken: it failed.
+            Broken: the process failed.
         """
         try:
             word, answer = self._pipe.recv()
@@ -76,7 +76,7 @@ class Worker:
         return answer
 
     def close(self) -> None:
-        """End it: at once, since what it has opened ends with this run."""
+        """Kill the process; its files and servers end with this run."""
         self._process.kill()
         self._process.wait()
         self._pipe.close()
@@ -88,8 +88,8 @@ class Crew:
     Args:
         version: "old" or "new".
         python: the interpreter of its environment.
-        size: how many processes.
-        closing: ends them.
+        size: the number of processes.
+        closing: ends the processes.
 
     Attributes:
         compiled: the compiled parts that its version has.
@@ -113,7 +113,7 @@ class Crew:
             worker.hear()
 
     def measure(self, seconds: float) -> float:
-        """Measure one round; return microseconds from one turn to the next."""
+        """Measure one round; return the microseconds for each turn."""
         start = time.monotonic() + SOON
         for worker in self._workers:
             worker.tell("measure", start, start + seconds)
@@ -124,14 +124,14 @@ class Crew:
         return 1e6 / rate
 
     def close(self) -> None:
-        """Let them close what they have opened."""
+        """Let the processes close the row."""
         for worker in self._workers:
             worker.tell("close")
             worker.hear()
 
 
 def measured(rows: Sequence[Row], pythons: Mapping[str, Path], places: Places, options: Options) -> list[Measured]:
-    """Measure rows, one after the other, with processes of their own."""
+    """Measure rows one after the other, each with its own processes."""
     answers = []
     for row in rows:
         options.say(f"{row.name}: {options.rounds} rounds of {options.seconds:g} s for each version")
@@ -155,7 +155,7 @@ def measured(rows: Sequence[Row], pythons: Mapping[str, Path], places: Places, o
 
 
 def measure(found: Measured, crews: Sequence[Crew], rounds: int, seconds: float) -> None:
-    """Measure old new new old or new old old new in each round, as chance decides; the first round only warms up."""
+    """Measure old new new old or new old old new in each round, at random; the first round is a warm-up."""
     for number in range(rounds + 1):
         order = random.sample(crews, 2)
         took: dict[str, list[float]] = {version: [] for version in VERSIONS}

@@ -1,4 +1,4 @@
-"""Where each version works: its environment, and its own part of each server and folder."""
+"""The environment of each version, and its own part of each server and folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VERSIONS = ("old", "new")
 def wheel_of_tree(folder: Path) -> Path:
     """Build the wheel of the working tree: both sides are installed, compiled and imported in the same way.
 
-    It is built from a copy, since what an earlier build left in the tree would get into it.
+    It is built from a copy, since files of an earlier build in the tree would get into the wheel.
     """
     copy = folder / "tree"
     for name in SOURCES:
@@ -38,41 +38,42 @@ def wheel_of_tree(folder: Path) -> Path:
 
 
 def environment(folder: Path, wheel: Path) -> Path:
-    """Make an environment that has a wheel, and the client libraries of the one that runs this.
+    """Make an environment with a wheel, and with the client libraries of the present environment.
 
     Returns:
-        its interpreter.
+        The path of its interpreter.
     """
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"
-    # Before the other environment can be seen: pip would find the project there.
+    # Before the other environment is added, in which pip would find the project installed.
     pip("--python", python, "install", "--no-deps", "--no-index", "--no-cache-dir", wheel)
-    # A folder that is named in a .pth file comes last, and its own .pth files, as that of this project, are not read.
+    # A folder in a .pth file comes last on the path, and Python ignores its .pth files, such as the one of this
+    # project.
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "clients.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     return python
 
 
 def pip(*words: str | Path) -> None:
-    """Run pip; where PYTHONPATH leads to this tree, it would find that the project is installed already."""
+    """Run pip without PYTHONPATH, by which it would find the project of this tree installed."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *words]
     subprocess.run(command, env=variables, check=True)
 
 
 def clean() -> dict[str, str]:
-    """The variables of a worker's environment: nothing that leads to another version, and the same hashes for all."""
+    """The environment variables of a worker: without a path to another version, and with a fixed hash seed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "INTERLOCK_"))}
     return kept | {"PYTHONHASHSEED": "0"}
 
 
 class Places:
-    """The URL of each store for each version: an own folder, database or number of a database on a server for both.
+    """The URLs of each store: each version has its own folder, or its own database on a server for both.
 
-    The servers are as durable as they are by default, and are started when the first row asks for them.
+    The servers have their default durability, and start when the first row needs them.
 
     Args:
-        folder: for files.
+        folder: the folder for files.
         closing: ends the servers.
     """
 
@@ -84,7 +85,7 @@ class Places:
         """Return the URL of a store for a version.
 
         Raises:
-            Missing: its server is not installed here; the message says how to get it.
+            Missing: the server is not installed; the message says how to get it.
         """
         if store == "memory":
             return "memory://"
@@ -116,7 +117,7 @@ class Places:
 
 
 def make_databases(url: str) -> None:
-    """Make a database for each version on a server of SQL."""
+    """Create a database for each version on an SQL server."""
     from sqlalchemy import create_engine, text
     from sqlalchemy.pool import NullPool
 

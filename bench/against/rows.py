@@ -1,4 +1,4 @@
-"""What is measured, what each row may cost, and how a row is judged."""
+"""The table of measurements, their limits, and the verdict on a row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import comb
 from statistics import median
 
-LEAST_ROUNDS = 6  # fewer can't give an interval of 95 %
+LEAST_ROUNDS = 6  # the least number for a 95 % interval
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,10 @@ class Row:
     Args:
         store: the store, a key of `urls` in `places.py`.
         kind: a function of `worker.py`.
-        words: what it is, in the report.
-        limit: the highest ratio of times, new by old, that is let pass.
-        wanted: the ratio that is hoped for; nothing fails without it.
-        processes: how many work on one name at the same time.
+        words: the description in the report.
+        limit: the highest allowed ratio of times, new by old.
+        wanted: the ratio to aim at; a higher one is no failure.
+        processes: how many processes use one name at the same time.
     """
 
     store: str
@@ -32,7 +32,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """As the report and `--rows` have it."""
+        """The name in the report and in `--rows`."""
         return f"{self.store} {self.words}"
 
 
@@ -68,10 +68,10 @@ class Measured:
     """The times of a row in microseconds, one of each version for each round; or why there are none.
 
     Args:
-        row: which one.
+        row: the row.
         old, new: the times.
-        missing: what is not installed here.
-        error: how a version broke.
+        missing: what is not installed.
+        error: the failure of a version.
     """
 
     row: Row
@@ -82,16 +82,16 @@ class Measured:
 
     @property
     def ratios(self) -> list[float]:
-        """New by old, round by round: what slows one round slows both."""
+        """New by old, round by round: a disturbance slows both versions of a round."""
         return [new / old for new, old in zip(self.new, self.old, strict=True)]
 
     @property
     def fails(self) -> bool:
-        """Whether it broke, or the whole interval lies above the limit."""
+        """True if a version failed, or the whole interval is above the limit."""
         return bool(self.error) or (bool(self.ratios) and interval(self.ratios)[0] > self.row.limit)
 
     def verdict(self) -> str:
-        """Say it in words."""
+        """The verdict as text."""
         if self.missing:
             return "NOT MEASURED"
         if self.error:
@@ -104,12 +104,12 @@ class Measured:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The interval of the median that is right in at least 95 % of all cases, by the sign test.
+    """The confidence interval of the median, of at least 95 %, by the sign test.
 
-    Each value lies above the true median or below it, as a coin falls: how they spread does not matter.
+    Each value is above or below the true median with equal probability, whatever the distribution.
 
     Raises:
-        ValueError: there are fewer than `LEAST_ROUNDS`.
+        ValueError: there are fewer than `LEAST_ROUNDS` values.
     """
     ordered, below, outside = sorted(values), 0.0, 0
     while (below := below + comb(len(ordered), outside) / 2 ** len(ordered)) <= 0.025:

@@ -1,4 +1,4 @@
-"""One process of one version: it opens a row once, and then measures as often as it is told to.
+"""One process of one version: it opens a row once, and then measures on command.
 
 It runs in the environment of its version, without the rest of `bench`, and may use only what both versions offer.
 """
@@ -21,16 +21,16 @@ from typing import Any
 
 import interlock
 
-LIMIT = 60  # seconds that a command may take; the alarm ends a process that is stuck in a lock
-SLICE = 0.002  # seconds; the median of slices forgets those in which another program had the processor
+LIMIT = 60  # seconds for a command; the alarm ends a process that hangs in a lock
+SLICE = 0.002  # seconds; the median of slices excludes those in which another program had the processor
 THREADS, TASKS = 16, 100
 
 Round = Callable[[float, float], float]
-"""Measures from one moment to another, both monotonic, and returns how often the lock was taken per second."""
+"""Measures from one moment to another, both monotonic; returns how often the lock was taken each second."""
 
 
 def pairs(closing: ExitStack, url: str, name: str) -> Round:
-    """`with lock: pass`, nobody else there."""
+    """`with lock: pass`, without contention."""
     lock = closing.enter_context(interlock.connect(url)).lock(name)
 
     def batch(times: int) -> float:
@@ -44,12 +44,12 @@ def pairs(closing: ExitStack, url: str, name: str) -> Round:
 
 
 def async_pairs(closing: ExitStack, url: str, name: str) -> Round:
-    """`async with lock: pass`, nobody else there."""
+    """`async with lock: pass`, without contention."""
     runner, locks = async_client(closing, url)
     lock = locks.lock(name)
 
     async def batch(times: int) -> float:
-        began = time.perf_counter()  # in here: to start the loop would count as well
+        began = time.perf_counter()  # after the start of the loop, which does not count
         for _ in range(times):
             async with lock:
                 pass
@@ -59,7 +59,7 @@ def async_pairs(closing: ExitStack, url: str, name: str) -> Round:
 
 
 def fresh_names(closing: ExitStack, url: str, name: str) -> Round:
-    """Each time a name that nobody has used."""
+    """A new name each time."""
     locks = closing.enter_context(interlock.connect(url))
     numbers = itertools.count()
 
@@ -74,7 +74,7 @@ def fresh_names(closing: ExitStack, url: str, name: str) -> Round:
 
 
 def contended(closing: ExitStack, url: str, name: str, threads: int = 1) -> Round:
-    """Threads that take one name again and again; the same happens in other processes if the row has several."""
+    """Threads that take one name repeatedly, in each process of the row."""
     locks = closing.enter_context(interlock.connect(url))
     pool = closing.enter_context(ThreadPoolExecutor(threads))
 
@@ -118,7 +118,7 @@ def tasks(closing: ExitStack, url: str, name: str) -> Round:
 
 
 def async_client(closing: ExitStack, url: str) -> tuple[asyncio.Runner, Any]:
-    """A loop, and a client that was made in it; the loop stands still between two measurements."""
+    """An event loop with a client; the loop does not run between two measurements."""
     runner = closing.enter_context(asyncio.Runner())
 
     async def connect() -> Any:
@@ -136,10 +136,10 @@ def sliced(batch: Callable[[int], float]) -> Round:
     """Measure in short slices.
 
     Args:
-        batch: takes the lock so many times, and returns how many seconds it took.
+        batch: takes the lock so many times, and returns the seconds.
     """
     times = 1
-    batch(times)  # connects, and makes what is made once
+    batch(times)  # a warm-up, which connects
     while min(batch(times), batch(times), batch(times)) < SLICE:
         times *= 2
 
@@ -156,7 +156,7 @@ KINDS = {each.__name__: each for each in (pairs, async_pairs, fresh_names, conte
 
 
 def serve(pipe: Connection) -> None:
-    """Do what comes over the pipe until its other end is closed: open a row, measure a round, close the row."""
+    """Perform the commands from the pipe until it is closed: open a row, measure a round, close the row."""
     closing = ExitStack()
     measure: Round = lambda start, until: 0.0  # noqa: E731
     folder = Path(interlock.__file__).parent

@@ -1,1 +1,1 @@
-"""How to get a lock from each library; the scenarios' tables pick from here."""
+"""The locks of each library; the tables of the scenarios use them."""

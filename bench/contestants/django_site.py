@@ -27,7 +27,7 @@ def stage() -> Iterator[Facts]:
         raise Unavailable(str(missing)) from missing
     with database, cache:
         facts = {"host": database.host, "port": str(database.port), "user": database.user, "url": cache.url}
-        # In a process of its own: settings are for the life of one.
+        # In another process, since Django's settings can be set only once in each.
         making = get_context("spawn").Process(target=make_tables, args=(facts,))
         making.start()
         making.join()
@@ -61,7 +61,7 @@ def configure(facts: Facts) -> None:
 
 
 def has_pglock() -> bool:
-    """Tell whether django-pglock is installed."""
+    """Return True if django-pglock is installed."""
     try:
         needs.module("pglock")()
     except Unavailable:
@@ -70,7 +70,7 @@ def has_pglock() -> bool:
 
 
 def make_tables(facts: Facts) -> None:
-    """Make the tables, and a row of each model."""
+    """Create the tables, and a row of each model."""
     configure(facts)
     from django.core.management import call_command
 
@@ -82,10 +82,10 @@ def make_tables(facts: Facts) -> None:
 
 
 def site(make: Callable[[], Callable[[], object]]) -> Callable[[Place], Batch]:
-    """Return what takes and releases a lock many times on the site.
+    """Return a function that takes and releases a lock many times on the site.
 
     Args:
-        make: imports what it needs, when Django is ready, and returns one turn.
+        make: called when Django is ready; returns a function that takes and releases once.
     """
 
     def build(place: Place) -> Batch:
@@ -112,7 +112,7 @@ def plain_row() -> Any:
 
 
 def occupied(alias: str) -> Callable[[], Callable[[], object]]:
-    """`with occupy(row)`: the lock, and the row read afresh."""
+    """`with occupy(row)`: the lock, and a new read of the row."""
 
     def make() -> Callable[[], object]:
         from interlock.django import occupy
@@ -146,7 +146,7 @@ def named(alias: str) -> Callable[[], Callable[[], object]]:
 
 
 def pglock(reads: bool) -> Callable[[], Callable[[], object]]:
-    """django-pglock's advisory lock, alone or with what `occupy` does too."""
+    """django-pglock's advisory lock, alone or with a read of the row as in `occupy`."""
 
     def lock() -> AbstractContextManager[object]:
         import pglock  # type: ignore[import-untyped, unused-ignore]
@@ -158,7 +158,7 @@ def pglock(reads: bool) -> Callable[[], Callable[[], object]]:
 
 
 def django_redis(reads: bool) -> Callable[[], Callable[[], object]]:
-    """django-redis' lock, which is redis-py's, alone or with what `occupy` does too."""
+    """django-redis' lock, which is redis-py's, alone or with a read of the row as in `occupy`."""
 
     def lock() -> AbstractContextManager[object]:
         from django.core.cache import cache
@@ -170,7 +170,7 @@ def django_redis(reads: bool) -> Callable[[], Callable[[], object]]:
 
 
 def peer(lock: Callable[[], AbstractContextManager[object]], reads: bool) -> Callable[[], Callable[[], object]]:
-    """`with lock()`: the lock alone, or the row read afresh too."""
+    """`with lock()`: the lock alone, or with a new read of the row."""
 
     def make() -> Callable[[], object]:
         row = plain_row()
@@ -186,31 +186,31 @@ def peer(lock: Callable[[], AbstractContextManager[object]], reads: bool) -> Cal
 
 
 class Entered:
-    """What is entered and left by `with`, as a lock that is acquired and released."""
+    """A context manager as a lock with acquire and release."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[object]]) -> None:
         self._make = make
         self._entered: AbstractContextManager[object] | None = None
 
     def acquire(self) -> object:
-        """Enter a new one."""
+        """Enter a new context manager."""
         entered = self._make()
         answer = entered.__enter__()
         self._entered = entered
         return answer
 
     def release(self) -> object:
-        """Leave it."""
+        """Leave the context manager."""
         entered, self._entered = self._entered, None
         assert entered is not None
         return entered.__exit__(None, None, None)
 
 
 def entered(make: Callable[[], Callable[[], AbstractContextManager[object]]]) -> Callable[[Place], Entered]:
-    """Return what makes a lock on the site.
+    """Return a function that makes a lock on the site.
 
     Args:
-        make: imports what it needs, when Django is ready, and returns what makes one to be entered.
+        make: called when Django is ready; returns a function that makes a context manager.
     """
 
     def build(place: Place) -> Entered:
@@ -231,7 +231,7 @@ def our_lock() -> Callable[[], AbstractContextManager[object]]:
 
 
 def our_row() -> Callable[[], AbstractContextManager[object]]:
-    """The lock, and the row read afresh."""
+    """The lock, and a new read of the row."""
     from interlock.django import occupy
 
     row = plain_row()
@@ -246,7 +246,7 @@ def pg_lock() -> Callable[[], AbstractContextManager[object]]:
 
 
 def pg_row() -> Callable[[], AbstractContextManager[object]]:
-    """django-pglock's advisory lock, and the row read afresh."""
+    """django-pglock's advisory lock, and a new read of the row."""
     import pglock
 
     row = plain_row()
@@ -278,7 +278,7 @@ def reading(model: str) -> Callable[[], Callable[[], object]]:
 
 
 def read_only() -> Callable[[], object]:
-    """No lock: what Django takes to read the row."""
+    """No lock: only Django's read of the row."""
     row = plain_row()
     return lambda: row.refresh_from_db()
 
@@ -304,7 +304,7 @@ def saved(model: str, fields: tuple[str, ...]) -> Callable[[], Callable[[], obje
 
 
 def queries_of(turn: Callable[[int], object]) -> float:
-    """How many queries one turn sends."""
+    """The number of queries of one turn."""
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 

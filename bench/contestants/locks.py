@@ -1,7 +1,6 @@
 """Locks on files and in memory, ours and the peers', each opened at a place.
 
-The peers keep their default settings, except that none may give up waiting: a contestant that times out would
-be measured for something else.
+The peers keep their default settings, except that they wait without limit: a time-out would distort the figures.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ NO_LIMIT = 3600.0  # seconds; for peers that can't wait without a limit
 
 
 class Lock(Protocol):
-    """What the scenarios ask of a lock."""
+    """The methods of a lock that the scenarios use."""
 
     def acquire(self) -> object: ...
     def release(self) -> object: ...
 
 
 class AsyncLock(Protocol):
-    """The same, to be awaited."""
+    """The same, as coroutines."""
 
     async def acquire(self) -> object: ...
     async def release(self) -> object: ...
@@ -63,7 +62,7 @@ def interlock_memory_async(place: Place) -> Any:
 
 
 def filelock_lock(place: Place) -> Any:
-    """filelock's FileLock; waits without a limit, looks every 50 ms."""
+    """filelock's FileLock; waits without limit, polls every 50 ms."""
     import filelock
 
     return filelock.FileLock(place.folder / place.name)
@@ -77,7 +76,7 @@ def filelock_async(place: Place) -> Any:
 
 
 def fasteners_lock(place: Place) -> Any:
-    """fasteners' InterProcessLock; waits without a limit, looks every 10 to 100 ms."""
+    """fasteners' InterProcessLock; waits without limit, polls every 10 to 100 ms."""
     import fasteners  # type: ignore[import-untyped, unused-ignore]
 
     # It logs a traceback for each release that fails; the scenarios count those as errors.
@@ -86,14 +85,14 @@ def fasteners_lock(place: Place) -> Any:
 
 
 def portalocker_lock(place: Place) -> Any:
-    """portalocker's Lock; looks every 250 ms, and would give up after 5 s."""
+    """portalocker's Lock; polls every 250 ms; its default time-out is 5 s."""
     import portalocker
 
     return portalocker.Lock(place.folder / place.name, timeout=NO_LIMIT)
 
 
 class Flock:
-    """flock(2) on a descriptor that stays open, blocking: the least that a lock on a file costs."""
+    """flock(2) on a descriptor that stays open, blocking: the least possible cost of a file lock."""
 
     def __init__(self, place: Place) -> None:
         self._fd = os.open(place.folder / place.name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -108,7 +107,7 @@ class Flock:
 
 
 class OpenFlock:
-    """open, flock(2), close: a lock on a file that leaves no descriptor behind."""
+    """open, flock(2), close: a file lock without an open descriptor in between."""
 
     def __init__(self, place: Place) -> None:
         self._path = os.fspath(place.folder / place.name)
@@ -126,9 +125,9 @@ class OpenFlock:
 
 
 class Fifo:
-    """A byte in a named pipe: who reads it holds.
+    """A byte in a named pipe: the process that has read it is the holder.
 
-    Nothing to rely on, because the byte dies with its holder; but quick from one process to another.
+    Not reliable, because the byte is lost when its holder dies; but a fast hand-over between processes.
     """
 
     def __init__(self, place: Place) -> None:
@@ -153,7 +152,7 @@ class Fifo:
 
 
 class NoLock:
-    """No lock at all: the control that shows that a scenario sees lost updates."""
+    """No lock: the control that shows that a scenario detects lost updates."""
 
     def __init__(self, place: Place) -> None:
         del place
@@ -176,12 +175,12 @@ def shared(make: Callable[[Place], Lock]) -> Callable[[Place], Callable[[], Lock
 
 
 def own(make: Callable[[Place], Lock]) -> Callable[[Place], Callable[[], Lock]]:
-    """Each thread has a lock object of its own, on the same name."""
+    """Each thread has its own lock object, on the same name."""
     return lambda place: lambda: make(place)
 
 
 def interlock_file_own(place: Place) -> Callable[[], Lock]:
-    """Each thread has a lock object of its own from one connection."""
+    """Each thread has its own lock object, from one client."""
     import interlock
 
     locks = place.closing.enter_context(interlock.connect(f"file://{place.folder}"))

@@ -1,4 +1,4 @@
-"""What a contestant needs; each function returns a check that raises `Unavailable` when it is missing."""
+"""The requirements of contestants; each function returns a check that raises `Unavailable` if it is missing."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from bench.model import Unavailable
 
 
 def module(name: str, attribute: str = "", install: str = "") -> Callable[[], None]:
-    """Ask for a Python module.
+    """Require a Python module.
 
     Args:
         name: the module.
-        attribute: what must be in it; a namespace left by an empty folder has nothing.
-        install: what to give to `pip install`, if it is not the module's name.
+        attribute: an attribute that it must have; the namespace package of an empty folder has none.
+        install: the argument of `pip install`, if it is not the module's name.
     """
 
     def check() -> None:
@@ -30,7 +30,7 @@ def module(name: str, attribute: str = "", install: str = "") -> Callable[[], No
 
 
 def program(name: str) -> Callable[[], None]:
-    """Ask for a program on the PATH."""
+    """Require a program on the PATH."""
 
     def check() -> None:
         if shutil.which(name) is None:
@@ -40,22 +40,22 @@ def program(name: str) -> Callable[[], None]:
 
 
 def interlock() -> None:
-    """Ask for interlock itself."""
+    """Require interlock itself."""
     module("interlock", "connect", "-e .")()
 
 
 def interlock_command() -> None:
-    """Ask for the `interlock` command."""
+    """Require the `interlock` command."""
     interlock()
     module("interlock.cli.group", "main", "-e .[cli]")()
 
 
 def redis() -> None:
-    """Ask for redis-py."""
+    """Require redis-py."""
     module("redis", "Redis")()
 
 
 def interlock_redis() -> None:
-    """Ask for interlock with its store on Redis."""
+    """Require interlock with its store on Redis."""
     module("interlock.stores.redis", "RedisStore", "-e .[redis]")()
     redis()

@@ -1,4 +1,4 @@
-"""Locks on Redis, ours and redis-py's, each opened at a place whose facts tell the server's URL."""
+"""Locks on Redis, ours and redis-py's, each opened at a place whose facts contain the server's URL."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from bench.contestants.locks import Lock
 from bench.contestants.redis_raw import key_of, ttl_of
 from bench.model import Place
 
-TUNED = 0.001  # seconds between two looks of a peer that polls, when it is made to poll as fast as is sensible
+TUNED = 0.001  # seconds between two polls of a peer that is set to poll as fast as is reasonable
 
 Call = tuple[str, "Future[object]"]
-"""The name of a method, and where its answer is waited for."""
+"""The name of a method to call, and the future of its result."""
 
 
 def interlock_redis(place: Place) -> Any:
@@ -23,7 +23,7 @@ def interlock_redis(place: Place) -> Any:
 
 
 def interlock_redis_own(place: Place) -> Callable[[], Any]:
-    """interlock on a server; each thread has a lock object of its own from one connection."""
+    """interlock on a server; each thread has its own lock object, from one client."""
     import interlock
 
     locks = place.closing.enter_context(interlock.connect(place.facts["url"], ttl=ttl_of(place)))
@@ -38,7 +38,7 @@ def interlock_redis_async(place: Place) -> Any:
 
 
 def client(place: Place, **options: Any) -> Any:
-    """A client of redis-py with a pool of its own."""
+    """A client of redis-py with its own pool."""
     import redis
 
     found = redis.Redis.from_url(place.facts["url"], **options)
@@ -47,12 +47,12 @@ def client(place: Place, **options: Any) -> Any:
 
 
 def redis_py(sleep: float = 0.1) -> Callable[[Place], Lock]:
-    """redis-py's Lock; waits without a limit, looks every `sleep` seconds."""
+    """redis-py's Lock; waits without limit, polls every `sleep` seconds."""
     return lambda place: redis_py_own(sleep)(place)()
 
 
 def redis_py_own(sleep: float = 0.1) -> Callable[[Place], Callable[[], Lock]]:
-    """redis-py's Lock; each thread has a lock object of its own from one client."""
+    """redis-py's Lock; each thread has its own lock object, from one client."""
 
     def opener(place: Place) -> Callable[[], Lock]:
         shared = client(place)
@@ -62,7 +62,7 @@ def redis_py_own(sleep: float = 0.1) -> Callable[[Place], Callable[[], Lock]]:
 
 
 def redis_py_async(sleep: float = 0.1) -> Callable[[Place], Any]:
-    """redis.asyncio's Lock; looks every `sleep` seconds."""
+    """redis.asyncio's Lock; polls every `sleep` seconds."""
 
     def make(place: Place) -> Any:
         import redis.asyncio
@@ -74,7 +74,7 @@ def redis_py_async(sleep: float = 0.1) -> Callable[[Place], Any]:
 
 
 def without_hiredis(make: Callable[[Place], Any]) -> Callable[[Place], Any]:
-    """The same where hiredis is not installed."""
+    """The same without hiredis."""
 
     def build(place: Place) -> Any:
         sys.modules["hiredis"] = None  # type: ignore[assignment]  # importing it now fails, in this worker only

@@ -1,6 +1,6 @@
-"""Locks on Redis from other libraries, each opened at a place whose facts tell the server's URL.
+"""Locks on Redis from other libraries, each opened at a place whose facts contain the server's URL.
 
-They keep their default settings, except that none may give up waiting and that all have the same lease.
+They keep their default settings, except that they wait without limit, and all have the same lease.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bench.model import Contestant, Place
 
 T = TypeVar("T")
 
-SHORT = 5.0  # seconds of lease below which a peer that can renew does
+SHORT = 5.0  # seconds; with a shorter lease, a peer that can renew does so
 
 
 def python_redis_lock(place: Place) -> Callable[[], Lock]:
@@ -28,7 +28,7 @@ def python_redis_lock(place: Place) -> Callable[[], Lock]:
 
 
 def sherlock(place: Place) -> Callable[[], Lock]:
-    """sherlock's RedisLock; looks every 100 ms."""
+    """sherlock's RedisLock; polls every 100 ms."""
     from sherlock.lock import RedisLock  # type: ignore[import-untyped, unused-ignore]
 
     shared, ttl = client(place), max(1, round(ttl_of(place)))
@@ -36,7 +36,7 @@ def sherlock(place: Place) -> Callable[[], Lock]:
 
 
 def pottery(place: Place) -> Callable[[], Lock]:
-    """pottery's Redlock on one server; looks every 0 to 200 ms."""
+    """pottery's Redlock on one server; polls every 0 to 200 ms."""
     from pottery import Redlock  # type: ignore[import-untyped, unused-ignore]
 
     shared = client(place)
@@ -44,7 +44,7 @@ def pottery(place: Place) -> Callable[[], Lock]:
 
 
 def portalocker(place: Place) -> Callable[[], Lock]:
-    """portalocker's RedisLock, which has no lease: a subscription is the lock. Looks every 250 ms."""
+    """portalocker's RedisLock, which has no lease: a subscription is the lock. Polls every 250 ms."""
     from portalocker import RedisLock
 
     shared = client(place, decode_responses=True, health_check_interval=10)
@@ -52,7 +52,7 @@ def portalocker(place: Place) -> Callable[[], Lock]:
 
 
 class RedisFifoLock:
-    """redis-fifo-lock's FifoLock, strictly first come, first served; woken by a list of each waiter."""
+    """redis-fifo-lock's FifoLock, strictly first come, first served; each waiter is woken by its own list."""
 
     def __init__(self, place: Place) -> None:
         from redis.asyncio import Redis
@@ -72,7 +72,7 @@ class RedisFifoLock:
 
 
 class XtrLock:
-    """xtr-lock's lock on its RedisStore; looks again and again."""
+    """xtr-lock's lock on its RedisStore; it polls."""
 
     def __init__(self, place: Place) -> None:
         from redis.asyncio import Redis
@@ -94,11 +94,11 @@ class AsyncPeer(NamedTuple):
     """A library's lock for tasks.
 
     Attributes:
-        name: as in the report.
-        opener: makes it, inside a running loop.
-        needs: raises `Unavailable` if it is not installed.
-        waits: how it waits.
-        poll: seconds between two looks, 0 if it is woken.
+        name: the name in the report.
+        opener: makes the lock, inside a running loop.
+        needs: raises `Unavailable` if the library is not installed.
+        waits: the way it waits.
+        poll: seconds between two polls; 0 if it is woken.
     """
 
     name: str
@@ -109,18 +109,18 @@ class AsyncPeer(NamedTuple):
 
 
 Opener = Callable[[Place], Callable[[], Lock]]
-"""Connects, and then gives each thread a lock object of its own."""
+"""Connects, and then returns a new lock object for each thread."""
 
 
 class Peer(NamedTuple):
-    """A library's lock that blocks.
+    """A library's blocking lock.
 
     Attributes:
-        name: as in the report.
-        opener: how to get it.
-        needs: raises `Unavailable` if it is not installed.
-        waits: how it waits.
-        poll: seconds between two looks, 0 if it is woken.
+        name: the name in the report.
+        opener: opens the lock.
+        needs: raises `Unavailable` if the library is not installed.
+        waits: the way it waits.
+        poll: seconds between two polls; 0 if it is woken.
     """
 
     name: str
@@ -151,11 +151,11 @@ def one(opener: Opener) -> Callable[[Place], Lock]:
 
 
 def contestants(shape: Callable[[Opener], Callable[[Place], T]], *without: str) -> tuple[Contestant[T], ...]:
-    """All peers, in the shape that a scenario takes them.
+    """All peers, as contestants of a scenario.
 
     Args:
-        shape: makes it of an opener.
-        without: names of those that can't take part.
+        shape: makes a contestant's factory of an opener.
+        without: the names of peers that can't take part.
     """
     return tuple(
         Contestant(peer.name, shape(peer.opener), peer.needs, notes=peer.waits, poll=peer.poll)

@@ -1,4 +1,4 @@
-"""The limits on Redis: plain blocking sockets and bytes packed beforehand, no library in between."""
+"""The limits on Redis: plain blocking sockets and commands encoded beforehand, without a library."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ GIVE_BACK = (
 
 
 def key_of(place: Place) -> str:
-    """The key of a measurement: no two share one, since the server outlives them."""
+    """The key of a measurement; each has its own, since the server is the same for all."""
     return f"{place.name}:{place.folder.name}"
 
 
 def ttl_of(place: Place) -> float:
-    """Seconds of lease that the scenario asks for."""
+    """The scenario's seconds of lease."""
     return float(place.facts.get("ttl", "30"))
 
 
 def packed(*words: bytes | str | int) -> bytes:
-    """A command as it goes over the wire."""
+    """Encode a command."""
     texts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     return b"".join((b"*%d\r\n" % len(texts), *(b"$%d\r\n%b\r\n" % (len(text), text) for text in texts)))
 
@@ -37,7 +37,7 @@ class Pool:
     """One blocking connection; each command waits for its reply.
 
     Args:
-        place: tells the server's URL.
+        place: its facts contain the server's URL.
     """
 
     def __init__(self, place: Place) -> None:
@@ -47,7 +47,7 @@ class Pool:
         place.closing.callback(self._socket.close)
 
     def ask(self, command: bytes) -> bytes:
-        """Send packed bytes; the first bytes of the reply, which is whole if it is short."""
+        """Send an encoded command; return the first bytes of the reply, which is complete if it is short."""
         self._socket.sendall(command)
         reply = self._socket.recv(4096)
         if not reply or reply.startswith(b"-"):
@@ -55,13 +55,13 @@ class Pool:
         return reply
 
     def load(self, script: bytes) -> str:
-        """Let the server keep a script; its digest."""
+        """Load a script into the server; return its digest."""
         self.ask(packed("SCRIPT", "LOAD", script))
         return hashlib.sha1(script, usedforsecurity=False).hexdigest()
 
 
 class SetNx:
-    """SET NX PX and a compare-and-delete by EVALSHA: the least that a lock on a key costs. It does not wait."""
+    """SET NX PX and a compare-and-delete by EVALSHA: the least possible cost of a lock on a key. It does not wait."""
 
     def __init__(self, place: Place) -> None:
         self._pool = Pool(place)
@@ -70,7 +70,7 @@ class SetNx:
         self._give = packed("EVALSHA", self._pool.load(COMPARE_AND_DELETE), 1, key, token)
 
     def acquire(self) -> None:
-        """Take the key, which nobody else has."""
+        """Take the key, which is free."""
         if self._pool.ask(self._take) != b"+OK\r\n":
             raise RuntimeError("somebody else has the key")
 
@@ -81,9 +81,9 @@ class SetNx:
 
 
 class BlpopToken:
-    """One token in a list: who pops it holds.
+    """One token in a list: the client that has popped it is the holder.
 
-    Nothing to rely on, because the token dies with its holder; but the quickest way from one client to another.
+    Not reliable, because the token is lost when its holder dies; but the fastest hand-over between clients.
     """
 
     def __init__(self, place: Place) -> None:
@@ -104,7 +104,7 @@ class BlpopToken:
 
 
 class SetNxBlpop:
-    """SET NX; who fails waits in BLPOP for the signal of the next release, and tries again. Not fair."""
+    """SET NX; a client that fails waits in BLPOP for the signal of the next release, and tries again. Not fair."""
 
     def __init__(self, place: Place) -> None:
         self._pool = Pool(place)

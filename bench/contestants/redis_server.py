@@ -1,4 +1,4 @@
-"""A server of the benchmark's own: on a free port, its data in a temporary folder."""
+"""A private server for benchmarks: on a free port, with its data in a temporary folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.model import Facts, Unavailable
 
 
 def stage(**facts: str) -> Callable[[], AbstractContextManager[Facts]]:
-    """A stage with a Valkey server, on which nothing is written to disk.
+    """A stage with a Valkey server without persistence.
 
     Args:
         facts: more facts for the workers, for example the lease: ttl="1".

@@ -1,4 +1,4 @@
-"""The limit of asyncio on Redis, and a peer: both lock by SET NX PX and a script that compares and deletes."""
+"""The limit of asyncio on Redis, and a peer: both lock by SET NX PX and a compare-and-delete script."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.model import Place
 
 
 class Streams:
-    """Plain asyncio streams and bytes packed beforehand: the least that a lock on a key costs a task."""
+    """Plain asyncio streams and commands encoded beforehand: the least possible cost of a lock for a task."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -36,7 +36,7 @@ class Streams:
         return reply
 
     async def acquire(self) -> None:
-        """Take the key, which nobody else has."""
+        """Take the key, which is free."""
         if await self._ask(self._take) != b"+OK\r\n":
             raise RuntimeError("somebody else has the key")
 

@@ -17,7 +17,7 @@ def with_listener(place: Place) -> Any:
 
 
 def with_api_only(place: Place) -> Any:
-    """`interlock.otel` where no SDK is set up: spans and metrics go nowhere."""
+    """`interlock.otel` without an SDK: spans and metrics are discarded."""
     from interlock.otel import instrument
 
     place.closing.callback(instrument())
@@ -25,7 +25,7 @@ def with_api_only(place: Place) -> Any:
 
 
 def with_sdk(place: Place) -> Any:
-    """`interlock.otel` with the SDK, its metrics aggregated and its spans ended for nobody."""
+    """`interlock.otel` with the SDK: metrics are aggregated, spans end without an exporter."""
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
     from opentelemetry.sdk.trace import TracerProvider

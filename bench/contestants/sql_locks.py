@@ -1,6 +1,6 @@
 """Locks in SQL databases, ours, the peers' and the databases' own, each opened at a place.
 
-The peers keep their default settings, except that none may give up waiting.
+The peers keep their default settings, except that they wait without limit.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Make = Callable[[Place], Any]
 
 
 class Entry(NamedTuple):
-    """One way to lock, as the scenarios take it.
+    """One kind of lock for the scenarios.
 
     Attributes:
-        name: as in the report.
-        make: opens it; each call a lock of its own.
+        name: the name in the report.
+        make: opens a new lock.
         needs: raises `Unavailable` if it is not installed.
-        notes: what is special about it.
-        poll: seconds between two looks, 0 if it is woken.
+        notes: remarks for the report.
+        poll: seconds between two polls; 0 if it is woken.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 
 
 def number_of(place: Place) -> int:
-    """64 bits for the name of a measurement."""
+    """A 64-bit number for the name of a measurement."""
     return int.from_bytes(hashlib.sha256(key_of(place).encode()).digest()[:8], "big", signed=True)
 
 
@@ -50,7 +50,7 @@ def server_of(place: Place, kind: str) -> str:
 
 
 def url_of(place: Place, scheme: str) -> str:
-    """The URL of a store of ours."""
+    """The URL of one of our stores."""
     if scheme == "sqlite":
         return f"sqlite:///{place.folder}/locks.sqlite3"
     url = server_of(place, scheme.partition("+")[0])
@@ -58,7 +58,7 @@ def url_of(place: Place, scheme: str) -> str:
 
 
 def interlock(scheme: str) -> Make:
-    """A lock of ours, by the scheme of its store."""
+    """Our lock, by the scheme of its store."""
 
     def make(place: Place) -> Any:
         import interlock
@@ -81,10 +81,10 @@ def interlock_async(scheme: str) -> Make:
 
 
 class Statements:
-    """Two statements on one connection, each answered.
+    """A lock by two statements on one connection.
 
     Args:
-        ask: performs one and reads its answer.
+        ask: performs a statement and reads its reply.
         take, give: the statements.
     """
 
@@ -92,16 +92,16 @@ class Statements:
         self._ask, self._take, self._give = ask, take, give
 
     def acquire(self) -> object:
-        """The first."""
+        """Perform the first statement."""
         return self._ask(self._take)
 
     def release(self) -> object:
-        """The second."""
+        """Perform the second statement."""
         return self._ask(self._give)
 
 
 def psycopg(take: str, give: str) -> Make:
-    """Two statements by psycopg as it is; `{key}` stands for the lock's number."""
+    """Two statements by plain psycopg; `{key}` stands for the number of the lock."""
 
     def make(place: Place) -> Lock:
         import psycopg
@@ -119,7 +119,7 @@ def psycopg(take: str, give: str) -> Make:
 
 
 def get_lock(place: Place) -> Lock:
-    """GET_LOCK by PyMySQL as it is."""
+    """GET_LOCK by plain PyMySQL."""
     import pymysql  # type: ignore[import-untyped]
 
     parts = urlsplit(server_of(place, "mysql"))
@@ -136,7 +136,7 @@ def get_lock(place: Place) -> Lock:
 
 
 def sqlite(take: str, give: str) -> Make:
-    """A transaction of SQLite to take and one to give back, on a file as durable as by default."""
+    """A SQLite transaction to acquire and one to release, on a file with default durability."""
 
     def make(place: Place) -> Lock:
         connection = sqlite3.connect(place.folder / "raw.sqlite3", NO_LIMIT, isolation_level=None)
@@ -155,7 +155,7 @@ def sqlite(take: str, give: str) -> Make:
 
 
 def pals(place: Place) -> Lock:
-    """PALs' lock; its pool is as large as the scenarios need."""
+    """PALs' lock, with a pool that is large enough for the scenarios."""
     import pals
     import sqlalchemy
 
@@ -167,7 +167,7 @@ def pals(place: Place) -> Lock:
 
 
 def dlock(place: Place) -> Lock:
-    """sqlalchemy-dlock's lock on a connection of its own."""
+    """sqlalchemy-dlock's lock on its own connection."""
     import sqlalchemy
     from sqlalchemy_dlock import create_sadlock  # type: ignore[attr-defined]
 
@@ -179,11 +179,11 @@ def dlock(place: Place) -> Lock:
 
 
 def raw_is_there() -> None:
-    """Ask for nothing: it is part of Python."""
+    """Require nothing: sqlite3 is part of Python."""
 
 
 def store(scheme: str) -> Callable[[], None]:
-    """Ask for interlock with a store."""
+    """Require interlock with a store."""
 
     def check() -> None:
         needs.interlock()
@@ -191,14 +191,14 @@ def store(scheme: str) -> Callable[[], None]:
 
         try:
             interlock.connect(f"{scheme}://").close()
-        except Exception as error:  # without a host or a path it may be refused, but not its scheme
+        except Exception as error:  # a URL without a host or a path may be refused, but not its scheme
             if "no store has the scheme" in str(error):
                 raise Unavailable(f"this interlock has no store {scheme}://") from error
 
     return check
 
 
-# A store that is added needs one row here; `url_of` says how its URL is made.
+# A new store needs one row here, and its URL in `url_of`.
 OURS = {
     scheme: Entry(name, interlock(scheme), store(scheme), notes)
     for scheme, name, notes in (

@@ -1,4 +1,4 @@
-"""The servers of the benchmark's own for locks in SQL databases: as durable as they are by default."""
+"""Private servers for benchmarks of locks in SQL databases, with default durability."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MARIADB_DURABLE = {
 
 @contextmanager
 def stage() -> Iterator[Facts]:
-    """A PostgreSQL server, and a MariaDB server where it is installed."""
+    """A PostgreSQL server, and a MariaDB server if it is installed."""
     # Imported here, since the command's help needs no server.
     from tests.servers import MariaServer, Missing, PostgresServer
 
@@ -33,4 +33,4 @@ def stage() -> Iterator[Facts]:
             facts["no mysql"] = str(missing)
         else:
             facts["mysql"] = maria.url
-        yield {**facts, "url": "redis://nowhere"}  # which Django's settings want, and no lock here uses
+        yield {**facts, "url": "redis://nowhere"}  # required by Django's settings, and not used by these locks

@@ -1,4 +1,4 @@
-"""Acquire and release of one name in etcd and in a bucket, beside two requests that write: nobody else is there."""
+"""Acquire and release of one name in etcd and in a bucket, without contention, beside two writing requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRANSACTIONS, PUTS = "two transactions of etcd", "two conditional writes of S3"
 
 
 def ours(kind: str) -> Any:
-    """A lock of ours."""
+    """Our lock."""
 
     def make(place: Place) -> Any:
         import interlock
@@ -28,7 +28,7 @@ def ours(kind: str) -> Any:
 
 
 class Transactions:
-    """What a lock could be at least: a transaction that writes a key, and one that deletes it, by httpx's client."""
+    """The least possible lock in etcd: a transaction that writes a key, and one that deletes it, by httpx."""
 
     def __init__(self, place: Place) -> None:
         import httpx
@@ -49,7 +49,7 @@ class Transactions:
 
 
 class Puts:
-    """The same in a bucket: two writes, each of the version that the one before has made."""
+    """The same in a bucket: two conditional writes, each on the version of the write before."""
 
     def __init__(self, place: Place) -> None:
         from obstore.store import S3Store

@@ -14,18 +14,18 @@ from typing import Any
 from bench.contestants import needs
 from bench.model import Beside, Contestant, Metric, Place, Raw, Scenario, Seat, Target
 
-LEAST = 3  # runs per measurement, however short the budget
+LEAST = 3  # runs of a measurement, however short its time
 
 ENTRY_POINT = "import sys; from interlock.cli import main; sys.exit(main())"
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-"""As an installed package is: compiled once, not at each start."""
+"""A cache of bytecode, as for an installed package, which is not compiled at each start."""
 
 Argv = list[str]
 
 
 def true(place: Place) -> Argv:
-    """The command itself."""
+    """The command alone."""
     del place
     return ["true"]
 
@@ -36,20 +36,20 @@ def flock(place: Place) -> Argv:
 
 
 def python(place: Place) -> Argv:
-    """An interpreter that does nothing: what any command in Python costs."""
+    """An interpreter that does nothing: the least cost of any Python command."""
     del place
     return [sys.executable, "-c", "pass"]
 
 
 def interlock(place: Place) -> Argv:
-    """interlock run around it: the installed command, or what it calls where only the sources are there."""
+    """interlock run around it: the installed command, or its module if only the sources are there."""
     script = Path(sys.executable).with_name("interlock")
     command = [str(script)] if script.exists() else [sys.executable, "-c", ENTRY_POINT]
     return [*command, "run", "--store", f"file://{place.folder}", place.name, "--", "true"]
 
 
 def work(contestant: Contestant[Argv], seat: Seat) -> Raw:
-    """Run it again and again; the median run counts."""
+    """Run it repeatedly; the median counts."""
     argv = contestant.make(seat.place)
     path = shutil.which(argv[0])
     if path is None:

@@ -1,4 +1,4 @@
-"""The lock of a row in a Django project on PostgreSQL, one process, nobody else there."""
+"""The lock of a row in a Django project on PostgreSQL, in one process without contention."""
 
 from __future__ import annotations
 

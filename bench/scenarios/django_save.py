@@ -15,7 +15,7 @@ PLAIN, PLAIN_FOUR = "plain, 1 field", "plain, 4 fields"
 
 
 def work(contestant: Contestant[pairs.Batch], seat: Seat) -> Raw:
-    """Time saves as pairs are timed; and count the queries of one."""
+    """Time saves, as in `pairs`, and count the queries of one."""
     turn = contestant.make(seat.place)
     once: Contestant[pairs.Batch] = Contestant(contestant.name, lambda _: turn)
     return {**pairs.work(once, seat), "queries": site.queries_of(turn)}

@@ -1,4 +1,4 @@
-"""What listeners of events cost: nobody, one that does nothing, OpenTelemetry."""
+"""The cost of event listeners: none, one that does nothing, OpenTelemetry."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What one turn of a line costs with more and more claims in it: the head leaves, and somebody enters at the end.
+"""The cost of one turn by the length of the line: the first claim leaves, and another enters at the end.
 
-The claims are put in line by the store itself, from one process: ten thousand processes would measure the machine.
+One process enters all claims through the store, since ten thousand processes would measure the machine.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from bench.contestants.sql_server import stage as sql_stage
 from bench.model import Contestant, Facts, Metric, Place, Raw, Scenario, Seat, Target
 
 LENGTHS = (10, 100, 1_000, 10_000)
-TURNS, WARM = 50, 5  # at each length, of which the first are not counted
-MOST_TIMES = 4  # times the seconds of a measurement to make a line longer
-SHORT = 0.5  # seconds; a shorter measurement has lines a hundredth as long
+TURNS, WARM = 50, 5  # turns at each length; the first ones are a warm-up
+MOST_TIMES = 4  # making a line longer may take this many times the duration of a measurement
+SHORT = 0.5  # seconds; a shorter measurement uses lines of a hundredth of the length
 Line = tuple[Any, Callable[[], Any]]
-"""A store, and what enters its line and returns the claim."""
+"""A store, and a function that enters a claim and returns it."""
 
 
 def line(url: Callable[[Place], str]) -> Callable[[Place], Line]:
@@ -49,7 +49,7 @@ def line(url: Callable[[Place], str]) -> Callable[[Place], Line]:
 
 
 def work(contestant: Contestant[Line], seat: Seat) -> Raw:
-    """Make the line longer and longer, with some turns at each length; no figure where that takes too long."""
+    """Make the line longer, with some turns at each length; there is no figure if that takes too long."""
     store, enter = contestant.make(seat.place)
     claims = [enter()]
     figures: Raw = {}
@@ -63,7 +63,7 @@ def work(contestant: Contestant[Line], seat: Seat) -> Raw:
 
 
 def turn(store: Any, enter: Callable[[], Any], claims: list[Any], seconds: float) -> float:
-    """Let the head leave and another one enter, again and again; the median in microseconds."""
+    """Let the first claim leave and another one enter, repeatedly; return the median in microseconds."""
     took: list[float] = []
     until = time.monotonic() + seconds
     while len(took) < TURNS and (time.monotonic() < until or len(took) <= WARM):
@@ -77,7 +77,7 @@ def turn(store: Any, enter: Callable[[], Any], claims: list[Any], seconds: float
 
 
 def fold(raws: Sequence[Raw]) -> Raw:
-    """Only one worker measures; add how many times a turn costs more in the longest line."""
+    """Return the figures of the only worker, with the ratio of the costs in the longest and the shortest line."""
     (raw,) = raws
     return raw | {"growth": raw[f"us_{LENGTHS[-1]}"] / raw[f"us_{LENGTHS[0]}"]}
 

@@ -1,9 +1,9 @@
 """Two processes pass one lock on files to each other.
 
-Measured from just before `release()` in one process to the return of `acquire()` in the other; the monotonic
-clock is the same for both. The waiter is waiting for certain: it says so before it calls acquire, and the
-holder then works for some milliseconds. How long differs from turn to turn, spread evenly over a whole
-interval of a contestant that polls, so that no poll falls in step with the releases.
+Measured from just before `release()` in one process to the return of `acquire()` in the other; both have the same
+monotonic clock. The waiter certainly waits: it sends a message before it calls acquire, and the holder then works for
+some milliseconds. These differ from turn to turn, spread evenly over the poll interval of a contestant that polls, so
+that the polls are not synchronized with the releases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.contestants.locks import AsyncLock, Fifo, Flock, Lock
 from bench.figures import percentile
 from bench.model import Beside, Contestant, Metric, Place, Raw, Scenario, Seat, Target
 
-SETTLE = 0.005  # seconds of work before any release: a waiter that is woken is asleep by then
+SETTLE = 0.005  # the least seconds of work before a release: a waiter that gets woken is asleep by then
 GOLDEN = (5**0.5 - 1) / 2
 SPREAD = 0.010  # seconds over which the work is spread at least
 READY, GO_ON, STOP = b"ready", b"go on", b"stop"
@@ -30,7 +30,7 @@ Player = Callable[[Seat, Connection, float], Raw]
 
 
 class Colour(Protocol):
-    """A lock and its surroundings, sync or asyncio, so that the game is written once."""
+    """A lock and its surroundings, sync or asyncio, so that the code is written once."""
 
     async def acquire(self) -> object: ...
     async def release(self) -> object: ...
@@ -39,7 +39,7 @@ class Colour(Protocol):
 
 
 class Blocking:
-    """A lock that blocks, played without an event loop."""
+    """A blocking lock, without an event loop."""
 
     def __init__(self, lock: Lock, other: Connection) -> None:
         self._lock, self._other = lock, other
@@ -58,7 +58,7 @@ class Blocking:
 
 
 class Awaiting:
-    """A lock that is awaited; the loop stays free while this process works or listens."""
+    """An async lock; the event loop stays free while this process works or waits for a message."""
 
     def __init__(self, lock: AsyncLock, other: Connection) -> None:
         self._lock, self._other = lock, other
@@ -77,7 +77,7 @@ class Awaiting:
 
 
 def driven(game: Coroutine[Any, Any, Raw]) -> Raw:
-    """Run a coroutine that never waits for a loop."""
+    """Run a coroutine that never suspends."""
     try:
         game.send(None)
     except StopIteration as end:
@@ -87,9 +87,9 @@ def driven(game: Coroutine[Any, Any, Raw]) -> Raw:
 
 
 async def play(colour: Colour, seat: Seat, other: Connection, poll: float) -> Raw:
-    """Take turns until the time is up; the turns' times of release and of arrival, by number of turn.
+    """Take turns until the time is up; return the times of release and of acquire, by number of turn.
 
-    Whoever obtains the lock tells the other to go on; the other says that it is about to wait; the holder
+    The new holder sends a message to the other side; the other side answers that it is about to wait; the holder
     works and releases. Worker 0 has the even turns, worker 1 the odd ones.
     """
     times: Raw = {}
@@ -115,12 +115,12 @@ async def play(colour: Colour, seat: Seat, other: Connection, poll: float) -> Ra
 
 
 def spread_evenly(turn: int, round_number: int) -> float:
-    """A number from 0 to 1 for each turn; however few turns there are, they are spread evenly."""
+    """A number from 0 to 1 for each turn, spread evenly for any number of turns."""
     return (turn + 97 * round_number) * GOLDEN % 1.0
 
 
 def blocking(make: Callable[[Place], Lock]) -> Callable[[Place], Player]:
-    """Play with a lock that blocks."""
+    """Play with a blocking lock."""
 
     def build(place: Place) -> Player:
         lock = make(place)
@@ -137,7 +137,7 @@ def blocking(make: Callable[[Place], Lock]) -> Callable[[Place], Player]:
 
 
 def awaiting(make: Callable[[Place], AsyncLock]) -> Callable[[Place], Player]:
-    """Play with a lock that is awaited."""
+    """Play with an async lock."""
 
     async def game(place: Place, seat: Seat, other: Connection, poll: float) -> Raw:
         lock = make(place)
@@ -156,7 +156,7 @@ def work(contestant: Contestant[Player], seat: Seat) -> Raw:
 
 
 def fold(raws: Sequence[Raw]) -> Raw:
-    """Put the two sides together: from each release to the next turn's arrival, in microseconds."""
+    """Combine both sides: from each release to the next acquire, in microseconds."""
     times = raws[0] | raws[1]
     turns = [int(key.removeprefix("left ")) for key in times if key.startswith("left ")]
     passed = [(times[f"had {turn + 1}"] - times[f"left {turn}"]) * 1e6 for turn in turns]

@@ -1,4 +1,4 @@
-"""Acquire and release of one name in memory, nobody else there."""
+"""Acquire and release of one name in memory, without contention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.scenarios import pairs
 
 
 class AsyncioLock:
-    """asyncio.Lock, whose release is not awaited, in the shape of the others."""
+    """asyncio.Lock, with the same interface as the others: its own release is not a coroutine."""
 
     def __init__(self, place: Place) -> None:
         del place

@@ -1,4 +1,4 @@
-"""Timing of uncontended acquire+release, shared by the scenarios on files and in memory."""
+"""Timing of uncontended pairs of acquire and release, for several scenarios."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def awaits(make: Callable[[Place], AsyncLock]) -> Callable[[Place], Batch]:
 
 
 def work(contestant: Contestant[Batch], seat: Seat) -> Raw:
-    """Time slices of about a tenth of the budget each; the median slice counts."""
+    """Time slices of about a tenth of the duration each; the median slice counts."""
     batch = contestant.make(seat.place)
     batch(3)
     times = calibrated(batch, seat.seconds / SLICES)
@@ -80,7 +80,7 @@ def work(contestant: Contestant[Batch], seat: Seat) -> Raw:
 
 
 def calibrated(batch: Batch, seconds: float) -> int:
-    """How many pairs fill that many seconds."""
+    """The number of pairs that take that many seconds."""
     times = 1
     while True:
         took = timed(batch, times)

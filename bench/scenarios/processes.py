@@ -1,7 +1,6 @@
 """8 processes contend for one name on files.
 
-Each critical section reads a counter in a plain file, gives the processor away for a moment, and writes
-it back.
+Each critical section reads a counter in a plain file, yields the processor for a moment, and writes it back.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ NUMBER = struct.Struct("<q")
 
 
 class Counter:
-    """A number in a file, which nothing protects."""
+    """A number in a file without protection."""
 
     def __init__(self, path: os.PathLike[str]) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -41,7 +40,7 @@ class Counter:
 
 
 def warm_up(lock: Lock, seat: Seat) -> None:
-    """Contend a moment before anything counts: the first waits of a process open its files and connections."""
+    """Contend for a moment without measuring: the first waits of a process open its files and connections."""
     lock.acquire()
     lock.release()
     seat.together.wait()
@@ -84,7 +83,7 @@ def work(contestant: Contestant[Lock], seat: Seat) -> Raw:
 
 
 def fold(raws: Sequence[Raw]) -> Raw:
-    """Put the processes together."""
+    """Combine the results of the processes."""
     sections = sum(raw["sections"] for raw in raws)
     took = max(raw["ended"] for raw in raws) - min(raw["began"] for raw in raws)
     return {

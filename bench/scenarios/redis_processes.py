@@ -1,8 +1,8 @@
 """8 processes contend for one name on Redis.
 
-Each critical section reads a number in a plain file, gives the processor away for a moment, and writes it back.
-Besides, the processes queue up one by one while the first of them holds the lock: those who are served before
-somebody that came earlier are counted.
+Each critical section reads a number in a plain file, yields the processor for a moment, and writes it back. Then the
+processes queue up one by one while the first of them holds the lock: the scenario counts those that are served before
+one that arrived earlier.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench.model import Beside, Contestant, Metric, Raw, Scenario, Seat, Target
 from bench.scenarios import processes
 from bench.scenarios.processes import PROCESSES, Counter
 
-GAP = 0.02  # seconds between two arrivals: a process that is woken late is still in its turn
+GAP = 0.02  # seconds between two arrivals, so that a process that wakes late still arrives in order
 MOMENT = struct.Struct("<d")
 
 
@@ -42,9 +42,9 @@ def work(contestant: Contestant[Lock], seat: Seat) -> Raw:
 
 
 def arrive(lock: Lock, seat: Seat, wave: int) -> int:
-    """Come when it is this process's turn; how many were served before it.
+    """Arrive at this process's moment; return how many were served before it.
 
-    The first process holds the lock from before the others come until all of them must have.
+    The first process holds the lock until all others must have arrived.
     """
     start = seat.place.folder / f"start {wave}"
     served = Counter(seat.place.folder / f"served {wave}")
@@ -66,7 +66,7 @@ def arrive(lock: Lock, seat: Seat, wave: int) -> int:
 
 
 def began_at(start: Path) -> float:
-    """The moment that the first process wrote down."""
+    """The moment that the first process has written."""
     return float(MOMENT.unpack(start.read_bytes())[0])
 
 
@@ -76,7 +76,7 @@ def sleep_until(moment: float) -> None:
 
 
 def fold(raws: Sequence[Raw]) -> Raw:
-    """Put the processes together; the arrivals of each wave in the order of service."""
+    """Combine the results of the processes; the arrivals of each wave in the order of service."""
     waves = [key for key in raws[0] if key.startswith("place ")]
     orders = [sorted(range(len(raws)), key=lambda index: raws[index][wave]) for wave in waves]
     return processes.fold(raws) | {"out_of_turn": float(sum(map(out_of_turn, orders)))}

@@ -1,4 +1,4 @@
-"""Acquire and release of one name on Redis by one process, nobody else there."""
+"""Acquire and release of one name on Redis by one process, without contention."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SLOW_PARSER = "where hiredis is not installed"
 
 
 def targets(ours: str) -> tuple[Target, ...]:
-    """What one blocking way of taking our lock must reach."""
+    """The targets for one of our blocking contestants."""
     return (
         Target("at least 3 x redis-py's Lock", ours, "us", 3.0, least=True, beside=PEER),
         Target("at least 0.6 x the raw socket", ours, "us", 0.6, least=True, beside=LIMIT),

@@ -1,4 +1,4 @@
-"""Acquire and release of one name in an SQL database by one process, nobody else there."""
+"""Acquire and release of one name in an SQL database by one process, without contention."""
 
 from __future__ import annotations
 

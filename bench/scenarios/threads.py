@@ -1,8 +1,8 @@
 """16 threads of one process contend for one name.
 
-Each critical section reads a counter that nothing else protects, at times gives the interpreter away for a
-moment, and writes it back. Besides, waves of threads arrive one by one while the lock is held: those who are
-served before somebody that came earlier are counted.
+Each critical section reads a counter that nothing else protects, sometimes yields the interpreter for a moment, and
+writes it back. Then waves of threads arrive one by one while the lock is held: the scenario counts those that are
+served before one that arrived earlier.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from bench.figures import out_of_turn, waits
 from bench.model import Beside, Contestant, Metric, Raw, Scenario, Seat, Target
 
 THREADS = 16
-GIVE_AWAY = 8  # each eighth section; in all of them it would hide what the locks themselves cost
+GIVE_AWAY = 8  # every eighth section yields; in all of them it would hide the cost of the locks
 WAVE = 8  # threads that arrive one by one
-GAP = 0.012  # seconds between two arrivals: a wave takes longer than a poll, so that polls show their order
+GAP = 0.012  # seconds between two arrivals: a wave takes longer than a poll interval, which shows the order of polls
 
 Section = tuple[float, float]
 """When a thread asked for the lock and when it had it, in seconds of the monotonic clock."""
@@ -28,7 +28,7 @@ Opener = Callable[[], Lock]
 
 
 class Table:
-    """What the threads share: the counter, and the log of their sections."""
+    """The shared state of the threads: the counter, and the log of their sections."""
 
     def __init__(self) -> None:
         self.counter = 0
@@ -36,7 +36,7 @@ class Table:
         self.errors: list[Exception] = []
 
     def section(self, lock: Lock) -> None:
-        """Go through one critical section; a lock that raises is noted and taken as not obtained."""
+        """Run one critical section; a lock that raises is recorded, and counts as not obtained."""
         asked = time.monotonic()
         try:
             lock.acquire()
@@ -56,7 +56,7 @@ class Table:
 
 
 def contend(opener: Opener, table: Table, seconds: float) -> float:
-    """Let the threads contend; the sections per second."""
+    """Let the threads contend; return the sections for each second."""
     start = threading.Barrier(THREADS + 1)
     ends: list[float] = []
 
@@ -79,7 +79,7 @@ def contend(opener: Opener, table: Table, seconds: float) -> float:
 
 
 def wave(opener: Opener, table: Table) -> int:
-    """Let threads queue up one by one; how many were served out of turn."""
+    """Let threads queue up one by one; return how many were served out of turn."""
     order: list[int] = []
     mine = opener()
 
@@ -101,7 +101,7 @@ def wave(opener: Opener, table: Table) -> int:
         team[-1].start()
         here.wait()
         time.sleep(GAP)
-    order.append(-1)  # the holder came before all of them
+    order.append(-1)  # the holder arrived before all of them
     try:
         mine.release()
     except Exception as error:
@@ -112,7 +112,7 @@ def wave(opener: Opener, table: Table) -> int:
 
 
 def work(contestant: Contestant[Opener], seat: Seat) -> Raw:
-    """Contend for the budget, then some waves."""
+    """Contend until the time is up, then run some waves."""
     opener = contestant.make(seat.place)
     warm = opener()
     warm.acquire()

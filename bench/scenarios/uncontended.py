@@ -1,4 +1,4 @@
-"""Acquire and release of one name on files by one process, nobody else there."""
+"""Acquire and release of one name on files by one process, without contention."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CALLS, WITH = "interlock", "interlock with"
 
 
 def targets(ours: str) -> tuple[Target, ...]:
-    """The issue's targets for one way of taking our lock."""
+    """The targets for one of our contestants."""
     four, level = BESIDE
     return (
         Target("at least 4 x filelock's FileLock", ours, "us", 4.0, least=True, beside=four),

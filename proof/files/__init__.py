@@ -1,4 +1,4 @@
-"""The file store's folded line, checked: the production code in a world of kills, lapses and evictions."""
+"""The proof of the file store: the production code in a world of kills, expired leases and evictions."""
 
 from proof.files.configurations import CONFIGURATIONS, Configuration
 from proof.files.mutants import MUTANTS, Mutant

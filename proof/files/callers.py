@@ -1,9 +1,8 @@
-"""The callers of the world: the steps that they take, and how they are woken.
+"""The callers of the world: the steps that they take, and their wake-ups.
 
-A step of the store runs under the guard, so it is one transition, whatever the others do meanwhile: a process that
-is stopped inside a step delays the others, and what it decided holds for the moment at which it took the guard.
-But it may be killed after each of its writes and wake-ups: then the rest is not done, the guard is free, and its
-liveness pipe is gone.
+A step of the store runs under the guard, so it is one transition, independent of the others: a process that is
+stopped inside a step only delays the others.  But it may be killed after each of its writes and wake-ups: then the
+rest is not performed, the guard is released, and its liveness pipe is gone.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ from proof.files.steps import EARLIER, OVER, Files, IsAlive, Stepped, Steps, per
 
 
 class Outcome(NamedTuple):
-    """What a step did to the files and the wake-ups; `done` False: it was broken off, and answers nothing."""
+    """The effect of a step on the files and the wake-ups; `done` is False for an interrupted one, without answer."""
 
     words: str
     files: Files
@@ -73,8 +72,8 @@ class Callers:
     """The callers of a configuration, each in its process.
 
     Args:
-        configuration: who, and what may happen.
-        production: the decisions and the protocol; a mutant's, or those that the package uses.
+        configuration: the callers, and the possible faults.
+        production: the decisions and the protocol, of the package or of a mutant.
     """
 
     def __init__(self, configuration: Configuration, production: Production) -> None:
@@ -87,11 +86,11 @@ class Callers:
         self._most_rows = len(self.roles) + configuration.lapses + configuration.evictions
 
     def request(self, number: int, caller: Caller) -> Any:
-        """What a caller asks for now."""
+        """The present request of a caller."""
         return self.automata[number].requests[caller.local]
 
     def steps_of(self, state: State, number: int, caller: Caller) -> Iterator[Successor[State]]:
-        """Yield what a live caller may do next."""
+        """Yield the possible next steps of a live caller."""
         name = NAMES[number]
         request = self.request(number, caller)
         if isinstance(request, Begin):
@@ -115,7 +114,7 @@ class Callers:
             yield number, f"{name} leaves the critical section", None, self.resumed(state, number, None)
 
     def _guarded(self, state: State, number: int) -> bool:
-        """Somebody else asks for a step too, so the guard may be taken."""
+        """True if another caller requests a step too, so that it may have the guard."""
         return any(
             not other.dead and isinstance(self.request(each, other), Enter | Leave)
             for each, other in enumerate(state[3:])
@@ -141,7 +140,7 @@ class Callers:
         return enters(NAMES[number]) if isinstance(self.request(number, after[3 + number]), Hold) else None
 
     def why_awake(self, state: State, number: int, caller: Caller) -> str | None:
-        """Return what wakes a waiting caller, in words; None: nothing does."""
+        """Return as text what wakes a waiting caller; None if nothing does."""
         if caller.pipe == LOOK:
             return "told to look again"
         if caller.pipe != SILENT:
@@ -156,7 +155,7 @@ class Callers:
         return "to look by itself" if self.configuration.looks else None
 
     def _lease_ended(self, state: State, caller: Caller) -> bool:
-        """Its own lease has ended, or one before it: it waits for neither of them any longer."""
+        """True if the caller's own lease, or one before it, has expired: it does not wait longer than that."""
         files: Files = state[0]
         ahead = []
         for place in files.places:
@@ -166,8 +165,7 @@ class Callers:
         return True
 
     def rung(self, state: State, rings: tuple[Place, ...]) -> State:
-        """Return the state after some wake-ups were rung; a wake-up pipe of a process without number is heard by
-        nobody."""
+        """Return the state after writes to some wake-up pipes; nobody reads a pipe of a process without a number."""
         if self.configuration.deaf:
             return state
         for place in rings:
@@ -217,7 +215,7 @@ class Callers:
                     yield "kill", words, FAULT, spent(self.resumed(dead, number, answer), "kills")
 
     def _unwatchable(self, state: State, number: int, process: int) -> State:
-        """Whoever is dead when its liveness pipe is opened can't be watched: `Wakeup.watch` rings its own."""
+        """A process that is dead when its liveness pipe is opened can't be watched: the watcher wakes itself."""
         caller: Caller = state[3 + number]
         pipe = LOOK if caller.pipe == SILENT else caller.pipe
         return with_caller(state, number, caller._replace(watched=caller.watched - {process}, pipe=pipe))
@@ -255,7 +253,7 @@ class Callers:
         yield from self.broken_off(files, words, id, stepped, judge)
 
     def broken_off(self, files: Files, words: str, id: str, stepped: Stepped, judge: Judge) -> Iterator[Outcome]:
-        """Yield the step, and what it is when it is broken off after each of its writes and wakeups."""
+        """Yield the whole step, and the step interrupted after each of its writes and wake-ups."""
         answer = stepped.answer
         if isinstance(answer, EnterResult):
             answer = answer._replace(look_again=STARTED, fence=fence_of(id) if answer.state == "using" else 0)
@@ -273,7 +271,7 @@ class Callers:
     # -- the caller's own requests, which nobody else can notice ------------------------------------------
 
     def resumed(self, state: State, number: int, answer: object) -> State:
-        """Return the state after an answer to a caller, up to its next request that others could notice."""
+        """Return the state after an answer to a caller, up to its next request that is visible to others."""
         automaton = self.automata[number]
         caller: Caller = state[3 + number]
         if isinstance(self.request(number, caller), Begin):
@@ -301,7 +299,7 @@ class Callers:
             local = automaton.step(local, answer)
 
     def _fresh(self, state: State, name: str) -> str:
-        """An id that is nowhere any more; it stands for one that was never used."""
+        """An id that does not occur in the state any more; it stands for one that was never used."""
         files: Files = state[0]
         used = {place.id for place in files.places}
         used |= {str(caller.pipe) for caller in state[3:]}
@@ -317,7 +315,7 @@ class Callers:
         return state
 
     def holding(self, state: State) -> frozenset[str]:
-        """The claims that hold the lock: a waiter that was told so does, though its slot may not say so yet."""
+        """The claims that hold the lock, including notified waiters whose slots are not written yet."""
         return frozenset(
             caller.id
             for number, caller in enumerate(state[3:])
@@ -325,21 +323,21 @@ class Callers:
         )
 
     def is_dead(self, state: State, process: int) -> bool:
-        """Tell whether a process was killed."""
+        """Return True if a process was killed."""
         dead: bool = state[3 + self.processes.index(process)].dead
         return dead
 
     def is_alive(self, state: State) -> IsAlive:
-        """Return what `Liveness.is_alive` answers in a state."""
+        """Return the function that stands for `Liveness.is_alive` in a state."""
         return lambda token: not self.is_dead(state, int(token))
 
     def people(self, process: int) -> str:
-        """The callers of a process."""
+        """The names of the callers of a process."""
         return " and ".join(NAMES[number] for number, each in enumerate(self.processes) if each == process)
 
 
 def _settled(caller: Caller, request: Any) -> Caller:
-    """A caller without what does not matter where it stands."""
+    """A caller without the facts that do not matter at its present request."""
     if isinstance(request, Begin):
         return Caller(caller.local)
     if isinstance(request, Hold | Leave):

@@ -1,7 +1,7 @@
-"""One caller of the file store: the production protocol `acquire`, what surrounds it, and what it asks of the world.
+"""One caller of the file store: the production protocol `acquire`, a model of the client around it, and its requests.
 
-The surroundings are those of the client: a caller that is broken off leaves with `call.claim`, if that entered the
-line; a holder leaves with the claim that it was given.
+As in the client, a cancelled caller leaves with `call.claim` if that entered the line, and a holder leaves with the
+claim of its grant.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ STARTED = 0.0
 TTL = 1.0
 LEASE_ENDS = STARTED + TTL
 TIME_OUT = 100.0
-"""Moments are names, not times: the world says of each whether it has passed."""
+"""Moments are names, not times: the world decides for each whether it has passed."""
 
 
 class Begin(NamedTuple):
-    """Nothing is wanted; answered by a fresh id when the caller comes again."""
+    """The caller is idle; the answer, a fresh id, begins its next call."""
 
 
 class Enter(NamedTuple):
@@ -45,17 +45,17 @@ class Hold(NamedTuple):
 
 
 class Before(NamedTuple):
-    """Has a moment not come yet?"""
+    """Ask whether a moment has not come yet."""
 
     moment: float
 
 
 class Now(NamedTuple):
-    """What time is it, before a request is sent?"""
+    """Ask for the time before a request is sent."""
 
 
 class FreshId(NamedTuple):
-    """An id that nobody has used."""
+    """Ask for an id that was never used."""
 
 
 class Sleep(NamedTuple):
@@ -63,7 +63,7 @@ class Sleep(NamedTuple):
 
 
 class Subscribe(NamedTuple):
-    """A pipe to wait at."""
+    """Ask for a pipe to wait at."""
 
 
 class Wait(NamedTuple):
@@ -71,13 +71,13 @@ class Wait(NamedTuple):
 
 
 class Cancelled(BaseException):
-    """The caller is broken off: a cancelled task, a KeyboardInterrupt."""
+    """The caller is cancelled or interrupted."""
 
 
 class Role(NamedTuple):
-    """What a caller asks for, each time that it comes.
+    """The request of a caller at each call.
 
-    `wait`: False for one try; `times_out`: its time-out may pass at any moment.
+    `wait` is False for one try; `times_out` is True if its time-out may pass at any moment.
     """
 
     units: int = 1
@@ -87,7 +87,7 @@ class Role(NamedTuple):
 
 
 class Asked:
-    """The runtime of the protocol: the world answers."""
+    """The runtime of the protocol: each primitive is a request to the world."""
 
     __slots__ = ()
 
@@ -105,7 +105,7 @@ class Asked:
 
 
 class Pipe:
-    """What a caller waits at."""
+    """The pipe at which a caller waits."""
 
     __slots__ = ()
 
@@ -114,7 +114,7 @@ class Pipe:
         return granted
 
     def close(self) -> None:
-        """Nothing: the world sees where the caller stands."""
+        """Do nothing: the world knows whether the caller waits."""
 
 
 RUNTIME, PIPE = Asked(), Pipe()
@@ -145,11 +145,11 @@ def _no_clock() -> float:
 
 
 def client(acquire: Callable[..., Any], role: Role) -> Generator[Any, Any, Any]:
-    """Come again and again: acquire, hold, leave.
+    """Repeatedly acquire, hold and leave.
 
     Args:
         acquire: the production protocol, or a mutant of it.
-        role: what to ask for.
+        role: the request.
     """
     queue = Line()
     spec = LockSpec("name", role.units, role.capacity, TTL)

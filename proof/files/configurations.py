@@ -1,4 +1,4 @@
-"""Which callers compete, and what may befall them."""
+"""The worlds to explore: the callers, and the possible faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READER = Role(1, WRITER_UNITS)
 
 
 def permits(units: int, capacity: int) -> Role:
-    """A caller that asks for `units` of `capacity` permits."""
+    """A caller that acquires `units` of `capacity` permits."""
     return Role(units, capacity)
 
 
@@ -24,20 +24,20 @@ class Configuration:
     """One world to explore.
 
     Attributes:
-        name: what it is about.
+        name: a description.
         roles: the callers.
-        processes: the number of each caller's process; empty: each has its own.
-        kills, lapses, evictions, cancels, interrupts: how often each may happen in one run.  A lapse is the end of
-            a lease, whether its owner or the store sees it; an interrupt breaks a step off between two writes
-            while its process lives on.
-        looks: waiters also look again by themselves, at any time; False: only wake-ups and deaths wake them.
-        heartbeats: waiters also look again when the lease of a holder, or their own, has ended.
-        deaf: no wake-up pipe is ever heard.
-        busy: whoever asks for a step may find the guard taken.
+        processes: the number of each caller's process; empty if each has its own.
+        kills, lapses, evictions, cancels, interrupts: how often each may happen in one run.  A lapse is the end of a
+            lease, for its owner or for the store; an interrupt ends a step between two writes while its process lives
+            on.
+        looks: waiters also poll, at any time; False if only wake-ups and deaths wake them.
+        heartbeats: waiters also poll when the lease of a holder, or their own, has expired.
+        deaf: no wake-up arrives.
+        busy: any request for a step may find the guard taken.
         renews: holders renew their leases.
         tidies: a process may remove the files of a name without live claims.
-        shrinks: the files are cut whenever nobody is in line.
-        large: only explored when asked for.
+        shrinks: the files are truncated whenever the line is empty.
+        large: explored only on request.
     """
 
     name: str
@@ -76,17 +76,17 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration("semaphore of 2, two at a time, 1 eviction", (_ONE, _BOTH, _ONE), evictions=1),
     Configuration("capacities that disagree: 1, 2, 3; 1 kill", (_E, permits(1, 2), permits(1, 3)), kills=1),
     Configuration("files cleaned up and cut, N=3, 1 kill", (_E, _E, _E), kills=1, tidies=True, shrinks=True),
-    # Leases run out; waiters look again when that of a holder, or their own, has ended.
+    # Leases expire; waiters poll when the lease of a holder, or their own, has expired.
     Configuration("2 lapses, 1 kill, renewals, N=2", (_E, _E), kills=1, lapses=2, renews=True, heartbeats=True),
     Configuration("1 lapse, N=3", (_E, _E, _E), lapses=1, heartbeats=True),
     Configuration("1 lapse, X S S", (_X, _S, _S), lapses=1, heartbeats=True),
-    # Waiters also look again by themselves, at any moment.
+    # Waiters also poll, at any moment.
     Configuration("2 lapses, 1 eviction, renewals, N=2", (_E, _E), lapses=2, evictions=1, renews=True, looks=True),
     Configuration("1 lapse, 1 kill, files cleaned up, N=2", (_E, _E), kills=1, lapses=1, tidies=True, looks=True),
     Configuration("the guard is taken, N=2, 1 kill", (_E, _E), kills=1, busy=True, looks=True),
     Configuration("no wake-up pipe is heard, N=3, 1 kill", (_E, _E, _E), kills=1, deaf=True, looks=True),
     Configuration("a step is interrupted, N=3", (_E, _E, _E), interrupts=1, looks=True),
-    # On demand.
+    # Only on request.
     Configuration("X S S, 1 kill, 1 eviction", (_X, _S, _S), kills=1, evictions=1, large=True),
     Configuration("X X S S, 1 kill", (_X, _X, _S, _S), kills=1, large=True),
     Configuration("exclusive, N=4, 1 kill", (_E, _E, _E, _E), kills=1, large=True),

@@ -1,4 +1,4 @@
-"""What must hold of every step of the store, finished or broken off."""
+"""The conditions that every step of the store must satisfy, whether finished or interrupted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from proof.files.steps import OVER, Files, IsAlive, Stepped, canonical, granted,
 
 
 class Judge(NamedTuple):
-    """What judges a step.
+    """The judge of a step.
 
-    `is_alive`: of a process; `leaving`: claims of callers that were interrupted and do not wait any more; `holding`:
-    claims that hold the lock, whatever the file says; `most_rows`: how many rows a file may have.
+    `is_alive`: tells whether a process lives; `leaving`: claims of callers that were interrupted and do not wait any
+    more; `holding`: claims that hold the lock, whatever the file says; `most_rows`: the most rows of a file.
     """
 
     is_alive: IsAlive
@@ -43,7 +43,7 @@ class Judge(NamedTuple):
             if waiter.id == winner.id:
                 return None
             waits = waiter.id not in holds and waiter.until > OVER and self.is_alive(waiter.alive)
-            # A broken-off step tells the last in line first: those before it are told when that is put right.
+            # An interrupted step has notified the last in line first; those before are notified by the next step.
             if waits and waiter.id in still and not self._has_room(before, after, waiter):
                 return f"{winner.id} overtakes {waiter.id}, which stood in line before it"
         return None

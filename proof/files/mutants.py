@@ -1,4 +1,4 @@
-"""One safeguard removed at a time: each of these must be caught, or it would not be needed.
+"""Mutants with one safeguard removed: the checker must catch each, or the safeguard would not be needed.
 
 A mutant is a change in the text of a production module, which is then executed as a fresh module.
 """
@@ -36,8 +36,8 @@ _TIMED = Configuration("waits and times out", (_E, TIMED))
 class Mutant:
     """A safeguard removed.
 
-    `module`: line, plan or claiming; `old`: a piece of its text that occurs once; `new`: what stands there instead;
-    `configuration`: where it shows; `expected`: what the checker must say is wrong.
+    `module`: line, plan or claiming; `old`: a piece of its text that occurs once; `new`: its replacement;
+    `configuration`: the world in which it is caught; `expected`: a part of the finding.
     """
 
     name: str

@@ -1,7 +1,6 @@
-"""The code that is checked: what the package uses, or a copy of it with one change in its text.
+"""The code under check: the package's, or a copy of it with one change in its text.
 
-`core/_async/acquire.py` is run as a generator: each `await` of its text is made a `yield from`, and
-nothing else is changed.
+`core/_async/acquire.py` runs as a generator: each `await` in its text becomes a `yield from`, with no other change.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from interlock.core import line
 from interlock.core._async import acquire as claiming
 from interlock.stores.files import plan
 
-PLAIN = ("fresh_id", "subscribe")  # plain in production; here the world answers them
+PLAIN = ("fresh_id", "subscribe")  # plain functions in production; here requests to the world
 
 
 class Production(NamedTuple):
-    """The decisions of a step, what is written, and the protocol of a caller."""
+    """The decisions of a step, its writes, and the protocol of a caller."""
 
     line: Any
     plan: Any
@@ -50,7 +49,7 @@ class _AsGenerator(ast.NodeTransformer):
 
 
 def executed(original: ModuleType, text: str) -> ModuleType:
-    """Return a module that is made of a text."""
+    """Execute a text as a module."""
     module = ModuleType(original.__name__)
     tree = ast.fix_missing_locations(_AsGenerator().visit(ast.parse(text)))
     exec(compile(tree, original.__file__ or module.__name__, "exec"), module.__dict__)
@@ -66,7 +65,7 @@ def changed(module: str, old: str, new: str) -> Production:
     Args:
         module: line, plan or claiming.
         old: a piece of its text, which must occur exactly once.
-        new: what to put in its place.
+        new: its replacement.
 
     Raises:
         ValueError: the piece does not occur exactly once.
@@ -76,7 +75,7 @@ def changed(module: str, old: str, new: str) -> Production:
         raise ValueError(f"{old!r} occurs {text.count(old)} times in {MODULES[module].__name__}, not once")
     fresh = executed(MODULES[module], text.replace(old, new))
     for name, value in vars(MODULES[module]).items():
-        if isinstance(value, type):  # what both are made of stays the same
+        if isinstance(value, type):  # the types stay the same in both modules
             setattr(fresh, name, value)
     if module == "claiming":
         return PRODUCTION._replace(acquire=fresh.acquire)

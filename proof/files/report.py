@@ -1,4 +1,4 @@
-"""The verdicts on the file store's folded line, for a terminal and as Markdown for the documentation."""
+"""The verdicts on the file store, for a terminal and as Markdown for the documentation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proof.files.verdicts import Verdict, verdict
 
 
 def wakers(configuration: Configuration) -> str:
-    """Return what wakes the waiters of a configuration, in words."""
+    """Return as text what wakes the waiters of a configuration."""
     if configuration.deaf:
         return "only their own looks"
     if configuration.looks:
@@ -20,7 +20,7 @@ def wakers(configuration: Configuration) -> str:
 
 
 def markdown(found: Sequence[Verdict]) -> str:
-    """Return the table of configurations as the store's page has it.
+    """Return the table of configurations for the store's page.
 
     Args:
         found: a verdict for each.

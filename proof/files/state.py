@@ -1,4 +1,4 @@
-"""The state of the world of the file store: the files, what may still happen, the callers."""
+"""The state of the world of the file store: the files, the faults that are left, the callers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from interlock.core.line import Place
 from proof.files.steps import Files
 
 NAMES = "ABCDEFGH"
-SILENT, LOOK = "", "\n"  # what a wake-up pipe says when it was not rung, and when it told to look; else an id
+SILENT, LOOK = "", "\n"  # the content of a wake-up pipe: empty, or "look"; else the id of a granted claim
 LIVE, ENDED, SENT, SENT_ENDED, SENT_BOTH = "live", "over", "sent", "sent, over", "sent, both over"
 HOLDING = frozenset({LIVE, SENT})
-COME, CLOCK, RENEW = "come", "clock", "renew"  # actors that owe nobody a step
+COME, CLOCK, RENEW = "come", "clock", "renew"  # actors to which the scheduler need not be fair
 BEGIN, FAULT = "begin", "fault"
 
 
 class Caller(NamedTuple):
     """One caller.
 
-    `local`: where it stands in its protocol; `id`: of its claim; `wake-up pipe`: what its wake-up pipe says, None if
-    it has none; `watched`: the processes whose death wakes it; `lease`: whether its own deadline has passed, and,
-    while it renews, the one that it will have.
+    `local`: its local state in the automaton; `id`: the id of its claim; `pipe`: the content of its wake-up pipe,
+    None if it has none; `watched`: the processes whose death wakes it; `lease`: whether its own deadline has passed,
+    and, while it renews, the deadline that it will have.
     """
 
     local: int
@@ -34,7 +34,7 @@ class Caller(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What may still happen."""
+    """How often each fault may still happen."""
 
     kills: int
     lapses: int
@@ -44,7 +44,7 @@ class Budget(NamedTuple):
 
 
 State = tuple[Any, ...]
-"""The files, what is wrong with the last step, the budget, then the callers."""
+"""The files, the fault found in the last step, the budget, then the callers."""
 
 
 def with_caller(state: State, number: int, caller: Caller) -> State:
@@ -58,7 +58,7 @@ def with_files(state: State, files: Files, wrong: str | None = None) -> State:
 
 
 def spent(state: State, what: str) -> State:
-    """Return the state in which one thing less may happen."""
+    """Return the state in which a fault may happen once less."""
     budget: Budget = state[2]
     return (*state[:2], budget._replace(**{what: getattr(budget, what) - 1}), *state[3:])
 
@@ -74,10 +74,10 @@ def with_lease(files: Files, id: str, until: int) -> Files:
 
 
 def enters(name: str) -> str:
-    """Return the tag of the step by which a caller comes to hold the lock."""
+    """Return the tag of the step by which a caller becomes a holder."""
     return f"{name} enters"
 
 
 def fence_of(id: str) -> Any:
-    """Return what a caller is told as the fence of a claim: a name that shows whose it is."""
+    """Return the fence of a claim in this world: a name that contains the id."""
     return f"the fence of {id}"

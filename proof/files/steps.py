@@ -1,12 +1,12 @@
 """The file of one name, and one step of the store on it, write by write.
 
-The production `core.line` decides and the production `plan.actions` says what is written, in which order, and who is
-told in between; what `steps.FileSteps` does around that is repeated here.  The compiled steps write what
-`plan.actions` writes; `tests/contract/test_line.py` holds them to the line.
+The production `core.line` decides, and the production `plan.actions` determines the writes, their order, and the
+notifications in between; the code of `steps.FileSteps` around that is modelled here.  The compiled steps perform the
+same writes as `plan.actions`; `tests/contract/test_line.py` compares them with the line.
 
-Numbers are names.  Of fences only matters their order, and whether one is the highest ever issued.  `until` is LATER
-(counted from the owner's last request), EARLIER (from one before it) or OVER.  Which row of a file a slot stands in
-does not matter either, so rows are kept in the order of their fences.
+Numbers are names.  Only the order of fences matters, and whether one is the highest ever issued.  `until` is LATER
+(counted from the owner's last request), EARLIER (from one before it) or OVER.  The row of a slot does not matter, so
+rows are ordered by their fences.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ OVER, EARLIER, LATER = NOW, 1, int(TTL * MICROS)
 
 
 class Files(NamedTuple):
-    """What the file of a name says; a free row is the fence that it still shows.
+    """The content of the file of a name; a free row is the fence of its last claim.
 
-    `clock`: the time of day, which is beyond the fences of what was removed.  `peak`: the highest fence ever issued,
-    which nobody in the world can see.
+    `clock`: the time of day, which is beyond the fences of a removed file.  `peak`: the highest fence ever issued,
+    which is not visible to the callers.
     """
 
     slots: tuple[Slot, ...] = ()
@@ -59,9 +59,9 @@ class Cut(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """A step as the store performs it: what it does, in this order, and what it answers.
+    """A step as the store performs it: its actions in order, and its answer.
 
-    `watch`: the liveness pipes that the caller is to watch.
+    `watch`: the liveness pipes that the caller must watch.
     """
 
     actions: tuple[Any, ...]
@@ -73,8 +73,8 @@ class Steps:
     """The steps of the store.
 
     Args:
-        production: the decisions, or a mutant of them.
-        shrinks: files are cut whenever nobody is in line, not only when they are long.
+        production: the decisions, of the package or of a mutant.
+        shrinks: True to truncate files whenever the line is empty, not only when they are long.
     """
 
     def __init__(self, production: Production, shrinks: bool = False) -> None:
@@ -122,7 +122,7 @@ class Steps:
 
 
 def perform(files: Files, actions: Sequence[Any]) -> Files:
-    """Return the files after some actions, not yet canonical; who is told is passed over."""
+    """Return the files after some actions, not yet canonical; notifications are ignored."""
     slots: list[Slot] = list(files.slots)
     clock = files.clock
     for action in actions:
@@ -155,12 +155,12 @@ def _put(slots: list[Slot], row: int, slot: Slot) -> None:
 
 
 def told(action: Any) -> Place | None:
-    """Return the waiter that an action tells; None if it is a write."""
+    """Return the waiter that an action notifies; None if the action is a write."""
     return action.place if not hasattr(action, "row") and isinstance(getattr(action, "place", None), Place) else None
 
 
 def granted(before: Files, actions: Sequence[Any]) -> Iterator[Place]:
-    """Yield the claims that came to hold the lock by some actions: by their slots, or by being told."""
+    """Yield the claims that became holders by some actions: by a write of their slots, or by a notification."""
     known = {place.id for place in before.holders()}
     for action in actions:
         place = getattr(action, "place", None)
@@ -170,7 +170,7 @@ def granted(before: Files, actions: Sequence[Any]) -> Iterator[Place]:
 
 
 def canonical(files: Files) -> Files:
-    """Return the same files with fences and rows given names anew."""
+    """Return the same files with fences and rows renamed to a canonical form."""
     places = files.places
     top = max((slot if isinstance(slot, int) else slot.fence for slot in files.slots), default=0)
     names = {place.fence: at for at, place in enumerate(places, 1)}

@@ -1,4 +1,4 @@
-"""The verdict on one world: is it safe, and does everybody who waits come to hold the lock?"""
+"""The verdict on one world: whether it is safe, and whether every waiter becomes a holder in the end."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from proof.liveness import starvation, stuck
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the checker found out about one configuration.
+    """The result of the checker for one configuration.
 
-    `wrong`: what is wrong, None if nothing is; `trace`: a shortest way there in words; `round`: what then goes on
-    for ever, if that is the fault; `complete`: every reachable state was visited.
+    `wrong`: the finding, None if all is right; `trace`: a shortest path to it, as text; `round`: the cycle of a
+    liveness fault; `complete`: True if every reachable state was visited.
     """
 
     configuration: Configuration
@@ -46,9 +46,9 @@ def verdict(configuration: Configuration, production: Production = PRODUCTION, l
     """Explore a configuration and judge it.
 
     Args:
-        configuration: who, and what may happen.
-        production: the code; a mutant's, or what the package uses.
-        limit: give up when there are more states than this; the verdict is then not `complete`.
+        configuration: the callers, and the possible faults.
+        production: the code, of the package or of a mutant.
+        limit: stop when there are more states than this; the verdict is then not `complete`.
     """
     world = World(configuration, production)
     graph = explore(world, limit=limit)
@@ -101,7 +101,7 @@ def _fault(actor: Actor, tag: Tag) -> bool:
 
 
 def _owes_a_step(actor: Actor) -> bool:
-    """Those who wait, hold or leave go on in the end; nobody needs to come, and nothing needs to befall anybody."""
+    """Return True for an actor whose steps must be taken in the end: a caller within a call."""
     return isinstance(actor, int)
 
 

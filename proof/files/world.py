@@ -1,7 +1,7 @@
 """The world of the file store: callers of one name in processes that may be killed, stopped and cancelled.
 
-A lease is counted by its owner from before the request, by the store from its arrival.  So the world may declare
-it over in the store when it is over for its owner, or when its owner has sent a later request since.
+The owner counts a lease from before the request, the store from the request's arrival.  So a lease may expire in the
+store after it has expired for its owner, or after its owner has sent a later request.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from proof.files.steps import EARLIER, OVER, Files, told
 
 
 class World(Callers):
-    """A configuration of callers on one name, and all that may befall them.
+    """A configuration of callers on one name, with all possible faults.
 
     Args:
-        configuration: who, and what may happen.
-        production: the decisions and the protocol; a mutant's, or those that the package uses.
+        configuration: the callers, and the possible faults.
+        production: the decisions and the protocol, of the package or of a mutant.
     """
 
     def __init__(self, configuration: Configuration, production: Production = PRODUCTION) -> None:
         super().__init__(configuration, production)
 
     def init(self) -> State:
-        """Return the state in which nobody has come yet."""
+        """Return the state in which all callers are idle."""
         each = self.configuration
         budget = Budget(each.kills, each.lapses, each.evictions, each.cancels, each.interrupts)
         return (Files(), None, budget, *[Caller(automaton.start) for automaton in self.automata])
 
     def successors(self, state: State) -> Iterator[Successor[State]]:
-        """Return every step of every caller, and all that may befall them."""
+        """Return every step of every caller, and every possible fault."""
         budget: Budget = state[2]
         for number, caller in enumerate(state[3:]):
             if not caller.dead:
@@ -101,7 +101,7 @@ class World(Callers):
             yield CLOCK, f"{NAMES[number]}'s own deadline passes", FAULT, spent(after, "lapses")
 
     def _lapses(self, state: State) -> Iterator[Successor[State]]:
-        """Leases that end in the store; free of charge where the owner's own deadline has passed."""
+        """Leases that expire in the store; this costs no budget if the owner's own deadline has passed."""
         files: Files = state[0]
         for id, until in sorted({(place.id, place.until) for place in files.places}):
             number = NAMES.index(id[0])
@@ -138,7 +138,7 @@ class World(Callers):
     # -- what others do ---------------------------------------------------------------------------------
 
     def _evictions(self, state: State) -> Iterator[Successor[State]]:
-        """Somebody outside evicts one claim, or all; its death in the middle of it is told to nobody."""
+        """A process outside evicts one claim, or all; no caller watches for its death in the middle of the step."""
         files: Files = state[0]
         is_alive = self.is_alive(state)
         judge = self._judge(state)
@@ -203,7 +203,7 @@ class World(Callers):
         return None
 
     def _lost_waiter(self, state: State) -> str | None:
-        """Everybody else is idle, dead or in its critical section, perhaps for ever: is somebody not woken?"""
+        """If all other callers are idle, dead or in the critical section: return a waiter that nothing wakes."""
         asleep = set()
         for number, caller in enumerate(state[3:]):
             request = self.request(number, caller)

@@ -1,4 +1,4 @@
-"""Which callers compete on a server, and what may befall them."""
+"""The worlds to explore: the callers on a server, and the possible faults."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ class Configuration:
     """One world to explore.
 
     Attributes:
-        name: what it is about.
+        name: a description.
         processes: the number of each caller's process.
-        calls: how often each acquires.
-        plain: the numbers of callers whose claims can't be successors.
-        lapses, evictions, cancels, kills, losses, forgets: how often each may happen in one run.  A loss is that of a
-            request, a reply or a message; a lapse the end of a lease; a server forgets the whole line, as one that
-            was flushed, or restarted without what it had on its disk.
-        large: only explored when asked for.
+        calls: how often each caller acquires.
+        plain: the numbers of callers whose claims can't be let in locally.
+        lapses, evictions, cancels, kills, losses, forgets: how often each may happen in one run.  A loss is a lost
+            request, reply or message; a lapse is the end of a lease; a server that forgets loses the whole line, like
+            one that was flushed, or restarted without its data.
+        large: explored only on request.
     """
 
     name: str

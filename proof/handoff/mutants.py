@@ -1,4 +1,4 @@
-"""One safeguard removed at a time: each of these must be caught, or it would not be needed."""
+"""Mutants with one safeguard removed: the checker must catch each, or the safeguard would not be needed."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Mutant:
     """A safeguard removed.
 
     Attributes:
-        name: which one.
-        configuration: where it shows.
-        expected: a part of what the checker must say is wrong.
-        change: of the registry of a process.
-        server: what the server does.
+        name: the removed safeguard.
+        configuration: the world in which it is caught.
+        expected: a part of the finding.
+        change: a change in the registry of a process.
+        server: the server's behaviour.
         world: the world around them.
     """
 
@@ -51,20 +51,20 @@ def judged(mutant: Mutant) -> Verdict:
 
 
 class _Trusting(World):
-    """Believes in a promise although the server no longer had the claim that made it."""
+    """Trusts a promise although the server no longer had the claim that let the successor in."""
 
     def doubts(self, state: State, id: str) -> State:
         return state
 
 
 def _promises_the_holder(line: Line, id: str) -> Promise:
-    """Make everybody the successor of the one who holds the lock."""
+    """Make every waiter the successor of the holder."""
     place = next(place for place in line.places if place.id == id)
     return line.places[0].id, place.fence
 
 
 def _issues_another(line: Line, step: Step) -> tuple[Line, Promoted]:
-    """Whoever is promoted gets a fence of its own."""
+    """Give each promoted claim a new fence."""
     after, told = outcome(line, step)
     ids = {id for id, _ in told}
     top = after.top + len(ids)

@@ -11,7 +11,7 @@ from proof.handoff.verdicts import Verdict, verdict
 
 
 def markdown(found: Sequence[Verdict]) -> str:
-    """Return the table of configurations as the protocol's page has it.
+    """Return the table of configurations for the protocol's page.
 
     Args:
         found: a verdict for each.

@@ -1,4 +1,4 @@
-"""What there is to know about the world of the successors at one moment."""
+"""The state of the world of the hand-off."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Table = tuple[
     tuple[tuple[str, tuple[str, int]], ...],
     tuple[tuple[str, str], ...],
 ]
-"""Of a process: who waits; who holds the lock; who comes after whom; and before."""
+"""The registry of a process: the waiters, the holders, the successor of each claim, and the claim before it."""
 
 
 class Caller(NamedTuple):
-    """One who acquires and releases.
+    """A caller, which acquires and releases.
 
     Attributes:
-        phase: where it is: "idle", "asked", "waiting", "looking", "inside", "leaving", "giving up", "done" or "dead".
-        id: of its claim.
-        word: the fence that it was told, 0 if it was not told.
+        phase: "idle", "asked", "waiting", "looking", "inside", "leaving", "giving up", "done" or "dead".
+        id: the id of its claim.
+        word: the fence of which it was notified; 0 for none.
     """
 
     phase: str = "idle"
@@ -30,7 +30,7 @@ class Caller(NamedTuple):
 
 
 class Left(NamedTuple):
-    """How often each thing may still happen."""
+    """How often each fault may still happen."""
 
     lapses: int
     evictions: int
@@ -41,12 +41,12 @@ class Left(NamedTuple):
 
 
 class Forgotten(NamedTuple):
-    """What a server that forgets leaves behind.
+    """The claims that are affected by a server that lost its data.
 
     Attributes:
-        ids: claims that the server has forgotten.
-        promised: those of them that the one before let in, and the server never had as holders.
-        doubted: claims whose holders are to ask the server at once.
+        ids: claims that the server has lost.
+        promised: those of them that were let in locally, and were never holders in the server.
+        doubted: claims whose holders must ask the server at once.
     """
 
     ids: frozenset[str] = frozenset()
@@ -58,16 +58,16 @@ class State(NamedTuple):
     """A state of the world.
 
     Attributes:
-        line: what the server knows.
+        line: the line in the server.
         tables: the registry of each process.
-        callers: all of them.
-        net: what is under way: requests of each claim in order, replies and messages in any.
-        over: claims that are no holders any more by their own clocks.
-        evicted: claims that are no holders any more, and need not know it.
-        forgotten: what the server has forgotten, and what came of it.
-        last: the highest fence that got in.
-        left: what may still happen.
-        wrong: what went wrong.
+        callers: all callers.
+        net: messages in transit: requests of each claim in order, replies and notifications in any order.
+        over: claims whose leases have expired by their own clocks.
+        evicted: claims that were evicted, and may not know it yet.
+        forgotten: the claims that the server has lost, and the consequences.
+        last: the highest fence of a claim that entered the critical section.
+        left: the faults that may still happen.
+        wrong: the finding.
     """
 
     line: Line

@@ -1,4 +1,4 @@
-"""The verdict on one world: is it safe, and can everybody always come to an end?"""
+"""The verdict on one world: whether it is safe, and whether every caller can always finish."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from proof.liveness import can_reach
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the checker found out about one configuration.
+    """The result of the checker for one configuration.
 
     Attributes:
         configuration: the world.
-        states, steps: how many there are.
-        seconds: how long it took.
-        wrong: what is wrong, None if nothing is.
-        trace: a shortest way there, in words.
+        states, steps: their numbers.
+        seconds: the duration of the check.
+        wrong: the finding; None if all is right.
+        trace: a shortest path to it, as text.
     """
 
     configuration: Configuration
@@ -48,9 +48,9 @@ def verdict(
     """Explore a configuration and judge it.
 
     Args:
-        configuration: who, and what may happen.
-        make: makes the registry of a process; a mutant's, or those that the package uses.
-        server: what the server does.
+        configuration: the callers, and the possible faults.
+        make: makes the registry of a process, of the package or of a mutant.
+        server: the server's behaviour.
         world: the world around them.
     """
     graph = explore(world(configuration, make, server))

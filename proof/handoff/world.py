@@ -1,4 +1,4 @@
-"""Processes whose claims let their successors in, one server, and what gets lost between them."""
+"""Processes that let in successors locally, one server, and the messages between them, which may be lost."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ REQUESTS = ("enter", "leave", "renew")
 
 
 class _Waiter:
-    """What a caller waits on; it notes what is told."""
+    """The waiter of a caller, which records its notification."""
 
     def __init__(self, words: dict[str, int]) -> None:
         self.words = words
 
     def tell(self, message: Granted | None = None) -> None:
-        """Keep the message."""
+        """Record the message."""
         if message is not None:
             self.words[message.id] = message.fence
 
@@ -32,9 +32,9 @@ class World:
     """A system for `explore`: the production registry of each process, a model of the server.
 
     Args:
-        configuration: who competes, and what may befall them.
+        configuration: the callers, and the possible faults.
         make: makes the registry of a process.
-        server: what the server does.
+        server: the server's behaviour.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class World:
         self.server = server
 
     def init(self) -> State:
-        """Nobody has asked for anything."""
+        """Return the state in which all callers are idle."""
         it = self.configuration
         tables: tuple[Table, ...] = (((), (), (), ()),) * (max(it.processes) + 1)
         left = Left(it.lapses, it.evictions, it.cancels, it.kills, it.losses, it.forgets)
@@ -56,7 +56,7 @@ class World:
         return State(Line(), tables, callers, (), frozenset(), frozenset(), Forgotten(), 0, left)
 
     def violation(self, state: State) -> str | None:
-        """Two inside, a fence that went back, or somebody inside by a promise that is known to be void."""
+        """Return the violation: two callers inside, a fence that fell, or a caller inside by a void promise."""
         inside = [each.id for each in state.callers if each.phase == "inside"]
         holders = [id for id in inside if id not in state.over | state.evicted | state.forgotten.ids]
         if len(holders) > 1:
@@ -70,13 +70,13 @@ class World:
         return state.wrong or None
 
     def successors(self, state: State) -> Iterator[Successor[State]]:
-        """Whatever may happen next."""
+        """Return every possible next step."""
         for number, caller in enumerate(state.callers):
             yield from self._of_caller(state, number, caller)
         yield from self._of_server(state)
         yield from self._mishaps(state)
 
-    # What a caller does.
+    # Steps of a caller.
 
     def _of_caller(self, state: State, number: int, caller: Caller) -> Iterator[Successor[State]]:
         phase, id, word = caller
@@ -101,7 +101,7 @@ class World:
             yield name, f"{name} leaves", "leave", self._leaves(state, number, "leaving")
 
     def _gets_in(self, state: State, number: int, fence: int) -> State:
-        """The caller holds the lock, unless its own clock says that this is over."""
+        """The caller enters the critical section, unless its lease has expired by its own clock."""
         id = state.callers[number].id
         if id in state.over:
             return self._leaves(state, number, "giving up")
@@ -112,7 +112,7 @@ class World:
         return self._asks_if_in_doubt(after, id)
 
     def _asks_if_in_doubt(self, state: State, id: str) -> State:
-        """Whoever holds the lock and may hold it no more asks the server at once."""
+        """A holder that may have lost the lock asks the server at once."""
         inside = any(each.id == id and each.phase == "inside" for each in state.callers)
         if not inside or id not in state.forgotten.doubted:
             return state
@@ -131,13 +131,13 @@ class World:
         return self._send(after, ("leave", id, let_in))
 
     def _ends(self, state: State, number: int, phase: str = "idle") -> State:
-        """The call is over; perhaps another follows."""
+        """The call ends; another may follow."""
         id = state.callers[number].id
         if phase == "idle" and int(id[-1]) >= self.configuration.calls:
             phase = "done"
         return state._replace(callers=_put(state.callers, number, Caller(phase, id)))
 
-    # What the server does, and what comes of it.
+    # Steps of the server, and the arrival of messages.
 
     def _of_server(self, state: State) -> Iterator[Successor[State]]:
         seen = set()
@@ -203,7 +203,7 @@ class World:
         return self._stands(state, number, what)
 
     def _stands(self, state: State, number: int, answer: Any) -> State:
-        """A caller learns where it stands."""
+        """A caller receives the state of its claim."""
         caller = state.callers[number]
         registry, words = self._thaw(state, number)
         if isinstance(answer, int):
@@ -219,11 +219,11 @@ class World:
         return self._with(state, number, caller._replace(phase="waiting"), registry, words)
 
     def doubts(self, state: State, id: str) -> State:
-        """What was promised to a claim may be void."""
+        """A promise to a claim may be void."""
         doubted = state.forgotten.doubted | {id}
         return self._asks_if_in_doubt(state._replace(forgotten=state.forgotten._replace(doubted=doubted)), id)
 
-    # What befalls them.
+    # Faults.
 
     def _mishaps(self, state: State) -> Iterator[Successor[State]]:
         left = state.left
@@ -258,7 +258,7 @@ class World:
                 yield "fate", f"process {process} is killed", "kill", self._killed(state, process)
 
     def _bereft(self, state: State, message: tuple[Any, ...]) -> Iterator[State]:
-        """Whoever waits for a reply that does not come asks again, or gives the claim up, or its call has failed."""
+        """A caller whose reply is lost asks again, gives up its claim, or its call fails."""
         kind, id, *_ = message
         number = next((at for at, each in enumerate(state.callers) if each.id == id), None)
         phase = "" if number is None or kind == "word" else state.callers[number].phase
@@ -277,7 +277,7 @@ class World:
             let_in = next((each[2] for each in (message, *state.net) if each[0] == "leave" and each[1] == id), "")
             let_in = message[2][1] if kind == "left" else let_in
             yield self._send(state, ("leave", id, let_in))
-            failed = self._ends(state._replace(over=state.over | {id}), number)  # nobody renews it
+            failed = self._ends(state._replace(over=state.over | {id}), number)  # its lease is not renewed
             yield self.doubts(failed, let_in) if let_in else failed
 
     def _killed(self, state: State, process: int) -> State:
@@ -290,7 +290,7 @@ class World:
                 callers = _put(callers, number, Caller("dead", callers[number].id))
         return state._replace(callers=callers, left=left, over=over)
 
-    # How states are made.
+    # Construction of states.
 
     def _fresh(self, number: int, id: str) -> str:
         call = int(id[-1]) + 1 if id else 1
@@ -307,7 +307,7 @@ class World:
         return state._replace(net=state.net[:at] + state.net[at + 1 :])
 
     def _thaw(self, state: State, number: int) -> tuple[Successors, dict[str, int]]:
-        """Make the registry of a caller's process as they are."""
+        """Make the registry of a caller's process from the state."""
         waiting, held, after, before = state.tables[self.configuration.processes[number]]
         words: dict[str, int] = {}
         registry = self.registry
@@ -317,7 +317,7 @@ class World:
         return registry, words
 
     def _with(self, state: State, number: int, caller: Caller, registry: Successors, words: dict[str, int]) -> State:
-        """Keep the registry, the caller, and what was told to others."""
+        """Return the state with the registry, the caller, and the notifications of other callers."""
         table: Table = (
             tuple(sorted(registry.by_id)),
             tuple(sorted(registry._held)),

@@ -1,1 +1,1 @@
-"""The proof of the pending protocol: production code, driven through every interleaving of a hostile world."""
+"""The proof of the pending protocol: production code in every interleaving, with all faults."""

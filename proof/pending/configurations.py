@@ -23,11 +23,11 @@ class Configuration:
     """One row of the table.
 
     Attributes:
-        group: what kind of trouble it makes.
-        name: the world in words.
+        group: the kind of fault.
+        name: the world, as text.
         options: the world.
-        fair: starvation is looked for too.
-        live: deadlock and livelock are looked for.
+        fair: True to look for starvation too.
+        live: True to look for deadlock and livelock.
     """
 
     group: str
@@ -38,7 +38,7 @@ class Configuration:
 
 
 def _rows(group: str, *rows: tuple[str, Options]) -> list[Configuration]:
-    """Rows of one group; where the keys are ordered and nothing goes wrong, nobody may starve."""
+    """Return the rows of one group; without faults and with ordered keys, starvation is checked too."""
     return [Configuration(group, name, options, fair=_calm(options)) for name, options in rows]
 
 
@@ -126,7 +126,7 @@ LINES: tuple[Configuration, ...] = (
         ("N=3, one call each, one lapse", replace(LINE_ONCE, fence=Fence.ISSUED)),
     ),
 )
-"""On a store that does a step on a line as a whole."""
+"""Worlds with a store that performs each step on a line atomically."""
 
 CI: tuple[Configuration, ...] = (
     *_rows(

@@ -1,4 +1,4 @@
-"""A store that does a step on a line as a whole: production's queue of such stores, and `core.line` behind it."""
+"""A store that performs each step on a line atomically: production's queue of such stores, with `core.line`."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ ORIGIN = Origin()
 
 
 class Waiters:
-    """As `remote.waiters.Waiters`: the world knows who waits, and tells them."""
+    """As `remote.waiters.Waiters`; the world knows the waiters, and notifies them."""
 
     __slots__ = ()
     by_id: dict[str, Any] = {}
 
     def add(self, id: str, waiter: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def notify(self, id: str, fence: int, slot: int) -> bool:
-        """Nothing: the world has noted who was promoted."""
+        """Do nothing: the world has recorded the promoted claims."""
         return True
 
 
 class Steps:
-    """A step store whose steps the world does."""
+    """A step store whose steps are requests to the world."""
 
     __slots__ = ()
     origin = ORIGIN
@@ -60,7 +60,7 @@ def step_queue(module: Any = None) -> Any:
     """Return production's queue on such a store.
 
     Args:
-        module: its module, if it was changed.
+        module: a changed module; None for production's.
     """
     module = module or changed(STEP_QUEUE)
     module.rt, module.clock = runtime, runtime.StoppedClock
@@ -68,7 +68,7 @@ def step_queue(module: Any = None) -> Any:
 
 
 class GivesUp:
-    """A queue that gives up a new claim that had no answer, as `remote._async.server_queue` does.
+    """A queue that gives up a new claim whose request had no reply, as `remote._async.server_queue` does.
 
     Args:
         queue: the queue.
@@ -85,13 +85,13 @@ class GivesUp:
 
 
 def do(options: Options, store: Store, request: ask.Do, lease: int) -> Iterator[Effect]:
-    """Yield what a step makes of the line.
+    """Yield the possible effects of a step on the line.
 
     Args:
-        options: the store's habits.
-        store: before.
+        options: the store's behaviour.
+        store: the store before the step.
         request: the step.
-        lease: the moment from which the lease is counted that this step begins or extends.
+        lease: the moment from which a lease counts that this step begins or extends.
     """
     line = Line(tuple(map(_place, store.rows)), store.issued)
     match request.decide:
@@ -110,7 +110,7 @@ def do(options: Options, store: Store, request: ask.Do, lease: int) -> Iterator[
     counts = options.fence is not Fence.NONE
     rows = tuple(_row(place, leases[place.id], counts) for place in after.places)
     told = {(place.id, place.fence if counts else 1, place.slot) for place in step.promoted}
-    owners = {id[0].upper() for id, *_ in told}  # who waits keeps the last message
+    owners = {id[0].upper() for id, *_ in told}  # a waiter keeps only its last message
     kept = [word for word in store.words if word[0][0].upper() not in owners]
     words = tuple(sorted([*kept, *told]))
     promoted = tuple(_plain(place, counts) for place in step.promoted)
@@ -142,5 +142,5 @@ def _row(place: Place, lease: int, counts: bool) -> Row:
 
 
 def _plain(place: Place, counts: bool) -> Place:
-    """A place without what nobody compares."""
+    """A place without the facts that are never compared."""
     return place._replace(until=0, ttl=0, beat=0, since=0, held=0, fence=place.fence if counts else 1)

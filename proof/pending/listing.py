@@ -1,4 +1,4 @@
-"""How the records are read: at once, one by one, or as two folders."""
+"""The ways of reading the records: at once, one by one, or as two folders."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from proof.pending.store import Effect, Store, seen
 
 
 class Reading(NamedTuple):
-    """A list under way: ids that must still be read if they stay, and what was read."""
+    """A list in progress: the ids that must still be read unless removed, and the records read."""
 
     unread: frozenset[str]
     read: tuple[PendingRecord, ...]
 
 
 def read(options: Options, store: Store, me: str, progress: Any) -> Iterator[Effect]:
-    """Yield every way in which a list can go on.
+    """Yield every way in which a list can continue.
 
     Args:
-        options: the store's habits.
-        store: as it is now.
+        options: the store's behaviour.
+        store: the present store.
         me: the id of the record to which keys are compared.
-        progress: how far the list has come; None: it begins.
+        progress: the state of the list; None at its beginning.
     """
     records = seen(store.rows, me)
     if options.listing is Listing.WHOLE:
@@ -45,7 +45,7 @@ def read(options: Options, store: Store, me: str, progress: Any) -> Iterator[Eff
 
 
 def shown(records: tuple[PendingRecord, ...]) -> str:
-    """A list in words."""
+    """A list as text."""
     words = [f"{record.id} {record.state}{' (expired)' if record.expired else ''}" for record in records]
     return ", ".join(words) or "nothing"
 
@@ -55,7 +55,7 @@ def _end(records: tuple[PendingRecord, ...], store: Store) -> Effect:
 
 
 def _scan(records: tuple[PendingRecord, ...], store: Store, reading: Reading | None) -> Iterator[Effect]:
-    """Every record that is there from begin to end is read once, at a moment of its own."""
+    """Every record that exists from begin to end is read once, each at its own moment."""
     if reading is None:
         yield Effect("begins to read", None, store, Reading(frozenset(record.id for record in records), ()))
         return

@@ -1,7 +1,7 @@
-"""Safeguards taken away, one at a time: each mutant must be caught.
+"""Mutants with one safeguard removed: the checker must catch each.
 
-Most are made from the source text of production code (`proof.changes`). Safeguards that are the store's are taken
-away in the world.
+Most are made from the source text of production code (`proof.changes`). Safeguards of the store are removed in the
+world.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ LINE = "interlock.core.line"
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A safeguard taken away.
+    """A removed safeguard.
 
     Attributes:
-        name: what is missing or wrong.
+        name: the missing safeguard.
         expected: the kind of finding.
-        options: the world in which it is caught; it may be the world that is changed.
-        change: of the code; None if only the world is changed.
-        fair: look for starvation.
+        options: the world in which it is caught; the world itself may be the mutant.
+        change: the change of the code; None if only the world is changed.
+        fair: True to look for starvation.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Mutant:
 
 
 def parts(change: Change | None) -> Parts:
-    """Return the code under check, with the change in it; that of a line is one of the options."""
+    """Return the code under check, with the change in it; a change of `core.line` is one of the options."""
     if change is None or change.module == LINE:
         return Parts()
     module: Any = changed(change)
@@ -61,8 +61,8 @@ def judged(mutant: Mutant, limit: int | None = None) -> Verdict:
     """Explore a mutant's world.
 
     Args:
-        mutant: which.
-        limit: give up after so many states.
+        mutant: the mutant.
+        limit: stop after so many states.
     """
     options = mutant.options
     if mutant.change is not None and mutant.change.module == LINE:

@@ -1,6 +1,6 @@
-"""Names of records: the id of a caller's current call is its name; ids of earlier calls get names of their own.
+"""Names of records: the id of a caller's current call is the caller's name; ids of earlier calls get other names.
 
-States that differ only in ids become one state by it.
+By this renaming, states that differ only in ids become equal.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ def afresh(
     progress: list[Any],
     same: bool,
 ) -> tuple[Store, Flying, list[int], list[Any]]:
-    """Answer a request for a fresh id; the one before is taken now.
+    """Answer a request for a fresh id; the id before is used now.
 
     Args:
         number: the caller that asks.
-        automata: of all callers.
-        store, flying, locals_, progress: what may hold ids.
-        same: answer with the old id (a mutant).
+        automata: the automata of all callers.
+        store, flying, locals_, progress: the parts of the state that may contain ids.
+        same: True to answer with the old id (a mutant).
 
     Returns:
-        The store, the requests under way, the local states and the progress of all callers afterwards.
+        The store, the requests in transit, the local states and the progress of all callers afterwards.
     """
     name = NAMES[number]
     taken = name + "'"
     asking = locals_[number]
-    if same or taken not in automata[number].mentions(asking):  # the first one, or it is not used (mutants)
+    if same or taken not in automata[number].mentions(asking):  # the first id, or one that is not used (mutants)
         answered = automata[number].step(asking, name if same else taken)
         return store, flying, _replaced(locals_, number, answered), progress
     used = _used(automata, store, flying, locals_, progress)

@@ -1,4 +1,4 @@
-"""What a world is like: the callers, the store's habits, the clock's, and how much may go wrong."""
+"""The options of a world: the callers, the behaviour of the store and the clocks, and the number of faults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TTL = 30.0
 
 
 class Listing(Enum):
-    """How a list of records is read."""
+    """The way a list of records is read."""
 
     WHOLE = "at once"
     SCAN = "record by record"
@@ -25,7 +25,7 @@ class Listing(Enum):
 
 
 class Update(Enum):
-    """When an update of a record takes effect."""
+    """The moment at which an update of a record takes effect."""
 
     UNEXPIRED = "unless expired"
     THERE = "unless gone"
@@ -33,7 +33,7 @@ class Update(Enum):
 
 
 class Move(Enum):
-    """How pending becomes using."""
+    """The way a record changes from pending to using."""
 
     AT_ONCE = "one change"
     CREATE_THEN_DELETE = "created as using, then deleted as pending"
@@ -41,7 +41,7 @@ class Move(Enum):
 
 
 class Fence(Enum):
-    """Where fences come from."""
+    """The source of fences."""
 
     NONE = "none (runs without end)"
     ISSUED = "a counter in the promoting step"
@@ -56,24 +56,25 @@ class Options:
     Attributes:
         terms: (units, capacity) of each caller.
         ordered: a new record comes last in the order; otherwise anywhere (random keys, skewed clocks).
-        listing, update, renewal, move, fence: the store's habits.
-        reaps_live: a reap removes the record whether or not it is still expired.
+        listing, update, renewal, move, fence: the store's behaviour.
+        reaps_live: a reap removes the record even if it is not expired any more.
         by_name: a caller that releases removes every using record of the name.
         same_id: a caller that starts again uses its old id.
-        leases: own deadlines may pass, then records may expire.
+        leases: own deadlines may pass, and then records may expire.
         bad_clock: the store may let a record expire at any time.
-        heartbeats: holders renew; an answer that comes late counts as the watchdog counts it.
-        revives: the holder takes a late answer as a fresh lease even where the store renews what has expired.
-        crashes, lost, lapses, cancels: how many callers die, requests stay unanswered, leases end too early,
-            calls are broken off; None: any number.
-        flying: how many requests without a sender may be under way.
-        timeouts: the time of a call may be over whenever it asks.
+        heartbeats: holders renew; a late reply counts as the watchdog counts it.
+        revives: the holder takes a late reply as a new lease even if the store renews expired records.
+        crashes, lost, lapses, cancels: the most callers that die, replies that are lost, leases that expire early,
+            and calls that are cancelled; None for any number.
+        flying: the most requests without a sender that may be in transit.
+        timeouts: the time-out of a call may pass at every check.
         wait: False for one try.
-        attempts: how often each caller comes; None: for ever.
-        stepwise: a look at the own clock is a step of its own.
-        steps: `core.line`, as it is or changed, if the store does a step on a line as a whole; None for a register.
-        busy: such a store may be busy.
-        gives_up: a new claim that had no answer is given up, as on a server; else it is asked again.
+        attempts: the calls of each caller; None for no end.
+        stepwise: reading the own clock is a separate step.
+        steps: `core.line`, original or changed, if the store performs each step on a line atomically; None for a
+            store of records.
+        busy: the step store may be busy.
+        gives_up: a new claim whose request had no reply is given up, as on a server; otherwise it asks again.
         exclusion: check that no two incompatible callers hold the lock.
         one_using: check that no two incompatible, unexpired using records are in the store.
     """
@@ -108,10 +109,10 @@ class Options:
 
 
 def exclusive(callers: int) -> tuple[tuple[int, int], ...]:
-    """The spec of so many callers of an exclusive lock."""
+    """The terms of so many callers of an exclusive lock."""
     return (EXCLUSIVE,) * callers
 
 
 def semaphore(callers: int, permits: int, units: int = 1) -> tuple[tuple[int, int], ...]:
-    """The spec of so many callers of a semaphore."""
+    """The terms of so many callers of a semaphore."""
     return ((units, permits),) * callers

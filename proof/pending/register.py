@@ -1,4 +1,4 @@
-"""The records that the checker gives to the production protocol: their methods are requests to the world."""
+"""The record store that the checker gives to the production protocol: its methods are requests to the world."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interlock.core.queue import EnterResult, Renewed
 from proof.runtime import AsyncWaiter, effect
 
 
-# No named tuples: two of different classes would be equal, and the worlds that hold them one and the same.
+# Not named tuples: those of different classes can be equal, and so would be the states that contain them.
 @dataclass(frozen=True, slots=True)
 class Create:
     """Write a pending record."""
@@ -29,7 +29,7 @@ class List:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Raise or lower a flag."""
+    """Set or clear the flag of the own record."""
 
     id: str
     state: State
@@ -37,21 +37,21 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Promote:
-    """pending -> using."""
+    """Change the own record from pending to using."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove one's own record."""
+    """Remove the own record."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reap:
-    """Remove somebody's expired record."""
+    """Remove another caller's expired record."""
 
     id: str
 
@@ -65,7 +65,7 @@ class Renew:
 
 @dataclass(frozen=True, slots=True)
 class Do:
-    """A step on a line as a whole."""
+    """An atomic step on a line."""
 
     decide: str
     id: str
@@ -80,7 +80,7 @@ Request: TypeAlias = Write | List
 
 
 class ModelRecords:
-    """Records of a store whose requests are carried out by the world."""
+    """A record store whose requests the world performs."""
 
     __slots__ = ()
     look_again = 1.0
@@ -116,7 +116,7 @@ class ModelRecords:
 
 
 class RecordQueue:
-    """The part of `stores._async.record_queue` that is not about waiters.
+    """`stores._async.record_queue` without its waiters.
 
     Args:
         protocol: the protocol on records.
@@ -128,7 +128,7 @@ class RecordQueue:
         self._protocol = protocol
 
     def subscribe(self) -> AsyncWaiter:
-        """Return what the caller can wait on."""
+        """Return a waiter for the caller."""
         return AsyncWaiter()
 
     async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:

@@ -1,4 +1,4 @@
-"""The proof as the tables of the documentation."""
+"""The results of the proof as tables for the documentation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def answer(configuration: Configuration, found: Verdict) -> str:
 
 
 def shown(finding: Finding) -> str:
-    """Return a finding in words, with the way to it."""
+    """Return a finding as text, with the path to it."""
     head = finding.message if finding.message.startswith(finding.kind) else f"{finding.kind}: {finding.message}"
     lines = [head, *(f"    {words}" for words in finding.trace)]
     if finding.round:
@@ -41,7 +41,7 @@ def proof(rows: Sequence[Configuration]) -> Iterator[tuple[str, bool]]:
     """Check each configuration in turn.
 
     Yields:
-        Rows of a table, each wrong one with the way there, and whether all is well.
+        The rows of a table, each finding with the path to it, and True if the configuration is right.
     """
     yield "| world | states | steps | verdict |\n|---|---:|---:|---|", True
     for row in rows:
@@ -56,7 +56,7 @@ def mutants(rows: Iterable[Mutant]) -> Iterator[tuple[str, bool]]:
     """Check each mutant in turn.
 
     Yields:
-        Rows of a table, and whether the mutant did what was expected of it.
+        The rows of a table, and True if the mutant was caught as expected.
     """
     yield "| taken away | what the checker finds | steps | the way there |\n|---|---|---:|---|", True
     for row in rows:

@@ -330,6 +330,6 @@ NOT_NEEDED: tuple[Mutant, ...] = (
     ),
     Mutant("nobody reaps", "", Options(leases=True, crashes=1), _pending(JUNK, "junk = None")),
 )
-"""What looks like a safeguard and is none: something else stands behind it."""
+"""Changes that are not caught, because another safeguard has the same effect."""
 
 MUTANTS: tuple[Mutant, ...] = (*LOOKS, *ORDER, *GRANTS, *LEASE, *LEAVING, *STEPS)

@@ -1,4 +1,4 @@
-"""The steps of one caller, as far as they do not depend on the others; what may befall it on the way."""
+"""The steps of one caller, as far as they do not depend on other callers, and its possible faults."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Process(NamedTuple):
 
     Attributes:
         local: its local state in the automaton.
-        passed: its own deadline has passed.
-        renewal: of the moment at which the watchdog looked at the clock: 0 none, 1 ahead, 2 passed too.
-        acquiring, holding: what it is in the middle of.
-        dead: it crashed.
-        progress: how far its request has come.
-        spoiled: a request of it was lost, so something may be left behind.
+        passed: True if its own deadline has passed.
+        renewal: the deadline counted from the watchdog's last reading of the clock: 0 none, 1 ahead, 2 passed too.
+        acquiring, holding: True while it is in an acquire, or holds the lock.
+        dead: True if it has crashed.
+        progress: the state of its request in progress.
+        spoiled: True if a request of it was lost, so that a record may be left behind.
     """
 
     local: int
@@ -50,10 +50,10 @@ class Process(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step of one caller, as far as it does not depend on the others.
+    """A step of one caller, as far as it does not depend on other callers.
 
-    `pays` names the field of the book that allows it; `flown` is a request that goes on without its sender;
-    `fence` is granted by it; `wrong` is what it shows to be wrong.
+    `pays`: the field of the book that counts it; `flown`: a request that continues without its sender; `fence`: the
+    fence that it grants; `wrong`: the finding.
     """
 
     actor: object
@@ -71,8 +71,8 @@ class Caller:
     """One caller of the world.
 
     Args:
-        options: what the world is like.
-        number: which caller it is.
+        options: the options of the world.
+        number: the number of the caller.
         automaton: its protocol.
     """
 
@@ -84,7 +84,7 @@ class Caller:
         self._known: dict[tuple[Store, Process], list[Step]] = {}
 
     def steps(self, store: Store, process: Process) -> list[Step]:
-        """Return every step of a caller in this state, and all that may befall it."""
+        """Return every step of a caller in this state, and its possible faults."""
         known = self._known.get((store, process))
         if known is None:
             known = self._known[store, process] = list(self._all_steps(store, process))
@@ -123,7 +123,7 @@ class Caller:
             yield Step(ENVIRONMENT, words, LAPSE, store, after, "lapses")
 
     def _asked(self, store: Store, process: Process, request: Any) -> Iterator[Step]:
-        """A request to the store: it is answered, or the answer is lost, or the call is broken off."""
+        """A request to the store: it is answered, or the reply is lost, or the call is cancelled."""
         for effect in self._effects(store, process, request):
             yield self._answered(store, process, effect)
             if effect.progress is None and self.options.lost:
@@ -160,7 +160,7 @@ class Caller:
         return self.settled(store, process._replace(progress=None), local, words)
 
     def _counted(self, store: Store, process: Process, answered: bool) -> tuple[Store, Process]:
-        """The lease of a claim in a line counts from before the last step that was answered."""
+        """Count the lease of a claim in a line from before the last answered step."""
         request = self.automaton.requests[process.local]
         if not isinstance(request, ask.Do) or request.decide != "enter" or not process.renewal:
             return store, process
@@ -179,7 +179,7 @@ class Caller:
         return step._replace(actor=ENVIRONMENT, tag=CANCEL if pays == "cancels" else LOST, pays=pays)
 
     def _alone(self, store: Store, process: Process, request: Any) -> Iterator[Step]:
-        """A request that does not reach the store, and at which something may happen to the caller."""
+        """A request that does not go to the store, at which the caller may crash or be cancelled."""
 
         def going_on(answer: object, words: str) -> Step:
             return self.settled(store, process, self.automaton.step(process.local, answer), words)
@@ -211,7 +211,7 @@ class Caller:
                 raise TypeError(f"not a request of the protocol: {request!r}")
 
     def settled(self, store: Store, process: Process, local: int, words: str = "") -> Step:
-        """Go on to the next request at which something can happen; everything before it is one step."""
+        """Continue to the next request at which another caller or a fault can intervene, as one step."""
         automaton, name = self.automaton, self.name
         tag: object = None
         fence = wrong = None
@@ -221,7 +221,7 @@ class Caller:
             match request:
                 case Now():
                     answer = call.MOMENT
-                    # Except where the time is read only to know how long to wait.
+                    # Except if the time is read only for the duration of a wait.
                     if isinstance(automaton.requests[automaton.step(local, answer)], Wait):
                         pass
                     elif self.options.steps is not None and process.acquiring:
@@ -259,7 +259,7 @@ class Caller:
                     store = store._replace(words=words_left)
                     process = process._replace(acquiring=False, spoiled=process.spoiled and _has_rows(store, name))
                 case _:
-                    # Nobody asks any more for the clock of one that comes no more.
+                    # A caller that has finished does not read its clock any more.
                     passed = process.passed or isinstance(request, Final)
                     if isinstance(request, Final) and request.how == "raised":
                         wrong = f"an error: {request.value!r}"
@@ -273,7 +273,7 @@ class Caller:
         return f"{self.name} has finished and its record is still there"
 
     def _leased(self, store: Store, id: str, old: int, new: int) -> Store:
-        """The moment from which the lease of a record is counted gets another name."""
+        """Rename the moment from which the lease of a record counts."""
         if not self.options.leases or all(row.id != id or row.lease != old for row in store.rows):
             return store
         rows = (row._replace(lease=new) if row.id == id and row.lease == old else row for row in store.rows)
@@ -281,14 +281,14 @@ class Caller:
 
 
 def effects(options: Options, store: Store, request: Any, lease: int, progress: Any = None) -> Iterator[Effect]:
-    """Yield every way in which a request that writes can go, to a register or to a line; as `store.write`."""
+    """Yield every possible effect of a writing request, on records or on a line; as `store.write`."""
     if isinstance(request, ask.Do):
         return do(options, store, request, lease)
     return write(options, store, request, lease, progress)
 
 
 def moment(options: Options, process: Process) -> int:
-    """Return the moment from which a lease is counted that begins, or begins again, now."""
+    """Return the moment from which a lease counts that begins or is renewed now."""
     return RENEWAL if process.renewal and options.leases else CURRENT
 
 
@@ -297,7 +297,7 @@ def _has_rows(store: Store, name: str) -> bool:
 
 
 def _dead(process: Process) -> Process:
-    """A caller that crashed; of one that holds, the deadline still counts."""
+    """A crashed caller; for a holder, the deadline still counts."""
     return Process(0, passed=process.passed or not process.holding, holding=process.holding, dead=True)
 
 

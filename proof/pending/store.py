@@ -1,4 +1,4 @@
-"""The store of the world: records in the order of their keys, and what each request does to them."""
+"""The store of the world: records in the order of their keys, and the effects of each request."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from proof.pending import register as ask
 from proof.pending.options import NAMES, Fence, Move, Options, Update
 
 OLD, CURRENT, RENEWAL = 0, 1, 2
-"""From which moment of its owner's clock the lease of a record is counted: an earlier one, that of the last
-request, or that of the renewal under way."""
+"""The moment of the owner's clock from which the lease of a record counts: an earlier one, the one of the last
+request, or the one of the renewal in progress."""
 
 
 class Row(NamedTuple):
-    """A record, as the store keeps it."""
+    """A record in the store."""
 
     id: str
     units: int
@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
     @property
     def of_current_call(self) -> bool:
-        """False for one that its caller has given up."""
+        """False for a record that its caller has given up."""
         return self.id in NAMES
 
 
@@ -42,7 +42,7 @@ Rows = tuple[Row, ...]
 
 
 class Store(NamedTuple):
-    """All that the store knows: the records in order, the last fence issued; who was told (id, fence, slot)."""
+    """The state of the store: the records in order, the last fence issued, the notifications (id, fence, slot)."""
 
     rows: Rows = ()
     issued: int = 0
@@ -50,7 +50,7 @@ class Store(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What one request does: words, the answer, the store after it; with `progress` it goes on without an answer."""
+    """The effect of one request: its text, the answer, the store after it; with `progress` it is not finished."""
 
     words: str
     answer: object
@@ -59,7 +59,7 @@ class Effect(NamedTuple):
 
 
 def index(rows: Rows, id: str) -> int | None:
-    """Where a record stands, if it is there."""
+    """The position of a record; None if it does not exist."""
     return next((place for place, row in enumerate(rows) if row.id == id), None)
 
 
@@ -69,12 +69,12 @@ def without(rows: Rows, id: str) -> Rows:
 
 
 def incompatible(parts: list[tuple[int, int]]) -> bool:
-    """The one formula, for all at once."""
+    """Return True if these claims may not hold the lock together, by the formula of `core.line`."""
     return len(parts) > 1 and not fits(*parts[0], parts[1:])
 
 
 def seen(rows: Rows, me: str) -> tuple[PendingRecord, ...]:
-    """The records as the protocol gets them; keys are relative to the caller's own, which is all that it compares."""
+    """The records for the protocol, with keys relative to the caller's own, since it compares only with that."""
     own = index(rows, me)
     return tuple(
         PendingRecord(
@@ -91,14 +91,14 @@ def seen(rows: Rows, me: str) -> tuple[PendingRecord, ...]:
 
 
 def write(options: Options, store: Store, request: Any, lease: int, progress: Any = None) -> Iterator[Effect]:
-    """Yield every way in which a request that writes can go.
+    """Yield every possible effect of a writing request.
 
     Args:
-        options: the store's habits.
-        store: before.
-        request: of `register`.
-        lease: the moment from which the lease of a record is counted if this request starts it.
-        progress: how far the request has come before.
+        options: the store's behaviour.
+        store: the store before the request.
+        request: a request of `register`.
+        lease: the moment from which the lease of a record counts if this request starts it.
+        progress: the state of the request if it was begun before.
     """
     match request:
         case ask.Create(id, units, capacity):

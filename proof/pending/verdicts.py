@@ -1,4 +1,4 @@
-"""The verdict on one world: safe, live, fair, over every interleaving."""
+"""The verdict on one world: whether it is safe, live and fair in every interleaving."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Trace = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong.
+    """A violation.
 
     Attributes:
         kind: "two holders", "two records", "fence", "left behind", "nobody", "error", "stuck", "livelock" or
             "starvation".
-        message: in words.
-        trace: a shortest way to it.
-        round: of a livelock: what happens again and again.
+        message: a description.
+        trace: a shortest path to it.
+        round: for a livelock, the steps that repeat.
     """
 
     kind: str
@@ -36,14 +36,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found out about one world.
+    """The result for one world.
 
     Attributes:
         states, steps: how many were visited.
-        complete: whether these were all, or the limit was reached.
-        finding: what is wrong, the nearest; None if nothing is.
-        live, fair: whether deadlock and livelock, and starvation, were looked for and not found.
-        seconds: how long it took.
+        complete: True if these were all, False if the limit was reached.
+        finding: the nearest violation; None if there is none.
+        live, fair: True if deadlock and livelock, or starvation, were checked and not found.
+        seconds: the duration of the check.
     """
 
     states: int
@@ -67,10 +67,10 @@ def verdict(
 
     Args:
         options: the world.
-        parts: the code; None: production's.
-        live: look for deadlocks and livelocks too.
-        fair: look for starvation too.
-        limit: give up after so many states.
+        parts: the code; None for production's.
+        live: True to look for deadlocks and livelocks too.
+        fair: True to look for starvation too.
+        limit: stop after so many states.
     """
     started = time.perf_counter()
     world = World(options, parts)
@@ -134,7 +134,7 @@ def _fairness(graph: Graph[State], world: World) -> Finding | None:
 
 
 def _happens(actor: Actor, tag: Tag) -> bool:
-    """Whether a step is an entry, or something that befalls a caller and may not go on for ever."""
+    """Return True for an entry into the critical section, and for a fault, whose number is limited."""
     return tag is not None and tag != END
 
 

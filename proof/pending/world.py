@@ -1,4 +1,4 @@
-"""The world around the production protocol: callers, their clocks, crashes, lost replies, calls broken off."""
+"""The world around the production protocol: callers, their clocks, crashes, lost replies, cancelled calls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from proof.runtime import FreshId
 
 
 class Parts(NamedTuple):
-    """The code that is checked; production's, unless a mutant takes its place."""
+    """The code under check: production's, or a mutant's."""
 
     acquire: Any = claiming.acquire
     pending: Any = pending.AsyncPending
@@ -40,7 +40,7 @@ class Parts(NamedTuple):
 
 
 class Book(NamedTuple):
-    """What is still allowed to go wrong, the last fence granted, and what was found to be wrong."""
+    """The faults that may still happen, the last fence granted, and the finding."""
 
     lapses: int | None
     crashes: int
@@ -52,15 +52,15 @@ class Book(NamedTuple):
 
 
 State = tuple[Any, ...]
-"""The store, requests without a sender, the book, then each caller."""
+"""The store, requests in transit without a sender, the book, then each caller."""
 
 
 class World:
     """Callers of one lock on one store.
 
     Args:
-        options: what the world is like.
-        parts: the code that is checked.
+        options: the options of the world.
+        parts: the code under check.
     """
 
     def __init__(self, options: Options, parts: Parts | None = None) -> None:
@@ -90,7 +90,7 @@ class World:
         return factory
 
     def init(self) -> State:
-        """Return the state in which nobody has done anything."""
+        """Return the state before the first step."""
         options = self.options
         state: State = (
             Store(), (), Book(options.lapses, options.crashes, options.lost, options.cancels),
@@ -117,16 +117,16 @@ class World:
         return None
 
     def finished(self, state: State, number: int) -> bool:
-        """Tell whether a caller comes no more: it has ended or crashed."""
+        """Return True if a caller has finished or crashed."""
         process = state[3 + number]
         return process.dead or isinstance(self.automata[number].requests[process.local], Final)
 
     def all_finished(self, state: State) -> bool:
-        """Tell whether no caller comes any more."""
+        """Return True if all callers have finished or crashed."""
         return all(self.finished(state, number) for number in range(self.callers))
 
     def successors(self, state: State) -> Iterator[tuple[object, str, object, State]]:
-        """Return every step of every caller, of the clocks and of requests that are still under way."""
+        """Return every step of every caller, of the clocks and of requests in transit."""
         store, flying, book = state[:3]
         for number in range(self.callers):
             for step in self._callers[number].steps(store, state[3 + number]):
@@ -173,7 +173,7 @@ class World:
         return book._replace(granted=max(book.granted, fence), entered=True, wrong=wrong)
 
     def _refreshed(self, state: State, number: int) -> State:
-        """Go on while a fresh id is asked for: the one that was taken gets the caller's name, the old one another."""
+        """Answer requests for fresh ids: the used id gets the caller's name, the old id another name."""
         while isinstance(self.automata[number].requests[state[3 + number].local], FreshId):
             processes: list[Process] = list(state[3:])
             store, flying, locals_, progress = afresh(
@@ -209,12 +209,12 @@ class World:
 
 
 def _over(row: Row, owner: Process) -> bool:
-    """Whether the moment from which a lease is counted lies a ttl back, by the owner's clock."""
+    """Return True if, by the owner's clock, a lease has expired: it counts from a moment at least a ttl ago."""
     if row.lease == RENEWAL:
         return owner.renewal == 2
     return row.lease == OLD or owner.passed
 
 
 def enters(actor: object, tag: object) -> bool:
-    """Whether a step is somebody's entry into the critical section."""
+    """Return True if a step is a caller's entry into the critical section."""
     return isinstance(tag, tuple) and tag[0] == "enter"

@@ -1,4 +1,4 @@
-"""The lock of the seed documents, as it was published, with a verdict on each of its versions."""
+"""The original scheme of the seed documents, as published, with a verdict on each of its versions."""
 
 from proof.seeds.verdicts import Aftermath, Verdict, verdict, verdicts
 from proof.seeds.versions import VERSIONS, Version

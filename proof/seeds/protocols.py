@@ -1,8 +1,8 @@
-"""The original scheme, word for word, on each store that it names, as generators of requests.
+"""The original scheme, exactly as published, on each store that it names, as generators of requests.
 
-A lock made of occupancy records: create a record `pending`; look for another's `pending`, then for another's
-`using`; somebody uses it: give up; another is pending too: remove one's own record, sleep for a random time, try
-again; otherwise turn one's own record from pending to using.
+A lock made of occupancy records: create a record `pending`; look for another client's `pending`, then for another
+client's `using`. If there is a `using`, give up. If there is another `pending`, remove the own record, sleep for a
+random time, and try again. Otherwise change the own record from pending to using.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Status(StrEnum):
-    """What a record says: an occupancy record, or (Redis) a member of the set, or the key."""
+    """The status of a record: an occupancy record, or (Redis) a member of the set, or the key."""
 
     PENDING = "pending"
     USING = "using"
@@ -26,43 +26,43 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a record of one's own; a file in the folder of that name."""
+    """Create the own record; on files, a file in the folder of that status."""
 
     status: Status
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Remove one's own record."""
+    """Remove the own record."""
 
     status: Status
 
 
 @dataclass(frozen=True, slots=True)
 class Promote:
-    """EnterResult one's own record from pending to using, in one step."""
+    """Change the own record from pending to using, in one step."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveBehind:
-    """Return without removing one's own record; the next call uses a new one."""
+    """Return without removing the own record; the next call creates a new one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Is there a record of somebody else with this status? Answered by a bool."""
+    """Ask whether another client has a record with this status; the answer is a bool."""
 
     status: Status
 
 
 @dataclass(frozen=True, slots=True)
 class LookAtAll:
-    """Which statuses have the records of others, in one query? Answered by a frozenset."""
+    """Ask for the statuses of the records of others, in one query; the answer is a frozenset."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFolder:
-    """The wanted ones of the same, by reading a folder entry by entry."""
+    """Ask which of the wanted statuses the records of others have, by reading a folder entry by entry."""
 
     folder: str
     wanted: frozenset[Status]
@@ -75,7 +75,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Commit it. Answered by False if the database aborts it instead."""
+    """Commit; the answer is False if the database aborts the transaction instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +90,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class CountMembers:
-    """SCARD, answered by 1, or 2 for more than one."""
+    """SCARD; the answer is 1, or 2 for more than one."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetKey:
-    """GET using:key, answered by a bool."""
+    """GET using:key; the answer is a bool."""
 
 
 Request = (
@@ -106,7 +106,7 @@ Part = Callable[[], Steps[T]]
 
 
 class Outcome(Enum):
-    """How one attempt ends."""
+    """The result of one attempt."""
 
     HELD = "held"
     BUSY = "somebody uses it"
@@ -117,14 +117,14 @@ class Outcome(Enum):
 
 
 def pending_then_using() -> Steps[tuple[bool, bool]]:
-    """The order that the original scheme insists on."""
+    """The order that the original scheme requires."""
     pending = yield Look(Status.PENDING)
     using = yield Look(Status.USING)
     return pending, using
 
 
 def using_then_pending() -> Steps[tuple[bool, bool]]:
-    """The order that its text gives for files."""
+    """The order in the text of the original scheme for files."""
     using = yield Look(Status.USING)
     pending = yield Look(Status.PENDING)
     return pending, using
@@ -137,20 +137,20 @@ def both_in_one_query() -> Steps[tuple[bool, bool]]:
 
 
 def two_folders_entry_by_entry() -> Steps[tuple[bool, bool]]:
-    """pending/ read to its end, then using/."""
+    """Read pending/ to its end, then using/."""
     pending = yield ReadFolder("pending/", frozenset({Status.PENDING}))
     using = yield ReadFolder("using/", frozenset({Status.USING}))
     return bool(pending), bool(using)
 
 
 def one_folder_once() -> Steps[tuple[bool, bool]]:
-    """One folder, the status in the file's name, read once."""
+    """Read one folder once; the status is in the file names."""
     seen = yield ReadFolder("the folder", frozenset({Status.PENDING, Status.USING}))
     return Status.PENDING in seen, Status.USING in seen
 
 
 def one_folder_twice() -> Steps[tuple[bool, bool]]:
-    """The same folder read to its end for names that say pending, then again for names that say using."""
+    """Read one folder for names with pending, then again for names with using."""
     pending = yield ReadFolder("the folder", frozenset({Status.PENDING}))
     using = yield ReadFolder("the folder", frozenset({Status.USING}))
     return bool(pending), bool(using)
@@ -160,18 +160,18 @@ def one_folder_twice() -> Steps[tuple[bool, bool]]:
 
 
 def promote() -> Steps[None]:
-    """One UPDATE of one row; one rename of one file."""
+    """One UPDATE of one row, or one rename of one file."""
     yield Promote()
 
 
 def create_then_delete() -> Steps[None]:
-    """using/ gets its file before pending/ loses it."""
+    """Create the file in using/ before deleting the one in pending/."""
     yield Create(Status.USING)
     yield Remove(Status.PENDING)
 
 
 def delete_then_create() -> Steps[None]:
-    """pending/ loses its file before using/ gets it."""
+    """Delete the file in pending/ before creating the one in using/."""
     yield Remove(Status.PENDING)
     yield Create(Status.USING)
 
@@ -180,22 +180,22 @@ def delete_then_create() -> Steps[None]:
 
 
 def remove_own() -> Steps[None]:
-    """Take back the claim, as its table of states says."""
+    """Remove the own record, as in the scheme's table of states."""
     yield Remove(Status.PENDING)
 
 
 def leave_own() -> Steps[None]:
-    """`return`, as its code says."""
+    """`return` without a removal, as in the scheme's code."""
     yield LeaveBehind()
 
 
 def remove_member() -> Steps[None]:
-    """Take back the claim in Redis, which its code does not."""
+    """Remove the own member in Redis, which the scheme's code does not do."""
     yield Remove(Status.MEMBER)
 
 
 def keep_own() -> Steps[None]:
-    """`return` with the id of the worker, the same at every call, still in the set."""
+    """`return` with the worker's id, which is the same at every call, still in the set."""
     yield from ()
 
 
@@ -237,7 +237,7 @@ def redis_attempt(give_up: Part[None]) -> Steps[Outcome]:
 
 
 def acquire(attempt: Part[Outcome]) -> Steps[bool]:
-    """Attempt until it is held, or used by somebody."""
+    """Repeat attempts until the lock is held, or found in use."""
     while True:
         outcome = yield from attempt()
         if outcome is not Outcome.AGAIN:
@@ -246,7 +246,7 @@ def acquire(attempt: Part[Outcome]) -> Steps[bool]:
 
 
 def in_transaction(body: Part[T], if_aborted: T) -> Steps[T]:
-    """Do something inside one transaction; it counts for nothing if the database aborts it."""
+    """Run a part inside one transaction; return `if_aborted` if the database aborts it."""
     yield Begin()
     result = yield from body()
     committed = yield Commit()
@@ -262,6 +262,6 @@ def visit(acquire: Part[bool], used: Status = Status.USING) -> Steps[None]:
 
 
 def for_ever(body: Part[None]) -> Steps[None]:
-    """Come again and again."""
+    """Repeat a part without end."""
     while True:
         yield from body()

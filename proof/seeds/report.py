@@ -42,7 +42,7 @@ def _answers(verdict: Verdict) -> tuple[str, str, str, str]:
 
 
 def _blocking(crash: dict[str, Aftermath]) -> list[str]:
-    """What blocks the others when a crash leaves it; not what contains something that blocks by itself."""
+    """Return the sets of records that block others after a crash; without supersets of blocking sets."""
     always = {left for left, after in crash.items() if not after.go_on}
     cells = []
     for left, after in crash.items():

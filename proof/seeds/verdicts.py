@@ -15,10 +15,10 @@ Trace = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Aftermath:
-    """What the others can do after crashes that leave the same records.
+    """The effect on other clients of crashes that leave the same records.
 
-    `go_on`, `blocked`: in how many states right after the crash they can enter again and again, or never do
-    any more; `trace`: a shortest way to be blocked, or None.
+    `go_on`, `blocked`: the numbers of states just after the crash in which other clients can enter for ever, or can
+    never enter again; `trace`: a shortest path to a blocked state, or None.
     """
 
     go_on: int
@@ -35,11 +35,11 @@ class Aftermath:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the checker found out about one version.
+    """The result of the checker for one version.
 
-    `two_holders`, `stuck`: a shortest way there in words, or None; stuck is a state from which nobody can ever
-    enter again, though nobody crashed. `livelock`: a fair scheduler may let nobody enter for ever; `cycle` shows it.
-    `crash`: by what the crashed client left behind.
+    `two_holders`, `stuck`: a shortest path to such a state as text, or None; in a stuck state no client can ever
+    enter again, although none has crashed. `livelock`: True if a fair scheduler allows that no client ever enters;
+    `cycle` shows it. `crash`: the aftermaths, by the records that the crashed client left behind.
     """
 
     version: Version
@@ -94,7 +94,7 @@ def _after_crashes(version: Version, clients: int) -> dict[str, Aftermath]:
 
 
 def _left(state: State, client: int) -> str:
-    """The records of a client, in words."""
+    """The records of a client, as text."""
     rows: list[Row] = sorted(row for row in state[0] if row.owner == client)
     names = [f"{row.status} of an earlier call" if row.left_behind else str(row.status) for row in rows]
     return " + ".join(names) or "nothing"

@@ -1,4 +1,4 @@
-"""The table of versions of the original scheme: which store, which protocol, what a look sees, what repairs it."""
+"""The table of versions of the original scheme: the store, the protocol, the visibility of records, the repair."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proof.seeds.protocols import Outcome, Part, Status
 
 
 class Reads(Enum):
-    """What a look sees."""
+    """The records that a look sees."""
 
     LATEST = "every completed write"
     COMMITTED = "READ COMMITTED: what others have committed by now"
@@ -23,9 +23,9 @@ class Reads(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One way to carry out the original scheme.
+    """One implementation of the original scheme.
 
-    `client` makes the endless run of one client; `repair` says what of the pending protocol answers its fault.
+    `client` makes the endless run of one client; `repair` is the part of the pending protocol that repairs its fault.
     """
 
     store: str
@@ -41,7 +41,7 @@ class Version:
 
 
 def _client(attempt: Part[Outcome], used: Status = Status.USING) -> Part[None]:
-    """Every request by itself."""
+    """A client that sends every request outside of transactions."""
     return partial(steps.for_ever, partial(steps.visit, partial(steps.acquire, attempt), used))
 
 

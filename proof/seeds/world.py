@@ -1,4 +1,4 @@
-"""The world of the original scheme: a store with what others see of it, clients, and crashes."""
+"""The world of the original scheme: a store with the visibility of its records, clients, and crashes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPLICA = "replica"
 
 
 class Row(NamedTuple):
-    """An occupancy record. One left behind belongs to a call that has returned."""
+    """An occupancy record; one that was left behind belongs to a call that has returned."""
 
     owner: int
     status: Status
@@ -30,10 +30,10 @@ Rows = frozenset[Row]
 
 
 class Transaction(NamedTuple):
-    """What a client sees and does inside a transaction.
+    """The state of a client's transaction.
 
-    `snapshot`: the committed records that its looks see; None: not taken yet, or always the latest.
-    `own`: its own records as it sees them; None: its writes do not take part, they commit at once.
+    `snapshot`: the committed records that its looks see; None if not taken yet, or if they always see the latest.
+    `own`: its own uncommitted records; None if its writes are not part of the transaction, but commit at once.
     """
 
     snapshot: Rows | None
@@ -41,14 +41,14 @@ class Transaction(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A folder half read: the entries that must still come if nobody renames them, and what was seen."""
+    """A folder that was read in part: the entries that must still appear unless renamed, and those seen."""
 
     unread: Rows
     seen: frozenset[Status]
 
 
 class Session(NamedTuple):
-    """One client: its local state in the automaton, and what it is in the middle of."""
+    """One client: its local state in the automaton, and its transaction or reading in progress."""
 
     local: int
     transaction: Transaction | None = None
@@ -57,9 +57,9 @@ class Session(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What one request does: words for it, its result, the records and the transaction after it.
+    """The effect of one request: its text, its result, and the records and the transaction after it.
 
-    With a `reading` the request goes on and has no result yet.
+    With a `reading` the request is not finished and has no result yet.
     """
 
     words: str
@@ -70,13 +70,13 @@ class Effect(NamedTuple):
 
 
 Step = tuple[str, str | None, Rows, Session]
-"""Words, tag, the records and the client's session after it."""
+"""The text and tag of a step, and the records and the client's session after it."""
 State = tuple[Any, ...]
 """The records, the replica's records, then the session of each client."""
 
 
 class World:
-    """Clients of one version of the lock on one store, of which some may crash."""
+    """Clients of one version of the scheme on one store; some of them may crash."""
 
     def __init__(self, version: Version, clients: int, crashes: int = 0) -> None:
         self.version = version
@@ -86,11 +86,11 @@ class World:
         self._known: dict[tuple[Rows, Rows, int, Session], list[Step]] = {}
 
     def init(self) -> State:
-        """Return the state in which nobody has done anything."""
+        """Return the state before the first step."""
         return (frozenset(), frozenset(), *[Session(self.automaton.start)] * self.clients)
 
     def violation(self, state: State) -> str | None:
-        """Return who is in the critical section, if they are several."""
+        """Return the clients in the critical section as text, if there are several."""
         holders = [NAMES[client] for client, session in enumerate(state[2:]) if self._holds(session)]
         return f"two holders: {' and '.join(holders)}" if len(holders) > 1 else None
 
@@ -115,7 +115,7 @@ class World:
         return not session.crashed and isinstance(self.automaton.requests[session.local], ask.Work)
 
     def _steps(self, rows: Rows, replica: Rows, client: int, session: Session) -> list[Step]:
-        """The steps of one client. What the others are in the middle of does not matter, so they are kept."""
+        """The steps of one client; cached, since they do not depend on the other clients' sessions."""
         known = self._known.get((rows, replica, client, session))
         if known is None:
             known = self._known[rows, replica, client, session] = []
@@ -126,7 +126,7 @@ class World:
         return known
 
     def _after(self, session: Session, effect: Effect) -> tuple[Session, str | None]:
-        """The session after an effect, and whether it enters the critical section by it."""
+        """The session after an effect, and the tag if the client enters the critical section by it."""
         if effect.reading is not None:
             return session._replace(reading=effect.reading), None
         after = Session(self.automaton.step(session.local, effect.result), effect.transaction)
@@ -205,7 +205,7 @@ def _own(rows: Rows, client: int, transaction: Transaction | None) -> Rows:
 
 
 def _write(rows: Rows, client: int, transaction: Transaction | None, request: object) -> Effect:
-    """A write: at once, or inside the client's transaction."""
+    """A write, committed at once or inside the client's transaction."""
     own = _own(rows, client, transaction)
     match request:
         case ask.Create(status):
@@ -223,7 +223,7 @@ def _write(rows: Rows, client: int, transaction: Transaction | None, request: ob
     if transaction is not None and transaction.own is not None:
         return Effect(words, None, rows, transaction._replace(own=after))
     others = frozenset(row for row in rows if row.owner != client)
-    if Row(client, Status.KEY) in after ^ own:  # there is one key; who writes it, writes over another's
+    if Row(client, Status.KEY) in after ^ own:  # there is one key, so a write replaces another client's
         others = frozenset(row for row in others if row.status is not Status.KEY)
     return Effect(words, None, others | after, transaction)
 
@@ -231,8 +231,8 @@ def _write(rows: Rows, client: int, transaction: Transaction | None, request: ob
 def _read_folder(rows: Rows, client: int, request: ask.ReadFolder, reading: Reading | None) -> Iterator[Effect]:
     """Every way to go on reading a folder.
 
-    As POSIX has it: an entry that is there from begin to end is read once; one that comes or goes meanwhile
-    (a renamed one does both) may be read or missed.
+    According to POSIX an entry that exists from begin to end is read once; one that is created or removed meanwhile
+    (a renamed one is both) may be read or missed.
     """
     there = frozenset(row for row in rows if not _current(row, client) and row.status in request.wanted)
     if reading is None:

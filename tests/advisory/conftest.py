@@ -1,4 +1,4 @@
-"""The stores that lack features of the contract; private servers, and somebody else on them."""
+"""The stores that lack features of the contract; private servers, and other clients on them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.support.stores import PARTIAL_ROWS, Row
 
 @pytest.fixture(params=PARTIAL_ROWS, ids=lambda row: row.name)
 def row(request: pytest.FixtureRequest) -> Row:
-    """Each store that has not every kind of lock."""
+    """Each store that lacks some kinds of locks."""
     found: Row = request.param
     return found
 
@@ -30,7 +30,7 @@ def place(row: Row, tmp_path: Path) -> Place:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
-    """Skip a test of the contract that asks for what is not in the store's own table of features."""
+    """Skip a contract test that needs a feature which the store does not have."""
     try:
         return (yield)
     except Unsupported as error:
@@ -42,7 +42,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
 
 @pytest.fixture(scope="module", params=["postgresql", "mariadb"])
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A server of each kind, for all tests of a module that leave it as it was."""
+    """A server of each kind, for all tests of a module that do not change it."""
     with started(request.param) as server:
         yield server
 
@@ -55,14 +55,14 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def started(kind: str) -> Any:
-    """Return a server that is to be entered."""
+    """Return a server, a context manager that the caller must enter."""
     need("postgres" if kind == "postgresql" else "mariadb")
     return PostgresServer() if kind == "postgresql" else MariaServer()
 
 
 @pytest.fixture
 def other(server: Any) -> Iterator[Any]:
-    """Somebody else, with plain SQL."""
+    """Another client, with plain SQL."""
     found = somebody_on(server)
     yield found
     found.close()

@@ -1,4 +1,4 @@
-"""Somebody else on the server of advisory locks, with plain SQL."""
+"""Another client on the server of advisory locks, with plain SQL."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ def url_of(server: Any, options: str = "") -> str:
 
 
 class OnPostgres:
-    """Somebody else on PostgreSQL.
+    """Another client of PostgreSQL.
 
     Args:
-        server: where.
+        server: the server.
     """
 
     def __init__(self, server: PostgresServer) -> None:
@@ -26,7 +26,7 @@ class OnPostgres:
         self.number = self._connection.info.backend_pid
 
     def ask(self, statement: str) -> list[Any]:
-        """Return the first column of what a statement finds."""
+        """Return the first column of the rows of a statement."""
         cursor = self._connection.execute(statement.encode())
         return [row[0] for row in cursor.fetchall()] if cursor.description else []
 
@@ -39,7 +39,7 @@ class OnPostgres:
         self.ask(f"SELECT pg_advisory_unlock({number_of(chr(0) + name)})")
 
     def locks(self, granted: bool = True) -> list[int]:
-        """The sessions that have a lock, or wait for one."""
+        """The sessions that hold a lock, or wait for one."""
         return self.ask(f"SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted = {granted}")
 
     def sessions(self) -> list[int]:
@@ -47,7 +47,7 @@ class OnPostgres:
         return self.ask("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'interlock %'")
 
     def cancel(self, session: int) -> None:
-        """Break off what a session does."""
+        """Cancel the statement of a session."""
         self.ask(f"SELECT pg_cancel_backend({session})")
 
     def kill(self, session: int) -> None:
@@ -55,15 +55,15 @@ class OnPostgres:
         self.ask(f"SELECT pg_terminate_backend({session})")
 
     def close(self) -> None:
-        """Go."""
+        """Close the connection."""
         self._connection.close()
 
 
 class OnMaria:
-    """Somebody else on MariaDB; as `OnPostgres`.
+    """Another client of MariaDB; as `OnPostgres`.
 
     Args:
-        server: where.
+        server: the server.
     """
 
     def __init__(self, server: MariaServer) -> None:
@@ -77,7 +77,7 @@ class OnMaria:
             return [row[0] for row in cursor.fetchall()]
 
     def name(self, name: str) -> str:
-        """What a lock is called there."""
+        """The server's name of a lock."""
         self._names.add(name)
         return f"interlock_{number_of(chr(0) + name) & (1 << 64) - 1:016x}"
 
@@ -108,5 +108,5 @@ class OnMaria:
 
 
 def somebody_on(server: Any) -> Any:
-    """Return somebody else on a server."""
+    """Return another client of a server."""
     return OnPostgres(server) if isinstance(server, PostgresServer) else OnMaria(server)

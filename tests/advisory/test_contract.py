@@ -1,3 +1,3 @@
-"""The contract on advisory locks, in both colours; what needs a feature that they lack is skipped by `conftest`."""
+"""The contract on advisory locks, in both colours; `conftest` skips the tests of features that they lack."""
 
 from interlock.testing.contract import *  # noqa: F403

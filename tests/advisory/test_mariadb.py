@@ -1,4 +1,4 @@
-"""What goes wrong with GET_LOCK elsewhere, on a real MariaDB."""
+"""Known problems of GET_LOCK, on a real MariaDB."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,7 @@ def server() -> Iterator[MariaServer]:
 
 
 def test_who_waits_holds_up_no_backup(locks: Any, other: Any, server: MariaServer) -> None:
-    """What a backup locks waits for statements that use tables; who writes would wait behind it."""
+    """A backup's lock waits for statements that use tables, and all writers would wait behind it."""
     locks.lock("another").acquire().release()
     other.lock("book")
     with ThreadPoolExecutor() as pool:
@@ -55,7 +55,7 @@ def test_doctor_tells_when_the_locks_of_a_dead_machine_are_free(server: MariaSer
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_defaults_and_time_limits_of_the_server_change_nothing(level: str) -> None:
-    """Its isolation level, that transactions only read and do not end by themselves, its dialect, its limits."""
+    """The isolation level, read-only transactions, no autocommit, the SQL mode, and time limits."""
     need("mariadb")
     with MariaServer(config={"wait-timeout": "1", "max-statement-time": "1"}) as server:
         other = OnMaria(server)

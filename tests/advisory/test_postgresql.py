@@ -1,4 +1,4 @@
-"""What goes wrong with advisory locks of PostgreSQL elsewhere."""
+"""Known problems of PostgreSQL's advisory locks."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ TIME_OUTS = ("idle_session_timeout", "statement_timeout", "lock_timeout")
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """A server for all tests of this module that leave it as it was."""
+    """A server for all tests of this module that do not change it."""
     need("postgres")
     with PostgresServer() as server:
         yield server
@@ -54,7 +54,7 @@ def test_time_outs_of_the_role_do_not_free_it_or_end_a_wait(own_server: Postgres
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_defaults_of_the_role_change_nothing(server: PostgresServer, other: Any, level: str) -> None:
-    """Its isolation level, and that it may only read unless a transaction says otherwise."""
+    """The isolation level, and read-only transactions by default."""
     defaults = {"default_transaction_read_only": "on", "default_transaction_isolation": f"'{level}'"}
     defaults |= {"default_transaction_deferrable": "on"}
     if not other.ask("SELECT rolname FROM pg_roles WHERE rolname = 'reader'"):
@@ -104,7 +104,7 @@ def test_a_pooler_that_lends_its_sessions_is_refused(server: PostgresServer, mod
 
 
 def test_a_pooler_in_session_mode_is_used_until_it_lends_sessions(server: PostgresServer, other: Any) -> None:
-    """Its mode is changed while a session is open: from then on that is anybody's between two statements."""
+    """The pooler's mode changes while a session is open: from then on it may lend the session between statements."""
     need("pgbouncer")
     config = {"pool_mode": "session", "default_pool_size": "20"}
     with (
@@ -181,7 +181,7 @@ def test_a_role_that_may_not_make_the_sequence_is_told_what_to_do(own_server: Po
 
 
 def test_a_waiter_that_is_the_victim_of_a_deadlock_waits_on(own_server: PostgresServer) -> None:
-    """The holder makes an index, which waits for all transactions of before: also for the one of the waiter."""
+    """The holder creates an index, which waits for all earlier transactions, including the waiter's."""
     other, third = OnPostgres(own_server), OnPostgres(own_server)
     other.ask("CREATE TABLE books (name text)")
     other.ask("ALTER ROLE postgres SET deadlock_timeout = '2s'")  # of the waiter, who looks once

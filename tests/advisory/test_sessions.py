@@ -1,4 +1,4 @@
-"""A lock is a session of the server: how it is waited for, lost, and ended; on both servers."""
+"""Each lock is a session of the server: waiting, loss and end of sessions, on both servers."""
 
 import asyncio
 import ctypes
@@ -31,7 +31,7 @@ time.sleep(60)
 
 
 def waiting(locks: Any, other: Any, pool: ThreadPoolExecutor, timeout: float = 20) -> "tuple[Future[Any], int]":
-    """Let a thread wait for "book"; return what it gets, and its session."""
+    """Let a thread wait for "book"; return the future of its grant, and its session."""
     found = pool.submit(locks.lock("book").acquire, timeout=timeout)
     (session,) = eventually(lambda: other.locks(granted=False))
     return found, session
@@ -49,7 +49,7 @@ def test_a_wait_that_ends_when_it_is_granted_leaves_nothing(locks: Any, other: A
         started = time.monotonic()
         thread.start()
         while time.monotonic() < started + 0.03:
-            pass  # sleep is not exact enough to hit the moment
+            pass  # busy waiting: sleep is not exact enough for this moment
         other.unlock("book")
         thread.join(20)
         if found[0] is not None:

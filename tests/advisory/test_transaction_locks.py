@@ -1,4 +1,4 @@
-"""A lock of the caller's own transaction ends with that, by commit or rollback, and never before."""
+"""A lock of the caller's own transaction ends with its commit or rollback, and never before."""
 
 import asyncio
 import threading
@@ -43,7 +43,7 @@ def engine(server: PostgresServer) -> Iterator[Engine]:
 
 
 def free(locks: Any, name: str = "book") -> bool:
-    """Tell whether a session could have the lock."""
+    """Return True if a session can take the lock."""
     grant = locks.lock(name).acquire(blocking=False)
     return grant is not None and grant.release()
 
@@ -99,7 +99,7 @@ def test_a_try_and_a_time_out_leave_the_transaction_as_it_was(locks: Any, engine
 
 
 class OfPsycopg2(Exception):
-    """An error as psycopg2 has it: its number has another name."""
+    """An error like psycopg2's, whose SQLSTATE has another attribute name."""
 
     pgcode = "55P03"
 

@@ -1,4 +1,4 @@
-"""Private servers of objects for these tests."""
+"""Private object storage servers for these tests."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ SERVERS = {"seaweedfs": SeaweedServer, "azurite": AzuriteServer}
 
 @pytest.fixture(scope="session", params=SERVERS)
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """One that is shared, and never broken."""
+    """A shared server, which tests must not break."""
     need(request.param)
     with SERVERS[request.param]() as started:
         yield started
@@ -21,5 +21,5 @@ def server(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture
 def url(server: Any) -> str:
-    """A place of its own on it."""
+    """The URL of an empty place on the server."""
     return str(server.at(uuid4().hex))

@@ -1,4 +1,4 @@
-"""What may go wrong between a lock and a bucket: each is done to a real server."""
+"""Faults between a lock and a bucket, on real servers."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""`interlock doctor --race`: a bucket whose conditional writes are atomic passes, one that lets two in does not."""
+"""`interlock doctor --race`: a bucket with atomic conditional writes passes, one that lets two succeed does not."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from interlock.stores.bucket.race import race
 
 
 class Careless:
-    """A bucket that lets everybody write who comes in the first round of each ten."""
+    """A bucket that lets all clients write in the first of every ten rounds."""
 
     def __init__(self) -> None:
         self._store: Any = MemoryStore()

@@ -1,4 +1,4 @@
-"""The fixture of the tests that run the command."""
+"""The fixture for tests that run the command."""
 
 from collections.abc import Iterator
 from contextlib import closing

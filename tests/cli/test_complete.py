@@ -1,4 +1,4 @@
-"""Completion, as a person at bash has it, and as click asks for it."""
+"""Completion in a real bash, and by click's own protocol."""
 
 import os
 import pty
@@ -13,7 +13,7 @@ from tests.support.terminal import Terminal
 
 @contextmanager
 def bash(house: House) -> Iterator[Terminal]:
-    """A person at bash, where completion was set up as the documentation says."""
+    """A user at bash, with completion set up as in the documentation."""
     house.script("interlock", f'#!/bin/sh\nexec {sys.executable} -m interlock "$@"\n')
     pid, master = pty.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""The store of `interlock` where none is named: the same for a login shell, for cron, and for any service."""
+"""The default store of `interlock`: the same for a login shell, for cron, and for any service."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ DEFAULT = f"file:///tmp/interlock-{os.geteuid()}"
 
 
 def environments(tmp_path: Path) -> dict[str, dict[str, str]]:
-    """What different starters give a program."""
+    """The environments that different starters give a program."""
     for name in ("run", "tmp", "home"):
         (tmp_path / name).mkdir(mode=0o700)
     return {

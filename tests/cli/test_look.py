@@ -1,4 +1,4 @@
-"""`interlock ls`, `show`, `watch`, `evict`, `doctor`: what they say, to people and to programs."""
+"""`interlock ls`, `show`, `watch`, `evict`, `doctor`: their output for people and for programs."""
 
 import json
 import os
@@ -26,7 +26,7 @@ CLAIM_KEYS = [
 
 @pytest.fixture
 def space(request: pytest.FixtureRequest) -> str:
-    """The URL of a store in this process's memory, of the test's own."""
+    """The URL of a new store in this process's memory."""
     return f"memory://{abs(hash(request.node.nodeid))}"
 
 
@@ -59,7 +59,7 @@ def seen(space: str, capsys: pytest.CaptureFixture[str]) -> Seen:
 
 
 def rows(table: str) -> list[list[str]]:
-    """The cells of a table; they are two spaces or more apart."""
+    """The cells of a table, which are separated by at least two spaces."""
     return [re.split(r"\s{2,}", line.strip()) for line in table.splitlines() if line.strip() and "──" not in line]
 
 
@@ -320,7 +320,7 @@ def test_doctor_is_75_if_the_server_is_away(scheme: str, capsys: pytest.CaptureF
 
 @contextmanager
 def closed_port() -> Iterator[int]:
-    """A port that nobody listens on, and that nobody else gets meanwhile."""
+    """A reserved port without a listener."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]

@@ -1,4 +1,4 @@
-"""`interlock run`: its exit statuses, and that it says nothing else."""
+"""`interlock run`: its exit statuses, and no other output."""
 
 import os
 import signal

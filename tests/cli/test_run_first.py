@@ -1,4 +1,4 @@
-"""`interlock run` as the first process of a container: it lets go of the processes that nobody else does."""
+"""`interlock run` as the first process of a container: it reaps orphaned processes."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.house import COMMAND, House, Process, eventually
 
-# A subreaper is given the orphans below it, as process 1 is; it stays one through execve(2).
+# A subreaper becomes the parent of orphans below it, like process 1; it stays one through execve(2).
 SUBREAPER = """
 import ctypes, os, sys
 assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
@@ -22,7 +22,7 @@ ORPHANS = "for n in 1 2 3 4 5; do (sh -c : &); done; echo made; cat"
 
 
 def first_processes() -> dict[str, list[str]]:
-    """What makes interlock the first process, as far as this machine lets us."""
+    """The ways to make interlock the first process that this machine allows."""
     found = {"subreaper": [sys.executable, "-c", SUBREAPER.format(first="")]}
     for name, how in (("pid 1", []), ("pid 1 of a user", ["--user", "--map-root-user"])):
         namespace = ["unshare", *how, "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -47,7 +47,7 @@ def children(pid: int) -> list[int]:
 
 
 def zombies(pid: int) -> list[int]:
-    """The children of a process that have ended and that it has not let go."""
+    """The zombies among the children of a process."""
     found = []
     for child in children(pid):
         try:

@@ -1,4 +1,4 @@
-"""`interlock run` where signals are not as a shell at a terminal leaves them: nohup, cron, a script's `&`."""
+"""`interlock run` with inherited signal settings other than a terminal's: nohup, cron, `&` in a script."""
 
 import os
 import re
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def ignoring(*numbers: int, blocking: bool = False) -> list[str]:
-    """The command `interlock`, started by something that ignores or blocks signals."""
+    """The command `interlock`, started by a process that ignores or blocks signals."""
     how = (
         f"signal.pthread_sigmask(signal.SIG_BLOCK, {[int(number) for number in numbers]})"
         if blocking
@@ -76,7 +76,7 @@ def test_a_signal_that_is_blocked_stays_so_for_the_command_and_reaches_interlock
 def test_what_Python_ignores_for_itself_is_at_its_default_for_the_command(
     house: House, number: signal.Signals
 ) -> None:
-    """Whether it was ignored before can't be known: Python says nothing about it."""
+    """Whether the signal was ignored before can't be known: Python does not report it."""
     for command in (COMMAND, ignoring(number)):
         _, status, _ = house.run("run", "book", "--", "cat", "/proc/self/status", command=command)
         assert number not in mask_of(status, "SigIgn")

@@ -1,4 +1,4 @@
-"""`interlock run`: the lock is lost, its release fails, or an error of ours ends the command."""
+"""`interlock run`: the lock is lost, its release fails, or an internal error ends the command."""
 
 import os
 import signal

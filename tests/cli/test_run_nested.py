@@ -1,4 +1,4 @@
-"""`interlock run` inside `interlock run`: other names nest, the same name does not wait for itself for ever."""
+"""Nested `interlock run`: different names nest; the same name is an error instead of a deadlock."""
 
 import shlex
 

@@ -1,4 +1,4 @@
-"""`interlock run`: signals, deaths, and what is left in the background."""
+"""`interlock run`: signals, deaths of processes, and background processes."""
 
 import os
 import signal

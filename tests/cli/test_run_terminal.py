@@ -13,8 +13,8 @@ from tests.support.terminal import Terminal, terminal
 
 CTRL_C, CTRL_Z, CTRL_BACKSLASH, CTRL_D = "\x03", "\x1a", "\x1c", "\x04"
 
-# Tells its process id, what reaches it, and what is typed.  It reads only what is there: in the background, a reading
-# that a signal came just before would stop it (SIGTTIN) before it tells of the signal.
+# Prints its process id, the signals that it gets, and what is typed.  It reads only available input: in the
+# background a read just after a signal would stop it (SIGTTIN) before it prints the signal.
 REPORTER = r"""
 import os, select, signal, sys
 def told(number, frame):
@@ -43,7 +43,7 @@ def reporter(house: House, *options: str, shell: bool = True) -> Iterator[tuple[
     with terminal(house, *words, shell=shell) as person:
         job = int(person.see(r"job (\d+)")[1]) if shell else person.pid
         seen = person.see(r"command (\d+) (\w+) (\w+)")
-        assert seen.groups()[1:] == ("True", "True")  # it has the terminal, in the foreground
+        assert seen.groups()[1:] == ("True", "True")  # it runs on the terminal, in the foreground
         yield person, job, int(seen[1])
 
 
@@ -54,7 +54,7 @@ def test_a_key_reaches_the_command_once(house: House, key: str, name: str, shell
         for _ in range(3):
             person.press(key)
             person.see(f"got {name}\n")
-            # What interlock would send on in addition would be there before what it gets later.
+            # A second signal from interlock would arrive before this later one.
             os.kill(job, signal.SIGUSR1)
             assert person.see(r"got (\w+)")[1] == "SIGUSR1"
         assert house.count("using") == 1
@@ -123,7 +123,7 @@ def test_a_terminal_that_goes_away_hangs_up_the_command_of_a_session_leader(hous
 
 
 def is_stopped(pid: int) -> None:
-    """Wait until a process is stopped: until then, it may still read what is typed."""
+    """Wait until a process is stopped: before that, it may still read what is typed."""
     eventually(lambda: state_of(pid) == "T", f"process {pid} is stopped")
 
 

@@ -1,4 +1,4 @@
-"""`interlock serve`, asked by real requests: what it tells, what it refuses, and how it ends."""
+"""`interlock serve` with real requests: its responses, its refusals, and its end."""
 
 import json
 import signal
@@ -22,7 +22,7 @@ NAMED = {row.name: row for row in ROWS}
 
 @pytest.fixture(params=["file", "valkey"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """An empty place for locks, on a store of each sort."""
+    """An empty place for locks, on stores of different kinds."""
     return NAMED[request.param].place(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The page of `interlock serve` in a browser: what is to be seen, and a claim that is evicted by a click."""
+"""The page of `interlock serve` in a browser: its contents, and the eviction of a claim by a click."""
 
 import os
 import threading
@@ -29,7 +29,7 @@ def browser() -> Iterator[webdriver.Remote]:
 
 
 def until(browser: webdriver.Remote, condition: Callable[[], Any]) -> Any:
-    """Wait until something is true of the page, and return it."""
+    """Wait until a condition on the page is true, and return its result."""
     return WebDriverWait(browser, WAIT_LIMIT, 0.05, (WebDriverException,)).until(lambda _: condition())
 
 
@@ -40,7 +40,7 @@ def seen(browser: webdriver.Remote, *columns: int) -> list[tuple[str, ...]]:
 
 
 def picture(browser: webdriver.Remote) -> None:
-    """Keep what is to be seen for the documentation, if INTERLOCK_SCREENSHOTS is set."""
+    """Save a screenshot for the documentation, if INTERLOCK_SCREENSHOTS is set."""
     if os.environ.get("INTERLOCK_SCREENSHOTS"):
         browser.set_window_size(1280, 420)
         browser.execute_script("store.textContent = 'Store file:///var/lib/shop/locks'")

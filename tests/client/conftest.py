@@ -1,4 +1,4 @@
-"""What the client promises by itself is played on memory://: no store has a part in it."""
+"""Tests of the client itself run on memory://, since they do not depend on the store."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Arguments: every one is checked at the call, and the message says what to do."""
+"""Arguments: each is checked at the call, and the message says what to do."""
 
 import asyncio
 import math
@@ -44,7 +44,7 @@ BAD_COUNT = [0, -1, 1.0, 1.5, "1", None, True, False, NAN, 1 << 40, HUGE, TOO_LO
 
 
 def refuses(call: Callable[[], Any], *words: str) -> None:
-    """See that `call` raises InvalidArgument, a ValueError, with a message of use that has these words."""
+    """Check that `call` raises InvalidArgument, a ValueError, with a helpful message that contains these words."""
     with pytest.raises(InvalidArgument) as caught:
         call()
     assert isinstance(caught.value, ValueError)

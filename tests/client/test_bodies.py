@@ -1,4 +1,4 @@
-"""Bodies: a `with` has the grant and releases it at its end, also one around a grant that was acquired before."""
+"""Bodies: a `with` block yields the grant and releases it at its end, also around a grant acquired before."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""close() at a server that is away: what would hang at each claim is tried once, and the leases do the rest."""
+"""close() while the server is unavailable: one attempt instead of one for each claim; the leases then expire."""
 
 import pytest
 

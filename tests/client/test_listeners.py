@@ -1,4 +1,4 @@
-"""Listeners: who hears events, and the log; one that fails or hangs holds back nobody."""
+"""Listeners of events, and the log: a listener that fails or hangs does not delay others."""
 
 import logging
 from typing import Any

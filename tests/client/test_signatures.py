@@ -1,4 +1,4 @@
-"""What may be given by position: an option that is given by its name only can be moved or be joined by others."""
+"""Positional arguments: keyword-only options can be reordered and extended later."""
 
 import inspect
 from collections.abc import Callable

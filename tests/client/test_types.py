@@ -1,4 +1,4 @@
-"""What the documentation shows passes `mypy --strict` and strict pyright, and the types say what comes."""
+"""The examples of the documentation pass `mypy --strict` and strict pyright, with the right types."""
 
 import json
 import subprocess
@@ -160,14 +160,14 @@ PYRIGHT = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT / "src")], "inc
 
 
 def mypy(folder: Path) -> list[str]:
-    """Return what mypy says about a program, line by line."""
+    """Return the lines of mypy's output for a program."""
     pytest.importorskip("mypy")
     words = ["--strict", "--no-error-summary", "--hide-error-context", "program.py"]
     return told([sys.executable, "-m", "mypy", *words], folder).splitlines()
 
 
 def pyright(folder: Path) -> list[str]:
-    """Return what pyright says about a program, in the form of mypy's lines."""
+    """Return pyright's findings for a program, in the format of mypy's lines."""
     pytest.importorskip("pyright")
     (folder / "pyrightconfig.json").write_text(json.dumps(PYRIGHT))
     said = told([sys.executable, "-m", "pyright", "--outputjson"], folder)
@@ -182,7 +182,7 @@ def pyright(folder: Path) -> list[str]:
 
 
 def told(command: list[str], folder: Path) -> str:
-    """Return what a command prints."""
+    """Return the output of a command."""
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300).stdout
 
 

@@ -1,4 +1,4 @@
-"""URLs of several hosts are taken apart alike by all versions of Python."""
+"""URLs with several hosts are parsed in the same way by all versions of Python."""
 
 from urllib.parse import SplitResult
 

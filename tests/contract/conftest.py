@@ -1,4 +1,4 @@
-"""A line of the contract is found by the module that it stands in: `pytest tests/contract -k exclusion`."""
+"""A contract test is selected by the name of its module: `pytest tests/contract -k exclusion`."""
 
 import pytest
 

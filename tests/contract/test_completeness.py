@@ -1,4 +1,4 @@
-"""Nothing is left out: every store and every kind is in the tables, and the two colours have the same face."""
+"""Completeness: every store and every kind is in the tables, and both colours have the same interface."""
 
 import inspect
 import tomllib

@@ -1,3 +1,3 @@
-"""Every line of the contract, on every store of the table, played by threads and by asyncio tasks."""
+"""Every contract test, on every store of the table, with threads and with asyncio tasks."""
 
 from interlock.testing.contract import *  # noqa: F403

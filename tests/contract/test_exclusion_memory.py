@@ -1,4 +1,4 @@
-"""The chapter on exclusion alone, in memory: the quickest judge of a change."""
+"""The contract tests of exclusion, in memory only: the quickest check of a change."""
 
 from pathlib import Path
 

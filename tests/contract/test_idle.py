@@ -1,4 +1,4 @@
-"""A watchdog with nothing to do does nothing."""
+"""An idle watchdog uses no CPU time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every store answers as `core.line` does: random steps of two processes on it and on memory:// come to the same."""
+"""Every store answers as `core.line` does: random steps of two processes give the same results as on memory://."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 def same(game: int, stores: list[Any], pass_time: Callable[[float], object] | None, ahead: Any = lambda: 0.0) -> None:
-    """Play a game on the stores of two processes and on memory://."""
+    """Compare random steps on the stores of two processes with memory://."""
     model = MemoryStore(Space(lambda: clock.now() + ahead()))
     reference, other = Side([model.queue(), model.queue()]), Side([store.queue() for store in stores])
     try:
@@ -108,7 +108,7 @@ def test_texts_that_are_swapped_answer_as_the_line(game: int, pass_time: Callabl
     same(game, [TextStore(Texts(lambda: clock.time_of_day()))] * 2, pass_time)
 
 
-@pytest.mark.parametrize("game", range(3))
+@pytest.mark.parametrize("game", [0, 5, 6])  # each of other kinds; leases end once or twice, which is waited for
 def test_etcd_answers_as_the_line(game: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_steps, "RECORD", line_steps.LONG)
     began, passed = clock.now(), 0.0

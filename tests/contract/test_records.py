@@ -1,4 +1,4 @@
-"""The pending protocol on records whose replies are lost, one after the other: no orphan, no second holder."""
+"""The pending protocol on records with each reply lost in turn: no record is left behind, no second holder."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ METHODS = ["create", "list", "update", "promote", "delete", "reap", "renew"]
 
 
 class Flaky(MemoryRecords):
-    """Records that are written and read as is asked, while the replies to some of the requests are lost."""
+    """Records that perform all requests, and lose the replies to some of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Flaky(MemoryRecords):
         return ask
 
     def lose_from_now(self, *numbers: int) -> None:
-        """Lose the replies to the so-many-th requests from now, from 1."""
+        """Lose the replies to the requests with these numbers, counted from now, from 1."""
         self.asked = 0
         self.lose = lambda number: number in numbers
 

@@ -1,4 +1,4 @@
-"""A store of somebody else, the one of docs/howto: found by its scheme, judged by the contract."""
+"""A third-party store, the one of docs/howto: found by its scheme, and tested by the contract."""
 
 import asyncio
 import re
@@ -36,7 +36,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def run_pytest(folder: Path, *options: str) -> str:
-    """Run pytest in `folder` in a process of its own; return what it says."""
+    """Run pytest in `folder` in a new process; return its output."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *options],
         cwd=folder, capture_output=True, text=True, timeout=120, check=False,

@@ -1,4 +1,4 @@
-"""URLs: which store is meant, and what is said when there is none or it is not fit."""
+"""URLs: the store of a URL, and the errors for a URL without a store or a store that can't be used."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_odd_folders_work(tmp_path: Path) -> None:
 
 @pytest.fixture
 def nobody(tmp_path: Path) -> Iterator[Remote]:
-    """A process of a user without rights; it has loaded all that it needs before."""
+    """A process of a user without rights, which has loaded all modules before."""
     remote = Remote(f"file://{tmp_path}/before")
     remote.do("import os, logging, pathlib\nwith locks.lock('x', label='y'): pass\nlocks.close()")
     remote.do(f"if os.geteuid() == 0: os.setegid({NOBODY}); os.seteuid({NOBODY})")

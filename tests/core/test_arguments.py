@@ -1,4 +1,4 @@
-"""Arguments: what is out of range is told with the limit and with what was given."""
+"""Arguments: an error for a value out of range contains the limit and the value."""
 
 from array import array
 from typing import Any
@@ -21,7 +21,7 @@ from interlock.core.redaction import described, masked, why
 
 
 def refused(check: Any, *given: Any) -> str:
-    """Return what is said of an argument."""
+    """Return the message of the error for an argument."""
     with pytest.raises(InvalidArgument) as error:
         check(*given)
     return str(error.value)

@@ -1,4 +1,4 @@
-"""Names of locks that are made of a function's arguments, and which functions a decorator can lock."""
+"""Names of locks made of a function's arguments, and the kinds of functions that a decorator accepts."""
 
 import functools
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -13,11 +13,11 @@ from interlock.core.functions import checked_kind_of, kind_of, name_of_arguments
 
 
 def plain(user: Any, book: Any = "none", /, *rest: Any, copy: int = 1, **options: Any) -> None:
-    """Have arguments of each kind."""
+    """A function with arguments of each kind."""
 
 
 async def coroutine(user: Any) -> None:
-    """Have one argument."""
+    """A coroutine function with one argument."""
 
 
 def generator() -> Iterator[int]:
@@ -161,7 +161,7 @@ def test_a_result_whose_work_is_still_to_be_done_is_refused(make: Any, what: str
 
 
 class Compiled(Coroutine[Any, Any, None]):
-    """A coroutine as Cython and mypyc make them: of a type of their own."""
+    """A coroutine like those of Cython and mypyc, with its own type."""
 
     closed = False
 

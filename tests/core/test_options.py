@@ -1,4 +1,4 @@
-"""Options of URLs: what is read, and what is said of those that there are not."""
+"""Options of URLs: their values, and the errors for unknown ones."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""Steps on texts that are compared and swapped: what is remembered of a line is never the answer by itself."""
+"""Steps by compare and swap: the cached line alone is never the answer."""
 
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.line import GONE, KEPT

@@ -72,10 +72,10 @@ def test_celery_skips_comes_again_and_pays_once(environment: dict[str, str], sho
         busy = report.delay("2026-11")
         later = change.delay("ada")
         payments = [pay.delay("7") for _ in range(2)]
-        said = [busy.get(timeout=60), sorted(each.get(timeout=60) for each in payments)]
+        said = [busy.get(timeout=200), sorted(each.get(timeout=200) for each in payments)]
         print(said, later.ready(), flush=True)
         sys.stdin.readline()
-        print(report.delay("2026-11").get(timeout=60), later.get(timeout=60))
+        print(report.delay("2026-11").get(timeout=200), later.get(timeout=200))
     """
     client = Process(
         [sys.executable, "-c", code], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -13,8 +13,7 @@ from interlock.client.connect import split
 from interlock.core.errors import InvalidArgument
 from interlock.remote._sync.pool import MOST
 from interlock.stores.redis.clients import settings_of_client
-from interlock.stores.redis.options import is_secure
-from interlock.stores.redis.settings import settings_of
+from interlock.stores.redis.settings import is_secure, settings_of
 from interlock.testing.world import TASKS, THREADS, World
 from tests.servers import RedisSentinel, RedisServer, need
 from tests.servers.sentinel import MASTER, Sentinel

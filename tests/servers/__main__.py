@@ -1,4 +1,4 @@
-"""`python -m tests.servers KIND…`: which Debian packages bring the servers that are not here yet."""
+"""`python -m tests.servers KIND…`: print the Debian packages of the servers that are not installed."""
 
 import sys
 
@@ -16,7 +16,7 @@ PACKAGES = {
 
 
 def main(kinds: list[str]) -> int:
-    """Print the packages that are missing, in one line; with PostgreSQL comes what sites put before it."""
+    """Print the missing packages in one line; PostgreSQL includes PgBouncer."""
     kinds = [*kinds, "pgbouncer"] if "postgres" in kinds else kinds
     wanted = [PACKAGES[kind] for kind in kinds if available(kind) is not None]
     print(*wanted)

@@ -1,4 +1,4 @@
-"""Database servers refuse to run as root: which account they run as instead."""
+"""The account for database servers, which refuse to run as root."""
 
 import os
 import pwd
@@ -10,7 +10,7 @@ from tests.servers.home import Missing
 
 
 def drop_root(*names: str) -> tuple[list[str], tuple[int, int] | None]:
-    """Return what goes before a command so that it does not run as root, and the account's ids.
+    """Return the words before a command that make it run as another account than root, and the account's ids.
 
     Args:
         names: accounts, the preferred one first; "nobody" is tried last.
@@ -19,7 +19,7 @@ def drop_root(*names: str) -> tuple[list[str], tuple[int, int] | None]:
         The words before the command, and (uid, gid); nothing and None unless this process runs as root.
 
     Raises:
-        Missing: this process runs as root, and there is no such account or no `setpriv`.
+        Missing: this process runs as root, and there is none of the accounts, or no `setpriv`.
     """
     if os.geteuid() != 0:
         return [], None
@@ -37,7 +37,7 @@ def drop_root(*names: str) -> tuple[list[str], tuple[int, int] | None]:
 
 
 def give(folders: Sequence[Path], ids: tuple[int, int] | None) -> None:
-    """Give folders to an account; nothing if `ids` is None."""
+    """Change the owner of folders; do nothing if `ids` is None."""
     if ids is not None:
         for folder in folders:
             os.chown(folder, *ids)

@@ -1,4 +1,4 @@
-"""Where the browser is, for tests of web pages."""
+"""The programs of the browser, for tests of web pages."""
 
 import shutil
 from typing import NamedTuple
@@ -7,14 +7,14 @@ from tests.servers.home import Missing
 
 
 class BrowserPrograms(NamedTuple):
-    """Where the programs are."""
+    """The paths of the programs."""
 
     browser: str
     driver: str
 
 
 def browser_programs() -> BrowserPrograms:
-    """Find Chromium and what drives it.
+    """Find Chromium and its driver.
 
     Raises:
         Missing: they are not installed; the message says how to get them.

@@ -1,4 +1,4 @@
-"""Private servers of objects, for tests: SeaweedFS speaks S3, Azurite speaks Azure's blobs."""
+"""Private object storage servers for tests: SeaweedFS for S3, Azurite for Azure blobs."""
 
 import base64
 import datetime
@@ -19,7 +19,7 @@ from tests.servers.server import Server
 KEY, SECRET, BUCKET = "key", "secret", "locks"
 ACCOUNT = "devstoreaccount1"
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""Which everybody knows: it is in Azurite's documentation."""
+"""The public key from Azurite's documentation."""
 
 
 def weed_program() -> str:
@@ -40,7 +40,7 @@ def azurite_program() -> str:
     Raises:
         Missing: it is not installed; the message says how to get it.
     """
-    ours = Path(sys.prefix) / "azurite" / "node_modules" / ".bin"  # where ./dev installs it
+    ours = Path(sys.prefix) / "azurite" / "node_modules" / ".bin"  # ./dev installs it there
     found = shutil.which("azurite-blob", path=str(ours)) or shutil.which("azurite-blob")
     if found is None:
         raise Missing("there is no `azurite-blob` here; get it by: npm install -g azurite")
@@ -52,7 +52,7 @@ class SeaweedServer(Server):
 
     def __init__(self) -> None:
         self._program = weed_program()
-        # Its other ports are by default 10,000 higher than these: where the system's own connections begin.
+        # By default its other ports are 10,000 higher, within the system's range for outgoing connections.
         self._others = [Port() for _ in range(7)]
         super().__init__("seaweedfs", None, None)
 
@@ -88,7 +88,7 @@ class SeaweedServer(Server):
         try:
             urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=10).close()
         except urllib.error.HTTPError as error:
-            if error.code != 409:  # it is there
+            if error.code != 409:  # 409: the bucket exists
                 raise
         try:
             store.put("ready", b"yes")

@@ -1,4 +1,4 @@
-"""A clock of a server's own, which can be set: a small library stands between it and the system's."""
+"""A private clock for a server, which can be set: a small preloaded library replaces the system's clock."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ def compiler() -> str:
     """Find the C compiler.
 
     Raises:
-        Missing: there is none; the message says how to get it.
+        Missing: it is not installed; the message says how to get it.
     """
     found = shutil.which("cc")
     if found is None:
@@ -26,17 +26,17 @@ def compiler() -> str:
 
 
 def compiled(folder: Path) -> Path:
-    """Return the library, made in a folder."""
+    """Compile the library in a folder; return its path."""
     library = folder / "clock.so"
     subprocess.run([compiler(), "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True)
     return library
 
 
 class Stepped(Server):
-    """What goes before a kind of server: its time of day can be set, its monotonic clock is the system's.
+    """A mixin for a kind of server: its time of day can be set, its monotonic clock is the system's.
 
     Attributes:
-        ahead: seconds by which it was set forward.
+        ahead: seconds by which its clock was set forward.
     """
 
     ahead = 0.0
@@ -50,12 +50,12 @@ class Stepped(Server):
         """Set its clock forward, or back.
 
         Args:
-            seconds: by which.
+            seconds: how far; negative to set it back.
         """
         self.ahead += seconds
         file = os.open(self._clock, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
-            os.pwrite(file, struct.pack("=q", int(self.ahead * 1e9)), 0)  # at once: the server has it mapped
+            os.pwrite(file, struct.pack("=q", int(self.ahead * 1e9)), 0)  # the server has the file mapped
         finally:
             os.close(file)
 

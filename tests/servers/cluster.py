@@ -14,7 +14,7 @@ class RedisCluster:
     """A Cluster of masters without replicas on free ports of 127.0.0.1; use it as a context manager.
 
     Args:
-        nodes: how many.
+        nodes: the number of nodes.
         kind: "valkey" or "redis".
 
     Attributes:
@@ -44,7 +44,7 @@ class RedisCluster:
             "cluster-port": str(self._buses[-1].number),
             "cluster-config-file": "nodes.conf",
             "cluster-node-timeout": "2000",
-            "cluster-allow-replica-migration": "no",  # a node that gave all its slots away stays a master
+            "cluster-allow-replica-migration": "no",  # a node without slots stays a master
         }
         self.nodes.append(RedisServer(kind, config=config, home=self._home))
 
@@ -59,7 +59,7 @@ class RedisCluster:
         self.until_whole()
 
     def until_whole(self) -> None:
-        """Wait until all nodes agree that all slots are served, e.g. after one was restarted."""
+        """Wait until all nodes agree that all slots are served, for example after a restart of one."""
         eventually(self._is_whole, lambda: None, "a cluster")
 
     def _is_whole(self) -> bool:
@@ -72,7 +72,7 @@ class RedisCluster:
 
     @property
     def url(self) -> str:
-        """How clients connect: `redis+cluster://127.0.0.1:port`."""
+        """The URL for clients: `redis+cluster://127.0.0.1:port`."""
         return f"redis+cluster://{self.nodes[0].host}:{self.nodes[0].port}"
 
     def node_of(self, key: str) -> RedisServer:
@@ -86,15 +86,15 @@ class RedisCluster:
         return slots
 
     def move(self, key: str, target: RedisServer | None = None) -> RedisServer:
-        """Move the slot of a key, with all that is in it, to another node, as resharding does; return that node."""
+        """Move the slot of a key with all its keys to another node, like resharding; return that node."""
         with self.migrating(key, target) as move:
             return move.target
 
     @contextmanager
     def moving(self, key: str) -> Iterator[RedisServer]:
-        """Move the slot of a key; during the body its keys are at the new node, which not everybody knows yet.
+        """Move the slot of a key; during the block its keys are at the new node, but the slot is the old one's.
 
-        Clients are told to ask there (ASK), and to try again if they want keys of which some do not exist (TRYAGAIN).
+        The old node answers ASK, and TRYAGAIN to requests for several keys of which some do not exist.
         """
         with self.migrating(key) as move:
             move.rest()
@@ -104,7 +104,7 @@ class RedisCluster:
     def migrating(
         self, key: str, target: RedisServer | None = None, source: RedisServer | None = None
     ) -> Iterator["Migration"]:
-        """Let the slot of a key move in the old way, key by key; what is left moves after the body."""
+        """Let the slot of a key move key by key during the block; the remaining keys move after it."""
         source = source or self.node_of(key)
         target = target or next(node for node in self.nodes if node is not source)
         move = Migration(self.nodes[0].command("CLUSTER", "KEYSLOT", key), source, target)
@@ -118,8 +118,8 @@ class RedisCluster:
     def _give(self, slots: range, source: RedisServer, target: RedisServer) -> None:
         """Tell all nodes that slots have another owner.
 
-        Wait until all know how new each node's say is: a slot that moves on before that can be taken back by an old
-        message, and its owners refer to each other.
+        Wait until all nodes know each other's epochs: if a slot moves before that, an old message can undo the move,
+        and its owners then redirect to each other.
         """
         owner = target.command("CLUSTER", "MYID")
         for node in (target, source, *self.nodes):
@@ -136,7 +136,7 @@ class RedisCluster:
         return len(epochs) == 1
 
     def remove(self, node: RedisServer) -> None:
-        """Move all slots of a node to another one, let the others forget it, and reset it; it goes on, alone."""
+        """Move all slots of a node to another one, let the others forget it, and reset it; it stays up, alone."""
         rest = [each for each in self.nodes if each is not node]
         for first, last, owner, *_ in self._slots():
             if int(owner[1]) == node.port:
@@ -155,7 +155,7 @@ class RedisCluster:
         self.until_whole()
 
     def add(self) -> RedisServer:
-        """Let one more node take part, without slots; return it."""
+        """Add a node without slots; return it."""
         self._add_node(self.nodes[0].kind)
         node = self.nodes[-1]
         self.nodes[0].command("CLUSTER", "MEET", node.host, node.port, self._buses[-1].number)
@@ -181,8 +181,8 @@ class Migration:
     """A slot that moves key by key.
 
     Args:
-        slot: which one.
-        source, target: the nodes that it moves between.
+        slot: the slot.
+        source, target: the nodes between which it moves.
 
     Attributes:
         slot, source, target: as given.
@@ -194,7 +194,7 @@ class Migration:
         self.target = target
 
     def begin(self) -> None:
-        """Let the nodes know: from here on the source says where to ask for what it has not."""
+        """Announce the migration to both nodes: from here on the source answers ASK for keys that it lacks."""
         source_id, target_id = (node.command("CLUSTER", "MYID") for node in (self.source, self.target))
         self.target.command("CLUSTER", "SETSLOT", self.slot, "IMPORTING", source_id)
         self.source.command("CLUSTER", "SETSLOT", self.slot, "MIGRATING", target_id)
@@ -204,6 +204,6 @@ class Migration:
         self.source.command("MIGRATE", self.target.host, self.target.port, "", 0, 5000, "KEYS", *keys)
 
     def rest(self) -> None:
-        """Move all keys that are left."""
+        """Move all remaining keys."""
         while keys := self.source.command("CLUSTER", "GETKEYSINSLOT", self.slot, 100):
             self.carry(*keys)

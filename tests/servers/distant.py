@@ -1,4 +1,4 @@
-"""A Cluster that is far away: each of its nodes is reached through a proxy."""
+"""A Cluster with a proxy before each of its nodes."""
 
 from binascii import crc_hqx
 from typing import Any
@@ -10,18 +10,18 @@ from tests.servers.redis_server import Kind, RedisServer
 
 
 class DistantCluster:
-    """A Cluster whose nodes tell clients the addresses of proxies, so that all that is said goes through them.
+    """A Cluster whose nodes announce the addresses of proxies, so that all traffic goes through them.
 
-    A node that fails takes its own names with it only: the others serve theirs (`cluster-require-full-coverage no`).
+    When a node fails, the others still serve their slots (`cluster-require-full-coverage no`).
 
     Args:
         delay: seconds by which each reply is late.
-        nodes: how many.
+        nodes: the number of nodes.
         kind: "valkey" or "redis".
 
     Attributes:
-        cluster: the nodes.
-        proxies: one before each.
+        cluster: the cluster.
+        proxies: the proxy of each node.
 
     Raises:
         Missing, NotStarted: as for `RedisServer`.
@@ -51,7 +51,7 @@ class DistantCluster:
 
     @property
     def url(self) -> str:
-        """How clients connect."""
+        """The URL for clients."""
         return f"redis+cluster://{self.proxies[0].host}:{self.proxies[0].port}"
 
     def slots_of(self, node: RedisServer) -> tuple[int, int]:

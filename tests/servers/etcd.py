@@ -14,7 +14,7 @@ from tests.servers.server import Server
 from tests.servers.tls import TlsFiles
 
 SHORT = {"heartbeat-interval": "20", "election-timeout": "200"}
-"""Milliseconds, with which the shortest lease is one second, and an election takes less than half of one."""
+"""Milliseconds; with them the shortest lease is one second, and an election takes less than half a second."""
 
 
 def etcd_program() -> str:
@@ -30,7 +30,7 @@ def etcd_program() -> str:
 
 
 def coded(text: str) -> str:
-    """Return a text as the JSON gateway wants it."""
+    """Return a text in Base64, for the JSON gateway."""
     return b64encode(text.encode()).decode()
 
 
@@ -38,10 +38,10 @@ class EtcdServer(Server):
     """A private etcd on a free port of 127.0.0.1; use it as a context manager.
 
     Args:
-        config: options of the program, by their names without dashes in front.
-        tls: True to speak TLS only, and to ask clients for a certificate.
-        user, password: of the superuser, who is asked of clients from the first start on, if given.
-        cluster: the ports at which all members talk to each other, by the ports for clients; alone unless given.
+        config: options of the program, by their names without leading dashes.
+        tls: True for TLS only, with client certificates.
+        user, password: the superuser; if given, clients must log in.
+        cluster: the peer ports of all members, by their client ports; None for a single server.
         port, home: as for `Server`.
 
     Attributes:
@@ -97,7 +97,7 @@ class EtcdServer(Server):
 
     def _answers(self) -> bool:
         if not self._waits:
-            return True  # it listens when most of the others are there
+            return True  # a member answers only when the majority has started
         if self.tls is not None:
             with socket.create_connection((self.host, self.port), 1):
                 return True
@@ -105,7 +105,7 @@ class EtcdServer(Server):
 
     @property
     def url(self) -> str:
-        """How clients connect: `etcd://127.0.0.1:port`, or `etcds://…` with authority and certificate."""
+        """The URL for clients: `etcd://127.0.0.1:port`, or `etcds://…` with authority and certificate."""
         login = "" if self.password is None else f"root:{self.password}@"
         if self.tls is None:
             return f"etcd://{login}{self.host}:{self.port}"
@@ -113,10 +113,10 @@ class EtcdServer(Server):
         return f"etcds://{login}{self.host}:{self.port}?{files}"
 
     def ask(self, path: str, timeout: float = 10.0, **body: Any) -> Any:
-        """Ask it something over the JSON gateway; return the answer.
+        """Send a request over the JSON gateway; return the reply.
 
         Raises:
-            OSError: it can't be reached, or refuses.
+            OSError: the server can't be reached, or refuses.
         """
         request = urllib.request.Request(f"{self._where}/v3/{path}", json.dumps(body).encode())
         if self.password is not None and path != "auth/authenticate":
@@ -141,10 +141,10 @@ class EtcdServer(Server):
 
 
 class EtcdCluster:
-    """Three members; use it as a context manager.
+    """An etcd cluster of three members; use it as a context manager.
 
     Args:
-        config: as for `EtcdServer`, of each.
+        config: as for `EtcdServer`, for each member.
 
     Attributes:
         members: the servers.
@@ -168,14 +168,14 @@ class EtcdCluster:
 
     @property
     def url(self) -> str:
-        """How clients connect."""
+        """The URL for clients."""
         return "etcd://" + ",".join(f"{member.host}:{member.port}" for member in self.members)
 
     def leader(self) -> EtcdServer:
         """Return the member that leads.
 
         Raises:
-            OSError: none does.
+            OSError: there is no leader.
         """
         for member in self.members:
             try:
@@ -187,7 +187,7 @@ class EtcdCluster:
         raise OSError("no member leads")
 
     def until_there(self) -> None:
-        """Return when the majority is there, and answers."""
+        """Wait until the majority runs and answers."""
 
         def answers() -> bool:
             return bool(self.leader().ask("kv/range", timeout=2.0, key=coded("x")))

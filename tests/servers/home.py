@@ -1,9 +1,9 @@
-"""A private server's home: a temporary folder and processes that do not outlive whoever started them.
+"""The home of a private server: a temporary folder and processes that end with the process that started them.
 
-The owner holds one end of a pipe; a guard, a small shell script in a session of its own, reads the other. When
-the owner ends, however it ends, the guard reads the end of the file, ends the processes and removes the folder.
-Each process is noted in the folder before it becomes the server, and the guard first moves the folder away: a
-process that was not noted in time can't be noted any more, and gives up.
+The owner has one end of a pipe; a guard, a small shell script in its own session, reads the other end. When the owner
+ends, even by SIGKILL, the guard reads the end of the file, kills the processes and removes the folder. Each process
+writes a note into the folder before it becomes the server, and the guard first renames the folder: a process that has
+not written its note by then can't write it any more, and exits.
 """
 
 import contextlib
@@ -23,14 +23,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 WAIT_LIMIT = 60.0
-"""Seconds that a server may take to start; only a broken one takes them."""
+"""Seconds to wait for the start of a server; only a broken one takes so long."""
 
 PAUSE = 0.001
 
 PORTS = range(10_000, 30_000)
-"""Ports of private servers: below those that systems hand out by themselves, so that a restart finds its own free."""
+"""Ports of private servers: below the system's range for outgoing connections, so that a restart finds its port free.
+"""
 
-NOTE = ".process"  # ends the names of the files that note a process: its pid, and the signal that ends it
+NOTE = ".process"  # the suffix of the notes: the pid of a process, and the signal that ends it
 
 ENTER = 'echo "$$ $2" > "$1" && shift 2 && exec "$@"'
 
@@ -61,17 +62,17 @@ class Missing(Exception):
 
 
 class NotStarted(Exception):
-    """A server did not start, or ended by itself; the message has the last lines that it wrote."""
+    """A server did not start, or ended by itself; the message has the last lines of its log."""
 
 
 class Home:
-    """A temporary folder, gone with its owner.
+    """A temporary folder that is removed when its owner ends.
 
     Args:
-        what: is part of the folder's name.
+        what: a part of the folder's name.
 
     Attributes:
-        folder: where it is.
+        folder: its path.
     """
 
     def __init__(self, what: str) -> None:
@@ -109,11 +110,11 @@ class Home:
         """Start a process that ends when the owner ends.
 
         Args:
-            note: names the process within this home.
+            note: the name of the process within this home.
             command: the program and its arguments.
-            ends: the signal that makes it end.
-            log: receives what it writes.
-            environment: its environment; the owner's unless given.
+            ends: the signal that ends it.
+            log: the file for its output.
+            environment: its environment; None for the owner's.
         """
         mark = self.folder / f"{note}{NOTE}"
         with log.open("ab") as sink:
@@ -130,13 +131,13 @@ class Home:
         return process
 
     def forget(self, note: str) -> None:
-        """Strike the note of a process that was waited for: its pid may be given to somebody else."""
+        """Remove the note of a process that was waited for: its pid may be used for another process."""
         self._processes.pop(note, None)
         with contextlib.suppress(FileNotFoundError):
             (self.folder / f"{note}{NOTE}").unlink()
 
     def disown(self) -> None:
-        """In a forked child: the home belongs to the parent."""
+        """Forget the home in a forked child: it belongs to the parent."""
         os.close(self._writing)
         self.close.detach()
 
@@ -174,12 +175,12 @@ _made: dict[str, Home] = {}
 
 
 def place_data(what: str, data: Path, make: Callable[[], None]) -> None:
-    """Put the folder of a new database in its place: made by the server's program once in a process, then copied.
+    """Create the data folder of a new server: the server's program makes it once in a process, then it is copied.
 
     Args:
-        what: which server, and its settings; it tells the folders apart.
-        data: where.
-        make: makes it there.
+        what: the server and its settings, which identify the folder to copy.
+        data: the path of the folder.
+        make: creates the folder there.
     """
     if what in _made:
         subprocess.run(["cp", "-a", str(_made[what].folder / "data"), str(data)], check=True)
@@ -190,15 +191,15 @@ def place_data(what: str, data: Path, make: Callable[[], None]) -> None:
 
 
 class Port:
-    """A free TCP port of 127.0.0.1, kept for one server also while that is down.
+    """A free TCP port of 127.0.0.1, reserved for one server, also while that is down.
 
-    It is kept by binding the UDP port of the same number, which other users of this class try first.
+    The reservation is a bound UDP port of the same number, which other users of this class try to bind first.
 
     Args:
-        number: take this one; any free one unless given.
+        number: the port to take; None for any free one.
 
     Attributes:
-        number: which it is.
+        number: the port.
     """
 
     def __init__(self, number: int | None = None) -> None:
@@ -218,7 +219,7 @@ class Port:
         raise NotStarted(f"the port {number} is taken" if number is not None else "no free port was found")
 
     def close(self) -> None:
-        """Let others have it."""
+        """End the reservation."""
         self._keeper.close()
 
 
@@ -226,12 +227,12 @@ def eventually(ready: Callable[[], T], failed: Callable[[], str | None], what: s
     """Wait until `ready()` is true, and return what it returned.
 
     Args:
-        ready: asked again and again; an `OSError` means not yet.
-        failed: says why it can never become true; None while it can.
-        what: is waited for, in words.
+        ready: called repeatedly; an `OSError` means "not yet".
+        failed: returns the reason if the condition can never become true; None while it can.
+        what: the condition as text.
 
     Raises:
-        NotStarted: it failed, or did not happen within `WAIT_LIMIT`.
+        NotStarted: it failed, or the condition did not become true within `WAIT_LIMIT`.
     """
     deadline = time.monotonic() + WAIT_LIMIT
     pause = PAUSE

@@ -1,7 +1,7 @@
-"""Hosts of a test's own: network namespaces, each on a cable to this one, that is pulled or loses one direction.
+"""Private hosts for tests: network namespaces, each connected to this host by a cable that can lose packets.
 
-The cables are pairs of veth. What they lose is sent to a hardware address that nobody has, so nobody hears of it.
-(`tc netem` is not in every kernel: for latency put a `Proxy` between.)
+The cables are veth pairs. Lost packets go to an unused hardware address, so the sender gets no error.
+(`tc netem` is not in every kernel: for latency use a `Proxy`.)
 """
 
 import itertools
@@ -13,15 +13,15 @@ from pathlib import Path
 from tests.servers.home import Home, Missing, eventually
 
 _counter = itertools.count()
-NOBODY = "02:00:00:00:00:01"  # a hardware address
+NOBODY = "02:00:00:00:00:01"  # an unused hardware address
 PROGRAMS = ("ip", "nsenter", "unshare")
 
 
 def host_programs() -> None:
-    """See that hosts can be made.
+    """Check that private hosts can be made.
 
     Raises:
-        Missing: they can't; the message says why.
+        Missing: they can't be made; the message says why.
     """
     for program in PROGRAMS:
         if shutil.which(program) is None:
@@ -32,15 +32,15 @@ def host_programs() -> None:
 
 
 class Host:
-    """A host; it ends with whoever made it.
+    """A private host; it ends with its home.
 
     Args:
-        home: which ends it.
+        home: the home that ends it.
         here: the address of this side of its cable.
-        address: its own.
+        address: its own address.
 
     Attributes:
-        before: the words before a command that is to run there.
+        before: the words before a command that make it run there.
     """
 
     def __init__(self, home: Home, here: str, address: str) -> None:
@@ -59,23 +59,23 @@ class Host:
         _ip("link", "set", name, "up")
 
     def pull(self) -> None:
-        """Pull its cable."""
+        """Disconnect its cable."""
         _ip("link", "set", self._cable, "down")
 
     def plug(self) -> None:
-        """Plug it in again."""
+        """Connect its cable again."""
         _ip("link", "set", self._cable, "up")
 
     def lose_requests(self) -> None:
-        """Lose what it sends, until `heal`."""
+        """Lose all packets that it sends, until `heal`."""
         _ip("neighbour", "replace", self._here, "lladdr", NOBODY, "dev", "eth0", there=self.before)
 
     def lose_replies(self) -> None:
-        """Lose what is sent to it, until `heal`."""
+        """Lose all packets that are sent to it, until `heal`."""
         _ip("neighbour", "replace", self._address, "lladdr", NOBODY, "dev", self._cable)
 
     def heal(self) -> None:
-        """Lose no more."""
+        """Stop losing packets."""
         for device, there in ((self._cable, ()), ("eth0", self.before)):
             _ip("neighbour", "flush", "dev", device, "nud", "permanent", there=there)
 
@@ -84,8 +84,8 @@ class Hosts:
     """Two hosts on cables to this one, which has the same address on both; use it as a context manager.
 
     Attributes:
-        address: of this host.
-        ann, bob: the others.
+        address: the address of this host.
+        ann, bob: the private hosts.
 
     Raises:
         Missing: as `host_programs`.

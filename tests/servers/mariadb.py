@@ -35,13 +35,13 @@ SETTINGS = {
 }
 
 REPLICATED = {"log-bin": "log", "log-slave-updates": "1"}
-"""Settings of a server that has replicas, or becomes one that has."""
+"""Settings of a server that has replicas, and of a replica that may be promoted."""
 
 GREETING = 10  # the version of the protocol, in the first packet of a server that is ready
 
 
 class MariaPrograms(NamedTuple):
-    """Where the programs are."""
+    """The paths of the programs."""
 
     install: Path
     mariadbd: Path
@@ -67,16 +67,16 @@ class MariaServer(Server):
 
     Args:
         config: settings of `mariadbd`, without the leading dashes.
-        port: listen there; on any free port unless given.
+        port: the port; None for any free one.
 
     Attributes:
-        host, port, user, database: how to connect.
-        folder: its own temporary folder.
+        host, port, user, database: for clients.
+        folder: its temporary folder.
         socket: the path of its UNIX socket.
 
     Raises:
         Missing: it is not installed; the message says how to get it.
-        NotStarted: it did not start; the message has its last words.
+        NotStarted: it did not start; the message has the last lines of its log.
     """
 
     user = "root"
@@ -92,11 +92,11 @@ class MariaServer(Server):
 
     @property
     def url(self) -> str:
-        """How clients connect: `mysql://user@127.0.0.1:port/database`."""
+        """The URL for clients: `mysql://user@127.0.0.1:port/database`."""
         return f"mysql://{self.user}@{self.host}:{self.port}/{self.database}"
 
     def ask(self, sql: str) -> Sequence[dict[str, Any]]:
-        """Perform a statement on a connection of its own, and return its rows."""
+        """Perform a statement on a new connection, and return its rows."""
         with pymysql.connect(
             host=self.host, port=self.port, user=self.user, database=self.database, cursorclass=DictCursor
         ) as connection:
@@ -158,7 +158,7 @@ class MariaReplica(MariaServer):
         eventually(lambda: self._state()["Seconds_Behind_Master"] == 0, lambda: None, "a replica that has all")
 
     def promote(self) -> None:
-        """Make it a primary, once it has done all that it has heard of."""
+        """Make it a primary, after it has applied everything that it has received."""
         self.ask("STOP SLAVE IO_THREAD")
         eventually(self._has_done_all, lambda: None, "a replica that has done all")
         self.ask("STOP SLAVE")

@@ -1,4 +1,4 @@
-"""What tests say when a server can't be had: loudly that they tested nothing, and where tests must count, failure."""
+"""Tests whose server is not installed: they are skipped with a message, or fail if the environment has `CI` set."""
 
 import os
 from collections.abc import Callable
@@ -34,13 +34,13 @@ KINDS: dict[str, Callable[[], object]] = {
 
 
 ONLY_SAID = {"hosts", "azurite", "uwsgi"}
-"""What is only said to be missing, also where tests must count: a right that nobody can install, what comes from npm
-alone, which not every machine reaches (S3 plays the same code as Azure), and what has to be compiled (a fork by the C
-library is tested everywhere)."""
+"""Kinds whose tests are skipped even with `CI` set: a privilege that can't be installed, packages from npm only,
+which not every machine reaches (S3 runs the same code as Azure), and programs that must be compiled (forks by the C
+library are tested everywhere)."""
 
 
 def available(kind: str) -> str | None:
-    """Tell why a server of this kind can't be started here; None if it can.
+    """Return why a server of this kind can't be started here; None if it can.
 
     Args:
         kind: "valkey", "redis", "tls" (certificates), "postgres", "pgbouncer", "mariadb", "etcd", "seaweedfs",
@@ -56,10 +56,10 @@ def available(kind: str) -> str | None:
 
 
 def need(kind: str) -> None:
-    """In a test or a fixture: go on only if such a server can be started.
+    """In a test or a fixture: continue only if such a server can be started.
 
-    If not, the test fails where the environment has `CI` set, unless it is one of `ONLY_SAID`; elsewhere it is
-    skipped, and the summary says so.
+    If not, the test fails if the environment has `CI` set, except for kinds in `ONLY_SAID`; otherwise it is skipped,
+    and the summary says so.
 
     Args:
         kind: as for `available`.

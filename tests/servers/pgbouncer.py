@@ -11,7 +11,7 @@ from tests.servers.accounts import drop_root, give
 from tests.servers.home import Home, Missing
 from tests.servers.server import Server
 
-SSL_REQUEST = b"\0\0\0\x08\x04\xd2\x16\x2f"  # the first packet of many a client
+SSL_REQUEST = b"\0\0\0\x08\x04\xd2\x16\x2f"  # the first packet of many clients
 
 
 def pgbouncer_program() -> Path:
@@ -27,21 +27,21 @@ def pgbouncer_program() -> Path:
 
 
 class PgBouncer(Server):
-    """A PgBouncer in transaction mode on a free port of 127.0.0.1, which trusts everybody; a context manager.
+    """A PgBouncer in transaction mode on a free port of 127.0.0.1, without passwords; a context manager.
 
     As root it runs as the account `postgres`, else `nobody`.
 
     Args:
         server: the PostgreSQL behind it: its host, port and user are used.
         config: settings of the section `[pgbouncer]`.
-        port: listen there; on any free port unless given.
+        port: the port; None for any free one.
 
     Attributes:
-        host, port, user: how to connect, to any database of the server.
+        host, port, user: for clients, to any database of the server.
 
     Raises:
         Missing: it is not installed; the message says how to get it.
-        NotStarted: it did not start; the message has its last words.
+        NotStarted: it did not start; the message has the last lines of its log.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class PgBouncer(Server):
 
     @property
     def url(self) -> str:
-        """How clients connect: `postgresql://user@127.0.0.1:port/postgres`."""
+        """The URL for clients: `postgresql://user@127.0.0.1:port/postgres`."""
         return f"postgresql://{self.user}@{self.host}:{self.port}/postgres"
 
     def _prepare(self) -> None:
@@ -72,7 +72,7 @@ class PgBouncer(Server):
         self._configure()
 
     def reload(self, config: Mapping[str, str]) -> None:
-        """Change settings; they come into force soon, and clients stay connected."""
+        """Change settings; they take effect soon, and clients stay connected."""
         self._config |= config
         self._configure()
         os.kill(self.pid, signal.SIGHUP)

@@ -12,7 +12,7 @@ from tests.servers.accounts import drop_root, give
 from tests.servers.home import WAIT_LIMIT, Home, Missing, NotStarted, last_lines, place_data
 from tests.servers.server import Server
 
-DEBIAN = Path("/usr/lib/postgresql")  # the programs lie in <version>/bin, not in the path
+DEBIAN = Path("/usr/lib/postgresql")  # the programs are in <version>/bin, not on the PATH
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -27,14 +27,14 @@ SETTINGS = {
 
 
 class PostgresPrograms(NamedTuple):
-    """Where the programs are."""
+    """The paths of the programs."""
 
     initdb: Path
     postgres: Path
 
 
 def postgres_programs() -> PostgresPrograms:
-    """Find PostgreSQL's programs: the newest that Debian has, else those of the path.
+    """Find PostgreSQL's programs: the newest of Debian's packages, else those on the PATH.
 
     Raises:
         Missing: they are not installed; the message says how to get them.
@@ -50,22 +50,22 @@ def postgres_programs() -> PostgresPrograms:
 
 
 class PostgresServer(Server):
-    """A private server of PostgreSQL on a free port of 127.0.0.1, which trusts everybody; a context manager.
+    """A private server of PostgreSQL on a free port of 127.0.0.1, without passwords; a context manager.
 
     As root it runs as the account `postgres`, else `nobody`. `kill` ends all its processes at once, without a
     checkpoint.
 
     Args:
-        config: settings, as `postgres -c name=value` takes them.
-        port: listen there; on any free port unless given.
+        config: settings, as for `postgres -c name=value`.
+        port: the port; None for any free one.
 
     Attributes:
-        host, port, user, database: how to connect.
-        folder: its own temporary folder, also that of its UNIX socket.
+        host, port, user, database: for clients.
+        folder: its temporary folder, also for its UNIX socket.
 
     Raises:
         Missing: it is not installed; the message says how to get it.
-        NotStarted: it did not start; the message has its last words.
+        NotStarted: it did not start; the message has the last lines of its log.
     """
 
     _kills: ClassVar[signal.Signals] = signal.SIGQUIT
@@ -84,7 +84,7 @@ class PostgresServer(Server):
 
     @property
     def url(self) -> str:
-        """How clients connect: `postgresql://user@127.0.0.1:port/database`."""
+        """The URL for clients: `postgresql://user@127.0.0.1:port/database`."""
         return f"postgresql://{self.user}@{self.host}:{self.port}/{self.database}"
 
     @property
@@ -110,7 +110,7 @@ class PostgresServer(Server):
         return [*self._as, self._programs.postgres, "-D", self._data, *settings]
 
     def _answers(self) -> bool:
-        # As pg_ctl does: the first line is the process, the eighth says that it is ready.
+        # As pg_ctl does: the first line has the pid, the eighth says whether it is ready.
         lines = (self._data / "postmaster.pid").read_text().splitlines()
         return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
 
@@ -125,7 +125,7 @@ class PostgresReplica(PostgresServer):
 
     def __init__(self, primary: PostgresServer, *, config: Mapping[str, str] | None = None) -> None:
         self._primary = primary.url
-        # By default who replays sleeps for five seconds when the primary is gone, and is promoted after that.
+        # By default the replay sleeps for five seconds when the primary is gone, which delays a promotion.
         super().__init__(config={"wal_retrieve_retry_interval": "100ms", **(config or {})})
 
     def _prepare(self) -> None:
@@ -139,12 +139,12 @@ class PostgresReplica(PostgresServer):
             raise NotStarted(f"pg_basebackup failed: {done.stderr}")
 
     def promote(self) -> None:
-        """Make it a primary, once it has done all that it has heard of; return when it takes writes.
+        """Make it a primary, after it has applied everything that it has received; return when it accepts writes.
 
         Raises:
-            NotStarted: it did not become one; the message has its last words.
+            NotStarted: it did not become a primary; the message has the last lines of its log.
         """
-        # `SELECT pg_promote()` would wait for a recovery that waits, for up to 30 s, for the snapshot of that query.
+        # Not `SELECT pg_promote()`: the recovery would wait up to 30 s for the snapshot of that query.
         command: list[str | Path] = [
             *self._as, self._programs.postgres.with_name("pg_ctl"), "promote", "--pgdata", self._data,
             f"--timeout={WAIT_LIMIT:.0f}",

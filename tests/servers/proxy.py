@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts, delays and swallows what goes through it, on command."""
+"""A TCP proxy that cuts, delays and drops traffic, on command."""
 
 import asyncio
 import random
@@ -13,24 +13,24 @@ CHUNK = 65_536
 class Proxy:
     """A proxy on a free port, before a server; use it as a context manager.
 
-    A request is what a client sent at once, and its reply is what the server sends next on that connection. Every
-    method has taken effect when it returns.
+    A request is the data that a client sent at once; its reply is the data that the server sends next on that
+    connection. Every method has taken effect when it returns.
 
     Args:
         host, port: the server.
-        address: of this machine, where to listen.
+        address: the address of this machine on which to listen.
 
     Attributes:
-        host, port: where clients connect.
-        connections: how many clients came, also those for whom the server was down.
-        requests: how many requests came, also those that were swallowed.
-        cuts: how many replies were cut off.
+        host, port: the address for clients.
+        connections: the number of connections from clients, including those made while the server was down.
+        requests: the number of requests, including those that were dropped.
+        cuts: the number of replies that were cut off.
     """
 
     def __init__(self, host: str, port: int, address: str = "127.0.0.1") -> None:
         self._server = (host, port)
         self.host = address
-        self._port = Port()  # of the system's own numbers somebody might be given it while this one refuses
+        self._port = Port()  # reserved: otherwise another process might get the port during `refuse`
         self.port = self._port.number
         self.connections = 0
         self.requests = 0
@@ -48,21 +48,21 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """How clients of Redis connect through it."""
+        """The URL for clients of Redis."""
         return f"redis://{self.host}:{self.port}"
 
     def redirect(self, host: str, port: int) -> None:
-        """Lead new connections to another server; those of now stay."""
+        """Connect new clients to another server; present connections stay."""
         self._server = (host, port)
 
     @property
     def sent(self) -> bytes:
-        """All that clients sent, in the order of its coming."""
+        """All data that clients have sent, in the order of arrival."""
         return bytes(self._sent)
 
     @property
     def open(self) -> int:
-        """How many connections go through it now."""
+        """The number of present connections."""
         return len(self._links)
 
     def cut(self) -> None:
@@ -70,56 +70,56 @@ class Proxy:
         self._background.run(self._cut())
 
     def cut_after_request(self, pattern: bytes, times: int = 1) -> None:
-        """Pass the next request that contains `pattern`, wait for its reply, keep that, and close the connection.
+        """Pass the next request that contains `pattern`, wait for its reply, drop it, and close the connection.
 
         Args:
-            pattern: a part of the request, as it goes over the wire; empty for any request.
+            pattern: a part of the request's bytes; empty for any request.
             times: for how many requests.
         """
         self._patterns = [pattern] * times
 
     def drop_next_reply(self) -> None:
-        """Pass the next request, wait for its reply, keep that, and close the connection."""
+        """Pass the next request, wait for its reply, drop it, and close the connection."""
         self.cut_after_request(b"")
 
     def delay(self, seconds: float) -> None:
-        """Pass each reply so many seconds late."""
+        """Delay each reply by so many seconds."""
         self._delay = seconds
 
     def scatter(self, seconds: float) -> None:
-        """Pass each reply late by a time of its own, up to so many seconds, so that some come in another order."""
+        """Delay each reply by a random time up to so many seconds, so that some arrive in another order."""
         self._scatter = seconds
 
     def black_hole(self, passes_requests: bool = False) -> None:
-        """Keep all connections and accept new ones, but swallow what goes through.
+        """Keep all connections and accept new ones, but drop all data.
 
         Args:
-            passes_requests: True to swallow the replies only.
+            passes_requests: True to drop only the replies.
         """
         self._swallows_requests = not passes_requests
         self._swallows_replies = True
 
     def forget(self, wholly: bool = False) -> None:
-        """Swallow what goes through the connections of now, as a balancer that forgot them; new ones work.
+        """Drop all data of the present connections, like a load balancer that has forgotten them; new ones work.
 
         Args:
-            wholly: True if the server does not hear either that a client closes one.
+            wholly: True to hide from the server also that a client closes one.
         """
         for link in list(self._links):
             link.forgotten = True
             link.wholly = wholly
 
     def forget_new(self) -> None:
-        """Swallow what goes through connections that come from now on, until `restore`; those of now work."""
+        """Drop all data of connections made from now on, until `restore`; the present ones work."""
         self._forgets_new = True
 
     def hold(self) -> None:
-        """Keep back what clients send on the connections of now, until `pass_on`; new ones work."""
+        """Hold back the data of clients on the present connections, until `pass_on`; new ones work."""
         for link in list(self._links):
             link.held = b""
 
     def pass_on(self) -> None:
-        """Pass on what was kept back, also of clients that have closed meanwhile."""
+        """Pass on the data that was held back, also of clients that have closed meanwhile."""
         self._background.run(self._pass_on())
 
     def refuse(self) -> None:
@@ -127,7 +127,7 @@ class Proxy:
         self._background.run(self._refuse())
 
     def restore(self) -> None:
-        """Behave; what was swallowed stays so, and the connections that were kept are of use again."""
+        """End all faults; dropped data stay lost, and the kept connections work again."""
         self._patterns = []
         self._delay = self._scatter = 0.0
         self._swallows_requests = self._swallows_replies = self._forgets_new = False
@@ -159,7 +159,7 @@ class Proxy:
         await self._cut()
 
     def _accept(self, listener: socket.socket) -> None:
-        """Accept by ourselves: a server of asyncio has connections that nobody knows of yet, nor would close."""
+        """Accept connections without asyncio's server, which has accepted connections that are not visible yet."""
         try:
             accepted, _ = listener.accept()
         except OSError:

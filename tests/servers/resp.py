@@ -1,4 +1,4 @@
-"""A tiny client of Redis and Valkey (RESP2), so that starting a server needs no client library."""
+"""A small client of Redis and Valkey (RESP2), so that the servers need no client library."""
 
 import socket
 import ssl
@@ -16,9 +16,9 @@ class Wire:
 
     Args:
         address: (host, port), or the path of a UNIX socket.
-        password: sent first, if given.
-        authority: the certificate of the authority that the server's must be signed by; no TLS unless given.
-        timeout: seconds for each reply.
+        password: sent first; None for none.
+        authority: the certificate of the authority of the server's certificate; None without TLS.
+        timeout: seconds to wait for each reply.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Wire:
         return self.read()
 
     def read(self) -> Any:
-        """Read what the server sends next, as `ask` does."""
+        """Read the next reply or message, as `ask` does."""
         reply = self._reply()
         if isinstance(reply, Refused):
             raise reply
@@ -100,6 +100,6 @@ class Wire:
 
 
 def packed(words: tuple[object, ...]) -> bytes:
-    """Return a command as it goes over the wire."""
+    """Encode a command."""
     parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)

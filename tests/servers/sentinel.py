@@ -8,20 +8,20 @@ from tests.servers.home import Home, eventually
 from tests.servers.redis_server import Kind, RedisServer
 
 MASTER = "mymaster"
-WATCHER, CLIENT = "watcher", "client"  # users, and their passwords
+WATCHER, CLIENT = "watcher", "client"  # the names of users, and also their passwords
 SENTINELS = 3
 
 FAST = {"info-period": 500, "ping-period": 300, "ask-period": 50, "publish-period": 500, "election-timeout": 1000}
-"""How often the Sentinels look, in ms; theirs are seconds.
+"""The intervals of the Sentinels' checks, in ms; the defaults are seconds.
 
-During a fail-over they look at a replica once in 1,000 ms, whatever is set. They promote none that they looked at
-more than three info-periods or five ping-periods ago, and they undo a promotion that was not published for four
-publish-periods: all of these have to be longer than 1,000 ms.
+During a fail-over they check a replica every 1,000 ms, whatever the setting. They promote no replica whose last check
+is more than three info-periods or five ping-periods ago, and they undo a promotion that was not published for four
+publish-periods: all of these must be longer than 1,000 ms.
 """
 
 
 class Sentinel(RedisServer):
-    """One Sentinel; it takes the place of a server's program and configuration."""
+    """One Sentinel, as a server with another program and configuration."""
 
     def _command(self) -> Sequence[str | Path]:
         return [*super()._command(), "--sentinel"]
@@ -32,12 +32,12 @@ class RedisSentinel:
 
     Args:
         kind: "valkey" or "redis".
-        down_after: milliseconds without an answer after which a server counts as down.
-        login: True to let the Sentinels and clients log in as users of their own, which `cut_off` needs.
+        down_after: milliseconds without a reply after which a server counts as down.
+        login: True to let the Sentinels and clients log in as different users, which `cut_off` needs.
 
     Attributes:
-        servers: the two servers, whichever is the master.
-        sentinels: those who watch them.
+        servers: the two servers, in any role.
+        sentinels: the Sentinels.
 
     Raises:
         Missing, NotStarted: as for `RedisServer`.
@@ -69,7 +69,7 @@ class RedisSentinel:
         return self.servers[-1]
 
     def _add_sentinel(self, kind: Kind, master: RedisServer, down_after: int) -> None:
-        # Only the first one may begin a fail-over, the others vote: two who begin at once split the votes.
+        # Only the first Sentinel may begin a fail-over, the others vote: two that begin at once split the votes.
         quorum = SENTINELS + 1 if self.sentinels else SENTINELS - 1
         config = {
             f"sentinel monitor {MASTER}": f"{master.host} {master.port} {quorum}",
@@ -82,11 +82,11 @@ class RedisSentinel:
         self.sentinels[-1].command("SENTINEL", "DEBUG", *(word for pair in FAST.items() for word in pair))
 
     def settle(self) -> None:
-        """Wait until all agree on who is the master, and the other one follows it, as far as it runs."""
+        """Wait until all agree on the master, and the other server replicates it, if it runs."""
         eventually(self._is_settled, self._failure, "Sentinels with a master and a replica")
 
     def _is_settled(self) -> bool:
-        """Do all agree on who is the master, and does the other one follow it, as far as it runs?"""
+        """Return True if all agree on the master, and the other server replicates it, if it runs."""
         master = self.master
         replicas = [server for server in self.servers if server is not master and server.running]
         return (
@@ -100,7 +100,7 @@ class RedisSentinel:
 
     @property
     def url(self) -> str:
-        """How clients connect: `redis+sentinel://host:port,host:port/mymaster`."""
+        """The URL for clients: `redis+sentinel://host:port,host:port/mymaster`."""
         user = f"{CLIENT}:{CLIENT}@" if self._login else ""
         return f"redis+sentinel://{user}{','.join(f'{each.host}:{each.port}' for each in self.sentinels)}/{MASTER}"
 
@@ -111,9 +111,9 @@ class RedisSentinel:
         return next(server for server in self.servers if server.port == int(port))
 
     def replicate(self) -> None:
-        """Return when the replica has all that the master has been told so far.
+        """Wait until the replica has all present data of the master.
 
-        WAIT would not do: it waits for what its own connection has written, and every `command` has its own.
+        Not by WAIT: it waits for the writes of its own connection only, and each `command` uses a new one.
         """
         master = self.master
         written = int(master.info("replication")["master_repl_offset"])
@@ -125,7 +125,7 @@ class RedisSentinel:
         eventually(has_all, self._failure, "the replica to have it all")
 
     def fail_over(self, by_kill: bool = False) -> RedisServer:
-        """Have the replica promoted, and return it when all Sentinels name it and it takes writes.
+        """Let the replica be promoted, and return it when all Sentinels name it and it accepts writes.
 
         Args:
             by_kill: True to kill the master and leave it down, False to let it become the replica.
@@ -139,14 +139,14 @@ class RedisSentinel:
         return self.master
 
     def cut_off(self) -> RedisServer:
-        """Let neither the Sentinels nor the replica reach the master, which clients still can; return it.
+        """Cut off the master from the Sentinels and the replica, but not from clients; return the master.
 
-        Another one is promoted soon, of which it does not hear.
+        The replica is promoted soon; the old master does not learn of that.
         """
         old = self.master
         with old.wire() as wire:
             wire.ask("ACL", "SETUSER", WATCHER, "off")
-            wire.ask("ACL", "SETUSER", "default", "resetpass", f">{CLIENT}")  # who has not logged in may do nothing
+            wire.ask("ACL", "SETUSER", "default", "resetpass", f">{CLIENT}")  # the default user may do nothing
             wire.ask("CLIENT", "KILL", "USER", WATCHER)
         old.password = CLIENT
         return old
@@ -176,7 +176,7 @@ class RedisSentinel:
 
 
 def _agrees(sentinel: Sentinel, master: RedisServer, replicas: Sequence[RedisServer]) -> bool:
-    """Does this Sentinel know the master, the other Sentinels, and replicas that it could promote?"""
+    """Return True if a Sentinel knows the master, the other Sentinels, and replicas that it could promote."""
     seen = _facts(sentinel.command("SENTINEL", "MASTER", MASTER))
     good = set()
     for flat in sentinel.command("SENTINEL", "REPLICAS", MASTER):

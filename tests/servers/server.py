@@ -1,4 +1,4 @@
-"""What all private servers have in common: a process on a port of its own that is started, killed and paused."""
+"""The base of all private servers: a process on its own port that can be started, killed and paused."""
 
 import os
 import signal
@@ -13,17 +13,17 @@ S = TypeVar("S", bound="Server")
 
 
 class Server:
-    """A private server on a free port of 127.0.0.1, gone with its owner; use it as a context manager.
+    """A private server on a free port of 127.0.0.1, which ends with its owner; use it as a context manager.
 
     Args:
-        what: its program, for people.
-        port: listen there; on any free port unless given.
-        home: the folder and the guard to use; new ones unless given.
+        what: the name of its program, for messages.
+        port: the port; None for any free one.
+        home: the home to use; None for a new one.
 
     Attributes:
-        host, port: where it listens.
-        folder: its own temporary folder.
-        log: the file that has what it wrote.
+        host, port: its address.
+        folder: its temporary folder.
+        log: the file of its output.
     """
 
     _kills: ClassVar[signal.Signals] = signal.SIGKILL
@@ -48,21 +48,21 @@ class Server:
             raise
 
     def _prepare(self) -> None:
-        """Write what it needs before its first start."""
+        """Write the files that it needs before its first start."""
 
     def _command(self) -> Sequence[str | Path]:
         """Return the program and its arguments."""
         raise NotImplementedError
 
     def _answers(self) -> bool:
-        """Tell whether it is ready; raise `OSError` if it can't be reached yet."""
+        """Return True if it is ready; raise `OSError` if it can't be reached yet."""
         raise NotImplementedError
 
     def start(self) -> None:
-        """Start it on the same port, and return when it answers; nothing if it runs.
+        """Start it on the same port, and return when it answers; do nothing if it runs.
 
         Raises:
-            NotStarted: it did not start; the message has its last words.
+            NotStarted: it did not start; the message has the last lines of its log.
         """
         if self.running:
             return
@@ -74,12 +74,12 @@ class Server:
 
     @property
     def running(self) -> bool:
-        """Is there a process (a paused one too)?"""
+        """True if its process exists, also a paused one."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The process.
+        """The pid of its process.
 
         Raises:
             NotStarted: it is down.
@@ -89,11 +89,11 @@ class Server:
         return self._process.pid
 
     def kill(self) -> None:
-        """End it at once, in the middle of whatever it does; nothing if it is down."""
+        """Kill it at once, in the middle of any action; do nothing if it is down."""
         self._end(self._kills)
 
     def stop(self) -> None:
-        """Ask it to end, and wait until it has; nothing if it is down."""
+        """Ask it to end, and wait for its end; do nothing if it is down."""
         self._end(self._stops)
 
     def restart(self) -> None:
@@ -112,12 +112,12 @@ class Server:
         self._process = None
 
     def pause(self) -> None:
-        """Stop the process (SIGSTOP), and return when it is stopped: connections stay, nobody answers."""
+        """Stop the process (SIGSTOP), and wait until it is stopped: connections stay open without answers."""
         os.kill(self.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, self.pid, os.WSTOPPED)
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Continue a paused process."""
         os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Throw-away certificates for servers on this machine."""
+"""Temporary certificates for servers on this machine."""
 
 import shutil
 import subprocess
@@ -26,14 +26,14 @@ class TlsFiles:
     """A new authority, and a certificate of it for 127.0.0.1 and localhost; needs the command `openssl`.
 
     Args:
-        folder: is made, and receives the files.
+        folder: the folder for the files, which is created.
 
     Attributes:
         authority: the certificate of the authority, for clients.
         certificate, key: the server's.
 
     Raises:
-        Missing: there is no `openssl`.
+        Missing: `openssl` is not installed.
     """
 
     def __init__(self, folder: Path) -> None:

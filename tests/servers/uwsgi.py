@@ -36,8 +36,8 @@ class Uwsgi(Server):
 
     Args:
         program: the text of the module with `application`, which the master imports.
-        environment: of the module, beside the owner's.
-        options: more words for the command.
+        environment: additional environment variables.
+        options: more options of the command.
     """
 
     _kills = _stops = signal.SIGINT  # its workers end with it
@@ -63,16 +63,16 @@ class Uwsgi(Server):
         return bool(self.ask(""))
 
     def ask(self, path: str) -> dict[str, Any]:
-        """Return what the application answers.
+        """Return the application's answer.
 
         Raises:
-            OSError: it does not.
+            OSError: the application does not answer.
         """
         with urllib.request.urlopen(f"http://{self.host}:{self.port}/{path}", timeout=60) as answer:
             return dict(json.loads(answer.read()))
 
     def reload(self) -> None:
-        """Let it import the module again and make new workers, and return when they answer."""
+        """Let it import the module again and start new workers; return when they answer."""
         before = self.ask("")["loaded"]
         os.kill(self.pid, signal.SIGHUP)
         eventually(lambda: self.ask("")["loaded"] != before, self._failure, "uwsgi reloads")

@@ -1,4 +1,4 @@
-"""How tests run the benchmark's command."""
+"""Running the benchmark's command in tests."""
 
 import os
 import subprocess
@@ -24,12 +24,12 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def check_report(scenario: dict[str, Any], plan: Any, printed: str) -> None:
-    """See that the report of a scenario tells every contestant and every target, and that ours lost no update.
+    """Check that the report of a scenario has every contestant and target, and that ours lost no update.
 
     Args:
-        scenario: as the command has written it to its file.
-        plan: the same, as the benchmark has it.
-        printed: what the command has printed.
+        scenario: the scenario in the command's JSON file.
+        plan: the scenario in the benchmark's tables.
+        printed: the output of the command.
     """
     assert scenario["key"] == plan.key
     found = {one["name"]: one for one in scenario["contestants"]}

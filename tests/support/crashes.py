@@ -1,4 +1,4 @@
-"""A server that is killed under load, again and again: who held its lock when, by the holders' own clocks."""
+"""A server that is killed repeatedly under load: the times at which each holder had the lock, by its own clock."""
 
 import itertools
 import os
@@ -16,16 +16,16 @@ SHORT = 0.001  # seconds
 
 
 def crashes(few: int) -> int:
-    """Return how often a server is to be killed: a few times, unless `INTERLOCK_TEST_CRASHES` says otherwise."""
+    """Return how often to kill a server: `few`, unless `INTERLOCK_TEST_CRASHES` is set."""
     return int(os.environ.get("INTERLOCK_TEST_CRASHES", few))
 
 
 class Load:
-    """Those who take one lock again and again.
+    """Threads that take one lock repeatedly.
 
     Args:
         ttl: seconds of their leases.
-        longest: seconds for which some of them hold it, so that a crash comes meanwhile.
+        longest: seconds for which some of them hold it, so that a crash happens meanwhile.
     """
 
     def __init__(self, ttl: float, longest: float) -> None:
@@ -33,13 +33,13 @@ class Load:
         self._longest = longest
         self._ended = threading.Event()
         self._held: list[tuple[float, float, int]] = []
-        self._long: float | None = None  # since when somebody holds it for longer
+        self._long: float | None = None  # since when a thread holds it for longer
 
     def survive(self, connections: list[Any], crash: Callable[[], object], times: int) -> None:
-        """Let two threads of each connection work while the server crashes so often.
+        """Let two threads of each client work while the server crashes so often.
 
         Raises:
-            AssertionError: two held the lock at a time, a fence came twice or went back, or nobody got it any more.
+            AssertionError: two threads held the lock at a time, a fence did not grow, or no thread got it any more.
         """
         with ThreadPoolExecutor() as pool:
             workers = [pool.submit(self._work, locks) for locks in connections for _ in range(2)]
@@ -48,7 +48,7 @@ class Load:
                     known = len(self._held)
                     eventually(lambda known=known: len(self._held) > known + 3 and self._is_held_long(), 60)  # type: ignore[misc]
                     crash()
-                known = len(self._held)  # a server that forgets lets nobody have it for a while; then it is closed
+                known = len(self._held)  # a server that has lost claims grants nothing during the grace
                 eventually(lambda: len(self._held) > known + 3, 60)
             finally:
                 self._ended.set()
@@ -75,12 +75,12 @@ class Load:
                 pass
 
     def _hold(self, grant: Any) -> None:
-        """Note when a grant was had: from when it was got to when it was last seen not to be lost."""
+        """Record the time of a grant: from its beginning until the last check at which it was held."""
         began = last = time.monotonic()
         seconds = random.choice((SHORT, SHORT, self._longest))
         self._long = began if seconds == self._longest else None
         while last < began + seconds and not grant.lost:
             time.sleep(SHORT)
-            now = time.monotonic()  # before it is asked: else it may be lost in between
+            now = time.monotonic()  # before the check: the grant may be lost in between
             last = now if not grant.lost else last
         self._held.append((began, last, grant.fence))

@@ -1,4 +1,4 @@
-"""Many tasks at once, on a store that does not answer: none of them waits for more than its own time-out."""
+"""Many tasks at once on a store that does not answer: each waits no longer than its own time-out."""
 
 import asyncio
 from contextlib import suppress
@@ -7,11 +7,11 @@ from typing import Any
 import interlock
 from interlock.testing.waiting import WAIT_LIMIT
 
-CROWD = 64  # far more than any store has threads: one time-out after another would take longer than WAIT_LIMIT
+CROWD = 64  # more than the worker threads of any store: consecutive time-outs would take longer than WAIT_LIMIT
 
 
 async def nobody_waits_for_the_others(locks: Any) -> None:
-    """Let a crowd ask for locks, each of which fails, or is not had in time."""
+    """Let many tasks acquire locks, each of which fails or times out."""
 
     async def one(number: int) -> None:
         with suppress(interlock.StoreError):

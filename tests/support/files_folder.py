@@ -1,4 +1,4 @@
-"""What tests of the file store's folder share."""
+"""Helpers for tests of the file store's folder."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import interlock
 from interlock.testing.waiting import eventually, moment, since
 
 SLACK = 0.8
-"""Seconds that a busy machine may add."""
+"""Seconds of delay on a busy machine."""
 
 TRY = "grant = locks.lock('book').acquire(timeout=0)\nresult = grant is not None"
-"""What another process does to try for the lock "book": `remote.do(TRY)` tells whether it has it then."""
+"""Statements by which another process tries to take the lock "book": `remote.do(TRY)` returns True if it has it."""
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """See that the body takes no longer."""
+    """Check that the block takes no longer."""
     started = moment()
     yield
     assert since(started) < seconds + SLACK
 
 
 def descriptors() -> set[str]:
-    """Return the open descriptors of this process, with what they lead to."""
+    """Return the open descriptors of this process, with their files."""
     found = set()
     for name in os.listdir("/proc/self/fd"):
         try:
             found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
         except OSError:
-            pass  # the one that listed them
+            pass  # the descriptor of the listing
     return {each for each in found if not each.endswith("/fd")}
 
 
@@ -42,7 +42,7 @@ def connect(folder: Path) -> interlock.Locks:
 
 
 def until_waiting(folder: Path, number: int, name: str = "book") -> None:
-    """Wait until so many stand in line."""
+    """Wait until so many claims wait."""
     with connect(folder) as eye:
         eventually(lambda: sum(view.state == "pending" for view in eye.claims(name)) == number)
 
@@ -53,11 +53,11 @@ def pipes_of(folder: Path, pid: int) -> list[Path]:
 
 
 def liveness_pipes_of(folder: Path, pid: int) -> list[Path]:
-    """Return the liveness pipes of a process: one, or none."""
+    """Return the liveness pipe of a process, if it has one, in a list."""
     return sorted(p for p in (folder / "alive").iterdir() if p.name.startswith(f"{pid}-") and not p.suffix)
 
 
 def remove_from(folder: Path, pid: int) -> None:
-    """Remove what a process has in alive/, as a tmp cleaner does."""
+    """Remove the pipes of a process from alive/, as a tmp cleaner does."""
     for path in [*liveness_pipes_of(folder, pid), *pipes_of(folder, pid)]:
         path.unlink()

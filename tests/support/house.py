@@ -1,4 +1,4 @@
-"""The command in real processes: started, told, waited for, and never left behind."""
+"""The `interlock` command in real processes: start them, send them input, wait for them, and leave none behind."""
 
 import os
 import subprocess
@@ -11,10 +11,10 @@ from typing import Any
 
 import interlock
 
-WAIT_LIMIT = 30.0  # seconds; nothing here takes so long unless it hangs
+WAIT_LIMIT = 30.0  # seconds; only a hanging process takes so long
 COMMAND = [sys.executable, "-m", "interlock"]
 
-# Says its process id, then each signal that it gets; leaves when its input ends, or by TERM if told so.
+# Prints its process id, then each signal that it gets; exits at the end of its input, or at TERM if told so.
 REPORTER = r"""
 import os, select, signal, sys
 kind = sys.argv[1]
@@ -38,7 +38,7 @@ while True:
 """
 
 LEAVE = "(read _; echo late) < fifo & echo $!"
-"""A shell that leaves a process behind, which ends when it is told so."""
+"""A shell that leaves a process behind, which ends on command."""
 
 
 def eventually(happened: Callable[[], Any], what: str) -> Any:
@@ -51,7 +51,7 @@ def eventually(happened: Callable[[], Any], what: str) -> Any:
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process, of whatever parent, is there and no zombie."""
+    """Return True if a process exists and is no zombie."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0] not in "ZX"
@@ -60,15 +60,20 @@ def is_running(pid: int) -> bool:
 
 
 class Process(subprocess.Popen[str]):
-    """A process whose words are read line by line."""
+    """A process whose output is read line by line; a `with` block waits for its end, and kills it after an error."""
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if error is not None:
+            self.kill()  # also works on a stopped process
+        super().__exit__(kind, error, traceback)
 
     def hear(self) -> str:
-        """Return its next line of output, without the end of line."""
+        """Return its next line of output, without the line end."""
         assert self.stdout is not None
         return self.stdout.readline().rstrip("\n")
 
     def hear_error(self) -> str:
-        """Return the next line of its error stream, without the end of line."""
+        """Return the next line of its error stream, without the line end."""
         assert self.stderr is not None
         return self.stderr.readline().rstrip("\n")
 
@@ -85,7 +90,7 @@ class Process(subprocess.Popen[str]):
 
 
 class House:
-    """A store in a folder of the test's own, and the commands that are run on it."""
+    """A store in a folder of the test, and the commands that run on it."""
 
     def __init__(self, folder: Path) -> None:
         self.url = (folder / "locks").as_uri()
@@ -106,7 +111,7 @@ class House:
         return self.start(*words, **how).ended()
 
     def hold(self, name: str = "book", *options: str) -> Process:
-        """Start a run that says "in" while it holds the lock, and ends when its input ends."""
+        """Start a run that prints "in" when it holds the lock, and ends at the end of its input."""
         holder = self.start("run", *options, name, "--", "sh", "-c", "echo in; cat; echo out")
         assert holder.hear() == "in"
         return holder
@@ -127,17 +132,17 @@ class House:
         return str(path)
 
     def python_with(self, text: str, module: str = "sitecustomize") -> dict[str, str]:
-        """Write a module that every Python of the test imports at its start; return the environment for that."""
+        """Write a module that every Python process imports at its start; return the environment for that."""
         (self.folder / f"{module}.py").write_text(text)
         path = os.environ.get("PYTHONPATH")
         return {"PYTHONPATH": f"{self.folder}{os.pathsep}{path}" if path else str(self.folder)}
 
     def close(self) -> None:
-        """End what still runs."""
+        """Kill all processes that still run."""
         for process in self._started:
             if process.poll() is None:
                 process.kill()
-            with suppress(subprocess.TimeoutExpired):  # its children may still have the pipes
+            with suppress(subprocess.TimeoutExpired):  # its children may still have the pipes open
                 process.communicate(timeout=5)
         self.locks.close()
 

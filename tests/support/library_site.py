@@ -1,4 +1,4 @@
-"""examples/library, started as its readers would, in processes of its own."""
+"""examples/library in its own processes, started as in its README."""
 
 import os
 import signal
@@ -12,10 +12,10 @@ LIBRARY = Path(__file__).parents[2] / "examples" / "library"
 
 
 def environment_of(data: Path) -> dict[str, str]:
-    """Return the environment of the site's processes, whose files are in the folder `data`, on any free port."""
+    """Return the environment of the site's processes: with files in the folder `data`, and on any free port."""
     foreign = ("LIBRARY_", "DJANGO_", "GUNICORN_", "PG", "PYTHONWARNINGS")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    # `run` uses the active virtual environment; this one, in which the tests run.
+    # `run` uses the active virtual environment: set it to the one of the tests.
     own = {"LIBRARY_DATA": str(data), "LIBRARY_PORT": "0", "PYTHONUNBUFFERED": "1", "VIRTUAL_ENV": sys.prefix}
     return {**kept, **own}
 
@@ -34,7 +34,7 @@ class Example:
 
     @contextmanager
     def start(self, *command: str | Path, **variables: str) -> Iterator[subprocess.Popen[str]]:
-        """Start a command in a group of its own; what is left of that is killed in the end."""
+        """Start a command in its own process group, which is killed at the end of the block."""
         process = subprocess.Popen(
             command,
             cwd=LIBRARY,
@@ -54,7 +54,7 @@ class Example:
                     pass
 
     def run(self, *command: str | Path, timeout: float, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of Python to its end."""
+        """Run a Python command to its end."""
         with self.start(sys.executable, *command, **variables) as process:
             said, complained = process.communicate(timeout=timeout)
         return subprocess.CompletedProcess(command, process.returncode, said, complained)
@@ -67,7 +67,7 @@ def processes_of(group: int) -> list[int]:
         if not each.name.isdigit():
             continue
         try:
-            # After the name, which may have spaces: state, parent, group.
+            # After the name, which may contain spaces: state, parent, group.
             state, _parent, its_group = (each / "stat").read_text().rpartition(")")[2].split()[:3]
         except OSError:
             continue

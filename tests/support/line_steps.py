@@ -1,4 +1,4 @@
-"""Random steps on two stores, of which one is the reference: the same answers, the same promotions, the same line."""
+"""Random steps on a store and on the reference store: both must give the same answers, promotions and lines."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ STEPS = [
     "evict", "evict all", "pass",
 ]  # fmt: skip
 PLAIN = ["enter", "enter", "enter", "try", "leave", "leave", "leave", "leave", "renew"]
-"""Steps of short lines of exclusive locks, as compiled code takes them."""
+"""The steps of short lines of exclusive locks, which compiled code performs."""
 LONG, BRIEF, PASS = 600.0, 5.0, 6.0  # seconds
 RECORD = 20.0  # seconds
 
@@ -23,7 +23,7 @@ class Side:
     """Two processes on one store.
 
     Args:
-        queues: of each.
+        queues: the queue of each process.
     """
 
     def __init__(self, queues: Sequence[Any]) -> None:
@@ -36,7 +36,7 @@ class Side:
             queue.set_doubt(self.doubted.add)
 
     def enter(self, process: int, claim: Claim, wait: bool, again: bool) -> tuple[Any, ...]:
-        """Enter; return the answer without its fence, which only has to be in order."""
+        """Enter a claim; return the answer without its fence, of which only the order must be the same."""
         queue = self.queues[process]
         if wait and claim.id not in self.waiters:
             self.waiters[claim.id] = queue.subscribe()
@@ -46,11 +46,11 @@ class Side:
         return answer.state, answer.slot if answer.state == "using" else 0
 
     def saw(self, id: str, fence: int) -> None:
-        """A claim has one fence for good."""
+        """Check that a claim always has the same fence."""
         assert self.fences.setdefault(id, fence) == fence
 
     def line(self, key: str) -> list[tuple[Any, ...]]:
-        """Return the line as people see it; fences rise along it."""
+        """Return the claims of a line; check that their fences rise."""
         views = self.queues[0].look(key)
         for view in views:
             if view.fence is not None:
@@ -60,7 +60,7 @@ class Side:
         return [(view.id, view.state, view.units, view.capacity, view.thread, view.label) for view in views]
 
     def granted(self) -> dict[str, int]:
-        """Return who was told that it holds the lock, and its slot; but for those by a promise that was void."""
+        """Return the claims that were notified as holders, with their slots; except by a void promise."""
         for id, waiter in self.waiters.items():
             message = waiter.wait(0.0)
             if isinstance(message, Granted):
@@ -70,7 +70,7 @@ class Side:
         return {id: grant.slot for id, grant in self.grants.items() if id not in self.doubted}
 
     def close(self) -> None:
-        """Close all."""
+        """Close all queues."""
         for waiter in self.waiters.values():
             waiter.close()
         for queue in self.queues:
@@ -80,14 +80,14 @@ class Side:
 def play(
     seed: int, reference: Side, other: Side, pass_time: Callable[[float], object] | None, steps: int = 40
 ) -> None:
-    """Play random steps on both.
+    """Perform random steps on both sides, and compare.
 
     Args:
-        seed: of the game.
+        seed: the seed of the random steps.
         reference, other: the sides.
-        pass_time: moves the clocks of both forward; None if they can't be moved: then no lease ends, and every
-            second game is plain.
-        steps: so many.
+        pass_time: moves the clocks of both forward; None if they can't be moved: then no lease expires, and every
+            second seed has plain steps only.
+        steps: the number of steps.
     """
     chance = random.Random(seed)
     key = f"game{SEPARATOR}of {seed} é\n'\\"
@@ -131,7 +131,7 @@ def play(
         told = f"seed {seed}, step {number}: {what} {claim.id} {claim.spec[1:3]}"
         assert answers[0] == answers[1], (told, answers)
         if what == "adopt" and answers[0] is not None:
-            known.pop(claim.id)  # its holder gave it away
+            known.pop(claim.id)  # the holder has handed it over
             known[adopted.id] = other_process, adopted
         elif what == "enter" and answers[0][0] in ("using", "pending"):
             known[claim.id] = process, claim

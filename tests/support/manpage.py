@@ -1,4 +1,4 @@
-"""The manual page of the command, made of its help: `./dev man`."""
+"""The manual page of the command, made from its help: `./dev man`."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ STATUSES = (
 
 
 def page() -> str:
-    """Return the page, in the language of man(7)."""
+    """Return the page, in the man(7) format."""
     return "\n".join(_lines()) + "\n"
 
 
@@ -76,12 +76,12 @@ def _paragraphs(text: str) -> Iterator[str]:
 def _rows(rows: "list[tuple[str, str]] | tuple[tuple[str, str], ...]") -> Iterator[str]:
     for left, right in rows:
         if not right:
-            continue  # an argument, which the text and the synopsis explain
+            continue  # arguments are explained in the text and the synopsis
         yield from (".TP", f"\\fB{_plain(left)}\\fR", _plain(right))
 
 
 def _plain(text: str) -> str:
-    """Return text that means nothing to the formatter."""
+    """Escape text for the formatter."""
     quoted = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "...")
     return f"\\&{quoted}" if quoted[:1] in (".", "'") else quoted
 

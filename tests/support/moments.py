@@ -1,4 +1,4 @@
-"""Handlers at the moments at which Python calls those of signals: a function begins, or one of C returns."""
+"""Calls at the moments at which Python runs signal handlers: the entry of a function, or the return from C code."""
 
 import os
 import sys
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 def in_time(call: Callable[[], Any]) -> Any:
-    """Return the answer of a call that may hang: it is made in a thread of its own.
+    """Return the result of a call that may hang, made in a separate thread.
 
     Raises:
-        AssertionError: it did not come to its end, or raised.
+        AssertionError: the call did not end in time, or raised.
     """
     answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(call()), daemon=True)
@@ -26,16 +26,16 @@ def in_time(call: Callable[[], Any]) -> Any:
 
 
 def interrupted(call: Callable[[], T], at: int, handler: Callable[[], object], where: str) -> tuple[T, bool]:
-    """Make a call, and in the middle of it, once, another one.
+    """Make a call, and interrupt it once by another call.
 
     Args:
-        call: what is interrupted.
-        at: at how many-th of its moments.
-        handler: the other call.
-        where: of the modules whose moments count, the start of the path.
+        call: the call to interrupt.
+        at: the number of the moment at which to interrupt it.
+        handler: the interrupting call.
+        where: the path prefix of the modules whose moments count.
 
     Returns:
-        The answer of the call; True if it had so many moments.
+        The result of the call, and True if it had so many moments.
     """
     left = at
 
@@ -55,5 +55,5 @@ def interrupted(call: Callable[[], T], at: int, handler: Callable[[], object], w
 
 
 def folder_of(module: Any) -> str:
-    """Return where a module and its neighbours lie, for `interrupted`."""
+    """Return the folder of a module, for `interrupted`."""
     return os.path.join(os.path.dirname(module.__file__), "")

@@ -1,6 +1,6 @@
-"""A plugin for pytest that hides what only POSIX systems have, as Python on Windows does not have it.
+"""A pytest plugin that hides POSIX-only parts of Python, which are missing on Windows.
 
-The standard library and others' packages are loaded before, as they were made for the system that is here.
+The standard library and other packages are imported before, since they are installed for the present system.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ MADE_FOR_HERE = (
     "ssl", "subprocess", "tempfile", "shutil", "multiprocessing", "concurrent.futures", "logging.handlers", "getpass",
     "click", "rich.console", "rich.table", "redis.asyncio", "valkey.asyncio",
 )  # fmt: skip
-"""What looks at the platform when it is loaded, and was installed for this one."""
+"""Packages that check the platform when they are imported, and are installed for the present one."""
 
 
 def pair(*_: object) -> tuple[socket.socket, socket.socket]:
-    """Return two sockets that are connected, as Windows makes them: by the loopback interface."""
+    """Return two connected sockets, made over the loopback interface as on Windows."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         one = socket.create_connection(server.getsockname())
         other, _address = server.accept()
@@ -47,10 +47,10 @@ def pair(*_: object) -> tuple[socket.socket, socket.socket]:
 
 
 def hide() -> None:
-    """Hide them, in this process and for good."""
+    """Hide the POSIX-only parts in this process, permanently."""
     for name in MADE_FOR_HERE:
         importlib.import_module(name)
-    sysconfig.get_config_vars()  # it reads a file that is named after the platform
+    sysconfig.get_config_vars()  # called before: it reads a file whose name contains the platform
     for name in MODULES:
         sys.modules[name] = None  # type: ignore[assignment]
     for module, names in NAMES.items():
@@ -64,6 +64,6 @@ def hide() -> None:
 
 
 def pytest_configure() -> None:
-    """Hide them once pytest itself is loaded."""
+    """Hide the POSIX-only parts after pytest itself is loaded."""
     assert "interlock" not in sys.modules, "nothing may load it before"
     hide()

@@ -1,4 +1,4 @@
-"""Both colours of transactions behind one face, so that a test is written once, as a coroutine function."""
+"""One interface to the transactions of both colours, so that a test is written once, as a coroutine function."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,7 +9,7 @@ from interlock.optimistic import Queued, atransact, transact
 
 
 class Kind(NamedTuple):
-    """A kind of client: library, what it does with replies, protocol."""
+    """A kind of client: its library, decoding of replies, and protocol version."""
 
     library: str = "redis"
     decode: bool = False
@@ -24,7 +24,7 @@ KINDS = [Kind(library, decode, protocol) for library in ("redis", "valkey") for 
 
 
 class Ready:
-    """What is there already, to be awaited as in the other colour."""
+    """An awaitable with a result that is ready."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -35,7 +35,7 @@ class Ready:
 
 
 class Awaited:
-    """The transaction of threads, used as that of tasks."""
+    """The transaction of threads, with the interface of the one for tasks."""
 
     def __init__(self, tx: Any) -> None:
         self._tx = tx
@@ -53,7 +53,7 @@ class Awaited:
 
 
 def played(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that waits for nothing."""
+    """Run a coroutine that never suspends."""
     try:
         coroutine.send(None)
     except StopIteration as end:

@@ -1,4 +1,4 @@
-"""Functions that several tests give to a transaction, as coroutine functions; see optimistic_colours."""
+"""Coroutine functions that several tests run in a transaction; see optimistic_colours."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ async def borrow(tx: Any) -> int | None:
 
 
 async def increment(tx: Any) -> None:
-    """Read, and write one more."""
+    """Read a number, and write it plus one."""
     tx.set("number", int(await tx.get("number") or 0) + 1)
 
 

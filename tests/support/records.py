@@ -1,6 +1,6 @@
-"""Real records in memory, so that the pending protocol runs for real in the contract suite, in both colours.
+"""Records in memory, so that the contract suite runs on the pending protocol, in both colours.
 
-They are as dumb as a store may be: every method is one short atomic step, and between two of them anybody may act.
+The store is as simple as allowed: every method is one atomic step, and other callers may act between two of them.
 """
 
 import threading
@@ -21,7 +21,7 @@ REQUESTS = ("create", "list", "update", "promote", "delete", "reap", "renew", "l
 
 @dataclass(slots=True)
 class _Row:
-    """A record as it lies in memory; `order` is its place in the order of arrival."""
+    """A record in memory; `order` is its place in the order of arrival."""
 
     claim: Claim
     order: int
@@ -33,10 +33,10 @@ class _Row:
 
 
 class MemoryRecords:
-    """The records of a dumb store, in memory, for threads and tasks of one process.
+    """A record store in memory, for threads and tasks of one process.
 
     Args:
-        look_again: seconds after which a waiter that nobody told looks again.
+        look_again: seconds after which a waiter polls unless it was notified.
         now: the store's clock, in seconds.
     """
 
@@ -112,7 +112,7 @@ class MemoryRecords:
         return [Check("reach", "warn", "records in memory are seen by this process only; use them for tests")]
 
     def rest(self) -> None:
-        """Nothing to give up."""
+        """Do nothing: there are no connections."""
 
     abort = close = rest
 
@@ -125,7 +125,7 @@ class MemoryRecords:
 
 
 class RecordsOfTasks:
-    """The same as the queue of tasks wants them: each method may suspend before it is done, and after it."""
+    """The same for the queue of tasks: each method may suspend before and after its step."""
 
     def __init__(self, records: Any) -> None:
         from interlock.runtime._aio import plain
@@ -140,7 +140,7 @@ class RecordsStore:
     """A store of records in memory.
 
     Args:
-        records: where they are kept; several stores may share it.
+        records: the records, which several stores may share.
     """
 
     features: frozenset[Feature] = frozenset({"readers", "semaphores"})

@@ -1,4 +1,4 @@
-"""What the tests on real Redis and Valkey servers share."""
+"""Helpers for tests on real Redis and Valkey servers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,21 +16,21 @@ SERVERS = ["valkey", "redis"]
 
 
 def servers_with(**how: Any) -> list[Any]:
-    """Return the parameters of the fixture `server`: each kind, with such arguments."""
+    """Return the parameters of the fixture `server`: each kind of server, with these arguments."""
     return [pytest.param((kind, how), id=kind) for kind in SERVERS]
 
 
 def place_of(where: Any) -> Place:
-    """Return how to connect, in both colours, to a URL or over a client that a program has."""
+    """Return a place for a URL, or for a client of a program, in both colours."""
     url = where if isinstance(where, str) else None
     return Place(open=lambda: open_store(where), url=url, open_for_tasks=lambda: open_store(where, tasks=True))
 
 
 def connect_to(world: World, where: Any, **how: Any) -> Any:
-    """Return a connection in the colour of a world to another place, which the world closes.
+    """Return a client of another place, in the colour of a world, which closes it.
 
     Args:
-        world: who uses it.
+        world: the world.
         where: the URL or the client.
         how: namespace and ttl.
     """
@@ -42,7 +42,7 @@ def connect_to(world: World, where: Any, **how: Any) -> Any:
 
 
 def in_colour(world: World, of_threads: Any, of_tasks: Any) -> Any:
-    """Return what suits the colour of a world."""
+    """Return one of two values, by the colour of a world."""
     return of_threads if world.colour == THREADS else of_tasks
 
 
@@ -53,7 +53,7 @@ def key_of(name: str, namespace: str = "") -> str:
 
 
 def one_after_another(actors: Sequence[Actor], waiting: Sequence[Any]) -> list[Any]:
-    """Let whoever gets the lock release it, until all had it, never two at once; return the grants in that order."""
+    """Let each actor that gets the lock release it, until all had it, one at a time; return the grants in order."""
     left = dict(zip(waiting, actors, strict=True))
     grants = []
     while left:
@@ -67,19 +67,19 @@ def one_after_another(actors: Sequence[Actor], waiting: Sequence[Any]) -> list[A
 
 
 def until_lost(world: World, grant: Any) -> Any:
-    """In the body of a lock: wait until the grant is lost; a task awaits what is returned, and is cancelled."""
+    """In the body of a lock: wait until the grant is lost; a task awaits the result, and is cancelled."""
     return in_colour(world, lambda: eventually(lambda: grant.lost), lambda: asyncio.sleep(WAIT_LIMIT))()
 
 
 class Queued:
-    """Counts the claims of a connection that know that they stand in line, and behind whom."""
+    """Counts the claims of a client that know that they wait, and behind which claim."""
 
     def __init__(self, locks: Any) -> None:
         self._kinds: list[str] = []
         locks.subscribe(lambda event: self._kinds.append(event.kind))
 
     def until(self, number: int) -> None:
-        """Wait until there were so many."""
+        """Wait until there were so many claims."""
         eventually(lambda: self._kinds.count("queued") >= number)
 
 

@@ -1,4 +1,4 @@
-"""`interlock serve` in a process of its own, and requests as browsers, and others, send them."""
+"""`interlock serve` in a separate process, and requests to it, as of browsers and other clients."""
 
 import http.client
 import json
@@ -17,11 +17,11 @@ TOKEN = "a-token-of-the-tests"
 
 
 class Served:
-    """A page that is served.
+    """A running `interlock serve`.
 
     Args:
-        process: `interlock serve`.
-        said: the line that it said.
+        process: its process.
+        said: the line that it printed.
     """
 
     def __init__(self, process: "subprocess.Popen[str]", said: str) -> None:
@@ -36,7 +36,7 @@ class Served:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_LIMIT)
 
     def ask(self, path: str, method: str = "GET", body: Any = None, **headers: str) -> tuple[int, Any, str]:
-        """Send a request; return the status, the headers and the text of the answer."""
+        """Send a request; return the status, the headers and the text of the response."""
         with closing(self.connect()) as connection:
             sent = {key.replace("_", "-"): value for key, value in headers.items()}
             connection.request(method, path, body, {"Host": self.host, **sent})
@@ -44,7 +44,7 @@ class Served:
             return answer.status, answer.headers, answer.read().decode()
 
     def evict(self, name: str, id: str, **headers: str) -> tuple[int, Any]:
-        """Ask for an eviction as the page does, but with these headers; return the status and the answer."""
+        """Request an eviction as the page does, but with these headers; return the status and the response."""
         ours = {"Content_Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
         body = json.dumps({"name": name, "id": id})
         status, _, text = self.ask("/evict", "POST", body, **{**ours, **headers})
@@ -52,7 +52,7 @@ class Served:
 
     @contextmanager
     def looks(self) -> Iterator[Iterator[Any]]:
-        """Have what a browser is sent again and again."""
+        """Yield the updates that are sent to a browser."""
         with closing(self.connect()) as connection:
             connection.request("GET", "/events", headers={"Host": self.host})
             answer = connection.getresponse()
@@ -65,7 +65,7 @@ class Served:
             )
 
     def end(self, number: signal.Signals) -> tuple[int, str]:
-        """Send a signal; return the status and what it said to the error stream."""
+        """Send a signal; return the exit status and the error output."""
         self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=WAIT_LIMIT)
         return self.process.returncode, errors
@@ -76,10 +76,10 @@ def served(url: str, folder: Path, *words: str, token: str | None = TOKEN) -> It
     """Serve the page of a store.
 
     Args:
-        url: of the store.
-        folder: where the command runs.
-        words: more of the command.
-        token: is in the environment.
+        url: the URL of the store.
+        folder: the working directory of the command.
+        words: more arguments of the command.
+        token: the token for the environment; None for none.
     """
     environment = {**os.environ, "INTERLOCK_URL": url}
     if token is not None:

@@ -1,4 +1,4 @@
-"""A connection of either colour and somebody who uses it: one test for threads and tasks."""
+"""A client of either colour with a thread or task that uses it: one test for both colours."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -14,11 +14,11 @@ COLOURS = (THREADS, TASKS)
 
 
 class Side:
-    """A connection, and a user of it.
+    """A client, and an actor that uses it.
 
     Args:
-        locks: the connection.
-        actors: makes users: threads, or tasks of one loop.
+        locks: the client.
+        actors: makes actors: threads, or tasks of one loop.
 
     Attributes:
         locks: as given.
@@ -31,7 +31,7 @@ class Side:
 
     @contextmanager
     def beside(self) -> Iterator["Side"]:
-        """Have one more user of the same connection, in the body."""
+        """Yield one more actor with the same client, for the block."""
         other = Side(self.locks, self._actors)
         try:
             yield other
@@ -39,11 +39,11 @@ class Side:
             other.end()
 
     def do(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Let the user call `function`, and return its result, which a task awaits."""
+        """Let the actor call `function`, and return its result, which a task awaits."""
         return self._actor.do(function, *args, **kwargs)
 
     def start(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> "Future[Any]":
-        """As `do`, and do not wait for it."""
+        """As `do`, but return at once."""
         return self._actor.start(function, *args, **kwargs)
 
     def take(self, name: str, **how: Any) -> Any:
@@ -51,7 +51,7 @@ class Side:
         return self.do(self.locks.lock(name).acquire, **how)
 
     def waits(self, name: str, **how: Any) -> "Future[Any]":
-        """As `take`, and do not wait for it."""
+        """As `take`, but return at once."""
         return self.start(self.locks.lock(name).acquire, **how)
 
     def claims(self, name: str) -> Any:
@@ -59,13 +59,13 @@ class Side:
         return self.do(self.locks.claims, name)
 
     def end(self) -> None:
-        """End the user; the connection stays."""
+        """End the actor; the client stays open."""
         self._actor.end()
 
 
 @contextmanager
 def side(colour: str, target: Any) -> Iterator[Side]:
-    """Connect, and close that at the end of the body.
+    """Connect, and close the client at the end of the block.
 
     Args:
         colour: threads or tasks.
@@ -74,7 +74,7 @@ def side(colour: str, target: Any) -> Iterator[Side]:
     background = Background() if colour == TASKS else None
     try:
         actors = ThreadActor if background is None else partial(TaskActor, background.loop)
-        # A task's connection belongs to no loop before its first step.
+        # A client for tasks belongs to no event loop before its first step.
         ours = Side(interlock.connect(target) if background is None else interlock.aconnect(target), actors)
         try:
             yield ours

@@ -1,7 +1,7 @@
-"""`./dev stalls [WORDS FOR PYTEST…]`: run tests on a machine that stands still now and then, as busy ones do.
+"""`./dev stalls [WORDS FOR PYTEST…]`: run tests on a machine that stalls, as busy machines do.
 
-All processes of the run, the servers too, are stopped together for part of a second, every few seconds, by a control
-group (see "Control Group v2" in the kernel's documentation; root).  What fails takes such a stall for a fault.
+A control group stops all processes of the run, including the servers, together for part of a second every few seconds
+(see "Control Group v2" in the kernel's documentation; needs root).  A test that fails mistakes a stall for a fault.
 """
 
 import os
@@ -16,12 +16,12 @@ from interlock.testing import waiting
 
 GROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 STALL = (0.3, 0.7)  # seconds
-APART = (1.0, 5.0)  # seconds between two
-TOLD = "STALLS_OF_THE_TESTS"  # the file that says for how many seconds it was stopped
+APART = (1.0, 5.0)  # seconds between two stalls
+TOLD = "STALLS_OF_THE_TESTS"  # the environment variable with the file that has the total seconds of all stalls
 
 
 def pytest_configure() -> None:
-    """As a plugin of pytest: let bounds of time leave out for how long the run was stopped."""
+    """As a pytest plugin: exclude the stalls from the time bounds of tests."""
     counted = waiting._stalled
     waiting._stalled = lambda: counted() + float(Path(os.environ[TOLD]).read_text())
 
@@ -37,11 +37,11 @@ class Stopped:
         self.folder.mkdir()
 
     def join(self) -> None:
-        """Put the calling process into it."""
+        """Move the calling process into the group."""
         (self.folder / "cgroup.procs").write_text("0")
 
     def stop_for(self, seconds: float) -> float:
-        """Stop all of it; return for how many seconds."""
+        """Stop all processes of the group; return for how many seconds."""
         began = time.monotonic()
         (self.folder / "cgroup.freeze").write_text("1")
         time.sleep(seconds)
@@ -49,7 +49,7 @@ class Stopped:
         return time.monotonic() - began
 
     def remove(self) -> None:
-        """End what is left in it."""
+        """Kill the processes that are left in the group, and remove it."""
         (self.folder / "cgroup.kill").write_text("1")
         waiting.eventually(lambda: not (self.folder / "cgroup.procs").read_text())
         self.folder.rmdir()
@@ -64,7 +64,7 @@ def _ends(run: "subprocess.Popen[bytes]", within: float) -> bool:
 
 
 def main() -> int:
-    """Run pytest in such a group; return its status."""
+    """Run pytest in such a group; return its exit status."""
     group = Stopped()
     stalled = 1e-9  # 0 stands for a machine that does not count: see `since`
     with tempfile.TemporaryDirectory() as folder:

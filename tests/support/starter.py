@@ -1,4 +1,4 @@
-"""What whoever started the tests may have left to them, put right: signals that are ignored or blocked."""
+"""Reset signals that the process which started the tests has ignored or blocked."""
 
 import signal
 from types import FrameType
@@ -7,10 +7,10 @@ LEFT_ALONE = {signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, sig
 
 
 def take_signals_as_at_a_terminal() -> None:
-    """Let the tests' processes find signals as a shell at a terminal leaves them: `nohup`, `&` and cron do not.
+    """Set signals as a shell at a terminal does, for the programs that the tests start; `nohup`, `&` and cron do not.
 
-    The tests themselves go on to pass over what they were to ignore, so that nohup still works; but a handler, other
-    than an ignored signal, is not inherited by the programs that they start.  SIGINT is Python's KeyboardInterrupt.
+    The test process itself still ignores the signals that it should ignore, so that nohup works: it gets a handler
+    that does nothing, which, unlike an ignored signal, is not inherited.  SIGINT raises KeyboardInterrupt.
     """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
     for number in LEFT_ALONE:

@@ -1,4 +1,4 @@
-"""The one table of stores, over which all tests of the contract run: a new store is one more row."""
+"""The table of stores on which all contract tests run: a new store is one more row."""
 
 import atexit
 from collections.abc import Callable
@@ -22,12 +22,12 @@ class Row:
     """One store.
 
     Attributes:
-        name: what it is called in the names of tests.
-        schemes: its URL schemes; none for a store that exists for tests only.
-        place: makes an empty place for locks, with an empty folder at its disposal.
+        name: the name of the store in the names of tests.
+        schemes: its URL schemes; none for a store that exists only for tests.
+        place: makes an empty place for locks; gets an empty folder.
         reaches_processes: True if other processes can see its locks.
-        frees_at_death: True if the locks of a killed process are free at once, False if when their leases end.
-        twin: True if it is the code of the row before on the server of somebody else.
+        frees_at_death: True if the locks of a killed process are released at once, False if their leases must expire.
+        twin: True if it is the code of the row before on another kind of server.
     """
 
     name: str
@@ -91,7 +91,7 @@ def _postgresql(folder: Path) -> Place:
 
     table = f"t{uuid4().hex}"
     with connect(_postgres().url, autocommit=True) as connection:
-        connection.execute(ddl(table).encode())  # beforehand: it takes as long as a short lease on a busy machine
+        connection.execute(ddl(table).encode())  # before the test: it may take as long as a short lease
     url = f"{_postgres().url}?table={table}"
     return Place(
         open=lambda: open_store(url),
@@ -120,7 +120,7 @@ _REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster
 
 @cache
 def _crowded_postgres() -> PostgresServer:
-    """As `_postgres`, for who needs a session for each of hundreds of locks."""
+    """As `_postgres`, for stores that need a session for each of hundreds of locks."""
     need("postgres")
     server = PostgresServer(config={"max_connections": "700"})
     atexit.register(server.close)
@@ -160,7 +160,7 @@ def _mysql(folder: Path) -> Place:
 
     server, table = _mariadb(), f"t{uuid4().hex}"
     with connect(host=server.host, port=server.port, user=server.user, database=server.database) as connection:
-        connection.cursor().execute(table_of_mysql(table))  # beforehand, as PostgreSQL's
+        connection.cursor().execute(table_of_mysql(table))  # before the test, as for PostgreSQL
     url = f"{server.url}?table={table}"
     return Place(open=lambda: open_store(url), url=url)
 
@@ -188,11 +188,11 @@ def _seaweed() -> SeaweedServer:
 
 def _s3(folder: Path) -> Place:
     url = _seaweed().at(uuid4().hex)
-    return Place(open=lambda: open_store(url), url=url, clock_error=1.0)  # HTTP dates are whole seconds
+    return Place(open=lambda: open_store(url), url=url, clock_error=1.0)  # HTTP dates have whole seconds
 
 
 def _bucket(folder: Path) -> Place:
-    """In the memory of this process: its clock has no grain of a second."""
+    """A bucket in the memory of this process, whose clock is more precise than a second."""
     from obstore.store import MemoryStore
 
     bucket = MemoryStore()
@@ -209,7 +209,7 @@ PARTIAL_ROWS = [
         frees_at_death=True,
     ),
 ]
-"""Stores that have not every kind of lock; tests/advisory plays what of the contract applies to them."""
+"""Stores that lack some kinds of locks; tests/advisory runs the contract tests that apply to them."""
 
 ROWS = [
     Row("memory", ("memory",), _memory),

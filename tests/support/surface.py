@@ -1,4 +1,4 @@
-"""The public surface, one line a name, as it is now: `python -m tests.support.surface > tests/public_names.txt`."""
+"""The present public API, one name in each line: `python -m tests.support.surface > tests/public_names.txt`."""
 
 import inspect
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ MODULES = (
 
 
 def parameters(function: object) -> str:
-    """Return the names of the parameters of a function, in the form of its signature."""
+    """Return the names of the parameters of a function, like its signature without types."""
     found = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
     plain = [each.replace(annotation=inspect.Parameter.empty) for each in found]
     shown = [
@@ -28,7 +28,7 @@ def parameters(function: object) -> str:
 
 
 def members(owner: type) -> Iterator[str]:
-    """Yield the public members of a class, also those that it inherits from classes of ours."""
+    """Yield the public members of a class, including those inherited from our classes."""
     ours = {name for each in owner.__mro__ if each.__module__.startswith("interlock.") for name in vars(each)}
     for name in sorted(each for each in ours if not each.startswith("_")):
         found = inspect.getattr_static(owner, name)
@@ -38,7 +38,7 @@ def members(owner: type) -> Iterator[str]:
 
 
 def surface() -> list[str]:
-    """Return the names that programs may rely on, with the parameters of functions and methods."""
+    """Return the names that programs may use, with the parameters of functions and methods."""
     lines = []
     for where in MODULES:
         module = import_module(where)

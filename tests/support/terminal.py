@@ -1,4 +1,4 @@
-"""A person at a terminal, and as little of a shell as job control needs."""
+"""A user at a terminal, and a minimal shell with job control."""
 
 import os
 import pty
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from tests.support.house import COMMAND, WAIT_LIMIT, House
 
-# One job in a group of its own, in the foreground.
+# One job in its own process group, in the foreground.
 SHELL = r"""
 import os, signal, sys
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -37,7 +37,7 @@ while True:
 
 
 class Terminal:
-    """A person at a terminal."""
+    """A user at a terminal."""
 
     def __init__(self, master: int, pid: int) -> None:
         self._master = master
@@ -49,13 +49,13 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     def see(self, pattern: str) -> re.Match[str]:
-        """Wait until the terminal shows something; forget what was before and return the match."""
+        """Wait until the terminal shows a text that matches; discard the output up to it, and return the match."""
         deadline = time.monotonic() + WAIT_LIMIT
         while (match := re.search(pattern, self.seen)) is None:
             assert select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0], self.seen
             try:
                 self.seen += os.read(self._master, 4096).decode().replace("\r\n", "\n")
-            except OSError:  # the last process has closed it
+            except OSError:  # the last process has closed the terminal
                 raise AssertionError(f"{pattern!r} is not in {self.seen!r}") from None
         self.seen = self.seen[match.end() :]
         return match
@@ -63,7 +63,7 @@ class Terminal:
 
 @contextmanager
 def terminal(house: House, *words: str, shell: bool = True) -> Iterator[Terminal]:
-    """Run `interlock` on a terminal of its own, as the job of a shell or as the session's leader."""
+    """Run `interlock` on a new terminal, as the job of a shell or as the session's leader."""
     pid, master = pty.fork()
     if pid == 0:
         os.environ["INTERLOCK_URL"] = house.url

@@ -1,4 +1,4 @@
-"""The smallest store there is: texts in a dictionary that can be compared and swapped."""
+"""The smallest possible store: texts in a dictionary, with compare and swap."""
 
 import threading
 import time
@@ -11,14 +11,14 @@ from interlock.stores.plain import PlainStore
 
 
 class Texts:
-    """Texts in a dictionary, as a server keeps them: as `stores.swap.AsyncSwapStore`, in plain calls.
+    """Texts in a dictionary: `stores.swap.AsyncSwapStore` as blocking calls.
 
     Args:
-        clock: its time of day, in seconds.
+        clock: the store's time of day, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._mutex = threading.Lock()  # makes each method one step, as a server does
+        self._mutex = threading.Lock()  # makes each method atomic, as on a server
         self._texts: dict[str, tuple[int, str]] = {}
         self._values: dict[str, str] = {}
         self._clock = clock

@@ -1,7 +1,7 @@
-"""Torture: processes that use locks while faults are made, what they saw, and a judge of that.
+"""Torture tests: processes use locks while faults are injected, and a judge checks the history of what they saw.
 
-`plan` says what is done, `worker` does it and writes a history, `faults` makes what goes wrong, `coordinator` runs
-both, `judge` reads the history and knows nothing else. `./dev torture` is its command.
+`plan` has the options and operations of a run, `worker` performs them and writes a history, `faults` injects faults,
+`coordinator` runs both, and `judge` reads only the history. The command is `./dev torture`.
 """
 
 from tests.torture.coordinator import run

@@ -1,4 +1,4 @@
-"""`./dev torture`: torture stores on private servers, or one at a URL, and write the page of evidence."""
+"""`./dev torture`: run torture tests on private servers, or on a store at a URL, and write the page of evidence."""
 
 import argparse
 import random
@@ -16,7 +16,7 @@ from tests.torture.runs import STORES, tortured
 
 
 def main() -> int:
-    """Run; return 1 if something was found."""
+    """Run; return 1 if the judge found a violation."""
     parser = argparse.ArgumentParser(prog="./dev torture", description=__doc__)
     parser.add_argument("stores", nargs="*", metavar="STORE|URL", help=f"{', '.join(STORES)}; all unless given")
     parser.add_argument("--procs", type=int, default=8)

@@ -1,4 +1,4 @@
-"""Locks within a process that are wrong in one way each, and right ones: the judge must know which is which."""
+"""Locks in one process, each broken in one way, and correct ones: a test that the judge finds the broken ones."""
 
 import threading
 from collections import defaultdict
@@ -12,11 +12,11 @@ from interlock import LockLost, LockTimeout
 from interlock.client.events import Event
 from interlock.core.claims import WRITER_UNITS
 
-SHORT = 0.008  # seconds of lease, shorter than many a body
+SHORT = 0.008  # seconds of lease, shorter than many critical sections
 
 
 class Claim:
-    """A claim, which is its own grant, lock and `with`."""
+    """A claim, which is also its own grant, lock and context manager."""
 
     def __init__(self, locks: "Locks", name: str, timeout: float, units: int = 1, capacity: int = 1) -> None:
         self._locks, self.name, self.timeout, self.units, self.capacity = locks, name, timeout, units, capacity
@@ -40,10 +40,10 @@ class Claim:
 
 
 class Locks:
-    """Right ones: first come, first served, with leases that are short and never renewed."""
+    """Correct locks: first come, first served, with short leases that are never renewed."""
 
     believes = False
-    """Do holders believe that they hold though their lease has ended?"""
+    """True if holders do not notice that their lease has expired."""
 
     def __init__(self, url: str, **_: Any) -> None:
         self._changed = threading.Condition()
@@ -53,7 +53,7 @@ class Locks:
         self._listeners: list[Callable[[Event], object]] = []
 
     def enter(self, claim: Claim) -> bool:
-        """Wait in line; False if the time is over."""
+        """Wait in line; False after the time-out."""
         until = monotonic() + claim.timeout
         with self._changed:
             self.waiting[claim.name].append(claim)
@@ -77,18 +77,18 @@ class Locks:
             self.promote(claim.name)
 
     def remove(self, claim: Claim) -> None:
-        """Take it out, if it is still there."""
+        """Remove a claim, if it is still there."""
         if claim in self.using[claim.name]:
             self.using[claim.name].remove(claim)
 
     def promote(self, name: str) -> None:
-        """Let in who may."""
+        """Promote the waiters for which there is room."""
         self.using[name] = [claim for claim in self.using[name] if monotonic() < claim.deadline]
         while self.waiting[name] and self.fits(self.next_of(name)):
             self.let_in(self.next_of(name))
 
     def let_in(self, claim: Claim) -> None:
-        """Let one in."""
+        """Promote one waiter."""
         self._fence += 1
         claim.fence, claim.deadline = self._fence, monotonic() + SHORT
         self.waiting[claim.name].remove(claim)
@@ -96,11 +96,11 @@ class Locks:
         self._changed.notify_all()
 
     def next_of(self, name: str) -> Claim:
-        """Return who is next."""
+        """Return the next waiter."""
         return self.waiting[name][0]
 
     def fits(self, claim: Claim) -> bool:
-        """Tell whether there is room for it."""
+        """Return True if there is room for a claim."""
         return sum(each.units for each in self.using[claim.name]) + claim.units <= claim.capacity
 
     def lock(self, name: str, *, timeout: float = 10.0, **_: Any) -> Any:
@@ -166,7 +166,7 @@ class Grants(list[Claim]):
 
 
 class NoLock(Locks):
-    """There is always room."""
+    """Broken: there is always room."""
 
     def fits(self, claim: Claim) -> bool:
         """As of `Locks`, but wrong."""
@@ -174,7 +174,7 @@ class NoLock(Locks):
 
 
 class PlainDel(Locks):
-    """Who releases removes whoever holds."""
+    """Broken: a release removes any holder."""
 
     def remove(self, claim: Claim) -> None:
         """As of `Locks`, but wrong."""
@@ -182,13 +182,13 @@ class PlainDel(Locks):
 
 
 class Overrun(Locks):
-    """Nobody notices that the lease has ended."""
+    """Broken: holders do not notice that their lease has expired."""
 
     believes = True
 
 
 class Barging(Locks):
-    """Who came last is next."""
+    """Broken: the last waiter is next."""
 
     def next_of(self, name: str) -> Claim:
         """As of `Locks`, but wrong."""
@@ -196,7 +196,7 @@ class Barging(Locks):
 
 
 class Unrevoked(Locks):
-    """Who has lost the lock still hands it over, and its successor believes that."""
+    """Broken: a holder that has lost the lock still hands it over, and the successor trusts that."""
 
     def leave(self, claim: Claim) -> None:
         """As of `Locks`, but wrong."""

@@ -1,4 +1,4 @@
-"""Starts the processes of a run, makes faults, ends all, and looks at what is left."""
+"""The coordinator: it starts the processes of a run, injects faults, ends the processes, and checks what is left."""
 
 import json
 import os
@@ -20,20 +20,20 @@ from tests.torture.history import History
 from tests.torture.plan import LONG_WAIT, Plan, loaded
 from tests.torture.shelf import Shelf
 
-STACKS_SECONDS = 1.0  # for a process that hangs to say where
+STACKS_SECONDS = 1.0  # for a hanging process to print its stacks
 
 
 class WorkerProcess:
-    """A worker; one that died has a successor of the same number.
+    """A worker process; a dead one is replaced by a new process with the same number.
 
     Args:
-        plan: of the run.
-        number: of the process.
-        folder: of the run.
-        history: of the coordinator.
+        plan: the plan of the run.
+        number: the number of the process.
+        folder: the folder of the run.
+        history: the history of the coordinator.
 
     Attributes:
-        other_colour: "threads" or "tasks": what faults of it are not for.
+        other_colour: "threads" or "tasks", the colour of faults that can't strike this process.
     """
 
     def __init__(self, plan: Plan, number: int, folder: Path, history: History) -> None:
@@ -59,12 +59,12 @@ class WorkerProcess:
         self.order(json.dumps(facts))
 
     def wait_ready(self) -> None:
-        """Wait until it works, or has died."""
+        """Wait until the process works, or has died."""
         assert self.process.stdout is not None
         self.process.stdout.readline()
 
     def order(self, word: str) -> None:
-        """Give it an order; one that is dead hears nothing."""
+        """Send an order; a dead process ignores it."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(word.encode() + b"\n")
@@ -77,14 +77,14 @@ class WorkerProcess:
         self.process.send_signal(number)
 
     def replace_dead(self) -> None:
-        """If it has died, say so and start its successor."""
+        """If the process has died, record that and start a new one."""
         with self._mutex:
             if self.process.poll() is not None:
                 self._over(hung=False)
                 self.start()
 
     def end(self, wait_limit: float) -> None:
-        """Wait for its end; one that does not end says where it is, and is killed."""
+        """Wait for the end of the process; if it hangs, let it print its stacks, and kill it."""
         self.order("end")
         hung = False
         try:
@@ -109,9 +109,9 @@ class Coordinator:
     """One run.
 
     Args:
-        plan: what to do.
-        folder: where the history and what the processes say on their error streams is written.
-        server: that of the store, if it may be struck.
+        plan: the plan.
+        folder: the folder for the history and the processes' error output.
+        server: the server of the store, if faults may strike it.
     """
 
     def __init__(self, plan: Plan, folder: Path, server: StruckServer | None) -> None:
@@ -125,7 +125,7 @@ class Coordinator:
         self._not_made: tuple[str, Exception] | None = None
 
     def run(self) -> Path:
-        """Run; return where the history is."""
+        """Run; return the path of the history."""
         plan = {**self._plan.as_json(), "store": masked(self._plan.store)}
         self._history.write("plan", plan=plan, date=time.strftime("%Y-%m-%d %H:%M"), faults=len(self._plan.faults))
         with Shelf(str(self._folder / "shelf"), self._history) as shelf:
@@ -182,21 +182,21 @@ class Coordinator:
         struck = Struck(child, self._plan.ttl, luck, folder_of(url), disk_of(url), self._server)
         with self._one_at_a_time if shared else threading.Lock():
             if time.monotonic() > self._calm or self._not_made is not None:
-                return  # those before it took long, or left a store of which nobody knows what it can do
+                return  # the faults before took too long, or one failed and left the store in an unknown state
             since, key, problem = time.monotonic(), child.key, ""
             try:
                 fault.make(struck)
             except Exception as error:
                 problem = str(error)
                 if fault.where in ("server", "network") or not isinstance(error, OSError):
-                    self._not_made = name, error  # of files, what it would remove may be gone
+                    self._not_made = name, error  # on files, the file to remove may be gone
             loses = fault.loses or (self._server is not None and name in self._server.forgets)
             self._history.write(
                 "fault", fault=name, since=since, of="" if shared else key, loses=loses, problem=problem
             )
 
     def _left(self) -> dict[str, Any]:
-        """Return what is left in the store, once all leases have had time to end."""
+        """Return the claims and files that are left in the store after all leases have had time to expire."""
         deadline = time.monotonic() + 2 * self._plan.ttl + self._plan.slack + self._plan.io
         if self._plan.store.startswith("memory:"):
             return {"claims": [], "files": []}
@@ -225,7 +225,7 @@ class Coordinator:
 
 
 def _is_running(pipe: str) -> bool:
-    """Tell whether the process of a liveness pipe is there: somebody else who uses the folder."""
+    """Return True if the process of a liveness pipe lives: another user of the folder."""
     try:
         os.kill(int(pipe.partition("-")[0]), 0)
     except (ValueError, ProcessLookupError):
@@ -237,15 +237,15 @@ def run(plan: Plan, folder: str | Path | None = None, server: StruckServer | Non
     """Run a plan.
 
     Args:
-        plan: what to do.
-        folder: where to write; a new temporary one unless given.
-        server: that of the store, if it may be struck.
+        plan: the plan.
+        folder: the folder to write to; None for a new temporary one.
+        server: the server of the store, if faults may strike it.
 
     Returns:
         The path of the history.
 
     Raises:
-        NotMade: a fault of the server or the network failed; the history says what was until then.
+        NotMade: a fault of the server or the network failed; the history ends there.
     """
     where = Path(tempfile.mkdtemp(prefix="torture-") if folder is None else folder)
     where.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What goes wrong: the table of faults, and what makes each of them."""
+"""The table of faults, and the functions that inject them."""
 
 import os
 import random
@@ -12,20 +12,20 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 PAGE = 4096
-SMALL = 64 << 20  # bytes; nobody wants a larger file system to be filled
+SMALL = 64 << 20  # bytes; a larger file system is never filled
 
 
 class NotMade(Exception):
-    """A fault was made by half or not at all: the run was broken off, and tells nothing of the locks."""
+    """A fault could not be injected: the run was aborted, and says nothing about the locks."""
 
 
 class StruckServer(Protocol):
-    """A server that a run may strike.
+    """A server into which faults can be injected.
 
     Attributes:
-        network: before it, if that may be struck too.
-        can: names of the faults of server and network that it can have.
-        forgets: names of faults after which it may have forgotten who holds what, beside those that always do that.
+        network: the proxy before it, if faults may strike that too.
+        can: the names of its possible faults, of server and network.
+        forgets: the names of faults after which it may have lost claims, besides those that always do that.
     """
 
     network: Any
@@ -33,35 +33,35 @@ class StruckServer(Protocol):
     forgets: Collection[str]
 
     def pause(self) -> None:
-        """Stop its process; connections stay, nobody answers."""
+        """Stop its process; connections stay open without answers."""
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue its process."""
 
     def restart(self) -> None:
         """Kill it, and start it again at the same address."""
 
     def wipe(self) -> None:
-        """Forget all data."""
+        """Delete all data."""
 
     def empty(self) -> None:
         """Kill it, and start it again without its data."""
 
     def deafen(self) -> None:
-        """Cut the connections on which processes hear of their turns."""
+        """Cut the connections on which processes receive notifications."""
 
     def fail_over(self) -> None:
-        """Let a replica take its place, once it has ended."""
+        """Kill it, and promote a replica."""
 
     def step(self, seconds: float) -> None:
         """Set its clock forward, or back."""
 
     def left(self) -> dict[str, list[str]]:
-        """Return the keys and connections that nobody should have left, once all have ended."""
+        """Return the keys and connections that are left after all processes have ended; there should be none."""
 
 
 class Process(Protocol):
-    """A worker as the coordinator sees it."""
+    """A worker process."""
 
     key: str
 
@@ -74,15 +74,15 @@ class Process(Protocol):
 
 @dataclass
 class Struck:
-    """What a fault has at its disposal.
+    """The targets and parameters of a fault.
 
     Attributes:
         process: the worker to strike.
         ttl: seconds of lease.
-        random: decides how long.
-        folder: of the store, if it is files.
+        random: the source of random durations.
+        folder: the folder of a file store.
         disk: a folder on the file system of the store, if that is small enough to be filled.
-        server: of the store, if it may be struck.
+        server: the server of the store, if faults may strike it.
     """
 
     process: Process
@@ -97,11 +97,11 @@ class Fault(NamedTuple):
     """One kind of fault.
 
     Attributes:
-        help: what it does.
-        make: does it; returns when it is over.
-        where: what it needs: "process", "threads", "tasks", "files", "disk", "server", "network".
-        stalls: for how many leases longer than it lasts others may have to wait.
-        loses: True if the store forgets who holds what, so that two may hold until the next renewal.
+        help: a description.
+        make: injects it, and returns when it is over.
+        where: its target: "process", "threads", "tasks", "files", "disk", "server" or "network".
+        stalls: how many leases beyond its duration others may have to wait.
+        loses: True if the store loses claims, so that two claims may hold until the next renewal.
     """
 
     help: str
@@ -192,17 +192,17 @@ def _net(name: str, lasts: float = 0.0) -> Callable[[Struck], None]:
         if lasts:
             time.sleep(struck.ttl * struck.random.uniform(0.1, lasts))
             if name == "black_hole":
-                network.refuse()  # no connection loses bytes in the middle and lives on
+                network.refuse()  # so that no connection continues after lost bytes
             network.restore()
 
     return make
 
 
 def the(found: Any) -> Any:
-    """Return it, if the run has it.
+    """Return a target, if the run has it.
 
     Raises:
-        ValueError: it has not.
+        ValueError: the target is None.
     """
     if found is None:
         raise ValueError("this run has nothing that this fault could strike")
@@ -229,7 +229,7 @@ FAULTS = {
     "deafen": Fault("cut the connections of those who listen", _deafen, "server", stalls=1),
     "failover": Fault("kill the server and let a replica take its place", _fail_over, "server", stalls=1),
     "ahead": Fault("set the server's clock forward", _step(1), "server", stalls=1),
-    "behind": Fault("set the server's clock back", _step(-1), "server", stalls=2),  # leases end later by that
+    "behind": Fault("set the server's clock back", _step(-1), "server", stalls=2),  # leases expire later by that
     "cut": Fault("cut all connections", _net("cut"), "network", stalls=1),
     "forget": Fault("swallow what goes through the connections of now", _net("forget"), "network", stalls=1),
     "delay": Fault("pass replies late", _net("delay", 1.0), "network", stalls=1),
@@ -242,31 +242,31 @@ FAULTS = {
 
 
 def folder_of(url: str) -> Path | None:
-    """Return the folder of a store of files; None if it is another store."""
+    """Return the folder of a file store; None for another store."""
     parts = urlsplit(url)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
 def disk_of(url: str) -> Path | None:
-    """Return a folder on the file system of a store of files; None if it is another store, or not small."""
+    """Return a folder on the file system of a file store; None for another store, or if that is not small."""
     parts = urlsplit(url)
     if not parts.scheme.startswith(("file", "sqlite")):
         return None
     folder = Path(unquote(parts.path.removeprefix("/" if parts.scheme.startswith("sqlite") else ""))).parent
     try:
         found = os.statvfs(folder)
-    except OSError:  # it is not there yet
+    except OSError:  # the folder does not exist yet
         return None
     return folder if found.f_blocks * found.f_frsize <= SMALL else None
 
 
 def possible(url: str, colour: str, server: StruckServer | None) -> list[str]:
-    """Return the names of the faults that a run can make.
+    """Return the names of the possible faults of a run.
 
     Args:
-        url: of the store.
-        colour: of the processes.
-        server: which may be struck.
+        url: the URL of the store.
+        colour: the colour of the processes.
+        server: the server, if faults may strike it.
     """
     has = {"process"} | {word for word in ("threads", "tasks") if colour in (word, "both")}
     if url.startswith("memory:"):

@@ -1,24 +1,24 @@
-"""The history of a run: one JSON object a line, with a time of the machine's monotonic clock, written at once.
+"""The history of a run: one JSON object in each line, with the time of the machine's monotonic clock.
 
-e       says what happened, and which other keys there are
-plan    a run begins: the plan, without what the URL hides
+e       the event, which determines the other keys
+plan    a run begins: the plan, without passwords
 start   a process begins: colour, pid
 invoke  an acquire begins: op, names, kind, units, capacity, timeout, ttl
-queued  its claim stands in line: op, id
-ok      it holds: op, ids, fences; from this time on
-held    it still held: op; `t` was taken before it was asked
-over    its release begins, and until `t` it held: op
-lost    it found that it does not hold any more: op
-fail    it was not obtained in time: op
-unknown it was broken off: op, error, text
+queued  its claim waits: op, id
+ok      it holds the lock from this time on: op, ids, fences
+held    it still held the lock: op; `t` was taken before the check
+over    its release begins, and it held the lock until `t`: op
+lost    it found that it has lost the lock: op
+fail    the acquire timed out: op
+unknown the operation was cancelled or failed: op, error, text
 freed   its release has returned: op
-write   the shelf was asked to write: name, counter, fence, accepted; in the order in which it was
+write   a write to the shelf: name, counter, fence, accepted; in the order of the writes
 lag     this process did not run: since, until `t`
-end     a process closed all: descriptors and threads that it has more than before it began
-exit    a process is gone: of, status, hung
-fault   a fault was over at `t`: fault, since, of (the process that it struck), loses (data)
-calm    no fault comes from here on
-final   all have ended: counters, and the claims, files, keys and connections that are left
+end     a process closed everything: the descriptors and threads that it did not have before
+exit    a process has ended: of, status, hung
+fault   a fault ended at `t`: fault, since, of (the process that it struck), loses (data)
+calm    no fault follows
+final   all processes have ended: counters, and the claims, files, keys and connections that are left
 """
 
 import json
@@ -32,11 +32,11 @@ Record: TypeAlias = dict[str, Any]
 
 
 class History:
-    """Writes what a process does; each line by one system call, so that a killed process leaves all of it.
+    """Writes the events of a process; each line by one system call, so that a killed process leaves whole lines.
 
     Args:
-        path: of the file; several processes write to one.
-        process: what the writer is called.
+        path: the file; several processes write to it.
+        process: the name of the writer.
     """
 
     def __init__(self, path: str | Path, process: str) -> None:
@@ -48,9 +48,9 @@ class History:
         """Write one record.
 
         Args:
-            event: what happened.
-            t: when; now unless given.
-            facts: what else the record has.
+            event: the event.
+            t: its time; None for now.
+            facts: the other keys of the record.
         """
         record = {"t": monotonic() if t is None else t, "p": self.process, "e": event, **facts}
         os.write(self._file, json.dumps(record, separators=(",", ":")).encode() + b"\n")
@@ -61,21 +61,21 @@ class History:
 
 
 def read(path: str | Path) -> list[Record]:
-    """Return the records of a history, by their time.
+    """Return the records of a history, ordered by time.
 
     Raises:
-        OSError: it can't be read.
-        ValueError: a line is no record; the message has its number.
+        OSError: the file can't be read.
+        ValueError: a line is not a record; the message has its number.
     """
     with open(path, encoding="utf-8") as lines:
         return in_order(parsed(lines))
 
 
 def parsed(lines: Iterable[str]) -> Iterator[Record]:
-    """Yield the records of lines.
+    """Parse lines as records.
 
     Raises:
-        ValueError: a line is no record; the message has its number.
+        ValueError: a line is not a record; the message has its number.
     """
     for number, line in enumerate(lines, 1):
         try:
@@ -88,5 +88,5 @@ def parsed(lines: Iterable[str]) -> Iterator[Record]:
 
 
 def in_order(records: Iterable[Record]) -> list[Record]:
-    """Return records by their time; those of one time as they were written."""
+    """Return records ordered by time; those with equal times in the order of writing."""
     return sorted(records, key=lambda record: float(record["t"]))

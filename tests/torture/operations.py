@@ -1,4 +1,4 @@
-"""One operation of a worker, as both colours do it, and what the history says of it."""
+"""One operation of a worker, for both colours, with its records in the history."""
 
 import itertools
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ class Operation:
     """An operation: from the call of acquire to the return of its release.
 
     Args:
-        history: of the process.
-        choice: what to do.
+        history: the history of the process.
+        choice: the operation.
     """
 
     def __init__(self, history: History, choice: Choice) -> None:
@@ -32,16 +32,16 @@ class Operation:
         self.say("invoke", **choice.facts())
 
     def say(self, event: str, t: float | None = None, **facts: Any) -> None:
-        """Write what became of it."""
+        """Write a record of the operation."""
         self._history.write(event, t, op=self._number, **facts)
 
     def broke(self, error: BaseException) -> None:
-        """Write that it was broken off."""
+        """Record that the operation was cancelled or failed."""
         kind = StoreError if isinstance(error, StoreError) else type(error)
         self.say("unknown", error=kind.__name__, text=str(error)[:300])
 
     def body(self, grant: Any, reader: Reader) -> Iterator[float]:
-        """Do what is done while the lock is held; yield how many seconds to sleep."""
+        """Run the critical section; yield the seconds to sleep."""
         grants = (grant,) if self._choice.kind != "all" else tuple(grant)
         self.say("ok", fences=[each.fence for each in grants], ids=[each.id for each in grants])
         name, fence = self._choice.names[0], min(each.fence for each in grants if each.name == self._choice.names[0])
@@ -54,19 +54,19 @@ class Operation:
                 break
             if exclusive and part:
                 reader.write("plain", name, fence, plain + 1)
-        if fenced >= 0:  # held or not: the fence says whether it may
+        if fenced >= 0:  # even if the lock is lost: the fence decides
             reader.write("fenced", name, fence, fenced + 1)
         self._still(grant, "over")
 
     def _still(self, grant: Any, event: str) -> bool:
-        now = monotonic()  # taken before it is asked, so that it held then
+        now = monotonic()  # before the check, so that the lock was held at this time
         held = bool(grant.held)
         self.say(event if held else "lost", now)
         return held
 
 
 def listener(history: History) -> Any:
-    """Return what notes in the history that a claim stands in line."""
+    """Return a listener that records waiting claims in the history."""
 
     def listen(event: Event) -> None:
         if event.kind == "queued":

@@ -1,4 +1,4 @@
-"""Locks in Django's ORM as a run of torture makes them: the URL says which database; `python -m` makes its tables."""
+"""Locks in Django's ORM for torture tests: the URL names the database; `python -m` creates its tables."""
 
 import sys
 from typing import Any
@@ -53,7 +53,7 @@ def aconnect(url: str, **how: Any) -> AsyncLocks:
 
 
 def main(url: str) -> None:
-    """Make the tables."""
+    """Create the tables."""
     configure(url)
     from django.core.management import call_command
 

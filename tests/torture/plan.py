@@ -1,4 +1,4 @@
-"""What a run does: the options of a run, and the choice of each operation, all drawn from one seed."""
+"""The options of a run, and the random choice of each operation, from one seed."""
 
 import random
 from dataclasses import asdict, dataclass
@@ -11,34 +11,34 @@ Colour: TypeAlias = Literal["threads", "tasks", "both"]
 PERMITS = 3
 EXCLUSIVE = ("lock", "rlock", "write", "all")
 KINDS = ("lock", "lock", "rlock", "semaphore", "rwlock", "all")
-LONG_WAIT = 10.0  # seconds; no line of a run is as long unless something stalls
+LONG_WAIT = 10.0  # seconds; longer than any wait of a run without stalls
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run does.
+    """The options of a run.
 
     Args:
-        store: the URL.
-        procs: processes.
-        threads: threads, or tasks, of each.
-        secs: seconds; no fault comes in the last fifth of them.
-        seed: of all that is drawn; what the machine makes of it differs nevertheless.
-        faults: names of the faults to make.
-        every: seconds between two faults, on average.
+        store: the URL of the store.
+        procs: the number of processes.
+        threads: the number of threads, or tasks, of each.
+        secs: the duration in seconds; the last fifth has no faults.
+        seed: the seed of all random choices; two runs with the same seed still differ in their timing.
+        faults: the names of the faults to inject.
+        every: the average seconds between two faults.
         ttl: seconds of lease.
-        colour: of the processes; "both": they take turns.
-        hot, cold: names that are asked for often and seldom.
-        namespace: of the locks.
-        io: seconds that one request to the store takes at most.
-        slack: seconds that a busy machine may take for what should take none.
-        kinds: of locks that the store has; one that is named twice is asked for twice as often.
-        line: "all" if a claim in line is before all that come later; "readers together" if a reader may pass beside
-            other readers; "process" if each process has a line of its
-            own, whose first one stands in the store's.
-        frees_at_death: True if the store frees what a dead process held.
-        told: seconds within which a holder is told that the store has forgotten it; its lease unless given.
-        connect, aconnect: what makes the locks, as "module:function"; called with the URL, namespace and ttl.
+        colour: the colour of the processes; "both" alternates.
+        hot, cold: the names that are acquired often and rarely.
+        namespace: the namespace of the locks.
+        io: the most seconds that one request to the store takes.
+        slack: seconds that a busy machine may need for instant actions.
+        kinds: the kinds of locks of the store; one that is named twice is chosen twice as often.
+        line: "all" if waiters are served in order of arrival; "readers together" if a reader may enter beside other
+            readers; "process" if each process has its own line, whose first waiter waits in the store's line.
+        frees_at_death: True if the store releases the locks of a dead process.
+        told: seconds within which a holder notices that the store has lost its claim; None for its lease.
+        connect, aconnect: the functions that make the locks, as "module:function"; called with URL, namespace and
+            ttl.
     """
 
     store: str
@@ -64,25 +64,25 @@ class Plan:
 
     @property
     def calm(self) -> float:
-        """Seconds at the end in which no fault comes: long enough for leases to end."""
+        """Seconds at the end without faults: long enough for leases to expire."""
         return min(max(self.secs / 5, 2 * self.ttl), self.secs / 2)
 
     def of_tasks(self, number: int) -> bool:
-        """Tell whether process `number` uses tasks."""
+        """Return True if process `number` uses tasks."""
         return self.colour == "tasks" or (self.colour == "both" and number % 2 == 1)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the plan as a JSON object."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> "Plan":
-        """Return the plan that `as_json` gave."""
+        """Return the plan from the result of `as_json`."""
         return cls(**{**facts, "faults": tuple(facts["faults"]), "kinds": tuple(facts.get("kinds", KINDS))})
 
 
 def promises_of(url: str) -> dict[str, Any]:
-    """Return what a plan says of a store of ours: what it has, promises, and does unless its URL says otherwise."""
+    """Return a plan's options for one of our stores: its kinds of locks, its promises and its defaults."""
     if "+advisory:" in url:
         without = {"semaphore", "rwlock"} if url.startswith(("mysql", "mariadb")) else {"semaphore"}
         return {
@@ -98,11 +98,11 @@ class Choice(NamedTuple):
 
     Attributes:
         kind: lock, rlock, semaphore, read, write or all.
-        names: to lock; two for all.
+        names: the names to lock; two for all.
         timeout: seconds to wait; 0 for one try.
         ttl: seconds of lease.
-        renew: False to let the lease end.
-        hold: seconds to hold it.
+        renew: False to let the lease expire.
+        hold: seconds to hold the lock.
         units, capacity: as the store counts them.
     """
 
@@ -128,14 +128,14 @@ class Choice(NamedTuple):
         return getattr(locks, self.kind)(name, **how)
 
     def facts(self) -> dict[str, Any]:
-        """Return what the history says of it."""
+        """Return the keys of its record in the history."""
         facts = self._asdict()
         del facts["hold"], facts["renew"]
         return facts
 
 
 def draw(plan: Plan, random: random.Random) -> Choice:
-    """Draw an operation."""
+    """Choose a random operation."""
     name, kind = _name(plan, random)
     units = capacity = 1
     names: tuple[str, ...] = (name,)
@@ -148,7 +148,7 @@ def draw(plan: Plan, random: random.Random) -> Choice:
         other = random.choice([f"all:{number}" for number in range(4) if f"all:{number}" != name])
         names = (name, other)
     timeout = random.choice((0.0, random.uniform(0.02, 0.5), LONG_WAIT, LONG_WAIT))
-    overstays = random.random() < 0.01  # as a program that takes longer than it thought
+    overstays = random.random() < 0.01  # like a program that takes longer than planned
     ttl = 0.3 if overstays else plan.ttl
     hold = 2 * ttl if overstays else random.choice((0.0, random.uniform(0.0, 0.02)))
     return Choice(kind, names, timeout, ttl, not overstays, hold, units, capacity)
@@ -164,6 +164,6 @@ def _name(plan: Plan, random: random.Random) -> tuple[str, str]:
 
 
 def loaded(name: str) -> Any:
-    """Return what "module:name" means."""
+    """Import the object of "module:name"."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)

@@ -1,4 +1,4 @@
-"""What people read of a run: on a terminal, and as a page."""
+"""The report of a run: for a terminal, and as Markdown."""
 
 from tests.torture.judge import Verdict
 
@@ -32,9 +32,9 @@ def as_row(verdict: Verdict, store: str, date: str) -> str:
     """Return a verdict as a row of a page.
 
     Args:
-        verdict: of the run.
-        store: its name.
-        date: of the run.
+        verdict: the verdict on the run.
+        store: the name of the store.
+        date: the date of the run.
     """
     plan, outcomes = verdict.run.plan, verdict.outcomes
     ended = ", ".join(f"{outcomes[outcome]:,} {words}" for outcome, words in ENDED.items())
@@ -53,11 +53,11 @@ def as_row(verdict: Verdict, store: str, date: str) -> str:
 
 
 def with_row(page: str, row: str) -> str:
-    """Return a page with a row in its table, in the place of an older one on the same store.
+    """Return a page with a row in its table, which replaces an older one on the same store.
 
     Args:
-        page: which ends with the table; empty for a new one.
-        row: of `as_row`.
+        page: the page, which ends with the table; empty for a new one.
+        row: the row, from `as_row`.
     """
     lines = page.rstrip().splitlines() or [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     first = row[: row.index("|", 1)]

@@ -1,4 +1,4 @@
-"""Runs of torture on private stores, or on one at a URL, each struck by every fault that it can have."""
+"""Torture runs on private stores, or on a store at a URL, with every possible fault."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ STORES = (*LOCAL, *SERVERS, "valkey+sentinel")
 
 @contextmanager
 def small_disk(path: Path) -> Iterator[Path]:
-    """Mount a small file system, which only root can; else return the folder as it is."""
+    """Mount a small file system, as root; otherwise return the folder unchanged."""
     path.mkdir()
     if os.geteuid() != 0:
         yield path
@@ -36,12 +36,12 @@ def small_disk(path: Path) -> Iterator[Path]:
 
 
 def tortured(kind: str, folder: Path, **how: Any) -> Verdict:
-    """Run one store; return what the judge says.
+    """Run one store; return the verdict.
 
     Args:
-        kind: one of STORES, or the URL of a store that nobody else uses.
-        folder: an empty one, for the store and the history.
-        how: of the plan; its faults are all that the store can have unless given.
+        kind: one of STORES, or the URL of a store without other users.
+        folder: an empty folder for the store and the history.
+        how: options of the plan; the default for the faults is all possible ones.
     """
     if kind in LOCAL:
         with small_disk(folder / "disk") as disk:
@@ -53,12 +53,12 @@ def tortured(kind: str, folder: Path, **how: Any) -> Verdict:
 
 
 def _judged(url: str, server: Any, folder: Path, how: dict[str, Any]) -> Verdict:
-    if url.startswith("memory:"):  # is one process
+    if url.startswith("memory:"):  # one process only
         how = {**how, "procs": 1, "colour": "threads"}
     can = tuple(possible(url, how.get("colour", "both"), server))
     if wrong := set(how.get("faults", ())) - set(can):
         raise ValueError(f"no run on {url} can make {', '.join(sorted(wrong))}: it has {', '.join(can)}")
-    # A clock that is set back lets fences run ahead of it, so they fall when the data are lost before it is there.
+    # After a clock was set back fences are ahead of it; if the data are lost then, new fences are lower.
     together = tuple(name for name in can if name != "behind" or not {"wipe", "empty"} & {*can})
     plan = Plan(url, **{"faults": together, **promises_of(url), **how})
     return judge(read(run(plan, folder / "run", server)))

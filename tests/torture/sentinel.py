@@ -1,4 +1,4 @@
-"""Sentinels as a run of torture strikes them: the primary is killed, and comes back as a replica."""
+"""Sentinels for torture tests: the primary is killed, and comes back as a replica."""
 
 from collections.abc import Collection
 from typing import Any
@@ -8,15 +8,15 @@ from tests.torture.plan import promises_of
 
 
 class TorturedSentinel:
-    """A primary, a replica, and who watches them; use it as a context manager.
+    """A primary, a replica, and their Sentinels; use it as a context manager.
 
     Attributes:
-        url, can, forgets, how: as of `Tortured`; there is no network that could be struck.
+        url, can, forgets, how: as in `Tortured`; there is no network for faults.
     """
 
     network: Any = None
     can: Collection[str] = ("pause", "failover", "wipe", "deafen")
-    forgets: Collection[str] = ("pause", "failover")  # who is paused for long has a successor, which lags
+    forgets: Collection[str] = ("pause", "failover")  # a long pause leads to a fail-over to a replica, which lags
 
     def __init__(self) -> None:
         self._group = RedisSentinel("valkey")
@@ -30,18 +30,18 @@ class TorturedSentinel:
         self._paused.pause()
 
     def resume(self) -> None:
-        """As `faults.StruckServer.resume`; a fail-over that this led to may come late, and belongs to it."""
+        """As `faults.StruckServer.resume`; waits for a fail-over that the pause has caused."""
         self._paused.resume()
         self._group.settle()
 
     def restart(self) -> None:
-        """Not made: it is a fail-over here."""
+        """Not injected: a restart is a fail-over here."""
         raise NotImplementedError
 
     empty = restart
 
     def step(self, seconds: float) -> None:
-        """Not made: a clock is that of one server."""
+        """Not injected: the clock would be set on one server only."""
         raise NotImplementedError
 
     def wipe(self) -> None:
@@ -49,7 +49,7 @@ class TorturedSentinel:
         self._group.master.command("FLUSHALL")
 
     def deafen(self) -> None:
-        """As `faults.StruckServer.deafen`; the Sentinels are servers, and listen too."""
+        """As `faults.StruckServer.deafen`, except for the subscriptions of the Sentinels."""
         self._group.master.command("CLIENT", "KILL", "TYPE", "PUBSUB")
         self._group.settle()
 

@@ -1,4 +1,4 @@
-"""Private servers as a run of torture strikes them: each stands behind a proxy."""
+"""Private servers for torture tests, each behind a proxy."""
 
 import shutil
 import subprocess
@@ -28,9 +28,9 @@ from tests.torture import Plan
 from tests.torture.faults import FAULTS
 from tests.torture.plan import promises_of
 
-IO = 2.0  # seconds that one request takes at most, where a URL can say so
-NO_DISK = {"appendfsync": "no"}  # a killed server has written what it answered; a busy disk is no fault of this run
-CONFIG = {"authentication_timeout": "2s"}  # a kill waits for backends in the middle of it, one minute by default
+IO = 2.0  # the most seconds for one request, if the URL can set it
+NO_DISK = {"appendfsync": "no"}  # a killed server has still written its data; a slow disk is not a fault to inject
+CONFIG = {"authentication_timeout": "2s"}  # a kill waits for backends that authenticate, one minute by default
 ORM = {
     "connect": "tests.torture.orm:connect", "aconnect": "tests.torture.orm:aconnect",
     "line": "readers together",
@@ -38,41 +38,41 @@ ORM = {
 NETWORK = tuple(name for name, fault in FAULTS.items() if fault.where == "network")
 CLOCK = ("ahead", "behind")
 SESSION_ENDS = ("restart", "deafen", "failover", "cut", "forget", "hole", "drop")
-"""What ends sessions, and with them the advisory locks that they have."""
+"""The faults that end sessions, and with them their advisory locks."""
 
 
 class SteppedRedis(Stepped, RedisServer):
-    """Redis or Valkey, whose clock can be set."""
+    """Redis or Valkey with a clock that can be set."""
 
 
 class SteppedPostgres(Stepped, PostgresServer):
-    """PostgreSQL, whose clock can be set."""
+    """PostgreSQL with a clock that can be set."""
 
 
 class SteppedReplica(Stepped, PostgresReplica):
-    """A replica of PostgreSQL, whose clock can be set."""
+    """A replica of PostgreSQL with a clock that can be set."""
 
 
 class SteppedMaria(Stepped, MariaServer):
-    """MariaDB, whose clock can be set."""
+    """MariaDB with a clock that can be set."""
 
 
 class SteppedMariaReplica(Stepped, MariaReplica):
-    """A replica of MariaDB, whose clock can be set."""
+    """A replica of MariaDB with a clock that can be set."""
 
 
 class Tortured:
-    """A private server and the network before it; use it as a context manager.
+    """A private server and a proxy before it; use it as a context manager.
 
     Args:
-        server: that is struck.
+        server: the server to strike.
 
     Attributes:
         network: the proxy.
-        url: of the store, through the proxy.
-        can: as of `faults.StruckServer`.
-        forgets: as of `faults.StruckServer`; a restart forgets nothing unless it is there.
-        how: what the plan of its runs says.
+        url: the URL of the store, through the proxy.
+        can: as in `faults.StruckServer`.
+        forgets: as in `faults.StruckServer`; a restart loses no claims unless named here.
+        how: options of the plan.
     """
 
     can: Collection[str] = ("pause", "restart", *NETWORK)
@@ -91,7 +91,7 @@ class Tortured:
         self.how = promises_of(self.url) | self.how
 
     def _prepare(self) -> None:
-        """Make what a store needs on it, and the URL."""
+        """Create the tables of the store, and set the URL."""
         raise NotImplementedError
 
     def pause(self) -> None:
@@ -117,7 +117,7 @@ class Tortured:
         raise NotImplementedError
 
     def fail_over(self) -> None:
-        """As `faults.StruckServer.fail_over`: the address leads to the replica, as a virtual one does."""
+        """As `faults.StruckServer.fail_over`: the proxy then leads to the replica, like a virtual IP address."""
         old = self._server
         replica = self._server = self._replica(isinstance(old, Stepped))
         try:
@@ -187,17 +187,17 @@ class TorturedRedis(Tortured):
 
 
 class TorturedPostgres(Tortured):
-    """PostgreSQL; to delete the data of a database is to drop what its administrator made, and is not done.
+    """PostgreSQL; the fault "wipe" is not injected: its data are the tables that an administrator has made.
 
     Args:
-        server: that is struck.
-        scheme: of the URL.
+        server: the server to strike.
+        scheme: the scheme of the URL.
     """
 
     can = (*Tortured.can, *CLOCK, "deafen", "failover")
     forgets: Collection[str] = ("ahead",)
     listens = "query ILIKE 'LISTEN%'"
-    """Whose connections are cut by `deafen`."""
+    """The processes whose connections `deafen` cuts."""
     _server: PostgresServer
 
     def __init__(self, server: PostgresServer, scheme: str = "postgresql") -> None:
@@ -213,7 +213,7 @@ class TorturedPostgres(Tortured):
         self.url += f"?timeout={IO:g}"
         self.how = {"io": IO}
         with self._connection() as connection:
-            connection.execute(ddl(grace=Plan.ttl).encode())  # the longest lease of a run; 30 s unless said
+            connection.execute(ddl(grace=Plan.ttl).encode())  # the longest lease of a run; the default is 30 s
 
     def _connection(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self._server.url, autocommit=True)
@@ -240,7 +240,7 @@ class TorturedPostgres(Tortured):
 
 
 class TorturedAdvisory(TorturedPostgres):
-    """Advisory locks of PostgreSQL; they know no clock."""
+    """Advisory locks of PostgreSQL; they do not depend on a clock."""
 
     can = tuple(name for name in TorturedPostgres.can if name not in CLOCK)
     forgets = SESSION_ENDS
@@ -253,7 +253,7 @@ class TorturedAdvisory(TorturedPostgres):
 class TorturedOrm(TorturedPostgres):
     """Django's ORM on PostgreSQL.
 
-    Its drivers wait for an answer without end, as they do for the site: so no connection is forgotten by the network.
+    Its drivers wait for a reply without limit, as for the site: so the proxy never drops packets silently.
     """
 
     can = tuple(name for name in TorturedPostgres.can if name not in ("forget", "failover"))
@@ -315,12 +315,12 @@ class TorturedGetLock(TorturedMaria):
         for row in self._server.ask("SELECT id FROM information_schema.processlist WHERE state = 'User lock'"):
             try:
                 self._server.ask(f"KILL {row['id']}")
-            except pymysql.OperationalError:  # it has ended meanwhile
+            except pymysql.OperationalError:  # the session has ended meanwhile
                 pass
 
 
 class Networks:
-    """The networks before several servers, all of which are struck at once: has the methods of `Proxy`."""
+    """The proxies of several servers; a fault strikes all of them at once. It has the methods of `Proxy`."""
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self.proxies = [Proxy(server.host, server.port) for server in servers]
@@ -333,15 +333,16 @@ class TorturedEtcd:
     """Three members of etcd; use it as a context manager.
 
     Attributes:
-        network: before all of them.
-        url, can, forgets, how: as of `Tortured`.
+        network: the proxies of all members.
+        url, can, forgets, how: as in `Tortured`.
     """
 
     can: Collection[str] = ("pause", "restart", "failover", *NETWORK)
-    forgets: Collection[str] = ("pause",)  # who led before revokes leases that others extended: etcd#15247
+    forgets: Collection[str] = ("pause",)  # a former leader revokes leases that others extended: etcd issue 15247
 
     def __init__(self) -> None:
-        self._cluster = EtcdCluster({"heartbeat-interval": "100", "election-timeout": "1000"})  # no vote for load
+        # Long enough that load causes no election.
+        self._cluster = EtcdCluster({"heartbeat-interval": "100", "election-timeout": "1000"})
         self.network: Any = Networks(self._cluster.members)
         hosts = ",".join(f"{proxy.host}:{proxy.port}" for proxy in self.network.proxies)
         self.url = f"etcd://{hosts}"
@@ -349,7 +350,7 @@ class TorturedEtcd:
         self._paused: EtcdServer
 
     def pause(self) -> None:
-        """As `faults.StruckServer.pause`: of the leader."""
+        """As `faults.StruckServer.pause`, for the leader."""
         self._paused = self._cluster.leader()
         self._paused.pause()
 
@@ -359,7 +360,7 @@ class TorturedEtcd:
         self._cluster.until_there()
 
     def restart(self) -> None:
-        """As `faults.StruckServer.restart`: of two members, so that there is no majority for a while."""
+        """As `faults.StruckServer.restart`, for two members, so that there is no majority for a while."""
         leader = self._cluster.leader()
         lost = [leader, next(member for member in self._cluster.members if member is not leader)]
         for member in lost:

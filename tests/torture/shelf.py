@@ -1,8 +1,8 @@
-"""The shelf: what the locks protect. Two counters a name; one believes everybody, one compares fences.
+"""The shelf, the resource that the locks protect: two counters for each name; one of them checks fences.
 
-It is served by the coordinator, which no fault stops, and notes each write in the history in the order in which it
-was done. A holder reads a counter and writes it one higher: two holders at a time lose updates. Reading the fenced
-counter presents the fence too, so that a stale holder can't write what somebody has read.
+The coordinator serves it, which no fault stops, and records each write in the history in the order of the writes. A
+holder reads a counter and writes it one higher: two holders at a time lose updates. A read of the fenced counter
+sends the fence too, so that a stale holder can't write after a later holder has read.
 """
 
 import socket
@@ -18,8 +18,8 @@ class Shelf:
     """The counters, served on a UNIX socket; use it as a context manager.
 
     Args:
-        path: of the socket.
-        history: where writes are noted.
+        path: the path of the socket.
+        history: the history for the records of writes.
     """
 
     def __init__(self, path: str, history: History) -> None:
@@ -34,7 +34,7 @@ class Shelf:
             def handle(self) -> None:
                 for line in self.rfile:
                     if not line.endswith(b"\n"):
-                        return  # its process was killed in the middle of it
+                        return  # the process was killed in the middle of a request
                     self.wfile.write(b"%d\n" % shelf.do(*line.decode().split()))
 
         class Server(socketserver.ThreadingUnixStreamServer):
@@ -42,14 +42,14 @@ class Shelf:
             request_queue_size = 128
 
             def handle_error(self, *_: Any) -> None:
-                pass  # clients are killed; that is the point
+                pass  # clients are killed by faults
 
         self._server = Server(path, Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
     def do(self, verb: str, counter: str, name: str, fence: str, value: str) -> int:
-        """Do one request; return the value read, or whether it was written; -1 for a stale fence."""
+        """Perform one request; return the value read, or whether it was written; -1 for a stale fence."""
         with self._mutex:
             number = int(fence)
             if counter == "fenced":
@@ -69,7 +69,7 @@ class Shelf:
         self._history.write("write", name=name, counter=counter, fence=fence, accepted=accepted)
 
     def counters(self) -> list[dict[str, Any]]:
-        """Return each counter with its value and how many writes made it."""
+        """Return each counter with its value and its number of writes."""
         with self._mutex:
             return [
                 {"name": name, "counter": counter, "value": self._value[name, counter], "writes": writes}
@@ -88,7 +88,7 @@ class Reader:
     """A connection of one thread to the shelf.
 
     Args:
-        path: of the socket.
+        path: the path of the socket.
     """
 
     def __init__(self, path: str) -> None:

@@ -1,4 +1,4 @@
-"""A process of asyncio tasks, whose loops end and begin again."""
+"""A worker process with asyncio tasks, whose event loops end and start again."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ from tests.torture.threadworker import AFTER_ERROR, Worker, patiently
 
 
 class TaskWorker(Worker):
-    """A process of tasks; its loop runs in the main thread."""
+    """A worker process with tasks; its event loop runs in the main thread."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -36,7 +36,7 @@ class TaskWorker(Worker):
         patiently(lambda: asyncio.run(self.locks.close()))
 
     async def _live(self) -> None:
-        """Work in one loop, until it is to end; `asyncio.run` cancels those who still wait."""
+        """Work in one event loop, until it must end; `asyncio.run` cancels the tasks that still wait."""
         self._loop, self._again = asyncio.get_running_loop(), asyncio.Event()
         self._working = [asyncio.create_task(self._slot(slot)) for slot in range(self.plan.threads)]
         while not self.stopped.is_set() and not self._again.is_set():
@@ -77,7 +77,7 @@ class TaskWorker(Worker):
     def _soon(self, function: Any) -> Any:
         def order() -> None:
             if self._loop is not None:
-                with suppress(RuntimeError):  # it was closed; the next one is not there yet
+                with suppress(RuntimeError):  # the loop was closed, and the next one has not started
                     self._loop.call_soon_threadsafe(function)
 
         return order

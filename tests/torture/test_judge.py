@@ -1,4 +1,4 @@
-"""The judge convicts histories in which something can't be, and acquits the others; all are made by hand."""
+"""The judge finds the violations in histories with one, and none in the others; all are written by hand."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from tests.torture.plan import Plan, promises_of
 
 
 class Told:
-    """A history that is written by hand; times are seconds."""
+    """A history written by hand; times are in seconds."""
 
     def __init__(self, **plan: Any) -> None:
         self.records: list[Record] = []
@@ -34,12 +34,12 @@ class Told:
         return self._ops
 
     def get(self, process: str, op: int, t: float, fence: int, until: float) -> None:
-        """Let an operation hold the lock from `t` until then."""
+        """Let an operation hold the lock from `t` to `until`."""
         self.say(t, "ok", process, op=op, fences=[fence], ids=[f"id{op}"])
         self.say(until, "over", process, op=op)
 
     def hold(self, process: str, t: float, fence: int, until: float, **how: Any) -> int:
-        """As `ask` and `get` at once."""
+        """As `ask` and `get`."""
         op = self.ask(process, t, **how)
         self.get(process, op, t, fence, until)
         return op
@@ -49,12 +49,12 @@ class Told:
         self.say(until, "fault", "coordinator", fault=name, since=since, of=of, loses=loses)
 
     def final(self, counter: str, writes: int, value: int, **left: Any) -> None:
-        """End it, with so many writes of a counter."""
+        """End the history, with so many writes of a counter."""
         counters = [{"name": "book", "counter": counter, "writes": writes, "value": value}]
         self.say(100.0, "final", "coordinator", **{"counters": counters, "claims": [], "files": [], **left})
 
     def verdict(self) -> Verdict:
-        """Return what the judge says."""
+        """Return the verdict."""
         return judge(self.records)
 
 

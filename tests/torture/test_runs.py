@@ -1,4 +1,4 @@
-"""Runs: the judge convicts broken locks and acquits ours, on stores that are struck by every fault."""
+"""Runs: the judge finds violations of broken locks, and none of ours, on stores with every fault."""
 
 import os
 import random
@@ -16,9 +16,9 @@ from tests.torture.report import as_text
 from tests.torture.runs import STORES, tortured
 from tests.torture.server import CLOCK
 
-SEED = 18  # its first process has a listener
+SEED = 18  # with this seed the first process has a listener
 APART = ("redis", "django", "valkey+sentinel")
-"""The code of Valkey's on another server, and with fail-overs; Django's settings are for the life of a process."""
+"""Not run with all faults: Redis and Sentinel have the code of Valkey; Django's settings can be set only once."""
 
 ALONE = [
     ("file", "foreign"),
@@ -32,7 +32,7 @@ ALONE = [
     ("mariadb", "behind"),
     ("mariadb", "failover"),
 ]
-"""Faults that a run of a few seconds with all of them might not draw."""
+"""Faults that a run of a few seconds with all of them might not choose."""
 
 BROKEN = {
     "NoLock": "overlap",
@@ -44,7 +44,7 @@ BROKEN = {
 
 
 def of_broken(kind: str, folder: Path) -> Verdict:
-    """Return what the judge says of one kind of lock."""
+    """Return the verdict on one kind of lock."""
     plan = Plan(
         "memory://", procs=1, threads=8, secs=1.0, seed=SEED, colour="threads", hot=1,
         connect=f"tests.torture.broken_locks:{kind}",
@@ -61,7 +61,7 @@ def test_a_lock_whose_leases_end_early_is_no_broken_one(tmp_path: Path) -> None:
     verdict = of_broken("Locks", tmp_path)
     assert verdict.violations == []
     assert any(op.lost for op in verdict.run.ops)
-    assert any(op.queued for op in verdict.run.ops)  # else nobody could be convicted of barging
+    assert any(op.queued for op in verdict.run.ops)  # else barging could not be found
 
 
 @pytest.mark.parametrize("seed", [SEED, None], ids=["fixed", "fresh"])
@@ -70,11 +70,11 @@ def test_nothing_is_found_on_a_store_that_is_struck_by_every_fault(
     kind: str, seed: int | None, tmp_path: Path
 ) -> None:
     number = random.SystemRandom().randrange(2**32) if seed is None else seed
-    # A machine that tests four things at once is given time.
+    # A large slack, for a machine that runs several tests at once.
     verdict = tortured(kind, tmp_path, procs=2, threads=2, secs=3.0, seed=number, every=0.25, slack=10.0)
     print(as_text(verdict))
-    assert verdict.violations == [], f"seed {number}"  # in the summary too, which is the part that a log keeps
-    # To open a session of advisory locks takes a dozen of statements, for which a busy machine needs seconds.
+    assert verdict.violations == [], f"seed {number}"  # the seed, for the summary of the test run
+    # Opening a session of advisory locks takes a dozen statements, for which a busy machine needs seconds.
     assert verdict.outcomes["ok"] > (0 if "advisory" in kind else 20)
     assert verdict.run.faults
 

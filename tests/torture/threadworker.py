@@ -1,4 +1,4 @@
-"""A process of threads, and what it shares with one of asyncio tasks."""
+"""A worker process with threads, and the base class of both kinds of workers."""
 
 import os
 import random
@@ -15,20 +15,20 @@ from tests.torture.operations import Operation, listener
 from tests.torture.plan import Plan, draw, loaded
 from tests.torture.shelf import Reader
 
-AFTER_ERROR = 0.02  # seconds
+AFTER_ERROR = 0.02  # seconds of pause
 CHILD_SECONDS = 60
-JOIN_TIMEOUT = 60.0  # seconds; a thread that takes longer hangs, and the coordinator says so
+JOIN_TIMEOUT = 60.0  # seconds; a thread that takes longer hangs, which the coordinator records
 
 
 class Worker:
-    """What a process of both colours has.
+    """The base of the workers of both colours.
 
     Args:
-        plan: of the run.
-        number: of the process; one that replaces a killed one has the same.
-        life: how many had it before.
-        history: where to write.
-        shelf: path of the socket of the shelf.
+        plan: the plan of the run.
+        number: the number of the process; a replacement of a killed process has the same number.
+        life: how many processes had this number before.
+        history: the history to write to.
+        shelf: the path of the socket of the shelf.
     """
 
     def __init__(self, plan: Plan, number: int, life: int, history: History, shelf: str) -> None:
@@ -41,19 +41,19 @@ class Worker:
         self.orders: dict[str, Callable[[], None]] = {"end": self.stopped.set}
 
     def connect(self, made_by: str) -> Any:
-        """Return locks; half of the connections have somebody who listens."""
+        """Return locks; half of the clients have a listener."""
         locks = loaded(made_by)(self.plan.store, namespace=self.plan.namespace, ttl=self.plan.ttl)
         if self._listens.random() < 0.5:
             locks.subscribe(listener(self.history))
         return locks
 
     def work(self) -> None:
-        """Do operations until the end is ordered; leave nothing open."""
+        """Perform operations until the order to end; close everything."""
         raise NotImplementedError
 
 
 class ThreadWorker(Worker):
-    """A process of threads; its main thread is one of them."""
+    """A worker process with threads; the main thread is one of them."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -79,7 +79,7 @@ class ThreadWorker(Worker):
         while not self.stopped.is_set():
             try:
                 fine = self.operate(randomly, reader)
-            except KeyboardInterrupt:  # where it struck, it may have left half a request
+            except KeyboardInterrupt:  # the interrupt may have left half a request
                 fine = False
             if not fine:
                 reader.close()
@@ -87,7 +87,7 @@ class ThreadWorker(Worker):
         reader.close()
 
     def operate(self, randomly: random.Random, reader: Reader) -> bool:
-        """Do one operation; False if it was broken off."""
+        """Perform one operation; False if it was cancelled or failed."""
         choice = draw(self.plan, randomly)
         operation = Operation(self.history, choice)
         try:
@@ -112,7 +112,7 @@ class ThreadWorker(Worker):
     def _fork(self) -> None:
         pid = os.fork()
         if pid == 0:
-            signal.alarm(CHILD_SECONDS)  # its parent may be killed meanwhile, and nobody else would end it
+            signal.alarm(CHILD_SECONDS)  # ends the child if its parent is killed meanwhile
             try:
                 self._live_as_child()
             finally:
@@ -131,7 +131,7 @@ class ThreadWorker(Worker):
 
 
 def patiently(function: Callable[[], object]) -> None:
-    """Call it until no Ctrl-C breaks it off."""
+    """Call a function until a call is not interrupted by Ctrl-C."""
     while True:
         try:
             function()

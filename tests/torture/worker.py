@@ -1,4 +1,4 @@
-"""A process of a run: `python -m tests.torture.worker`, told by a line of JSON what it is."""
+"""A worker process: `python -m tests.torture.worker`; the first line of its input is its configuration as JSON."""
 
 import faulthandler
 import gc
@@ -18,14 +18,14 @@ from tests.torture.history import History
 from tests.torture.plan import Plan
 from tests.torture.threadworker import ThreadWorker, Worker
 
-LAG = 0.25  # seconds; shorter ones are not told
+LAG = 0.25  # seconds; shorter lags are not recorded
 STAY = re.compile("interlock-blocking_[0-9]+|interlock-advisory|interlock-lingers")
-"""Threads of which a process keeps a few for good: for calls that block, and for what is to end in time."""
-LINGER = 6.0  # seconds; a connection to PostgreSQL whose request had no answer stays open for five
+"""Threads that a process keeps: for blocking calls, and for actions with a deadline."""
+LINGER = 6.0  # seconds; a connection to PostgreSQL whose request had no reply stays open for five
 
 
 def measure_lag(history: History) -> None:
-    """Note when this process did not run."""
+    """Record when this process did not run."""
     last = time.monotonic()
     while True:
         time.sleep(LAG / 4)
@@ -36,31 +36,31 @@ def measure_lag(history: History) -> None:
 
 
 def obey(worker: Worker) -> None:
-    """Do what the coordinator orders, until it orders the end or is gone."""
+    """Follow the orders of the coordinator, until the order to end or the coordinator's death."""
     rest = b""
     while part := os.read(0, 4096):
         *lines, rest = (rest + part).split(b"\n")
         for line in lines:
-            with suppress(StoreError):  # a close that could not release all says so, and the leases end
+            with suppress(StoreError):  # a close that can't release all claims raises, and the leases expire
                 worker.orders.get(line.decode(), lambda: None)()
     worker.stopped.set()
 
 
 def opened() -> dict[str, str]:
-    """Return the descriptors that are open and what they are; none where that can't be seen."""
+    """Return the open descriptors with their files; none if the system does not show them."""
     found = {}
     for descriptor in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
-        with suppress(OSError):  # that of the listing
+        with suppress(OSError):  # the descriptor of the listing is closed already
             found[descriptor] = os.readlink(f"/proc/self/fd/{descriptor}")
     return found
 
 
 def left_over(before: dict[str, str], deadline: float) -> dict[str, Any]:
-    """Return which descriptors and threads there are more than before, once those that end have ended.
+    """Return the descriptors and threads that did not exist before, after waiting for those that end.
 
     Args:
-        before: the descriptors that there were.
-        deadline: when to wait no longer for that; monotonic.
+        before: the descriptors before.
+        deadline: until when to wait, by the monotonic clock.
     """
     mine = {threading.main_thread().name, "obey", "lag"}
     while True:
@@ -69,17 +69,17 @@ def left_over(before: dict[str, str], deadline: float) -> dict[str, Any]:
         more = [what for descriptor, what in opened().items() if descriptor not in before]
         if (not more and not threads) or time.monotonic() > deadline:
             return {"descriptors": more, "threads": threads}
-        gc.collect()  # what nobody can reach is no leak
+        gc.collect()  # unreachable objects are no leak
         time.sleep(0.02)
 
 
 def leave(number: int, frame: FrameType | None) -> NoReturn:
-    """End as a program does that is told to: other threads are daemons, and still work."""
+    """Exit like a program that gets SIGTERM, while its other threads, which are daemons, still work."""
     raise SystemExit(128 + number)
 
 
 def main() -> None:
-    """Be a worker; the first line of the input says which."""
+    """Run a worker, as configured by the first line of the input."""
     faulthandler.enable()
     signal.signal(signal.SIGTERM, leave)
     line = b""

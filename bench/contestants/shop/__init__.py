@@ -1,1 +1,1 @@
-"""A Django app with one book, once guarded and once not."""
+"""A Django app with one model, plain and guarded."""

@@ -11,7 +11,7 @@ from interlock.django.guarded import Guarded
 
 
 class Columns(models.Model):
-    """What both have."""
+    """The columns of both models."""
 
     title: models.CharField[str, str] = models.CharField(max_length=200, default="title")
     author: models.CharField[str, str] = models.CharField(max_length=200, default="author")
@@ -35,4 +35,4 @@ class Plain(Columns):
 
 
 class Kept(Guarded, Columns):
-    """Saves what has changed."""
+    """Saves only changed columns."""

@@ -21,6 +21,6 @@ _WHERE = {"locks": "configured", "alocks": "configured", "occupies": "occupation
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with _loading:  # a fork waits for it
+    with _loading:  # a fork waits until no thread is importing
         found = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
     return found

@@ -1,4 +1,4 @@
-"""The claims in the admin: holders and waiters, and since when; evict with a permission, noted in the log."""
+"""The claims in the admin: holders and waiters with their times; users with a permission may evict them."""
 
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ class Shown(NamedTuple):
     """A claim in the list.
 
     Attributes:
-        namespace: of its lock.
+        namespace: the namespace of its lock.
         view: the claim.
     """
 
@@ -39,40 +39,40 @@ class Shown(NamedTuple):
 
     @property
     def ago(self) -> str:
-        """How long ago it was made."""
+        """The time since the claim was made, as text."""
         seconds = max(0.0, clock.time_of_day() - self.view.since)
         time = f"{seconds:.0f} s" if seconds < 120 else timesince(datetime.fromtimestamp(self.view.since))
         return _("%(time)s ago") % {"time": time}
 
     def is_wanted(self, query: QueryDict) -> bool:
-        """Tell whether a page shows it that is asked for a state and a text."""
+        """Return True if the claim matches the state and the search text of a page's query."""
         known = "\n".join((self.view.name, self.namespace, self.view.host, self.view.label))
         return query.get("state", "") in ("", self.view.state) and query.get("q", "").lower() in known.lower()
 
 
 @admin.register(Claim)
 class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscripted at run time
-    """Shows the claims of an entry of INTERLOCK; nothing can be added, changed or deleted, only evicted."""
+    """Shows the claims of an entry of INTERLOCK; claims can be evicted, but not added, changed or deleted."""
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the list alone."""
+        """Return the URL of the list, the only page."""
         return [path("", self.admin_site.admin_view(self.changelist_view), name="interlock_claim_changelist")]
 
     def has_change_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
-        """No user may change claims; there is no page to add or to delete one either."""
+        """Return False: no user may change claims, and no page adds or deletes one."""
         return False
 
     def has_view_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
-        """A user who may evict may look."""
+        """Return True for a user who may view claims, or evict them."""
         return super().has_view_permission(request, obj) or self.has_evict_permission(request)
 
     def has_evict_permission(self, request: HttpRequest) -> bool:
-        """The permission of the action."""
+        """Return True for a user who may evict claims; Django's admin asks this for the action."""
         user: Any = request.user
         return bool(user.has_perm("interlock.evict_claim"))
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
-        """Show the list; `?refresh=5` shows it anew every 5 seconds, `?locks=reports` that of another entry."""
+        """Show the list; `?refresh=5` reloads it every 5 seconds, `?locks=reports` selects an entry of INTERLOCK."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         alias = request.GET.get("locks", DEFAULT)
@@ -128,7 +128,7 @@ def _claims(alias: str) -> list[Shown]:
 
 
 def _refreshing(query: QueryDict) -> dict[str, Any]:
-    """Return after how many seconds the page is shown anew, and the query without that."""
+    """Return the seconds after which the page reloads, and the query without that parameter."""
     refresh = (query.pop(REFRESH, None) or [""])[-1]
     return {"refresh": refresh if refresh in INTERVALS else None, "intervals": INTERVALS, "wanted": query}
 

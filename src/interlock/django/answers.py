@@ -1,4 +1,4 @@
-"""What a client is told of the errors of interlock: one table for pages and for REST framework."""
+"""The HTTP responses for interlock's errors: one table for pages and for REST framework."""
 
 import math
 from typing import Any, NamedTuple
@@ -10,17 +10,17 @@ from interlock.django.guarded.conflicts import StaleObject
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = 1.0
-"""Seconds after which a client shall try again, unless a middleware or a view says otherwise."""
+"""The default of Retry-After, in seconds; a middleware or a view may set another."""
 
 
 class Answer(NamedTuple):
-    """What a client is told.
+    """The response for an error.
 
     Attributes:
-        status: of HTTP.
-        kind: names the type of the problem document.
-        title, detail: for people.
-        retry_after: whole seconds after which it makes sense to try again by itself; None: never.
+        status: the HTTP status.
+        kind: the type of the problem document.
+        title, detail: texts for people.
+        retry_after: whole seconds after which the client may retry automatically; None if it should not.
     """
 
     status: int
@@ -36,11 +36,11 @@ class Answer(NamedTuple):
 
 
 def answer_of(error: BaseException, retry_after: float = RETRY_AFTER) -> Answer | None:
-    """Return what a client is told of an error; None if it isn't one of interlock's.
+    """Return the response for an error; None if it isn't one of interlock's.
 
     Args:
-        error: what a view raised.
-        retry_after: seconds.
+        error: the exception that a view raised.
+        retry_after: seconds for the header Retry-After, if a retry may help.
     """
     seconds = math.ceil(retry_after)
     again = _("Try again in %(seconds)d s.") % {"seconds": seconds}

@@ -14,7 +14,7 @@ class InterlockConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the checks, and follow the setting in tests."""
+        """Register the checks, and react to tests that override the setting."""
         from interlock.django import checks  # noqa: F401 - registers by being imported
         from interlock.django.configured import forget_connections
 

@@ -1,4 +1,4 @@
-"""System checks, which explain a setting that would not work, before the first lock."""
+"""System checks: they report a setting that would not work, before the first lock is taken."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ TABLES = {"postgresql": POSTGRESQL, "mysql": MYSQL}
 
 @register
 def settings_make_sense(app_configs: Sequence[AppConfig] | None, **_: object) -> list[CheckMessage]:
-    """Check INTERLOCK without asking a database or a server."""
+    """Check INTERLOCK without connecting to a database or a server."""
     try:
         known = places()
     except LockError as error:
@@ -47,7 +47,7 @@ def settings_make_sense(app_configs: Sequence[AppConfig] | None, **_: object) ->
 
 @register(Tags.security, deploy=True)
 def places_are_said(app_configs: Sequence[AppConfig] | None, **_: object) -> list[CheckMessage]:
-    """Say where claims are that the setting gives no place; only with `check --deploy`."""
+    """Report the database of the claims if INTERLOCK does not set one; only with `check --deploy`."""
     return [
         Info(
             f"INTERLOCK[{alias!r}] names no store, and the database {database!r} is SQLite's: claims are kept in "
@@ -64,7 +64,10 @@ def places_are_said(app_configs: Sequence[AppConfig] | None, **_: object) -> lis
 def transactions_begin_with_the_write_lock(
     app_configs: Sequence[AppConfig] | None, **_: object
 ) -> list[CheckMessage]:
-    """Check that a request on SQLite does not read before it waits for a lock, which could then not be released."""
+    """Check that transactions on SQLite begin with BEGIN IMMEDIATE, if requests are atomic.
+
+    Otherwise a request reads first and then waits for a lock, whose holder can't commit meanwhile.
+    """
     if VERSION < (5, 1):
         return []
     return [
@@ -84,7 +87,7 @@ def transactions_begin_with_the_write_lock(
 def tables_are_there(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **_: object
 ) -> list[CheckMessage]:
-    """Check that the tables of claims exist; only when databases are checked, and not by what makes the tables."""
+    """Check that the tables of claims exist; only if databases are checked, and not during `migrate`."""
     from django.db import connections
 
     if sys.argv[1:2] == ["migrate"]:
@@ -129,7 +132,7 @@ def _check_place(alias: str) -> list[CheckMessage]:
 
 
 def _problems_of_records(alias: str) -> list[CheckMessage]:
-    """Return what speaks against `orm:` in a database."""
+    """Return why a database can't be used for `orm:`."""
     if alias not in settings.DATABASES:
         return problems_of(alias)
     found = _problems_of_database(alias, settings.DATABASES[alias])
@@ -186,10 +189,10 @@ def _check_location(alias: str, location: object) -> list[CheckMessage]:
 
 
 def problems_of(alias: str) -> list[CheckMessage]:
-    """Return what speaks against the locks of a database.
+    """Return why a database can't be used for locks; nothing if it can.
 
     Args:
-        alias: in DATABASES.
+        alias: an alias in DATABASES.
     """
     database = settings.DATABASES.get(alias)
     if database is None:

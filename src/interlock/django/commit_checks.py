@@ -1,9 +1,9 @@
-"""The last act before a commit: to see that the locks which the transaction relies on are still held.
+"""The check before each commit that the locks of the transaction are still held.
 
-A holder may be evicted while it works, or stopped past its lease; what it commits then is lost, or makes the next
-holder's update lost. Where the claims are in the very database of the transaction, its last statement locks the
-claims (`SELECT … FOR UPDATE`): they can't be evicted before the commit, and a caller that takes over a claim whose
-lease has ended meanwhile waits for that commit before it gets the lock. Elsewhere the store is asked.
+A holder may be evicted while it works, or be stopped until its lease has expired. If it commits then, its update or
+the next holder's update is lost. If the claims are in the database of the transaction, its last statement locks their
+rows (`SELECT … FOR UPDATE`): the claims can't be evicted before the commit, and a step that finds one expired waits
+for the commit before it grants the lock to another claim. For other stores, the check asks the store.
 """
 
 import time
@@ -25,12 +25,12 @@ from interlock.runtime import log
 
 
 class Relied:
-    """Locks that code relies on, from when they were taken until they are released.
+    """Locks that must still be held when a transaction commits.
 
-    It keeps none of them alive: what is forgotten is renewed no more.
+    It has weak references only: a grant that the program has dropped is not renewed any more.
 
     Args:
-        alias: in INTERLOCK.
+        alias: the alias in INTERLOCK.
         grant: the grant, or the grants of several locks.
 
     Attributes:
@@ -46,14 +46,14 @@ class Relied:
 
     @property
     def grants(self) -> list[BaseGrant]:
-        """The grants that still live."""
+        """The grants that were not collected."""
         return [grant for each in self._refs if (grant := each()) is not None]
 
     def held(self) -> list[BaseGrant]:
-        """Return the grants that were not given back by hand.
+        """Return the grants that the program has not released itself.
 
         Raises:
-            LockLost: one of them was lost, as far as is known here.
+            LockLost: this process knows already that one of them was lost.
         """
         found = [grant for grant in self.grants if not grant.inherited]
         for grant in found:
@@ -63,16 +63,16 @@ class Relied:
 
 
 _relied: ContextVar[tuple[Relied, ...]] = ContextVar("interlock_relied", default=())
-"""The locks of the blocks that the calling thread or task is in."""
+"""The locks of the `with` blocks that the calling thread or task is in."""
 
 
 def relied_on() -> list[Relied]:
-    """Return the locks of the blocks that the calling thread or task is in."""
+    """Return the locks of the `with` blocks that the calling thread or task is in."""
     return [each for each in _relied.get() if not each.left]
 
 
 def rely_on(relied: Relied) -> None:
-    """Have each transaction that the calling thread or task commits from now on check these locks before."""
+    """Check these locks before each commit of the calling thread or task from now on."""
     _relied.set((*relied_on(), relied))
 
 
@@ -86,7 +86,7 @@ SHOWN = (
     "SELECT until - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM interlock_line WHERE key = %s "
     "AND id = %s AND held > 0 AND current_setting('transaction_isolation') LIKE 'read %%' FOR UPDATE"
 )
-"""In a transaction that keeps its snapshot, a claim that was renewed since can't be locked."""
+"""Errors of a repeatable-read or serializable transaction, which can't lock a row that changed after its snapshot."""
 LINE = (
     "SELECT line, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) FROM interlock_line WHERE k = %s "
     "FOR UPDATE"
@@ -94,7 +94,7 @@ LINE = (
 
 
 def check_before_commit(connection: BaseDatabaseWrapper, relied: Iterable[Relied]) -> None:
-    """See that locks are still held, and where possible keep them from being lost until the commit.
+    """Check that locks are still held; if possible, prevent that they are lost before the commit.
 
     Raises:
         LockLost: one of them was lost.
@@ -112,17 +112,17 @@ def check_before_commit(connection: BaseDatabaseWrapper, relied: Iterable[Relied
             _ask_store(queue, grants)
         for grant in grants:
             if grant.lost:
-                # A late renewal may have moved the claim's end, but the holder's own deadline has passed.
+                # The claim may have been renewed late, but the holder's own deadline has passed.
                 raise grant._loss()
 
 
 def _lock_claims(connection: BaseDatabaseWrapper, queue: Queue, grants: Sequence[BaseGrant]) -> None:
-    """Lock the claims in the transaction of the data."""
+    """Lock the rows of the claims in the transaction that is about to commit."""
     for _, grant in sorted({(grant._claim.spec.key, grant.id): grant for grant in grants}.items()):
         sent = time.monotonic()
         left = _left(connection, grant._claim.spec.key, grant.id)
         if left is None and connection.vendor == "postgresql":
-            _ask_store(queue, [grant])  # it is gone, or the transaction keeps a snapshot
+            _ask_store(queue, [grant])  # the claim is gone, or the transaction's snapshot hides its present row
         elif left is None:
             raise _lost(grant, GONE_THERE)
         elif left <= (time.monotonic() - sent) * MICROS:
@@ -130,7 +130,7 @@ def _lock_claims(connection: BaseDatabaseWrapper, queue: Queue, grants: Sequence
 
 
 def _left(connection: BaseDatabaseWrapper, key: str, id: str) -> int | None:
-    """Lock a claim that holds; return the microseconds that are left of its lease, None if it is not there."""
+    """Lock the row of a holder; return the microseconds that are left of its lease, None if it is gone."""
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute(SHOWN, [sha256(key.encode()).digest(), id])
@@ -143,7 +143,7 @@ def _left(connection: BaseDatabaseWrapper, key: str, id: str) -> int | None:
 
 
 def _ask_store(queue: Queue, grants: Sequence[BaseGrant]) -> None:
-    """Have the store extend the leases, so that all of them lie before the commit."""
+    """Renew the leases in the store, which proves that the locks are held, and extends them beyond the commit."""
     unique = list({grant.id: grant for grant in grants}.values())
     try:
         answers = queue.renew([grant._claim for grant in unique])
@@ -151,7 +151,7 @@ def _ask_store(queue: Queue, grants: Sequence[BaseGrant]) -> None:
         answers = [error] * len(unique)
     for grant, answer in zip(unique, answers, strict=True):
         if isinstance(answer, StoreError):
-            # Until its deadline the lease is there, also if the store can't be asked; as for renewals.
+            # The lease lasts until its deadline, even if the store is unavailable; as for other renewals.
             log.warn("could not ask whether the lock %r is held before a commit: %s", grant.name, answer)
         elif not answer:
             raise _lost(grant, GONE_THERE)
@@ -159,12 +159,12 @@ def _ask_store(queue: Queue, grants: Sequence[BaseGrant]) -> None:
 
 def _lost(grant: BaseGrant, why: str) -> LockLost:
     if not grant.lost:
-        getattr(grant, "_grant", grant)._lose(why)  # one of several handles has no state of its own
+        getattr(grant, "_grant", grant)._lose(why)  # a handle of a re-entrant lock shares the state of its grant
     return grant._loss()
 
 
 def _is_in(connection: BaseDatabaseWrapper, store: object) -> bool:
-    """True if the claims of a store can be locked in a transaction on a connection."""
+    """Return True if the claims of a store are rows in the database of a connection."""
     return (
         isinstance(store, DatabaseStore)
         and connection.vendor in ("postgresql", "mysql")

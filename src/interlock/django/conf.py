@@ -1,12 +1,12 @@
-"""INTERLOCK in the settings: where the claims of each alias are.
+"""The setting INTERLOCK: the store of each alias.
 
 INTERLOCK = {
     "default": {"LOCATION": "redis://cache.example", "NAMESPACE": "shop", "TTL": 30},
     "reports": {"ALIAS": "default", "OPTIONS": {"MAX_CONNECTIONS": 2}},
 }
 
-An entry that says nothing of a store has the locks of a database: those of ALIAS, else of the one that the routers
-write claims to.
+An entry without LOCATION or BACKEND has its locks in a database: the one of ALIAS, else the one to which the database
+routers write claims.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from interlock.core.queue import Store
 from interlock.core.redaction import described, masked
 
 DEFAULT = "default"
-ORM = "orm:"  # begins the LOCATION of locks by the ORM alone; then comes the alias of a database, or nothing
+ORM = "orm:"  # the beginning of a LOCATION for locks by the ORM alone; the alias of a database may follow
 DATABASE_STORE = "interlock.django.databases.DatabaseStore"
 ORM_STORE = "interlock.django.store.OrmStore"
 MAX_CONNECTIONS = "MAX_CONNECTIONS"
@@ -36,9 +36,9 @@ class StoreSettings(NamedTuple):
     """One entry of INTERLOCK, checked.
 
     Attributes:
-        location: the URL of a store; None if there is none.
-        backend: the path of a store class; None for the locks of a database.
-        options: keyword arguments for the class, or the database's store.
+        location: the URL of a store; None without one.
+        backend: the import path of a store class; None for the locks of a database.
+        options: keyword arguments for that class, or for the database's store.
         namespace, ttl: as for `interlock.connect`.
     """
 
@@ -50,11 +50,11 @@ class StoreSettings(NamedTuple):
 
     def __repr__(self) -> str:
         said = masked(self.location) if self.location is not None else self.backend or self.database
-        return f"<StoreSettings {said}>"  # no passwords
+        return f"<StoreSettings {said}>"  # without passwords
 
     @property
     def database(self) -> str | None:
-        """The alias of the database whose locks these are; None if they are elsewhere."""
+        """The alias of the database that has the locks; None if another store has them."""
         if self.location is not None or self.backend is not None:
             return None
         return self.options.get("alias") or database_of_claims()
@@ -70,11 +70,11 @@ class StoreSettings(NamedTuple):
         return cast(Store, self.store_class()(**self.options))
 
     def store_class(self) -> Callable[..., Any]:
-        """Return what makes the store, without connecting.
+        """Return the store class, without connecting.
 
         Raises:
             StoreError: the BACKEND can't be imported.
-            InvalidArgument: it is no store class, or does not take the options.
+            InvalidArgument: it is not a store class, or does not accept the options.
         """
         try:
             found = import_string(self.backend or DATABASE_STORE)
@@ -92,7 +92,7 @@ class StoreSettings(NamedTuple):
 
 
 def places() -> dict[str, Any]:
-    """Return INTERLOCK, with a default that says nothing unless it has one."""
+    """Return INTERLOCK, with an empty entry "default" if it has none."""
     given = getattr(settings, "INTERLOCK", None) or {}
     if not isinstance(given, dict):
         raise InvalidArgument(f"INTERLOCK is a dict of dicts, like CACHES, not {described(given)}")
@@ -103,10 +103,10 @@ def places() -> dict[str, Any]:
 
 
 def checked_most(most: object) -> int:
-    """Return how many connections a process may have to a database.
+    """Return MAX_CONNECTIONS, checked.
 
     Raises:
-        InvalidArgument: it is no number from 1 on.
+        InvalidArgument: it is not a whole number from 1 on.
     """
     if type(most) is not int or most < 1:
         said = repr(most) if isinstance(most, str) else described(most)
@@ -118,7 +118,7 @@ def place(alias: str) -> StoreSettings:
     """Return an entry of INTERLOCK.
 
     Raises:
-        InvalidArgument: there is none of that alias, or it makes no sense.
+        InvalidArgument: INTERLOCK has no such alias, or its entry is not valid.
     """
     known = places()
     if alias not in known:
@@ -153,7 +153,7 @@ def place(alias: str) -> StoreSettings:
 
 
 def database_of_claims() -> str:
-    """Return the database that the routers write claims to."""
+    """Return the alias of the database to which the routers write claims."""
     from django.apps import apps
     from django.db import DEFAULT_DB_ALIAS, router
 
@@ -165,9 +165,9 @@ def database_of_claims() -> str:
 
 
 def databases() -> dict[str, str]:
-    """Return the databases of the entries whose locks are those of one, by the aliases in INTERLOCK."""
+    """Return, by the aliases in INTERLOCK, the database of each entry whose locks are in a database."""
     found: dict[str, str] = {}
-    with suppress(LockError):  # the checks say so
+    with suppress(LockError):  # the system checks report it
         for alias in places():
             database = place(alias).database
             if database is not None:

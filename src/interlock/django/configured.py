@@ -1,4 +1,4 @@
-"""The locks of INTERLOCK: connections made from the settings when they are first used."""
+"""The locks of INTERLOCK: clients that are made from the settings at first use."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -23,8 +23,8 @@ def make_locks(alias: str = DEFAULT, namespace: str | None = None) -> Locks:
     """Return new locks for threads, which the caller closes.
 
     Args:
-        alias: in INTERLOCK.
-        namespace: in place of the configured one.
+        alias: the alias in INTERLOCK.
+        namespace: replaces the configured namespace.
     """
     found = place(alias)
     return Locks(found.open(False), namespace=found.namespace if namespace is None else namespace, ttl=found.ttl)
@@ -39,7 +39,7 @@ def make_alocks(alias: str = DEFAULT) -> "AsyncLocks":
 
 
 class Configured(Generic[L]):
-    """The locks of INTERLOCK: by itself those of "default", `[alias]` those of another; opened when first used."""
+    """The locks of INTERLOCK, opened at first use: attributes are those of "default", `[alias]` selects another."""
 
     def __init__(self, make: Callable[[str], L]) -> None:
         self._make = make
@@ -50,7 +50,7 @@ class Configured(Generic[L]):
         """Return the locks of an alias.
 
         Raises:
-            InvalidArgument, StoreError: the setting makes no sense, or the store can't be used.
+            InvalidArgument, StoreError: the setting is not valid, or the store can't be used.
         """
         made = self._made.get(alias)
         if made is None:
@@ -69,11 +69,11 @@ class Configured(Generic[L]):
         return getattr(self[DEFAULT], name)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the aliases."""
+        """Iterate over the aliases in INTERLOCK."""
         return iter(places())
 
     def put(self, alias: str, locks: L | None) -> L | None:
-        """Use these locks for an alias from now on; return those that were used before."""
+        """Set the locks of an alias; return the previous ones."""
         with self._mutex:
             before = self._made.pop(alias, None)
             if locks is not None:
@@ -81,13 +81,13 @@ class Configured(Generic[L]):
             return before
 
     def take_all(self) -> list[L]:
-        """Forget all of them; return them."""
+        """Remove and return all opened locks."""
         with self._mutex:
             made, self._made = list(self._made.values()), {}
             return made
 
     def leave(self, all_of_them: bool) -> None:
-        """Leave the databases of the site, or those that are somewhere else by now."""
+        """Close the locks in databases of the site: all, or those whose database has another place now."""
         for made in list(self._made.values()):
             if isinstance(made.store, DatabaseStore) and (all_of_them or made.store.has_moved):
                 made._client.drop()
@@ -108,22 +108,23 @@ in_forked_child(_after_fork)
 
 
 def forget_connections(*, setting: str, **_: object) -> None:
-    """When a test overrides the setting: close what was made from the old one."""
+    """Close the locks that were made from the old setting when a test overrides it."""
     if setting not in ("INTERLOCK", "DATABASES"):
         return
     for made in locks.take_all():
         try:
             made.close()
         except LockError:
-            pass  # the leases will end
+            pass  # the leases will expire
     for tasks in alocks.take_all():
         tasks._client.drop()
 
 
 def _follow(connection: BaseDatabaseWrapper, **_: object) -> None:
-    """Leave a database that Django is about to create, copy or drop, and go where the settings say by now.
+    """Close locks whose database Django is about to create, copy or drop, or whose place has changed.
 
-    Django connects to no database in order to create or drop one, which must not be in use, as that of tests.
+    To create or drop a test database, Django opens a connection without a database; the test database must then have
+    no other connections.
     """
     for each in (locks, alocks):
         each.leave(connection.alias == NO_DB_ALIAS)

@@ -1,11 +1,11 @@
-"""The databases of a site as places for locks: what its settings say is what the stores are told.
+"""The databases of a site as stores for locks, configured by the site's settings.
 
-The locks have connections of their own, beside Django's: neither a transaction nor a rollback of the site touches a
-claim.  They go wherever Django's would go now, so a run of tests has its own lines in its own database.
+The locks have their own connections beside Django's: no transaction or rollback of the site affects a claim.  They
+connect to the database that Django would use now, so tests have their claims in the test database.
 
-On SQLite one transaction at a time writes to a file, and one that has only read keeps others from committing.  So the
-claims are not in the file of the data but beside it, in a folder of the file store.  A database in memory is seen by
-one process only, and so are its claims.
+On SQLite only one transaction at a time writes to a file, and an open read transaction prevents others from
+committing.  So the claims are not in the data's file but beside it, in a folder of the file store.  A database in
+memory belongs to one process, and so do its claims.
 """
 
 import os
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
 
 MOST = 4  # connections of a process to a database, besides those of the site
 FOR_PROGRAMS = frozenset({"autocommit", "connection_factory", "context", "cursor_factory", "prepare_threshold"})
-"""What tells psycopg how to serve a program, and says nothing of the server."""
+"""Options of psycopg that do not belong to the connection, and are left out."""
 FOR_QUERIES = frozenset({"charset", "client_flag", "conv", "sql_mode", "use_unicode", "local_infile"})
-"""The same for drivers of MySQL."""
+"""The same for MySQL drivers."""
 TLS_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
-"""Of mysqlclient, as its `ssl_mode`."""
+"""Values of mysqlclient's `ssl_mode`."""
 
 
 def vendor_of(alias: str) -> str:
-    """Return what kind of database an alias is, in Django's words."""
+    """Return Django's name for the kind of a database, like "postgresql"."""
     return str(connections.create_connection(alias).vendor)
 
 
 def place_of(alias: str) -> tuple[Any, ...]:
-    """Return where a database is now: a run of tests changes that, and another search_path has another table."""
+    """Return what identifies a database now: tests change it, and another search_path finds another table."""
     known = connections.settings[alias]
     return (str(known.get("NAME")), *(known.get(each) for each in ("ENGINE", "HOST", "PORT", "USER", "OPTIONS")))
 
 
 def given_by(alias: str) -> dict[str, Any]:
-    """Return with what Django would call the driver of a database now.
+    """Return the arguments with which Django would connect to a database now.
 
     Raises:
-        InvalidArgument: the settings say nothing that Django could use.
+        InvalidArgument: Django can't use the settings.
     """
     try:
         found: dict[str, Any] = connections.create_connection(alias).get_connection_params()
@@ -64,10 +64,10 @@ def given_by(alias: str) -> dict[str, Any]:
 
 
 def libpq_of(alias: str) -> dict[str, Any]:
-    """Return with what libpq connects to a database.
+    """Return the arguments with which libpq connects to a database.
 
     Raises:
-        InvalidArgument: an option is none of libpq's.
+        InvalidArgument: libpq does not know an option.
     """
     from psycopg.pq import Conninfo
 
@@ -76,26 +76,26 @@ def libpq_of(alias: str) -> dict[str, Any]:
     _refuse(alias, set(given) - known, "libpq", "postgresql")
     given |= {"client_encoding": "utf8", "application_name": given.get("application_name", "interlock")}
     role = connections.settings[alias]["OPTIONS"].get("assume_role")
-    if role:  # Django says SET ROLE; libpq can be told at once
+    if role:  # Django runs SET ROLE after connecting; libpq has an option for it
         escaped = str(role).replace("\\", "\\\\").replace(" ", "\\ ")
         given["options"] = f"{given.get('options', '')} -c role={escaped}".strip()
     return _PATIENT | given
 
 
-_PATIENT = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}  # seconds, seconds, times
+_PATIENT = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}  # seconds, seconds, probes
 
 
 def pymysql_of(alias: str) -> dict[str, Any]:
-    """Return with what PyMySQL connects to a database.
+    """Return the arguments with which PyMySQL connects to a database.
 
     Raises:
-        InvalidArgument: an option is none of PyMySQL's.
+        InvalidArgument: PyMySQL does not know an option.
     """
     import pymysql  # type: ignore[import-untyped]
 
     given = {name: value for name, value in given_by(alias).items() if name not in FOR_QUERIES}
     files = given.get("ssl") or {}
-    if isinstance(files, dict):  # as mysqlclient has it, in the words of `mysql_ssl_set`
+    if isinstance(files, dict):  # mysqlclient's form, with the names of `mysql_ssl_set`
         given.pop("ssl", None)
         given |= {f"ssl_{name}": value for name, value in files.items() if value is not None}
     if given.pop("ssl_check_hostname", False):
@@ -110,7 +110,7 @@ def pymysql_of(alias: str) -> dict[str, Any]:
         given |= {"ssl_verify_cert": True, "ssl_verify_identity": mode == "VERIFY_IDENTITY"}
     elif mode == "REQUIRED" and not any(name.startswith("ssl") for name in given):
         context = given["ssl"] = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it only asks for encryption
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the mode requires encryption only
     return given
 
 
@@ -128,7 +128,7 @@ def _postgresql(alias: str, most: int) -> Store:
     from interlock.stores.postgresql.options import IO_TIMEOUT, PostgresOptions
 
     where = f"DATABASES[{alias!r}]"
-    # `blocks`: a backend of the site's own may ask a cloud for a password.
+    # `blocks`: a custom database backend may request a password from a cloud service.
     return PostgresStore(
         PostgresOptions(
             TABLE, "", True, GRACE, most, IO_TIMEOUT, where, arguments=lambda: libpq_of(alias), blocks=True
@@ -164,18 +164,18 @@ def _records(alias: str, most: int) -> Store:
 OPENERS: dict[str, Callable[[str, int], Store]] = {"postgresql": _postgresql, "mysql": _mysql, "sqlite": _beside}
 
 DRIVERS = {"postgresql": "pip install 'psycopg[binary]'", "mysql": "pip install 'interlock[mariadb]'"}
-"""What the locks need: psycopg 3, which Django then uses too; PyMySQL, beside the driver of the site."""
+"""The packages that the locks need: psycopg 3, which Django then uses too; PyMySQL, beside the site's driver."""
 
 
 class DatabaseStore:
-    """The locks of a database in DATABASES, wherever that is when a queue is made.
+    """A store in a database of DATABASES; it reads the settings when a queue is made.
 
     Args:
-        alias: of the database in DATABASES; None for the one that the routers write claims to.
-        max_connections: of a process to it, besides those of the site.
+        alias: the alias in DATABASES; None for the database to which the routers write claims.
+        max_connections: the most connections of a process to it, besides those of the site.
 
     Attributes:
-        place: where the database was when the last queue was made.
+        place: what identified the database when the last queue was made; see `place_of`.
 
     Raises:
         InvalidArgument: there is no such database.
@@ -205,7 +205,7 @@ class DatabaseStore:
 
     @property
     def has_moved(self) -> bool:
-        """Whether the database is somewhere else by now: a run of tests has begun or ended."""
+        """True if the alias means another database now: a test run has begun or ended."""
         return self.place != place_of(self.alias)
 
     def queue(self) -> "Queue":
@@ -217,17 +217,17 @@ class DatabaseStore:
         return self._opened().aqueue()
 
 
-SUFFIX = "-locks"  # as SQLite's own -journal, -wal and -shm
-WRITES = 0o022  # by the group, by all
+SUFFIX = "-locks"  # like SQLite's own -journal, -wal and -shm
+WRITES = 0o022  # write permission of the group and of others
 
 
 def is_sqlite(alias: str) -> bool:
-    """Tell whether a database is SQLite's."""
+    """Return True if a database is SQLite."""
     return "sqlite" in str(settings.DATABASES.get(alias, {}).get("ENGINE", ""))
 
 
 def is_in_memory(alias: str) -> bool:
-    """Tell whether a database is SQLite's, and in memory."""
+    """Return True if a database is SQLite in memory."""
     name = _name(alias)
     return is_sqlite(alias) and (not name or ":memory:" in name or "mode=memory" in name)
 
@@ -240,13 +240,13 @@ def url_beside(alias: str) -> str:
 
 
 def folder_beside(alias: str) -> Path:
-    """Return the folder beside the file of a SQLite database, after all links."""
+    """Return the folder of the claims beside the file of a SQLite database; symbolic links are resolved."""
     file = _file(alias)
     return file.with_name(file.name + SUFFIX)
 
 
 def prepare_beside(alias: str) -> None:
-    """Make the folder for the users who may write to the database; nothing if it is there, or can't be made."""
+    """Create the folder for the users who may write to the database; do nothing if it exists or can't be created."""
     if is_in_memory(alias):
         return
     folder = folder_beside(alias)
@@ -254,7 +254,7 @@ def prepare_beside(alias: str) -> None:
         if not folder.is_dir():
             make_folder(folder, *_sharing(_file(alias)))
     except OSError:
-        pass  # the store says what is wrong with it
+        pass  # the store reports the error
 
 
 def _sharing(file: Path) -> tuple[int, Sharing]:
@@ -265,7 +265,7 @@ def _sharing(file: Path) -> tuple[int, Sharing]:
         found = around
     writes = found.st_mode & around.st_mode & WRITES
     if around.st_mode & stat.S_ISVTX and found is around:
-        writes = 0  # like /tmp: all users may write there, each for themselves
+        writes = 0  # a sticky folder like /tmp does not mean that its users share files
     mode = 0o700 | (0o2070 if writes & 0o020 else 0) | (0o007 if writes & 0o002 else 0)
     return mode, Sharing(mode, found.st_uid, found.st_gid)
 

@@ -1,8 +1,8 @@
-"""Writes that are refused when a later holder has written: the fence of a lock, kept in the database.
+"""Writes that are refused after a later holder has written: fencing tokens in the database.
 
-A holder can be stopped (a suspended machine, a long pause) until its lease is over, and then come back and write.
-Each grant has a fence, a number that is higher with each holder. A row that keeps the highest fence of those who have
-written it can refuse the late one, in the very statement that writes.
+A holder can be stopped (a suspended machine, a long pause) until its lease has expired, and then continue and write.
+Each grant has a fence, a number that grows with each holder. A row that stores the highest fence of its writers
+refuses the write of a former holder, in the statement that writes.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ else:
 
 
 class StaleFencedObject(StaleObject, StaleFence):
-    """`StaleFence` of the save of a guarded instance."""
+    """The `StaleFence` that the save of a guarded instance raises."""
 
     def _message(self) -> str:
         (name, conflict), *_ = self.fields.items()
@@ -39,10 +39,10 @@ class StaleFencedObject(StaleObject, StaleFence):
 
 
 class FenceField(Base):
-    """A column that keeps the fence of the last holder that has written the row.
+    """A column with the fence of the last holder that has written the row.
 
-    Write by `fenced(…)`. A plain `save()` never takes the fence back to a lower one. On a guarded model `save()`
-    heeds it: a fence that was set on the instance is written, each time, only over one that isn't higher.
+    Write by `fenced(…)`. A plain `save()` never lowers the fence. On a guarded model `save()` checks it: a fence that
+    was set on the instance is written, at each save, only if the row does not have a higher one.
     """
 
     is_fence = True
@@ -53,24 +53,24 @@ class FenceField(Base):
         super().__init__(*args, **kwargs)
 
     def deconstruct(self) -> Any:
-        """Return what a migration needs to make the field again."""
+        """Return the arguments with which a migration makes the field again."""
         name, path, args, kwargs = super().deconstruct()
         return name, path, args, {**kwargs, "editable": self.editable}
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
-        """Return the value to be saved: the column's own, if that is higher."""
+        """Return the value to save: an expression for the higher one of the column's and the instance's."""
         value = super().pre_save(model_instance, add)
         if add or is_guarded_save(model_instance):
             return value
         return Greatest(models.F(self.name), models.Value(value, output_field=models.BigIntegerField()))
 
     def refusal(self, instance: models.Model, conflict: FieldConflict) -> StaleObject:
-        """Return the error of a guarded save that came too late."""
+        """Return the error for a guarded save after a later holder has written."""
         return StaleFencedObject(instance, {self.name: conflict})
 
 
 class FencedRows:
-    """Rows that are written with the fence of a grant; made by `fenced`."""
+    """Rows to be written with the fence of a grant; made by `fenced`."""
 
     def __init__(
         self, rows: models.QuerySet[models.Model], instance: models.Model | None, grant: BaseGrant, field: FenceField
@@ -83,14 +83,14 @@ class FencedRows:
     def update(self, **values: object) -> int:
         """Write all the rows, or none, and the grant's fence with them; as `QuerySet.update`.
 
-        The fences are in the condition of the UPDATE. If the rows may be several, or none was written, one more query
-        asks whether a later holder has written any of them.
+        The condition of the UPDATE compares the fences. If there may be several rows, or no row was written, one more
+        query checks whether a later holder has written one of them.
 
         Returns:
-            How many rows were written: 0 if there are none.
+            The number of rows that were written; 0 if the query set is empty.
 
         Raises:
-            LockLost: the lock was lost, as far as is known here; nothing was asked of the database.
+            LockLost: this process knows that the lock was lost; no query was sent.
             StaleFence: a later holder has written one of the rows.
             InvalidArgument: a field is of another table than the fence, or is the fence itself.
         """
@@ -98,8 +98,8 @@ class FencedRows:
         self._check_values(values)
         rows = self._rows
         if len(rows.query.alias_map) > 1:
-            # Conditions on other tables would take the fence's with them into a subquery, which a database may have
-            # answered before it waits for a row.
+            # With conditions on other tables Django would put all conditions, also the fence's, into a subquery,
+            # which a database may evaluate before it waits for a row.
             rows = rows.model._base_manager.using(rows.db).filter(pk__in=list(rows.values_list("pk", flat=True)))
         one = _is_one_row(rows)
         with nullcontext() if one else transaction.atomic(using=rows.db):
@@ -109,7 +109,7 @@ class FencedRows:
         return count
 
     async def aupdate(self, **values: object) -> int:
-        """`update`, for asyncio."""
+        """As `update`, for asyncio."""
         return await sync_to_async(self.update)(**values)
 
     def save(self, **options: Any) -> None:
@@ -118,7 +118,7 @@ class FencedRows:
         Raises:
             LockLost, StaleFence: as `update`.
             StaleObject: as `save()` of a guarded model.
-            InvalidArgument: this is a query set, or an instance of a model that is not guarded.
+            InvalidArgument: the rows are a query set, or an instance of a model that is not guarded.
         """
         instance = self._instance
         if not isinstance(instance, Guarded):
@@ -131,13 +131,13 @@ class FencedRows:
         instance.save(**options)
 
     async def asave(self, **options: Any) -> None:
-        """`save`, for asyncio."""
+        """As `save`, for asyncio."""
         await sync_to_async(self.save)(**options)
 
     def _write(
         self, rows: models.QuerySet[models.Model], values: Mapping[str, object], may_be_several: bool
     ) -> tuple[int, int | None]:
-        """Return how many rows were written, and the fence of a later holder, if one was not."""
+        """Write; return the number of written rows, and the fence of a later holder if a row was refused."""
         name, fence = self._field.name, self._grant.fence
         count: int = rows.filter(**{f"{name}__lte": fence}).update(**values, **{name: fence})
         if count and not may_be_several:
@@ -168,14 +168,15 @@ class FencedRows:
 def fenced(
     rows: models.QuerySet[models.Model] | models.Model, grant: BaseGrant, field: str | None = None
 ) -> FencedRows:
-    """Have rows written only if no later holder of a lock has written them.
+    """Return an object whose writes succeed only if no later holder of a lock has written the rows.
 
     `fenced(Book.objects.filter(pk=1), grant).update(name="…")` is an UPDATE of the rows whose `FenceField` isn't
-    higher than the grant's fence, which it sets. `fenced(book, grant).save()` does so for a guarded instance.
+    higher than the grant's fence, and stores that fence. `fenced(book, grant).save()` does the same for a guarded
+    instance.
 
     Args:
-        rows: a query set, or one instance, whose own attributes `update` leaves as they are.
-        grant: of the lock that protects them.
+        rows: a query set, or one instance; `update` does not change the instance's attributes.
+        grant: the grant of the lock that protects the rows.
         field: the name of the `FenceField`, if the model has several.
 
     Raises:
@@ -202,7 +203,7 @@ def _fence_field(model: type[models.Model], name: str | None) -> FenceField:
 
 
 def _is_one_row(rows: models.QuerySet[models.Model]) -> bool:
-    """True if a query set is certainly of one row at most: it asks for one value of a unique column."""
+    """Return True if a query set has certainly one row at most: it filters by one value of a unique column."""
     where = rows.query.where
     return (
         where.connector == "AND"

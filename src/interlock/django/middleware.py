@@ -1,4 +1,4 @@
-"""Answers for what interlock raises in plain views: 423, 409 and 503 instead of 500."""
+"""Responses for interlock's errors in plain views: 423, 409 and 503 instead of 500."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from interlock.django.answers import MEDIA_TYPE, RETRY_AFTER, answer_of
 
 
 class LockErrorMiddleware:
-    """Answers LockTimeout by 423, StaleObject and LockLost by 409, StoreError by 503; other errors are left alone.
+    """Answers LockTimeout with 423, StaleObject and LockLost with 409, StoreError with 503; ignores other errors.
 
     A page is rendered from `interlock/error_423.html` (409, 503), or `interlock/error.html`, which projects may
     override; a client that asks for JSON gets a problem document (RFC 9457).
@@ -30,11 +30,11 @@ class LockErrorMiddleware:
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> Any:
-        """Hand the request on."""
+        """Pass the request on."""
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Answer an exception of a view; its transaction was rolled back before."""
+        """Return the response for an exception of a view; its transaction is rolled back already."""
         answer = answer_of(exception, self.retry_after)
         if answer is None:
             return None
@@ -50,7 +50,7 @@ class LockErrorMiddleware:
 
 
 def wants_json(request: HttpRequest) -> bool:
-    """True if a client sends or asks for JSON, and doesn't ask for a page."""
+    """Return True if a client sends or accepts JSON, and does not ask for an HTML page."""
     accept = request.headers.get("Accept", "")
     if "text/html" in accept:
         return False

@@ -1,4 +1,4 @@
-"""The models: claims, for permissions, routers and the admin; and the records of `orm:`."""
+"""The models: claims, for permissions, routers and the admin; records, for `orm:`."""
 
 from datetime import datetime
 
@@ -6,9 +6,9 @@ from django.db import models
 
 
 class Claim(models.Model):
-    """A claim as the admin and its log know it; it has no table of its own.
+    """A claim, for the admin and its log; the model has no table.
 
-    Which database the routers write it to is where the locks are that INTERLOCK gives no place.
+    The database to which the routers write this model has the locks of entries of INTERLOCK without a store.
     """
 
     claim: "models.CharField[str, str]" = models.CharField("id", max_length=64, primary_key=True)
@@ -21,10 +21,10 @@ class Claim(models.Model):
 
 
 class Record(models.Model):
-    """One record of the pending protocol, for `orm:`; the `number` is its place in the order.
+    """One record of the pending protocol, for `orm:`; records are ordered by `number`.
 
-    Names are hashed into `key`, all 256 bits: collations that know no case, and limits of indexes, must not make
-    two names one.  A record that is `done` keeps the highest fence of its name.
+    `key` is the SHA-256 of the name: a collation without case or an index prefix could take two names for one.  A
+    record that is `done` keeps the highest fence of its name.
     """
 
     number: "models.BigAutoField[int, int]" = models.BigAutoField(primary_key=True)

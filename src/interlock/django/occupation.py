@@ -1,4 +1,4 @@
-"""`occupy`: the lock of a row, for a sequence of steps that must not be mixed with another's."""
+"""`occupy`: the lock of a row, for several steps that must not interleave with those of another caller."""
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -27,18 +27,18 @@ R = TypeVar("R")
 
 
 class Occupation(Generic[R]):
-    """Locks that are held for the length of a `with` block, and until the transaction around it has ended.
+    """Locks that are held during a `with` block, and until the transaction around it has ended.
 
     Made by `occupy` and `occupies`; used once.
 
     Args:
-        names: of the locks; none for those of the rows.
-        rows: what is read when they are held.
-        answer: makes what `with` yields of what was read.
-        timeout: seconds to wait at most; None for no limit.
+        names: the names of the locks; empty for the locks of the rows.
+        rows: the rows to read when the locks are held.
+        answer: makes the value that `with` yields from the rows.
+        timeout: the most seconds to wait; None for no limit.
         locks: the alias in INTERLOCK.
-        using: the databases whose transactions are waited for.
-        how: ttl and label, as `Locks.lock` takes them.
+        using: the databases; the locks are held until their open transactions have ended.
+        how: ttl and label, as for `Locks.lock`.
 
     Attributes:
         grant: the grant, or the grants of several locks, while it is held.
@@ -113,18 +113,18 @@ class Occupation(Generic[R]):
             await self.grant.release()
         except StoreError as problem:
             failure = failure or problem
-        # One that is struck is but the cancellation by which the loss was told.
+        # A cancellation that only reported the loss is not the body's own exception.
         _tell(None if struck else error, failure or self.grant._loss_to_raise())
 
     def _rely_no_longer(self) -> LockLost | None:
-        """End the block; return the loss that was noticed in it."""
+        """Stop checking the locks before commits; return the loss that was noticed in the block."""
         if self._relied is not None:
             no_longer(self._relied)
         loss: LockLost | None = self.grant._loss_to_raise()
         return loss
 
     def _begin_in_loop(self) -> None:
-        """What comes first for tasks, in the thread whose transactions they would be in."""
+        """Begin for tasks, in the thread that runs their database code."""
         for using in self._using:
             if in_transaction(using):
                 raise InvalidArgument(
@@ -141,14 +141,14 @@ class Occupation(Generic[R]):
         return parts[0] if len(parts) == 1 else made.all(*parts)
 
     def _take_note(self) -> Relied:
-        """Note that the grant was taken, if it was."""
+        """Rely on the grant from now on."""
         if self.grant is None:
             raise time_is_over(", ".join(self._names), self._timeout)
         self._relied = Relied(self._locks, self.grant)
         return self._relied
 
     def _read(self) -> R:
-        """Read the rows, which can't change any more; in the thread whose transactions will check the locks."""
+        """Read the rows while the locks are held, in the thread whose transactions will check the locks."""
         watch_commits()
         return self._answer([row.read() for row in self._rows])
 
@@ -183,29 +183,29 @@ def occupy(
     label: str | None = None,
     locks: str = DEFAULT,
 ) -> Occupation[Any]:
-    """Have a row for oneself: `with occupy(book, timeout=3) as book:`, or `async with`.
+    """Take the lock of a row: `with occupy(book, timeout=3) as book:`, or `async with`.
 
-    It takes the lock of the row, and then reads the row afresh: an instance is refreshed in place, so that what was
-    changed in it and not saved is gone.  A caller in a transaction keeps the lock until that is committed or rolled
-    back.  A thread may occupy again what it occupies.
+    It takes the lock of the row, and then reads the row again: an instance is refreshed in place, so its unsaved
+    changes are lost.  In a transaction the lock is held until the commit or rollback.  The lock is re-entrant: a
+    thread may occupy a row again that it occupies.
 
     Args:
         rows: an instance; or a model, with `pk`; or several instances, which are occupied in one global order.
         pk: the primary key, with a model.
-        timeout: seconds to wait at most; None for no limit.
-        ttl: seconds of lease; it is renewed.
-        label: free text, shown where the line is listed.
+        timeout: the most seconds to wait; None for no limit.
+        ttl: seconds of lease, which is renewed.
+        label: free text, shown in lists of claims.
         locks: the alias in INTERLOCK.
 
     Returns:
         A context manager for one use; it yields the instance, or a tuple of several in the order given.
 
     Raises:
-        InvalidArgument: an instance was never saved, or the arguments make no sense.
-        LockTimeout: (on entering) another caller had the row all the time.
+        InvalidArgument: an instance was never saved, or the arguments don't fit together.
+        LockTimeout: (on entering) another caller occupied the row until the time-out.
         LockLost: (on leaving, or at the commit of a transaction in or around the block) the lock was lost meanwhile;
             the transaction is rolled back.
-        Model.DoesNotExist: (on entering) there is no such row any more.
+        Model.DoesNotExist: (on entering) the row does not exist any more.
         BrokenTransaction: (on entering) the transaction can only be rolled back.
     """
     if not rows:
@@ -223,10 +223,10 @@ def occupy(
 
 
 class OccupiesObject:
-    """What mixins for views share that change an object only while they occupy it.
+    """The base of view mixins that change an object only while they occupy it.
 
     Attributes:
-        occupy_timeout: seconds to wait for the lock; 0: not at all.
+        occupy_timeout: seconds to wait for the lock; 0 for one try.
         occupy_ttl: the lease in seconds; None: the default of the locks.
     """
 
@@ -236,14 +236,14 @@ class OccupiesObject:
     get_object: Any
 
     def occupy(self, instance: Any) -> AbstractContextManager[Any]:
-        """Return what occupies an object while it is entered; override it to occupy something else, or more."""
+        """Return the context manager that occupies an object; override it to occupy another object, or more."""
         label = shown_text(f"{self.request.method} {self.request.path}")
         return occupy(instance, timeout=self.occupy_timeout, ttl=self.occupy_ttl, label=label)
 
     @contextmanager
     def occupied(self) -> Iterator[None]:
-        """Occupy the object of the request; for actions of your own, too. `get_object` reads it afresh in there."""
-        # A user who may not change it, or has come to the wrong place, is told so without waiting for the lock.
+        """Occupy the object of the request, also for your own actions; `get_object` reads it again in the block."""
+        # Before the lock: a user without permission, or with a wrong URL, gets the error without waiting.
         occupation = self.occupy(self.get_object())
         with ExitStack() as stack:
             try:
@@ -254,11 +254,11 @@ class OccupiesObject:
 
 
 def _tell(error: BaseException | None, failure: Exception | None) -> None:
-    """Tell at the end of a block what became of its lock; the exception of the block goes first.
+    """Raise the failure of a lock at the end of its block, or add it to the exception of the block as a note.
 
     Args:
-        error: that ends the block.
-        failure: the lock was lost, or could not be released.
+        error: the exception that ends the block; None for none.
+        failure: the error that says that the lock was lost or could not be released; None for none.
     """
     if failure is None:
         return
@@ -278,24 +278,25 @@ def occupies(
     label: str | None = None,
     locks: str = DEFAULT,
 ) -> Callable[[F], F]:
-    """Have a function, a view (sync or async) or a Celery task run while a lock is held.
+    """Decorate a function, a view (sync or async) or a Celery task, so that it runs while a lock is held.
 
-    In a transaction the lock is kept until that is committed or rolled back, so the decorator may stand on a view
-    under ATOMIC_REQUESTS; but a coroutine function can't be called in one.  A thread may enter again what it holds.
+    In a transaction the lock is held until the commit or rollback, so the decorator works on a view under
+    ATOMIC_REQUESTS; but a coroutine function can't be called in a transaction.  The lock is re-entrant.
 
     Args:
-        name: of the lock; `{date}`, `{book.pk}` or `{kwargs[key]}` are replaced by arguments of the function.
-        timeout: seconds to wait at most; None for no limit.
-        ttl: seconds of lease; it is renewed.
-        label: free text, shown where the line is listed.
+        name: the name of the lock; `{date}`, `{book.pk}` or `{kwargs[key]}` are replaced by arguments of the
+            function.
+        timeout: the most seconds to wait; None for no limit.
+        ttl: seconds of lease, which is renewed.
+        label: free text, shown in lists of claims.
         locks: the alias in INTERLOCK.
 
     Raises:
-        InvalidArgument: the name mentions what the function has no argument for, or the function is a generator.
-            When called: it returned a coroutine or a generator, which has not run yet; or it is a coroutine function,
-            and the thread that waits for it is in a transaction.
-        LockTimeout: (when called) another caller held the lock all the time; the function did not run.
-        LockLost: (when called) the lease ended while it ran.
+        InvalidArgument: the name refers to an argument that the function does not have, or the function is a
+            generator. When called: it returned a coroutine or a generator, which has not run yet; or it is a
+            coroutine function, and the thread that waits for it is in a transaction.
+        LockTimeout: (when called) another caller held the lock until the time-out; the function did not run.
+        LockLost: (when called) the lock was lost while the function ran.
     """
     if not isinstance(name, str) or not name:
         raise InvalidArgument('occupies() needs the name of a lock, as in @occupies("report:{date}")')
@@ -310,7 +311,7 @@ def occupies(
 
             @functools.wraps(function)
             async def in_task(*args: object, **kwargs: object) -> Any:
-                # A thread with a loop knows nothing of transactions; on entering, that of the database is asked.
+                # The thread of the event loop has no transactions; entering checks them in the database's thread.
                 async with occupation(list(connections), args, kwargs):
                     result = await function(*args, **kwargs)
                     see_it_finished(result, function)

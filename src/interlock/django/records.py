@@ -1,7 +1,7 @@
-"""`orm:` - locks by Django's ORM alone: the pending protocol on a table of records, on any database.
+"""`orm:`: locks by Django's ORM alone, with the pending protocol on a table of records, on any database.
 
-Each request is one statement, or a few, committed by itself on connections of the store's own threads: neither a
-transaction nor a rollback of the site touches a record.  Nothing is tuned here; see docs/stores/orm.md.
+Each request is one or a few statements, committed on connections of the store's own threads: no transaction or
+rollback of the site affects a record.  The store is not optimized for speed; see docs/stores/orm.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,34 +39,34 @@ from interlock.runtime import clock
 from interlock.runtime.process import HOST, in_forked_child, pid
 
 T = TypeVar("T")
-POLL = 0.25  # seconds until a waiter looks again, which gets no notifications
+POLL = 0.25  # seconds between two polls of a waiter, which gets no notifications from other processes
 SWEEP_EVERY = 64  # releases
-OVER = timedelta(minutes=1)  # since when a record is over that is swept
-UNUSED = timedelta(hours=1)  # since the last fence of a name that is swept
-TRIES = 100  # to draw a fence
+OVER = timedelta(minutes=1)  # the time after which an expired record is deleted
+UNUSED = timedelta(hours=1)  # the time after which the record of a name's last fence is deleted
+TRIES = 100  # attempts to issue a fence
 CHUNK = 500  # ids in one statement
-LONGEST = 255  # characters of a text that names a program
+LONGEST = 255  # characters of a column for host, thread or label
 LEFT = ExpressionWrapper(F("until") - Now(), output_field=DurationField())
 _inherited: list[Any] = []
-"""Connections of a parent; to collect them would say goodbye to the server on the parent's connection."""
+"""Connections of the parent in a forked child; collecting them would end the parent's sessions on the server."""
 
 
 def hashed(key: str) -> str:
-    """Return the digest of a key: collations, and limits of indexes, must not make two keys equal."""
+    """Return the SHA-256 of a key: a collation or an index prefix could take two names for one."""
     return sha256(key.encode()).hexdigest()
 
 
 def fitting(text: str) -> str:
-    """Return a text that names a program, as far as the column holds it."""
+    """Return a text cut to the length of its column."""
     return text.replace("\0", "").encode(errors="replace").decode()[:LONGEST]
 
 
 class Workers:
-    """The threads in which a database is asked, each by a connection of Django's own.
+    """Threads that send requests to a database, each on its own connection of Django.
 
     Args:
-        alias: of the database.
-        most: how many.
+        alias: the alias of the database.
+        most: the number of threads.
     """
 
     def __init__(self, alias: str, most: int) -> None:
@@ -79,11 +79,11 @@ class Workers:
         _inherited.append(self._open)
 
     def do(self, step: Callable[..., T], *args: object) -> T:
-        """Take a step in one of the threads, and wait for it.
+        """Run a request in one of the threads, and wait for its result.
 
         Raises:
             StoreError: the database refused it, or can't be reached: nothing was done.
-            UnknownOutcome: it may have been done or not.
+            UnknownOutcome: the request may have been performed or not.
         """
         try:
             future = self._threads.submit(self._take, step, *args)
@@ -112,34 +112,34 @@ class Workers:
     def _connect(self, connection: BaseDatabaseWrapper) -> None:
         if id(connection) not in self._open:
             self._open[id(connection)] = connection
-            connection.inc_thread_sharing()  # it is closed by the thread that closes the store
+            connection.inc_thread_sharing()  # the thread that closes the store closes the connection
         connection.ensure_connection()
         connection.set_autocommit(True)
         if connection.vendor == "mysql":
-            with connection.cursor() as cursor:  # local time goes back by an hour once a year
+            with connection.cursor() as cursor:  # local time would go back by an hour once a year
                 cursor.execute("SET time_zone = '+00:00'")
 
     def close_connections(self) -> None:
-        """Close what is open; the next request connects again."""
+        """Close all connections; the next request connects again."""
         for connection in list(self._open.values()):
             try:
                 connection.close()
             except (DatabaseError, InterfaceError):
-                pass  # it was broken
+                pass  # the connection was broken already
 
     def close(self) -> None:
-        """End the threads after their last steps."""
+        """End the threads after their last requests."""
         self._threads.shutdown()
         self.close_connections()
 
 
 class OrmRecords:
-    """The records of all lines in one database, as `core._sync.pending.Records` in plain calls.
+    """The records of all lines in one database: `core._sync.pending.Records`.
 
     Args:
-        alias: of the database.
-        most: connections of this process to it.
-        call: calls a function that may block, in the way of threads or of tasks.
+        alias: the alias of the database.
+        most: the most connections of this process to it.
+        call: calls a blocking function; for tasks it does so in a worker thread.
     """
 
     look_again = POLL
@@ -171,7 +171,7 @@ class OrmRecords:
                 since=int(clock.time_of_day() * MICROS), until=Now() + timedelta(seconds=claim.spec.ttl),
             )  # fmt: skip
         except IntegrityError:
-            pass  # it is there: the request before had done it
+            pass  # the record exists: an earlier request, whose reply was lost, has created it
 
     def _list(self, key: str) -> list[PendingRecord]:
         rows = self._all.filter(key=hashed(key)).exclude(state=DONE).annotate(left=LEFT)
@@ -189,7 +189,7 @@ class OrmRecords:
         return fence if self._live(claim).filter(state=PENDING).update(state=USING, fence=fence) else None
 
     def _draw(self, key: str) -> int:
-        """Return a fence that is higher than all before: the record that is done keeps the highest of a name."""
+        """Return a fence that is higher than all before; the record that is `done` stores the highest of a name."""
         mine = self._all.filter(claim=f"top {hashed(key)[:60]}")
         for _ in range(TRIES):
             found = mine.annotate(now=Now()).values_list("fence", "now").first()
@@ -207,13 +207,13 @@ class OrmRecords:
         try:
             self._all.create(claim=f"top {hashed(key)[:60]}", until=Now(), **values)
         except IntegrityError:
-            pass  # another was first
+            pass  # another process was faster
 
     def _delete(self, claim: Claim) -> bool:
         removed, _ = self._all.filter(claim=claim.id).delete()
         if next(self._releases) % SWEEP_EVERY == 0:
             self._all.exclude(state=DONE).filter(until__lt=Now() - OVER).delete()
-            self._all.filter(state=DONE, until__lt=Now() - UNUSED).delete()  # the clock gives higher ones by now
+            self._all.filter(state=DONE, until__lt=Now() - UNUSED).delete()  # the clock is beyond it
         return bool(removed)
 
     def _reap(self, key: str, id: str) -> None:
@@ -236,7 +236,7 @@ class OrmRecords:
 
     def _look(self, key: str) -> list[ClaimView]:
         rows = sorted(self._rows(key).annotate(left=LEFT), key=lambda row: (row.name, row.state != USING, row.number))
-        namespace = namespace_of(key)  # a database may take a small letter for a large one
+        namespace = namespace_of(key)  # a collation may ignore case
         return [_view(row) for row in rows if row.namespace == namespace]
 
     def _evict(self, key: str, id: str | None) -> int:
@@ -270,11 +270,11 @@ def _view(row: Any) -> ClaimView:
 
 
 class RecordStore:
-    """As `core.queue.Store`, on the table of records.
+    """A `core.queue.Store` on the table of records.
 
     Args:
-        alias: of the database.
-        most: connections of a process to it.
+        alias: the alias of the database.
+        most: the most connections of a process to it.
     """
 
     features: frozenset[Feature] = frozenset({"readers", "semaphores"})
@@ -293,7 +293,7 @@ class RecordStore:
 
     def aqueue(self) -> Any:
         """As `Store.aqueue`."""
-        from interlock.runtime._aio import offload  # only programs with an event loop load asyncio
+        from interlock.runtime._aio import offload  # imported here: only programs with an event loop load asyncio
         from interlock.stores._async.record_queue import AsyncRecordQueue
 
         return AsyncRecordQueue(self._made(offload))  # type: ignore[arg-type] # the same

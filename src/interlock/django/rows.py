@@ -1,4 +1,4 @@
-"""`Row`: one row of a model that is to be occupied, and the name of its lock."""
+"""`Row`: one row of a model to occupy, and the name of its lock."""
 
 from functools import cache
 from typing import Any, Generic, Never, TypeVar
@@ -15,19 +15,19 @@ from interlock.django.conf import DEFAULT, places
 M = TypeVar("M", bound=models.Model, covariant=True)
 
 _COMPARED_BY_VALUE = (int, UUID)
-"""Types of keys that are equal in Python exactly if they are equal to the database."""
+"""Types of keys whose equality in Python is the same as in the database."""
 
 NO_KEY = (ValidationError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError)
-"""What fields raise for values that are none of theirs; what interrupts is none of these."""
+"""The exceptions of fields for values that they don't accept."""
 
 
 class Row(Generic[M]):
-    """One row to be occupied.
+    """One row to occupy.
 
     Args:
         model: its model.
         pk: its primary key.
-        instance: to be read afresh; None to make a new one.
+        instance: the instance to refresh; None to load a new one.
     """
 
     def __init__(self, model: type[M], pk: object, instance: M | None = None) -> None:
@@ -43,16 +43,16 @@ class Row(Generic[M]):
     def name(self, alias: str = DEFAULT) -> str:
         """Return the lock's name: the same for a model, its proxies, and the models that inherit its table.
 
-        There must be one name for each row, however its key is written: a text may be equal to others in a column,
-        so the database is asked how the row itself writes it. Rows of different tenants or shards have different
+        Each row must have one name, however the caller writes its key: a column may treat different texts as equal,
+        so the database is asked for the key as stored in the row. Rows of different tenants or shards have different
         names.
 
         Args:
-            alias: in INTERLOCK, whose NAME may say otherwise.
+            alias: the alias in INTERLOCK; its NAME may be a function that makes the name.
 
         Raises:
-            Model.DoesNotExist: there is no such row.
-            InvalidArgument: NAME makes no sense.
+            Model.DoesNotExist: the row does not exist.
+            InvalidArgument: NAME is not valid.
         """
         own = places().get(alias, {}).get("NAME")
         if own is not None:
@@ -70,10 +70,10 @@ class Row(Generic[M]):
         return "/".join([*_apart(model, self.using), f"{model._meta.label_lower}:{pk}"])
 
     def read(self) -> M:
-        """Return the row as it is now, from the database that is written to.
+        """Read the present row, from the database to which writes go.
 
         Raises:
-            Model.DoesNotExist: it was deleted.
+            Model.DoesNotExist: the row was deleted.
         """
         if self._instance is None:
             return self._model._base_manager.using(self.using).get(pk=self._pk)
@@ -85,7 +85,7 @@ def row_of(instance: models.Model) -> Row[Any]:
     """Return the row of an instance.
 
     Raises:
-        InvalidArgument: it is no instance of a model, or was never saved.
+        InvalidArgument: the object is not an instance of a model, or was never saved.
     """
     if not isinstance(instance, models.Model):
         raise InvalidArgument(f"occupy() takes instances of models, not {type(instance).__name__}")
@@ -97,12 +97,12 @@ def row_of(instance: models.Model) -> Row[Any]:
 
 
 def _apart(model: type[models.Model], using: str) -> list[str]:
-    """Return what keeps a table from others of the same model: the alias of its database, and its schema."""
+    """Return what distinguishes a table from others of the same model: the alias of its database, and its schema."""
     apart = []
     homes = [alias for alias in connections if router.allow_migrate_model(alias, model)]
     if using != DEFAULT_DB_ALIAS and len(homes) > 1:
         apart.append(using)
-    tenant = getattr(connections[using], "schema_name", None)  # of django-tenants and its like
+    tenant = getattr(connections[using], "schema_name", None)  # set by django-tenants and similar packages
     if tenant is not None:
         apart.append(_schema_of(using, model._meta.db_table, tenant))
     return apart
@@ -110,7 +110,7 @@ def _apart(model: type[models.Model], using: str) -> list[str]:
 
 @cache
 def _schema_of(using: str, table: str, tenant: str) -> str:
-    """Return the schema in which a tenant finds a table: that of all tenants has tables that they share."""
+    """Return the schema in which a tenant finds a table: its own, or the one with the tables of all tenants."""
     connection = connections[using]
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
@@ -121,7 +121,7 @@ def _schema_of(using: str, table: str, tenant: str) -> str:
 
 
 def _name_by(path: str, alias: str, instance: models.Model) -> str:
-    """Return the name of a row's lock by the function that NAME names."""
+    """Return the name of a row's lock from the function at the import path in NAME."""
     try:
         name = import_string(path)(instance)
     except (ImportError, AttributeError, TypeError) as error:
@@ -132,7 +132,7 @@ def _name_by(path: str, alias: str, instance: models.Model) -> str:
 
 
 def _key_of(field: "models.Field[Never, object]", value: Any) -> Any:
-    """Return a key as its field has it in Python; a composite one is a tuple."""
+    """Return a key as the Python value of its field; a composite key is a tuple."""
     parts = getattr(field, "fields", None)
     if parts is not None:  # a composite key
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""`OrmStore`: what an entry of INTERLOCK gets whose LOCATION is `orm:`."""
+"""`OrmStore`: the store of an entry of INTERLOCK with the LOCATION `orm:`."""
 
 from interlock.core.queue import Store
 from interlock.django.databases import DatabaseStore, place_of

@@ -1,4 +1,4 @@
-"""For tests of sites: locks in memory instead of the configured ones, and assertions."""
+"""Test tools for sites: locks in memory instead of the configured ones, and assertions."""
 
 from contextlib import ContextDecorator, ExitStack
 from typing import Any
@@ -18,12 +18,12 @@ from interlock.testing.fakes import FakeLocks
 class override_locks(ContextDecorator):
     """Use locks in memory for an alias of INTERLOCK: as a context manager, or on a test function.
 
-    The memory is a new one each time, so tests leave no claims to each other.
+    Each use has a new memory, so tests do not see each other's claims.
 
     Args:
-        alias: in INTERLOCK.
-        url: another store in place of memory.
-        fake: a place in memory with faults to order, in place of both.
+        alias: the alias in INTERLOCK.
+        url: the URL of another store, instead of memory.
+        fake: a `FakeLocks` with faults, instead of both.
     """
 
     def __init__(self, alias: str = DEFAULT, url: str | None = None, fake: FakeLocks | None = None) -> None:
@@ -51,32 +51,32 @@ class override_locks(ContextDecorator):
 
 
 class LocksMixin:
-    """For a `TestCase`: locks in memory for each test, and assertions about them.
+    """A mixin for `TestCase`: locks in memory for each test, and assertions about them.
 
         class BorrowingTest(LocksMixin, TestCase):
             def test_a_book_is_free_again(self):
                 borrow(self.book)
                 self.assertFree(self.book)
 
-    A `TestCase` never commits.  Locks that are taken inside of an `atomic()` of the code under test are held until
-    `captureOnCommitCallbacks(execute=True)` ends, or the test.
+    A `TestCase` never commits.  A lock that is taken inside an `atomic()` of the tested code is held until
+    `captureOnCommitCallbacks(execute=True)` ends, or else until the end of the test.
     """
 
     locks_alias = DEFAULT
 
     def setUp(self) -> None:
-        """Put the memory in place."""
+        """Replace the configured locks by locks in memory."""
         super().setUp()  # type: ignore[misc]
         override = override_locks(self.locks_alias)
         override.__enter__()
         self.addCleanup(override.__exit__)  # type: ignore[attr-defined]
 
     def assertHeld(self, what: "str | models.Model") -> None:
-        """Fail unless the lock of that name, or of that row, is held."""
+        """Fail unless the lock of that name or row is held."""
         assert_held(what, self.locks_alias)
 
     def assertFree(self, what: "str | models.Model") -> None:
-        """Fail if the lock of that name, or of that row, has a holder or a waiter."""
+        """Fail if the lock of that name or row has a holder or a waiter."""
         assert_free(what, self.locks_alias)
 
 
@@ -84,8 +84,8 @@ def assert_held(what: "str | models.Model", alias: str = DEFAULT) -> None:
     """Fail unless a lock is held.
 
     Args:
-        what: the lock's name, or an instance whose row is occupied.
-        alias: in INTERLOCK.
+        what: the name of the lock, or an instance whose row is occupied.
+        alias: the alias in INTERLOCK.
     """
     name = name_of(what, alias)
     if not any(view.state == USING for view in locks[alias].claims(name)):
@@ -100,5 +100,5 @@ def assert_free(what: "str | models.Model", alias: str = DEFAULT) -> None:
 
 
 def name_of(what: "str | models.Model", alias: str = DEFAULT) -> str:
-    """Return the name of the lock that `occupy` takes for an instance; a name as it is."""
+    """Return the name of the lock that `occupy` takes for an instance; return a name unchanged."""
     return what if isinstance(what, str) else Row(type(what), what.pk, what).name(alias)

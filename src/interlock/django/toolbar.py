@@ -27,7 +27,7 @@ OUTCOMES = {
 
 @dataclass
 class Note:
-    """What became of one claim: the lock's name, how it ended, and seconds since then, of waiting and of holding."""
+    """The result of one claim: the name of the lock, the way it ended, and seconds of waiting and of holding."""
 
     name: str
     outcome: str = ""
@@ -36,7 +36,7 @@ class Note:
     held: float = 0.0
 
     def shown(self) -> dict[str, str]:
-        """Return it for the template, in milliseconds."""
+        """Return the values for the template, with times in milliseconds."""
         since = time.monotonic() - self.changed
         waited = self.waited + since * (self.outcome == "waits")
         held = self.held + since * (self.outcome == "held")
@@ -49,40 +49,40 @@ class Note:
 
 
 class ClaimsPanel(Panel):  # type: ignore[misc, unused-ignore]
-    """The claims that a request took: name, how long it waited, how long it held, and how that ended."""
+    """The claims that a request took: the name, the times of waiting and of holding, and the way each ended."""
 
     template = "interlock/claims_panel.html"
     is_async = True
 
     @property
     def title(self) -> str:
-        """Above the table."""
+        """The heading of the panel."""
         return _("Locks")
 
     @property
     def nav_subtitle(self) -> str:
-        """How many."""
+        """The number of claims, for the navigation."""
         stats: dict[str, Any] = self.get_stats()  # type: ignore[no-untyped-call, unused-ignore]
         count = len(stats.get("claims", ()))
         return ngettext("%(count)d claim", "%(count)d claims", count) % {"count": count}
 
     def enable_instrumentation(self) -> None:
-        """Note what this request takes."""
+        """Begin to record the claims of the request."""
         self._notes: dict[str, Note] = {}
         _looking.set(self)
         self._stop = subscribe(self._hear)
 
     def disable_instrumentation(self) -> None:
-        """Note nothing any more."""
+        """End the recording."""
         self._stop()
 
     def generate_stats(self, request: HttpRequest, response: HttpResponse) -> None:
-        """Keep what was noted."""
+        """Store the recorded claims for the template."""
         claims = [note.shown() for note in self._notes.values()]
         self.record_stats({"claims": claims})  # type: ignore[no-untyped-call, unused-ignore]
 
     def _hear(self, event: Event) -> None:
-        # A loss is told in a thread of its own; what other requests do is told to this panel too.
+        # Found by id: a loss is reported in another thread, and events of other requests arrive here too.
         note = self._notes.get(event.id)
         if event.kind not in OUTCOMES or (note is None and _looking.get() is not self):
             return
@@ -93,4 +93,4 @@ class ClaimsPanel(Panel):  # type: ignore[misc, unused-ignore]
 
 
 _looking: ContextVar[ClaimsPanel | None] = ContextVar("interlock_panel", default=None)
-"""Looks at the request at hand; None where no panel looks."""
+"""The panel of the present request; None without one."""

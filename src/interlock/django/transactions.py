@@ -1,9 +1,9 @@
-"""Transactions of Django: what must happen before their commit, and what after it or after a rollback.
+"""Hooks on Django's transactions: before the commit, after the commit, and after a rollback.
 
-Locks are checked before a commit and released after it, or after a rollback; a saved instance must know which of its
-values a rollback has taken back. Django tells of commits only (`on_commit`), after them, and of no rollback; wrappers
-of statements (`execute_wrappers`) see neither, as the drivers commit and roll back without one. So seven methods of a
-connection are replaced, here and nowhere else; by themselves they add no `on_commit` functions for others to count.
+Locks are checked before a commit, and released after a commit or rollback; a saved instance must know which of its
+values were rolled back. Django reports only commits (`on_commit`), and no rollbacks; `execute_wrappers` see neither,
+because the drivers commit and roll back without a statement. So this module, and no other, replaces seven methods of
+a connection; they add no `on_commit` functions by themselves, which tests of a site could count.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ _MARK = "_interlock_watch"
 
 
 class Scope:
-    """What was done between two savepoints, or ends, of one transaction: it stands or falls as one.
+    """The work between two savepoints of one transaction, which is committed or rolled back as a whole.
 
     Attributes:
         over: True once the transaction has ended.
@@ -40,7 +40,7 @@ class Scope:
         self._joined: Scope | None = None
 
     def whole(self) -> "Scope":
-        """Return the scope with which it stands or falls: itself, or what it joined as a savepoint was released."""
+        """Return the scope that decides: this one, or the one that it joined when a savepoint was released."""
         found = self
         while found._joined is not None:
             found = found._joined
@@ -48,10 +48,10 @@ class Scope:
 
 
 class Watch:
-    """The transaction that is under way on one connection, and the connection's methods that begin or end something.
+    """The present transaction on one connection, and the replaced methods of the connection.
 
     Args:
-        connection: of Django; its methods of these names are replaced.
+        connection: the connection of Django; its methods with the names of this class's methods are replaced.
     """
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
@@ -62,11 +62,11 @@ class Watch:
         vars(connection).update({_MARK: self}, **{name: getattr(self, name) for name in METHODS})
 
     def scope(self) -> Scope:
-        """Return the scope of what is done now."""
+        """Return the present scope."""
         return self._scopes[-1]
 
     def savepoint(self) -> Any:
-        """Set a savepoint; what is done from now on is after it."""
+        """Set a savepoint, and begin a new scope."""
         sid = self._django["savepoint"]()
         if sid:
             self._marks[sid] = len(self._scopes)
@@ -74,7 +74,7 @@ class Watch:
         return sid
 
     def savepoint_commit(self, sid: str) -> None:
-        """Release a savepoint: what is after it stands or falls with what is before it."""
+        """Release a savepoint: the scopes after it join the one before it."""
         self._django["savepoint_commit"](sid)
         first = self._marks.pop(sid, len(self._scopes))
         for scope in self._scopes[first:]:
@@ -82,28 +82,28 @@ class Watch:
         del self._scopes[first:]
 
     def savepoint_rollback(self, sid: str) -> None:
-        """Undo all after a savepoint."""
+        """Roll back to a savepoint."""
         self._drop("savepoint_rollback", sid)
-        # One that was set before the connection was watched has all that is known after it.
+        # A savepoint from before the watch has no mark: then all known scopes are after it.
         self._end(self._marks.get(sid, 0), undone=True)
 
     def rollback(self) -> None:
-        """Undo the transaction."""
+        """Roll back the transaction."""
         self._drop("rollback")
         self._end(0, undone=True)
 
     def close(self) -> None:
-        """End the session."""
+        """Close the connection, which rolls back."""
         self._drop("close")
         self._end(0, undone=True)
 
     def commit(self) -> None:
-        """Commit, if the locks that this relies on are still held.
+        """Commit, if the locks that the transaction relies on are still held.
 
         Raises:
             LockLost: one of them was lost; the transaction was rolled back.
         """
-        # No variable may keep a hook: the traceback of a failing COMMIT would keep it too, and with it the lock.
+        # No local may refer to a hook: the traceback of a failing COMMIT would keep it, and with it the lock.
         relied = dict.fromkeys([*(hook.relied for hook in self._kept()), *relied_on()])
         if relied:
             try:
@@ -118,7 +118,7 @@ class Watch:
         self._end(0, undone=False)
 
     def run_and_clear_commit_hooks(self) -> None:
-        """Call the functions for after the commit: those that release locks, also if others raise."""
+        """Call the `on_commit` functions; those that release locks also if another one raises."""
         kept = self._kept()
         try:
             self._django["run_and_clear_commit_hooks"]()
@@ -133,8 +133,8 @@ class Watch:
             self._marks.clear()
 
     def _drop(self, name: str, *args: object) -> None:
-        """End something as Django does, and then call what that has dropped of what was to follow the commit."""
-        # Django's close() drops them first; to release then would wait for the row that this session has locked.
+        """Call Django's own method, and then the releases among the `on_commit` functions that it has dropped."""
+        # After, not before: a release would wait for the claim's row while this session has it locked.
         kept = self._kept()
         try:
             self._django[name](*args)
@@ -147,31 +147,31 @@ class Watch:
 
 
 def watch(connection: BaseDatabaseWrapper) -> Watch:
-    """Return the watch of a connection, which is watched from now on."""
+    """Return the watch of a connection; begin one if there is none."""
     found: Watch | None = vars(connection).get(_MARK)
     return Watch(connection) if found is None else found
 
 
 def watch_commits() -> None:
-    """Have all connections of the calling thread check locks before they commit."""
+    """Let all connections of the calling thread check locks before each commit."""
     for alias in connections:
         watch(connections[alias])
 
 
 def scope_of(connection: BaseDatabaseWrapper) -> Scope | None:
-    """Return the scope of what is saved on a connection now; None if it stands at once, without a transaction."""
+    """Return the present scope of a connection; None without a transaction, where each save commits at once."""
     if not connection.in_atomic_block and connection.get_autocommit():
         return None
     return watch(connection).scope()
 
 
 class Release:
-    """What a transaction keeps for its commit: when the last of several has ended, locks are released.
+    """An `on_commit` function: when the last of several transactions has ended, the locks are released.
 
     Args:
         relied: the locks, which are checked before the commit.
         using: the database of the transaction.
-        left: those whose transactions have not ended; one list for all of them.
+        left: the databases whose transactions have not ended; the same list in all of these functions.
         grant: the grant, or the grants of several locks.
     """
 
@@ -182,7 +182,7 @@ class Release:
         self._grant: Any = grant
 
     def __call__(self) -> None:
-        """Note that the transaction, or the savepoint in it, has ended; it may be called twice."""
+        """Record that the transaction, or the savepoint in it, has ended; a second call has no effect."""
         grant, self._grant = self._grant, None
         if grant is None:
             return
@@ -191,7 +191,7 @@ class Release:
             return
         try:
             _release(grant)
-        except BaseException:  # an interrupt: nothing may stay behind
+        except BaseException:  # also after an interrupt no lock may stay held
             _release(grant)
             raise
 
@@ -204,48 +204,48 @@ def _release(grant: Grant | Grants) -> None:
 
 
 def _call_all(hooks: list[Release]) -> None:
-    with ExitStack() as stack:  # of which each is called, also after an interrupt
+    with ExitStack() as stack:  # calls each of them, also after an interrupt
         while hooks:
             stack.callback(hooks.pop())
 
 
 def release_at_the_end(grant: Grant | Grants, using: Sequence[str], alias: str) -> None:
-    """Release when the transactions around have all ended; at once if there is none.
+    """Release when the open transactions on some databases have ended; at once if there are none.
 
     Args:
-        grant: the grant, or the grants of several locks; the transactions check before they commit that it is held.
+        grant: the grant, or the grants of several locks; each commit checks before that it is held.
         using: the databases.
-        alias: of the locks, in INTERLOCK.
+        alias: the alias of the locks in INTERLOCK.
 
     Raises:
-        StoreError: there is none, and the store could not be asked.
+        StoreError: there is no transaction, and the store is unavailable.
     """
     left = [each for each in using if in_transaction(each)]
     if not left:
         grant.release()
         return
-    grant._in_body = False  # it is to outlive its `with` block
+    grant._in_body = False  # the lock outlives its `with` block
     relied = Relied(alias, grant)
     for each in list(left):
         transaction.on_commit(Release(relied, each, left, grant), using=each)
 
 
 class BrokenTransaction(LockError, transaction.TransactionManagementError):
-    """The surrounding transaction is of no use: it failed, or Django does not manage it."""
+    """The surrounding transaction can't be used: it has failed, or Django does not manage it."""
 
 
 def in_transaction(using: str) -> bool:
-    """Tell whether the calling thread is in a transaction; the one that a `TestCase` wraps around tests is none."""
+    """Return True if the calling thread is in a transaction; the one that `TestCase` opens does not count."""
     connection = transaction.get_connection(using)
     blocks = getattr(connection, "atomic_blocks", [])
     return bool(connection.in_atomic_block and not all(getattr(each, "_from_testcase", False) for each in blocks))
 
 
 def check_transaction(using: str) -> None:
-    """See that a lock can be held until the transaction around it ends, if there is one.
+    """Check that a lock can be held until the surrounding transaction ends, if there is one.
 
     Raises:
-        BrokenTransaction: it can only be rolled back, or it is not by `atomic()`.
+        BrokenTransaction: the transaction can only be rolled back, or was not begun by `atomic()`.
     """
     connection = transaction.get_connection(using)
     if connection.in_atomic_block:
@@ -254,7 +254,7 @@ def check_transaction(using: str) -> None:
                 f"the transaction on {using!r} has failed and can only be rolled back: leave its atomic() block first"
             )
         return
-    # To ask a connection that is not open would open it.
+    # Don't ask a closed connection: that would open it.
     asked = connection.connection is not None
     if not (connection.get_autocommit() if asked else connection.settings_dict["AUTOCOMMIT"]):
         raise BrokenTransaction(

@@ -1,4 +1,4 @@
-"""Mixins for Django's class-based views that change one object: occupied while it is changed, or guarded in its form.
+"""Mixins for class-based views that change one object: occupy it during the change, or use a guarded form.
 
 class BookUpdate(OccupiedUpdateView, GuardedUpdateView, UpdateView): ...
 """
@@ -24,11 +24,12 @@ else:
 class GuardedUpdateView(Base):
     """A mixin for an `UpdateView` of a guarded model: its form is a `GuardedModelForm`.
 
-    What its reader has not touched is left as it is now, and of what both have changed the page shows both values.
+    A field that the user has not changed keeps its present value; for one that both have changed, the page shows both
+    values.
     """
 
     def get_form_class(self) -> Any:
-        """Return the class of the form, made a guarded one."""
+        """Return the class of the form, made a `GuardedModelForm`."""
         made: Any = super().get_form_class()
         if not issubclass(made._meta.model, Guarded):
             raise ImproperlyConfigured(
@@ -37,7 +38,7 @@ class GuardedUpdateView(Base):
         return guarded_form(made)
 
     def form_valid(self, form: Any) -> HttpResponse:
-        """Save; if the object changes just while it is saved, clean the form anew, and show it if it asks."""
+        """Save; if the object changes during the save, clean the form again, and show it if it has conflicts."""
         for _again in range(TRIES - 1):
             try:
                 return super().form_valid(form)
@@ -49,21 +50,22 @@ class GuardedUpdateView(Base):
 
 
 class OccupiedUpdateView(OccupiesObject, Base):
-    """A mixin for views of one object: a request that changes it has the object for itself from before it is read.
+    """A mixin for views of one object: a request that changes the object occupies it before it is read.
 
     Attributes:
-        occupy_timeout: seconds to wait for it; then `LockTimeout` is raised, which `LockErrorMiddleware` answers.
-        occupy_ttl: the lease in seconds; None: the default of the locks.
+        occupy_timeout: seconds to wait for the lock; then `LockTimeout` is raised, which `LockErrorMiddleware`
+            answers.
+        occupy_ttl: the lease in seconds; None for the default of the locks.
     """
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """Occupy the object, and do what the view does; the view reads it afresh."""
+        """Occupy the object, and run the view's own `post`, which reads the object again."""
         with self.occupied():
             return super().post(request, *args, **kwargs)
 
     @property
     def delete(self) -> Callable[..., Any]:
-        """Occupy the object, and delete it; there is none where the view has none."""
+        """Occupy the object, and run the view's own `delete`; missing if the view has none."""
         delete = super().delete  # type: ignore[misc] # of a DeleteView
 
         def occupy_and_delete(*args: object, **kwargs: object) -> Any:

@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from interlock.core.claims import PENDING, USING
 from interlock.core.line import Clock, Line, Origin, Place, Step
@@ -21,6 +22,7 @@ from interlock.runtime.process import HOST, WeakRegistry, in_forked_child, pid
 LONGEST = 32768  # bytes of a datagram
 MANY = 250  # messages in one
 SENDING = 0.05  # seconds to wait for a process that does not read
+PASSING = (errno.EADDRINUSE, errno.EMFILE, errno.ENFILE)  # the name is just being closed; all descriptors are in use
 SHORTEST_LOOK, LONGEST_LOOK = 20_000, 500_000  # microseconds between two looks of a waiter that gets no notification
 GROWTH = 8  # it looks again after this part of the time for which it has waited
 _HEARS = hasattr(socket, "SO_PASSCRED")
@@ -71,15 +73,17 @@ class Neighbours:
             if self.channel or self._away:
                 return
             self._away = True  # a handler that comes now does not listen
-            heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            heard: socket.socket | None = None
             channel = f"interlock-{secrets.token_hex(8)}"
             try:
+                heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
                 heard.bind(f"\0{channel}")
                 threading.Thread(target=self._read, args=(heard,), name="interlock-listens", daemon=True).start()
             except (OSError, RuntimeError) as error:  # no name, no descriptor, no thread
-                heard.close()
-                self._away = getattr(error, "errno", 0) != errno.EADDRINUSE  # which may just be being closed
+                if heard is not None:
+                    heard.close()
+                self._away = getattr(error, "errno", 0) not in PASSING
                 if self._away:
                     log.warn("could not listen for who is next, and will find out by looking: %s", error)
                 return
@@ -127,10 +131,8 @@ class Neighbours:
         with self._opening:
             ending, self._socket, self.channel = self._socket, None, ""
         if ending is not None:
-            try:
+            with suppress(OSError):  # it has ended
                 ending.shutdown(socket.SHUT_RD)  # its thread closes it
-            except OSError:
-                pass  # it has ended
 
     def _read(self, heard: socket.socket) -> None:
         """Tell waiters what comes, until the socket is shut down."""

@@ -1,4 +1,4 @@
-"""The stores; and which of them an engine of SQLAlchemy means."""
+"""The stores, and the choice of one for a SQLAlchemy engine."""
 
 from importlib import import_module
 from typing import Any
@@ -14,7 +14,9 @@ MAKERS = {
 
 
 def from_client(client: Any, tasks: bool) -> Store:
-    """Return the store in the database of an engine, by its dialect; each refuses what is no engine of its own.
+    """Return the store for the database of a SQLAlchemy engine, chosen by its dialect.
+
+    The PostgreSQL store gets every unknown object, and refuses it with an error that says what is supported.
 
     Args:
         client: an `Engine` or `AsyncEngine`.

@@ -1,4 +1,4 @@
-"""memory:// - locks between the threads and asyncio tasks of one process; the reference of all stores."""
+"""memory://: locks between the threads and asyncio tasks of one process; the reference of all stores."""
 
 import threading
 from collections.abc import Sequence
@@ -36,10 +36,10 @@ class Space:
     """The lines of one memory:// URL, shared by all connections of this process; a step store for threads and tasks.
 
     Args:
-        now: the clock that leases are judged by, in seconds; another one only for tests.
+        now: the lease clock, in seconds; tests give another one.
     """
 
-    look_again = 1.0  # seconds; only a safety net, every hand-over is told
+    look_again = 1.0  # seconds; a safety net, since every hand-over is notified
 
     def __init__(self, now: clock.Clock = clock.now) -> None:
         self._now = now
@@ -56,10 +56,10 @@ class Space:
         self._epoch = int((clock.time_of_day() - self._now()) * MICROS)
 
     def step(self, key: str, decide: Decide, *args: Any) -> Step:
-        """Do a step; as `AsyncSteps.step`, without waiting.
+        """Perform a step; see `AsyncSteps.step`; never waits.
 
         Raises:
-            StoreError: a signal handler comes in the middle of a step of its own thread.
+            StoreError: the caller is a signal handler that interrupted a step of its own thread.
         """
         with self._mutex:
             if self._inside:  # the mutex is re-entrant: this is the same thread
@@ -85,18 +85,18 @@ class Space:
                 self._inside = False
 
     def keys(self, prefix: str) -> list[str]:
-        """List the keys that begin with a text."""
+        """List the keys that begin with `prefix`."""
         return sorted(key for key in self._lines.copy() if key.startswith(prefix))
 
     def tell(self, promoted: Sequence[Place]) -> None:
-        """Nothing: other processes have no waiters here."""
+        """Do nothing: other processes have no waiters here."""
 
     def doctor(self) -> list[Check]:
         """Report that other processes don't see these locks."""
         return [Check("reach", "warn", "memory:// is seen by this process only; use another store between processes")]
 
     def close(self) -> None:
-        """Nothing to close: the space lives as long as the process."""
+        """Do nothing: the space lives as long as the process."""
 
 
 _spaces: dict[str, Space] = {}
@@ -116,7 +116,7 @@ in_forked_child(_after_fork)
 
 
 class _SpaceOfTasks:
-    """A space as the queue of tasks wants it: with methods that are awaited."""
+    """A space for the queue of tasks: the same methods as coroutines."""
 
     look_again = Space.look_again
 
@@ -132,7 +132,7 @@ class MemoryStore:
     """A store in the memory of this process.
 
     Args:
-        space: where its lines are kept.
+        space: the space that keeps its lines.
     """
 
     features: frozenset[Feature] = ALL

@@ -1,4 +1,4 @@
-"""A store that is written once, as plain calls that may block, for both colours: tasks make each call in a thread."""
+"""A store written once, as blocking calls, for threads and tasks: a task makes each call in a worker thread."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +12,7 @@ from interlock.stores._sync.step_queue import StepQueue
 
 
 class PlainStore:
-    """As `core.queue.Store`; a class of it says by `steps` where its lines are.
+    """A `core.queue.Store` on blocking calls; a subclass implements `steps`.
 
     Processes of one host notify each other of hand-overs.
     """
@@ -20,10 +20,10 @@ class PlainStore:
     features: frozenset[Feature] = ALL
     frees_at_death = False
     in_process = False
-    now: Callable[[], float] = staticmethod(clock.awake_or_not)  # of a store on another machine
+    now: Callable[[], float] = staticmethod(clock.awake_or_not)  # leases of a server run on while this machine sleeps
 
     def steps(self) -> Any:
-        """Return what does steps, for one queue: as `AsyncSteps` of `stores._async.step_queue`, in plain calls."""
+        """Return the step store of one queue: `AsyncSteps` of `stores._async.step_queue`, as blocking calls."""
         raise NotImplementedError
 
     def queue(self) -> Queue:
@@ -38,10 +38,10 @@ class PlainStore:
 
 
 class OffloadedSteps:
-    """As `stores._async.step_queue.AsyncSteps`.
+    """`stores._async.step_queue.AsyncSteps` on blocking calls, each made in a worker thread.
 
     Args:
-        steps: the same, in plain calls.
+        steps: the step store with blocking calls.
     """
 
     def __init__(self, steps: Any) -> None:

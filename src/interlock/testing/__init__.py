@@ -1,1 +1,1 @@
-"""What tests are made of: the model checker, and the contract that every store must keep."""
+"""Tools for tests: locks in memory with faults, fixtures for pytest, and the contract that every store must keep."""

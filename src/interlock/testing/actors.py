@@ -1,6 +1,6 @@
-"""Actors: they acquire locks in a test; a thread, or a task on an event loop that runs in the background.
+"""Actors, which acquire locks in a test: threads, or tasks on an event loop that runs in the background.
 
-A test is written once and is played by both: `actor.do(lock.acquire)` calls it in the actor's thread, or calls and
+A test is written once and runs with both: `actor.do(lock.acquire)` calls it in the actor's thread, or calls and
 awaits it in the actor's task.
 """
 
@@ -18,39 +18,39 @@ from interlock.testing.waiting import WAIT_LIMIT
 
 
 class Keeper:
-    """Keeps the grants among the results that it is given, as a program keeps what it will release."""
+    """Keeps references to the grants among the results, like a program that will release them."""
 
     def __init__(self) -> None:
         self._grants: list[Any] = []
 
     def __call__(self, result: Any) -> Any:
-        """Return `result`."""
+        """Return `result`; keep it if it is a grant."""
         if isinstance(result, (BaseGrant, BaseGrants)):
             self._grants.append(result)
         return result
 
 
 class Actor(ABC):
-    """Somebody with a thread or task of its own, who does one thing after another, and keeps the grants it gets."""
+    """A thread or task that performs one call after another, and keeps the grants that it gets."""
 
     def __init__(self) -> None:
         self._keep = Keeper()
 
     def forget(self) -> None:
-        """Drop the grants."""
+        """Drop all grants."""
         self._keep = Keeper()
 
     @abstractmethod
     def start(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> "Future[Any]":
-        """Let the actor call `function`, and await what it returns if that can be awaited; do not wait for it."""
+        """Let the actor call `function`, and await the result if it is awaitable; return at once."""
 
     @abstractmethod
     def start_within(self, lock: Any, body: Callable[[Any], Any]) -> "Future[Any]":
-        """Let the actor call `body(grant)` while it holds `lock` by `with` or `async with`; do not wait for it."""
+        """Let the actor call `body(grant)` while it holds `lock` by `with` or `async with`; return at once."""
 
     @abstractmethod
     def end(self) -> None:
-        """End the thread or task; what it holds is not released by that."""
+        """End the thread or task; this does not release its grants."""
 
     def do(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Let the actor call `function`, and wait for the result."""
@@ -144,19 +144,19 @@ class TaskActor(Actor):
 
     def end(self) -> None:
         self._loop.call_soon_threadsafe(self._jobs.put_nowait, None)
-        self._life.result(WAIT_LIMIT)  # a second end finds it done
+        self._life.result(WAIT_LIMIT)  # done already at a second call of `end`
 
 
 class Gate(ABC):
-    """A gate that is shut until somebody opens it."""
+    """A gate that is shut until `open` is called."""
 
     @abstractmethod
     def open(self) -> None:
-        """Let all pass, now and later."""
+        """Wake all that wait, and let later calls of `wait` return at once."""
 
     @abstractmethod
     def wait(self, *_: object) -> Any:
-        """Wait until it is open: blocks a thread; a task awaits what is returned."""
+        """Wait until the gate is open: blocks a thread; a task awaits the result."""
 
 
 class ThreadGate(Gate):
@@ -204,7 +204,7 @@ class Background:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(wait_limit)
 
     def close(self) -> None:
-        """Cancel what still runs, and end the loop and its thread."""
+        """Cancel the tasks that still run, and end the loop and its thread."""
         self.run(_cancel_others())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(WAIT_LIMIT)

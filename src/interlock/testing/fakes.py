@@ -1,4 +1,4 @@
-"""For tests of programs that lock: locks in memory, with a clock set by hand and faults to order."""
+"""Locks in memory for tests of programs, with a clock that the test moves, and faults that it orders."""
 
 import asyncio
 import threading
@@ -20,13 +20,13 @@ from interlock.stores.memory import MemoryStore, Space
 from interlock.testing.faults import Around
 
 Step: TypeAlias = Literal["enter", "leave", "renew", "look", "evict"]
-HEARD_WITHIN = 10.0  # seconds; holders are told at once unless the store is stalled
+HEARD_WITHIN = 10.0  # seconds to wait until holders have noticed a loss; at once unless the store is stalled
 
 
 class FakeLocks:
-    """A place for locks in memory, whose clock stands still until a test moves it on.
+    """A store in memory for tests; its clock stands still until the test moves it.
 
-    All connections to one such place see each other's claims, of threads and of asyncio tasks.
+    All clients of one `FakeLocks` see each other's claims, of threads and of asyncio tasks.
     """
 
     def __init__(self) -> None:
@@ -39,45 +39,45 @@ class FakeLocks:
         self._stalled_until = 0.0
 
     def connect(self, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> Locks:
-        """Return the locks of this place, for threads.
+        """Return a client for threads.
 
         Args:
             namespace: as for `interlock.connect`.
-            ttl: seconds of lease, by the clock of this place.
+            ttl: seconds of lease, by this object's clock.
         """
         made = Locks(self._store(), namespace=namespace, ttl=ttl)
         self._locks.append(made)
         return made
 
     def aconnect(self, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> AsyncLocks:
-        """Return the locks of this place, for asyncio tasks; arguments as for `connect`."""
+        """Return a client for asyncio tasks; arguments as for `connect`."""
         return AsyncLocks(self._store(), namespace=namespace, ttl=ttl)
 
     def advance(self, seconds: float) -> None:
-        """Move the clock on: leases that end by that are over, the next get the locks, and holders are told.
+        """Move the clock forward: leases expire, waiters get the locks, and the former holders are notified.
 
-        Holders that are threads know it when this returns, tasks when their loop has had its turn.
+        Threads have noticed the loss when this returns; tasks notice it when their event loop runs.
 
         Args:
-            seconds: 0 or more; a lease is renewed by the time of day, which does not move with this clock.
+            seconds: 0 or more. Renewals follow the real clock, so no lease is renewed during this call.
         """
         if not seconds >= 0:
             raise InvalidArgument(f"a clock is moved on by 0 seconds or more, not {seconds!r}")
         before = self._claims()
         self._now += seconds
         for key in before.values():
-            self._looker.evict(key, "")  # nobody's: it clears away what is over, and hands over
+            self._looker.evict(key, "")  # evicts no claim, but the step removes expired ones and promotes waiters
         left = self._claims()
         self._tell({id: key for id, key in before.items() if id not in left})
 
     def lose(self, what: Grant | str) -> None:
-        """Take a lock away from its holders, as an eviction or a lease that ended; threads know it when this returns.
+        """Let the holders of a lock lose it, as by an eviction or an expired lease; threads know it on return.
 
         Args:
-            what: a grant; or the name of a lock, for code that keeps its grant to itself.
+            what: a grant, or the name of a lock if the test has no access to the grant.
 
         Raises:
-            InvalidArgument: it is not held here; or asyncio tasks run in this thread, where `alose` does this.
+            InvalidArgument: the lock is not held here, or an event loop runs in this thread: use `alose` there.
         """
         if _on_a_loop():
             raise InvalidArgument("the holder could not be told while this waits: write `await fake.alose(…)`")
@@ -86,7 +86,7 @@ class FakeLocks:
         self._tell(missing)
 
     async def alose(self, what: Grant | AsyncGrant | str) -> None:
-        """Take a lock away from its holders, where asyncio tasks run: the body of an `async with` is cancelled."""
+        """As `lose`, in the thread of an event loop: the body of an `async with` is cancelled."""
         missing = self._holders(what)
         all_heard = asyncio.Event()
         set_it = partial(asyncio.get_running_loop().call_soon_threadsafe, all_heard.set)
@@ -96,20 +96,20 @@ class FakeLocks:
             await asyncio.wait_for(all_heard.wait(), HEARD_WITHIN)
 
     def drop_reply(self, step: Step = "enter", times: int = 1) -> None:
-        """Lose the store's next answers to a step, which is done all the same.
+        """Lose the store's next replies to a step; the step itself is performed.
 
         Args:
             step: "enter" (acquire), "leave" (release), "renew", "look" (claims) or "evict".
-            times: how many.
+            times: how many replies.
         """
         self._drops[step] += times
 
     def stall(self, seconds: float) -> None:
-        """Let the store answer nothing for so many seconds, of real time, as a server that is stopped."""
+        """Let the store not answer for so many seconds of real time, like a server that is stopped."""
         self._stalled_until = clock.now() + seconds
 
     def close(self) -> None:
-        """Close the connections of threads, and forget all claims; those of tasks end with their loop."""
+        """Close the clients of threads, and forget all claims; clients of tasks end with their event loop."""
         self._stalled_until = 0.0
         self._drops.clear()
         for each in self._locks:
@@ -128,12 +128,12 @@ class FakeLocks:
         return made
 
     def _claims(self) -> dict[str, str]:
-        """Return the ids of all claims, with their keys."""
+        """Return the keys of all claims, by id."""
         spaces = [namespace + SEPARATOR for namespace in self._looker.namespaces()]
         return {view.id: space + view.name for space in spaces for view in self._looker.look(space)}
 
     def _holders(self, what: Grant | AsyncGrant | str) -> dict[str, str]:
-        """Return the ids of those who hold a lock, with their keys."""
+        """Return the keys of the holders of a lock, by id."""
         found = {
             view.id: key
             for key in self._claims().values()
@@ -149,7 +149,7 @@ class FakeLocks:
             self._looker.evict(key, id)
 
     def _tell(self, missing: dict[str, str]) -> None:
-        """Let holders find out that they hold nothing; wait for those of threads, who do not depend on this one."""
+        """Let holders find out that they have lost their locks; wait for those in other threads."""
         all_heard = threading.Event()
         with self._hearing(missing, all_heard.set):
             held = self._doubt(missing)
@@ -160,7 +160,7 @@ class FakeLocks:
 
     @contextmanager
     def _hearing(self, missing: dict[str, str], all_heard: Callable[[], object]) -> Iterator[None]:
-        """Meanwhile, take claims out of `missing` whose holders tell of the loss; call `all_heard` after the last."""
+        """During the block, remove claims from `missing` whose loss was reported; call `all_heard` after the last."""
 
         def heard(event: Event) -> None:
             if event.kind == "lost" and missing.pop(event.id, None) is not None and not missing:
@@ -173,23 +173,23 @@ class FakeLocks:
             stop()
 
     def _doubt(self, claims: dict[str, str]) -> set[str]:
-        """Let holders ask the store; return the claims that threads hold."""
+        """Let the holders of claims ask the store; return the claims held by threads."""
         return {id for id in list(claims) if [store.doubt(id) for store in self._stores].count(True)}
 
     def stalled(self) -> float | None:
-        """Return for how many seconds the store still answers nothing; None if it answers."""
+        """Return for how many more seconds the store does not answer; None if it answers."""
         left = self._stalled_until - clock.now()
         return left if left > 0 else None
 
     def dropped(self, step: str) -> bool:
-        """Tell whether the answer to a step is to be lost, and note that it is."""
+        """Return True if the reply to a step must be lost, and count it."""
         lost = self._drops[step] > 0
         self._drops[step] -= lost
         return lost
 
 
 class _FakeStore(Around):
-    """One connection's store: that of memory, with the faults of its place."""
+    """The store of one client: the memory store, with the faults of its `FakeLocks`."""
 
     def __init__(self, place: FakeLocks, store: MemoryStore) -> None:
         super().__init__(store)
@@ -208,7 +208,7 @@ class _FakeStore(Around):
         return queue
 
     def doubt(self, id: str) -> bool:
-        """Let the holder of a claim ask the store; True if that is a thread."""
+        """Let the holder of a claim ask the store; return True if it is a thread."""
         return [doubt(id) and of_threads for doubt, of_threads in self._doubts].count(True) > 0
 
     def pause_before(self, step: str, args: Any) -> float | None:

@@ -1,6 +1,6 @@
-"""Stores around a store that are slow, lose replies, fail or count: what goes wrong between a lock and its store.
+"""Faulty stores around a real one: slow, losing replies, failing, busy; and a store that counts steps.
 
-A fault is written once: the queue of each colour asks it before and after each step.
+A fault is written once: the queues for threads and for tasks call its methods before and after each step.
 """
 
 from collections import Counter
@@ -13,12 +13,12 @@ from interlock.core.queue import BUSY, Store
 
 
 class Around:
-    """A store whose queues hand everything on; its methods are the places to interfere.
+    """A store whose queues pass each step to a real store; subclasses override methods to add a fault.
 
-    Steps are called enter, leave, renew, look and evict.
+    The steps are "enter", "leave", "renew", "look" and "evict".
 
     Args:
-        store: the real one.
+        store: the real store.
     """
 
     def __init__(self, store: Store) -> None:
@@ -40,33 +40,33 @@ class Around:
         return AsyncFaultyQueue(self.inner.aqueue(), self)
 
     def before(self, step: str, args: Any) -> Any:
-        """Return the arguments of a step, or raise instead of doing it."""
+        """Return the arguments of a step, or raise instead of performing it."""
         return args
 
     def pause_before(self, step: str, args: Any) -> float | None:
-        """Return how many seconds pass before a step; None: it is done at once."""
+        """Return the seconds to wait before a step; None for none."""
 
     def instead(self, step: str, args: Any) -> Any:
-        """Return what is answered instead of doing a step; None: it is done."""
+        """Return an answer to give instead of performing a step; None to perform it."""
 
     def pause_after(self, step: str, args: Any) -> float | None:
-        """Return how many seconds pass after a step; None: it answers at once."""
+        """Return the seconds to wait after a step; None for none."""
 
     def after(self, step: str, args: Any, answer: Any) -> Any:
-        """Return the answer of a step, or raise though it was done."""
+        """Return the answer of a step, or raise although it was performed."""
         return answer
 
 
 class Slow(Around):
-    """Does each of its steps at once, and answers late.
+    """Performs steps at once, and answers late.
 
     Args:
-        store: the real one.
-        delay: seconds between the deed and the answer.
-        steps: which steps are slow.
+        store: the real store.
+        delay: seconds between the step and its answer.
+        steps: the slow steps.
 
     Attributes:
-        done: how many slow steps were done, each of which is answered after the delay.
+        done: the number of slow steps that were performed; their answers follow after the delay.
     """
 
     def __init__(self, store: Store, delay: float, steps: Sequence[str] = ("enter", "leave", "renew")) -> None:
@@ -81,11 +81,11 @@ class Slow(Around):
 
 
 class Lossy(Around):
-    """Does a step and loses the answer: the caller gets UnknownOutcome.
+    """Performs a step and loses the answer: the caller gets UnknownOutcome.
 
     Args:
-        store: the real one.
-        losses: step -> how many of its next answers are lost; may be changed at any time.
+        store: the real store.
+        losses: by step, how many of its next answers are lost; may be changed at any time.
     """
 
     def __init__(self, store: Store, **losses: int) -> None:
@@ -100,12 +100,12 @@ class Lossy(Around):
 
 
 class Failing(Around):
-    """Refuses steps without doing anything of them, as long as they are in `broken`.
+    """Raises an error instead of performing steps, as long as they are in `broken`.
 
     Args:
-        store: the real one.
-        broken: steps that fail; may be changed at any time.
-        error: what they raise.
+        store: the real store.
+        broken: the steps that fail; may be changed at any time.
+        error: the error to raise.
     """
 
     def __init__(self, store: Store, *broken: str, error: type[Exception] = StoreError) -> None:
@@ -122,10 +122,10 @@ class Failing(Around):
 
 
 class FailingLeave(Around):
-    """Can't take the claims of some names out of their lines, as long as these are in `names`.
+    """Fails to release the claims of the names in `names`.
 
     Args:
-        store: the real one.
+        store: the real store.
     """
 
     def __init__(self, store: Store) -> None:
@@ -139,10 +139,10 @@ class FailingLeave(Around):
 
 
 class Busy(Around):
-    """Is too busy to be asked by those who stand in line already, as long as `busy` is true.
+    """Answers "busy" to the polls of waiters, as long as `busy` is true.
 
     Args:
-        store: the real one.
+        store: the real store.
     """
 
     def __init__(self, store: Store) -> None:
@@ -158,11 +158,11 @@ class Busy(Around):
 
 
 class Stuck(Around):
-    """Hangs in the renewal of some names, and of all that are asked for in the same request.
+    """Hangs in a request that renews some names, together with all others in that request.
 
     Args:
-        store: the real one.
-        seconds: how long.
+        store: the real store.
+        seconds: how long a request hangs.
     """
 
     def __init__(self, store: Store, seconds: float = 20.0) -> None:
@@ -179,10 +179,10 @@ class Stuck(Around):
 
 
 class Partial(Around):
-    """Can't be asked about the leases of some names; those of others it renews in the same request.
+    """Fails to renew the leases of some names; other leases in the same request are renewed.
 
     Args:
-        store: the real one.
+        store: the real store.
     """
 
     def __init__(self, store: Store) -> None:
@@ -207,7 +207,7 @@ class Partial(Around):
 
 
 class _Asked(list[Claim]):
-    """The claims that are asked about, of all that were to be."""
+    """The claims that are passed to the store, and the others of the request."""
 
     def __init__(self, asked: Sequence[Claim], of: Sequence[Claim]) -> None:
         super().__init__(asked)
@@ -215,10 +215,10 @@ class _Asked(list[Claim]):
 
 
 class Counting(Around):
-    """Counts the steps that are asked of it.
+    """Counts the steps.
 
     Args:
-        store: the real one.
+        store: the real store.
     """
 
     def __init__(self, store: Store) -> None:
@@ -231,7 +231,7 @@ class Counting(Around):
 
 
 class Stepwise(Around):
-    """Lets others run before and after every step, so that each is a place to switch or to be cancelled."""
+    """Lets other threads or tasks run before and after each step: a point to switch, or to be cancelled."""
 
     def pause_before(self, step: str, args: Any) -> float | None:
         return 0.0

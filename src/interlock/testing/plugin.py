@@ -1,6 +1,6 @@
-"""The plugin for pytest: fixtures with locks in memory, for tests of programs that lock.
+"""The pytest plugin: fixtures with locks in memory, for tests of programs that lock.
 
-It is loaded by every run of pytest where interlock is installed, so it imports nothing before a fixture is asked for.
+Every pytest run with interlock installed loads it, so it imports nothing before a fixture is used.
 """
 
 import sys
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from interlock.testing.fakes import FakeLocks
 
 
-KEPT = 366 * 86400.0  # seconds: longer than any run; its folder is the run's own
+KEPT = 366 * 86400.0  # seconds: longer than any test run; each run has its own folder
 
 
 def pytest_collection_finish() -> None:
-    """Let freezegun, where tests have imported it, leave the clock of the locks alone."""
+    """Exclude interlock's clock from freezegun, if the tests have imported that."""
     freezegun: Any = sys.modules.get("freezegun")
     if freezegun is not None:
         freezegun.configure(extend_ignore_list=["interlock.runtime.clock"])
@@ -27,7 +27,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def fake_locks() -> "Iterator[FakeLocks]":
-    """A place for locks in memory, new for each test: its clock is set by hand, and faults can be ordered."""
+    """A store in memory, new for each test: the test moves its clock, and can order faults."""
     from interlock.testing.fakes import FakeLocks
 
     with FakeLocks() as fake:
@@ -36,9 +36,9 @@ def fake_locks() -> "Iterator[FakeLocks]":
 
 @pytest.fixture(scope="session")
 def once_per_run(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Callable[[str, Callable[[], Any]], Any]]":
-    """`once_per_run(name, make)` calls `make` once in the whole run, under any number of xdist workers.
+    """`once_per_run(name, make)` calls `make` once in the whole test run, for all xdist workers.
 
-    All get its result after a round trip through JSON; where it raises, the next one tries.
+    All callers get its result after a round trip through JSON; if it raises, the next caller calls it again.
     """
     import os
 

@@ -1,7 +1,7 @@
-"""Another process that does what a test tells it, to be killed, stopped or forked at will.
+"""Another process that runs statements of a test, which can kill, stop or fork it.
 
 `Remote(url)` starts `python -m interlock.testing.remote URL`, which reads statements from its input, one JSON string
-per line, runs them with `locks` at hand, and answers with the value of `result`.
+in each line, runs them with the variable `locks`, and answers with the value of `result`.
 """
 
 import json
@@ -20,7 +20,7 @@ from interlock.testing.waiting import WAIT_LIMIT
 
 
 class RemoteError(Exception):
-    """What a statement raised in the other process; `kind` is the name of the exception's class."""
+    """A statement raised an exception in the other process; `kind` is the name of its class."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}")
@@ -28,11 +28,11 @@ class RemoteError(Exception):
 
 
 class Remote:
-    """A process of its own.
+    """Another process.
 
     Args:
-        url: what `locks` is connected to there; None to leave that to the test.
-        before: the words before its command, for example to start it on another host.
+        url: the URL of `locks` there; None to leave that to the test.
+        before: words before its command, for example to start it on another host.
     """
 
     def __init__(self, url: str | None, before: Sequence[str] = ()) -> None:
@@ -49,17 +49,17 @@ class Remote:
         self._answers.put("")
 
     def start(self, statements: str) -> None:
-        """Let it run `statements`; do not wait for the answer."""
+        """Let it run `statements`; return at once."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(statements) + "\n")
         self.process.stdin.flush()
 
     def answer(self, within: float = WAIT_LIMIT) -> Any:
-        """Wait for the answer to the oldest statements that have none yet.
+        """Wait for the answer to the oldest unanswered statements.
 
         Raises:
-            RemoteError: they raised an exception.
-            AssertionError: no answer in time, or the process has gone.
+            RemoteError: the statements raised an exception.
+            AssertionError: there was no answer in time, or the process has ended.
         """
         try:
             line = self._answers.get(timeout=within)
@@ -81,18 +81,18 @@ class Remote:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Kill it with SIGKILL, and wait until it is gone."""
+        """Kill it with SIGKILL, and wait for its end."""
         self.process.kill()
         self.process.wait(WAIT_LIMIT)
 
     def end(self) -> int:
-        """Let it come to its end by itself, as a program does; return its exit status."""
+        """Let it exit normally; return its exit status."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         return self.process.wait(WAIT_LIMIT)
 
     def close(self) -> None:
-        """Be sure that it is gone, and give back what it needed."""
+        """Kill it if it still runs, and close its pipes."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()
@@ -102,20 +102,20 @@ class Remote:
             try:
                 stream.close()
             except OSError:
-                pass  # it died before it had read all
+                pass  # the process died before it had read all
         self._reader.join(WAIT_LIMIT)
 
 
 def count(url: str, name: str, path: str, times: int, pause: float = 0.0) -> None:
-    """Pass so many critical sections that write to a log, and that lose an update if they do not run alone.
+    """Run critical sections that write to a log, and lose an update if two of them overlap.
 
-    Each reads the number in the last line and appends the next one, with the fence; a kill at any moment leaves
-    the log right.
+    Each reads the number in the last line and appends the next one, with the fence; a kill at any moment leaves a
+    valid log.
 
     Args:
         url, name: the lock.
         path: the log.
-        times: how many sections.
+        times: the number of sections.
         pause: seconds between reading and writing.
     """
     with interlock.connect(url) as locks:
@@ -126,7 +126,7 @@ def count(url: str, name: str, path: str, times: int, pause: float = 0.0) -> Non
 
 
 def log_next(path: str, fence: int, pause: float = 0.0) -> None:
-    """Append the number after the last one to the log, in a way that goes wrong unless it runs alone."""
+    """Append the number after the last one to the log; two overlapping calls append the same number."""
     fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
     try:
         lines = os.pread(fd, 10_000_000, 0).splitlines()

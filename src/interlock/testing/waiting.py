@@ -1,4 +1,4 @@
-"""How tests wait: for a condition with a deadline, never for a time that should be enough."""
+"""Waiting in tests: for a condition with a deadline, never for a fixed time."""
 
 import gc
 import os
@@ -11,28 +11,28 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 WAIT_LIMIT = 60.0
-"""Seconds that a test waits for what must happen; only a failing test waits so long."""
+"""Seconds that a test waits for a condition; only a failing test waits so long."""
 
 PAUSE = 0.005
 RENEWED = 1.5
-"""Seconds of a lease that must not end while a test goes on: the machine may stand still for a second of them."""
+"""Seconds of a lease that must not expire during a test, even if the machine stalls for a second."""
 
 SET_BACK = 0.1
-"""Seconds by which a machine's clock may be set back during a test: a virtual machine's is corrected by milliseconds,
-and what one command of a server has written then ends later than the next one expects."""
+"""Seconds by which a machine's clock may be set back during a test, as a virtual machine's is by milliseconds: a
+lease that one command of a server has written then expires later than the next command expects."""
 
-LATER = 0.01  # seconds by which a renewal moves the end of a lease, at least
+LATER = 0.01  # the least seconds by which a renewal extends a lease
 
 
 def eventually(condition: Callable[[], T], within: float = WAIT_LIMIT) -> T:
     """Wait until `condition()` is true, and return what it returned.
 
     Args:
-        condition: asked again and again.
-        within: seconds, more of them on a busy machine (see `since`); then the test has failed.
+        condition: called repeatedly.
+        within: seconds, not counting stalls of the machine (see `since`).
 
     Raises:
-        AssertionError: it did not become true in time.
+        AssertionError: the condition did not become true in time.
     """
     began = moment()
     while True:
@@ -45,10 +45,10 @@ def eventually(condition: Callable[[], T], within: float = WAIT_LIMIT) -> T:
 
 
 def throughout(seconds: float, condition: Callable[[], object]) -> None:
-    """See that `condition()` stays true for so many seconds.
+    """Check that `condition()` stays true for so many seconds.
 
     Raises:
-        AssertionError: it became false.
+        AssertionError: the condition became false.
     """
     started = time.monotonic()
     while time.monotonic() - started < seconds:
@@ -60,7 +60,7 @@ def throughout(seconds: float, condition: Callable[[], object]) -> None:
 
 @contextmanager
 def collected() -> Iterator[None]:
-    """Collect at the end of the body what was made in it only: a whole large process takes longer than a lease."""
+    """At the end of the block collect only objects made in it: a full collection may take longer than a lease."""
     gc.freeze()
     try:
         yield
@@ -70,7 +70,7 @@ def collected() -> Iterator[None]:
 
 
 class Moment(float):
-    """A moment of the monotonic clock that knows for how long the machine had let somebody wait by then."""
+    """A moment of the monotonic clock, with the total stall time of the machine at that moment."""
 
     stalled: float
 
@@ -83,22 +83,22 @@ def moment() -> Moment:
 
 
 def since(start: Moment) -> float:
-    """Return the seconds since `start` for a bound that a test sets, without those in which the machine was too busy.
+    """Return the seconds since `start`, without those in which the machine was too busy; for a bound in a test.
 
-    The kernel counts for how long somebody waited for a processor or a disk, and for how long the machine below
-    took a processor away (see "PSI - Pressure Stall Information" in its documentation, and proc_stat(5)).  A quarter
-    of the time counts all the same, so that what hangs fails on a busy machine, too.
+    The kernel counts for how long processes waited for a processor or a disk, and for how long the hypervisor took a
+    processor away (see "PSI - Pressure Stall Information" in its documentation, and proc_stat(5)).  At least a
+    quarter of the time counts, so that a hanging test fails on a busy machine, too.
     """
     return _without(time.monotonic() - start, start.stalled, _stalled())
 
 
 def _without(passed: float, before: float, after: float) -> float:
-    """Return the seconds that passed without those that the machine stalled, if that is known."""
+    """Return the passed seconds, less those in which the machine stalled."""
     return passed if not before else max(passed - max(after - before, 0), passed / 4)
 
 
 def _stalled() -> float:
-    """Return for how many seconds the machine has let somebody wait; 0 where the kernel does not count that."""
+    """Return the total stall time of the machine, in seconds; 0 if the kernel does not count it."""
     try:
         waited = sum(int(_read(f"/proc/pressure/{what}").split("total=")[1].split()[0]) for what in ("cpu", "io"))
         stolen = int(_read("/proc/stat").split(None, 9)[8])
@@ -113,7 +113,7 @@ def _read(path: str) -> str:
 
 
 class Stalls:
-    """When the machine was too busy while the body runs, for bounds between two moments of others.
+    """Records when the machine stalled during the block, for bounds between two given moments.
 
     Example:
         with Stalls() as machine:
@@ -138,14 +138,14 @@ class Stalls:
         self._seen.append(moment())
 
     def between(self, start: float, end: float) -> float:
-        """Return the seconds between two moments of the monotonic clock, as `since`; after the body."""
+        """Return the seconds between two moments of the monotonic clock, as `since`; call it after the block."""
         before = max((each for each in self._seen if each <= start), default=self._seen[0])
         after = min((each for each in self._seen if each >= end), default=self._seen[-1])
         return _without(end - start, before.stalled, after.stalled)
 
 
 def until_renewed(grant: Any, times: int = 1) -> None:
-    """Wait until the lease of a grant has been renewed so many times from now, however long a renewal takes to come.
+    """Wait until the lease of a grant has been renewed so many times from now.
 
     Raises:
         AssertionError: the grant was lost or released, or not renewed in time.

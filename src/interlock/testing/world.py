@@ -1,4 +1,4 @@
-"""The world of one contract test: a place for locks, actors of one colour, and an eye that looks from outside."""
+"""The environment of one contract test: a store, actors of one colour, and a client that looks from outside."""
 
 import asyncio
 import time
@@ -21,14 +21,14 @@ THREADS, TASKS = "threads", "tasks"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a store keeps its lines, empty when the test begins.
+    """The storage of a store, empty when the test begins.
 
     Attributes:
-        open: connects to it; every call returns a new store that sees the same lines.
-        url: how other processes connect to it; None if they can't.
-        frees_at_death: True if the locks of a killed process are free at once, False if when their leases end.
-        open_for_tasks: as `open`, for asyncio tasks; None if one store serves both colours.
-        clock_error: seconds by which the store's clock may be unlike this machine's.
+        open: returns a new store on this storage; all of them see the same lines.
+        url: the URL by which other processes connect; None if they can't.
+        frees_at_death: True if the locks of a killed process are released at once, False if their leases must expire.
+        open_for_tasks: as `open`, for asyncio tasks; None if one store works for both colours.
+        clock_error: seconds by which the store's clock may differ from this machine's.
     """
 
     open: Callable[[], Store]
@@ -43,11 +43,11 @@ class Kind:
     """A kind of lock, as the contract's tests use it.
 
     Attributes:
-        name: what it is called.
+        name: the name of the kind.
         factory: the method of `Locks` that makes it.
-        make: (locks, name, how to) -> a lock of this kind.
-        rival: the same, for a lock that must not be held at the same time.
-        shares: True if two holders of `make` go together.
+        make: a function (locks, name, **options) that returns a lock of this kind.
+        rival: the same, for a lock that excludes it.
+        shares: True if two locks of `make` can be held at the same time.
     """
 
     name: str
@@ -87,15 +87,15 @@ KINDS = [
         lambda locks, name, **how: locks.semaphore(name, 3, **how),
     ),
 ]  # fmt: skip
-"""The one table of kinds of one name; `all` has a chapter of its own."""
+"""The table of the kinds of locks of one name; `all` has its own module of tests."""
 
 
 class World:
-    """What a contract test plays in.
+    """The environment of a contract test.
 
     Args:
-        place: where the locks are kept.
-        colour: "threads" or "tasks": who acquires them.
+        place: the storage of the locks.
+        colour: "threads" or "tasks", the kind of actors.
     """
 
     def __init__(self, place: Place, colour: str) -> None:
@@ -110,14 +110,14 @@ class World:
         self._eye: Locks | None = None
 
     def fresh_name(self) -> str:
-        """Return a name that nobody has used."""
+        """Return an unused name."""
         return f"{self.name} {next(self._numbers)}"
 
     def connect(self, around: Callable[[Store], Store] | None = None, **how: Any) -> Any:
-        """Return a new connection to the place: `Locks` for threads, `AsyncLocks` for tasks.
+        """Return a new client: `Locks` for threads, `AsyncLocks` for tasks.
 
         Args:
-            around: wraps the store, e.g. into one that loses replies.
+            around: wraps the store, for example in one that loses replies.
             how: namespace and ttl, as for `connect`.
         """
         opener = self.place.open if self._background is None else self.place.open_for_tasks or self.place.open
@@ -129,7 +129,7 @@ class World:
         return locks
 
     def connect_with(self, fault: Callable[[Store], F], **how: Any) -> tuple[Any, F]:
-        """Return a new connection with a faulty store around the real one, and that store."""
+        """Return a new client on a faulty store around the real one, and the faulty store."""
         made: list[F] = []
 
         def around(store: Store) -> Store:
@@ -140,11 +140,11 @@ class World:
         return locks, made[0]
 
     def ghost(self, spec: LockSpec, store: Store | None = None) -> str:
-        """Enter the line as somebody who then does nothing any more; return the id of the claim.
+        """Enter a claim that nobody renews or releases, as of a process that has died; return its id.
 
         Args:
-            spec: what is asked for, from a key without a namespace.
-            store: through which connection; a new one unless given.
+            spec: the lock, with a key without a namespace.
+            store: the store to use; None for a new one.
         """
         claim = Claim(fresh_id(), spec, "a ghost")
         queue = self.eye._client.state().queue if store is None else store.queue()
@@ -162,11 +162,11 @@ class World:
         return [self.actor() for _ in range(number)]
 
     def gate(self) -> Gate:
-        """Return a gate for the actors, shut."""
+        """Return a closed gate for the actors."""
         return ThreadGate() if self._background is None else TaskGate(self._background.loop)
 
     def careless_increment(self, box: list[int]) -> Any:
-        """Add 1 to `box[0]` in a way that loses updates unless it runs alone."""
+        """Add 1 to `box[0]`; two overlapping calls lose an update."""
         if self._background is not None:
             return _careless_task(box)
         seen = box[0]
@@ -175,7 +175,7 @@ class World:
         return None
 
     def run(self, work: Any) -> Any:
-        """Run a coroutine where the tasks of this world run; only in a world of tasks."""
+        """Run a coroutine on the event loop of the actors; only in a world of tasks."""
         assert self._background is not None, "a world of threads runs no coroutines"
         return self._keep(self._background.run(work))
 
@@ -183,39 +183,39 @@ class World:
 
     @property
     def eye(self) -> Locks:
-        """A connection of its own, for the test itself, to look and to evict."""
+        """A separate client for the test itself, to look and to evict."""
         if self._eye is None:
             self._eye = Locks(self.place.open())
         return self._eye
 
     def holders(self, name: str | None = None) -> list[ClaimView]:
-        """Return who holds the lock."""
+        """Return the claims that hold the lock."""
         return [view for view in self.eye.claims(name or self.name) if view.state == USING]
 
     def waiters(self, name: str | None = None) -> list[ClaimView]:
-        """Return who waits for the lock."""
+        """Return the claims that wait for the lock."""
         return [view for view in self.eye.claims(name or self.name) if view.state == PENDING]
 
     def until_waiting(self, number: int, name: str | None = None) -> None:
-        """Wait until so many stand in line."""
+        """Wait until so many claims wait for the lock."""
         eventually(lambda: len(self.waiters(name)) == number)
 
     def until_free(self, name: str | None = None, within: float = WAIT_LIMIT) -> None:
-        """Wait until nobody holds the lock or waits for it, for so many seconds."""
+        """Wait, for so many seconds at most, until the lock has no holder and no waiter."""
         eventually(lambda: self.nothing_left(name), within)
 
     def nothing_left(self, name: str | None = None) -> bool:
-        """Tell whether nobody holds the lock or waits for it, now."""
+        """Return True if the lock has no holder and no waiter now."""
         return not self.eye.claims(name or self.name)
 
     def key(self, name: str | None = None) -> str:
-        """Return the key of a name in no namespace, as stores see it."""
+        """Return the store's key of a name without a namespace."""
         return SEPARATOR + (name or self.name)
 
     # -- the end ----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the actors and close all connections."""
+        """End the actors and close all clients."""
         try:
             for actor in self._actors:
                 actor.end()

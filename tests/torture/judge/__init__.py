@@ -1,4 +1,4 @@
-"""The judge: reads a history, and says what in it can't be."""
+"""The judge: it reads a history, and finds violations of the promises."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,14 +15,14 @@ __all__ = ["Verdict", "Violation", "judge"]
 
 @dataclass
 class Verdict:
-    """What the judge found.
+    """The result of the judge.
 
     Attributes:
-        run: the history as it was understood.
-        violations: what can't be.
-        excused: two holders at a time after the store had lost its data, as promised.
-        unfenced: updates of counters without a fence that were lost, after leases were lost.
-        stalls: for each fault, and "none", the longest that a lock was free while somebody waited; seconds.
+        run: the parsed history.
+        violations: the violations.
+        excused: how often there were two holders after the store had lost its data, which is allowed.
+        unfenced: how many updates of counters without a fence were lost after lost leases, which is allowed.
+        stalls: for each fault, and "none", the longest time in seconds in which a lock was free while a claim waited.
     """
 
     run: Run
@@ -33,12 +33,12 @@ class Verdict:
 
     @property
     def outcomes(self) -> Counter[str]:
-        """How operations ended."""
+        """The number of operations by their result."""
         return Counter(op.outcome or "cut off" for op in self.run.ops)
 
     @property
     def faults(self) -> Counter[str]:
-        """How many faults of each kind were made."""
+        """The number of faults of each kind that could be injected."""
         return Counter(made.name for made in self.run.faults if not made.problem)
 
 
@@ -46,8 +46,8 @@ def judge(records: Iterable[Record], slack: float | None = None) -> Verdict:
     """Judge a history.
 
     Args:
-        records: of `history.read`, or made by hand.
-        slack: seconds that a busy machine may take for what should take none; those of the plan unless given.
+        records: the result of `history.read`, or records made by hand.
+        slack: seconds that a busy machine may need for instant actions; None for the plan's.
     """
     run = understood(in_order(records), slack)
     verdict = Verdict(run)

@@ -1,4 +1,4 @@
-"""What is judged of those who hold: capacity, fences, what was written, order."""
+"""The rules for holders: capacity, fences, writes, order."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def _holds(run: Run) -> Iterator[tuple[str, list[_Hold]]]:
     """Yield each name with its holds, by their beginning."""
     found: dict[str, list[_Hold]] = defaultdict(list)
     for op in run.ops:
-        # Several are taken in one order, which need not be that of the call.
+        # Several locks are taken in the global order of names, not in the order of the call.
         for name, fence, id in zip(sorted(op.names), op.fences, op.ids, strict=False):
             found[name].append(_Hold(op, fence, id))
     for name, holds in found.items():
@@ -31,9 +31,9 @@ def _holds(run: Run) -> Iterator[tuple[str, list[_Hold]]]:
 
 
 def capacity(run: Run) -> tuple[list[Violation], int]:
-    """Find those who held, by their own clocks, more than there is; and how many are excused.
+    """Find holders that, by their own clocks, exceeded the capacity together; and the number of excused ones.
 
-    Two may hold after the store has lost its data, until the first of them asks it again or is told.
+    Two claims may hold after the store has lost its data, until the first one renews or is notified.
     """
     found, excused = [], 0
     for name, holds in _holds(run):
@@ -52,7 +52,7 @@ def capacity(run: Run) -> tuple[list[Violation], int]:
 
 
 def _is_excused(run: Run, active: list[_Hold], hold: _Hold) -> bool:
-    """Tell whether the store may have forgotten those who hold, and they may not know it yet."""
+    """Return True if the store may have lost the active claims, and their holders may not know it yet."""
     since = min(each.since for each in active) - run.plan.ttl
     if run.plan.told is not None:
         slept = max(run.lag(each.op.process, hold.since - 2 * run.plan.ttl, each.until) for each in active)
@@ -75,7 +75,8 @@ def fences(run: Run) -> list[Violation]:
 
 
 def _falling(run: Run, name: str, holds: list[_Hold]) -> Iterator[Violation]:
-    """Yield fences that are lower than one that was over before their acquire began, or before an exclusive hold."""
+    """Yield fences that are lower than one of a hold that ended before their acquire began, or before an exclusive
+    hold."""
     loses = [made.span for made in run.faults if made.loses]
     begun = sorted(((_before(hold, loses), hold) for hold in holds), key=lambda each: each[0])
     ended = sorted(holds, key=lambda hold: hold.until if hold.op.kind in EXCLUSIVE else hold.since)
@@ -94,9 +95,9 @@ def _falling(run: Run, name: str, holds: list[_Hold]) -> Iterator[Violation]:
 
 
 def _before(hold: _Hold, loses: list[Span]) -> float:
-    """Return the time before which every grant has a lower fence: since when it held alone, if it ever did.
+    """Return the time before which every grant has a lower fence: the begin of the time in which it held alone.
 
-    A worker that waits for the second of two locks may not know yet that the store's data, and the first, are lost.
+    A worker that waits for the second of two locks may not know yet that the store has lost the first one.
     """
     alone = hold.op.kind in EXCLUSIVE and hold.until > hold.since
     return (
@@ -107,7 +108,7 @@ def _before(hold: _Hold, loses: list[Span]) -> float:
 
 
 def stale_writes(run: Run) -> list[Violation]:
-    """Find writes that were accepted though a higher fence had written."""
+    """Find writes that were accepted although a higher fence had written."""
     found = []
     highest: dict[str, int] = {}
     for record in run.records["write"]:
@@ -121,10 +122,10 @@ def stale_writes(run: Run) -> list[Violation]:
 
 
 def lost_updates(run: Run) -> tuple[list[Violation], int]:
-    """Find lost updates: of a fenced counter, always; of one without, where nobody had lost the lock.
+    """Find lost updates: of a fenced counter, always; of an unfenced one, if no holder had lost the lock.
 
     Returns:
-        The violations, and how many updates without a fence were lost that a fence would have kept.
+        The violations, and the number of lost updates that a fence would have prevented.
     """
     found, unfenced = [], 0
     struck = any(made.name == "stop" or made.loses for made in run.faults)
@@ -146,14 +147,14 @@ def lost_updates(run: Run) -> tuple[list[Violation], int]:
 
 
 def _may_be_stale(run: Run, op: RecordedOperation) -> bool:
-    """Tell whether a holder may have written after it had lost the lock."""
+    """Return True if a holder may have written after it had lost the lock."""
     assert op.ok is not None
     assert op.held is not None
     return op.lost or run.lag(op.process, op.ok, op.held + op.ttl) > 0
 
 
 def order(run: Run) -> list[Violation]:
-    """Find those who came later than somebody who stood in line, and were granted the lock before."""
+    """Find claims that were granted the lock before a waiter that had arrived earlier."""
     found: list[Violation] = []
     asked: dict[tuple[str, str], list[RecordedOperation]] = defaultdict(list)
     for op in run.ops:
@@ -179,18 +180,18 @@ def order(run: Run) -> list[Violation]:
 
 
 def _lost_place(run: Run, hold: _Hold) -> bool:
-    """Tell whether the store may have forgotten a waiter, who was told of its turn by what was there before."""
+    """Return True if the store may have lost a waiter that was notified before the loss."""
     return any(made.loses and made.span.meets(hold.op.queued[hold.id], hold.since) for made in run.faults)
 
 
 def _overtaken(name: str, stood: list[_Hold], holds: list[_Hold], later: float = 0.0) -> Iterator[Violation]:
-    """Yield those who came later than one of others who stood in line, and were granted the lock before it.
+    """Yield claims that were granted the lock before a waiter that had arrived earlier.
 
     Args:
-        name: of the lock.
-        stood: those who stood in line.
-        holds: those who may have come later.
-        later: seconds by which they have to have come later at least.
+        name: the name of the lock.
+        stood: the waiters.
+        holds: the claims that may have arrived later.
+        later: the least seconds by which they must have arrived later.
     """
     queued = sorted(((hold.op.queued[hold.id], hold) for hold in stood), key=lambda each: each[0])
     highest: _Hold | None = None
@@ -206,12 +207,12 @@ def _overtaken(name: str, stood: list[_Hold], holds: list[_Hold], later: float =
 
 
 def _was_head(run: Run, asked: list[RecordedOperation], hold: _Hold) -> bool:
-    """Tell whether a waiter was the first of its process, and nothing made it leave the store's line and come again.
+    """Return True if a waiter was the first of its process, and no fault made it leave the store's line and re-enter.
 
     Args:
         run: the history.
-        asked: what its process asked for by that name.
-        hold: what became of the waiter.
+        asked: the operations of its process on that name.
+        hold: the hold of the waiter.
     """
     since = hold.op.queued[hold.id]
     before = [op for op in asked if op is not hold.op and op.invoked <= since]

@@ -1,4 +1,4 @@
-"""A history as the judge reads it: operations, faults, and when a process did not run."""
+"""A parsed history: operations, faults, and the times in which a process did not run."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -9,25 +9,25 @@ from tests.torture.history import Record
 from tests.torture.plan import Plan
 
 LINGERS = {"forget": 10.0, "drop": 5.0}
-"""Seconds for which a fault may still be felt: by the next use of a connection that nobody has used since."""
+"""Seconds for which a fault may have effects: a broken idle connection is noticed at its next use."""
 
 
 class Span(NamedTuple):
-    """From when until when."""
+    """A span of time."""
 
     since: float
     until: float
 
     def meets(self, since: float, until: float) -> bool:
-        """Tell whether it has a moment in common with another."""
+        """Return True if it overlaps with another span."""
         return self.since <= until and since <= self.until
 
 
 class Made(NamedTuple):
-    """A fault that was made, or tried.
+    """A fault that was injected, or that could not be.
 
     Attributes:
-        problem: why it could not be made; empty if it was.
+        problem: why it could not be injected; empty if it was.
     """
 
     name: str
@@ -39,11 +39,11 @@ class Made(NamedTuple):
 
 @dataclass
 class RecordedOperation:
-    """An operation of the history; times are None for what did not happen.
+    """An operation of the history; the time of an event that did not happen is None.
 
     Attributes:
-        held: until when its holder is proven to have held it, by its own clock.
-        ended: when acquire came back, in whatever way.
+        held: until when its holder certainly held the lock, by its own clock.
+        ended: when acquire returned or raised.
     """
 
     process: str
@@ -72,7 +72,7 @@ class RecordedOperation:
 
 @dataclass
 class Run:
-    """All that a history tells."""
+    """The contents of a history."""
 
     plan: Plan
     ops: list[RecordedOperation] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Run:
     exits: dict[str, float] = field(default_factory=dict)
 
     def fault_near(self, since: float, until: float, shared: bool, process: str = "") -> list[Made]:
-        """Return the faults that struck a time: of the store or network, or, if not `shared`, of a process too."""
+        """Return the faults in a time: of the store or network, and, unless `shared`, of a process too."""
         return [
             made
             for made in self.faults
@@ -92,18 +92,18 @@ class Run:
         ]
 
     def struck(self, since: float, until: float) -> float:
-        """Return for how many seconds of that time the store or network was struck; by one fault at a time."""
+        """Return for how many seconds of a time there was a fault of the store or network; they don't overlap."""
         spans = [made.span for made in self.faults if not made.of and made.span.meets(since, until)]
         return sum(min(until, span.until) - max(since, span.since) for span in spans)
 
     def lag(self, process: str, since: float, until: float) -> float:
-        """Return for how many seconds of that time a process did not run."""
+        """Return for how many seconds of a time a process did not run."""
         return sum(
             min(until, lag.until) - max(since, lag.since) for lag in self.lags[process] if lag.meets(since, until)
         )
 
     def busy(self, since: float, until: float) -> float:
-        """Return the longest that a process that nobody stopped did not run in that time: the machine was busy."""
+        """Return the longest time in which a process that was not stopped did not run: the machine was busy."""
         stopped = {made.of for made in self.faults if made.name == "stop" and made.span.meets(since, until)}
         return max(
             (self.lag(process, since, until) for process in [*self.lags] if process not in stopped), default=0.0
@@ -111,11 +111,11 @@ class Run:
 
 
 def understood(records: Iterable[Record], slack: float | None = None) -> Run:
-    """Return what records tell.
+    """Parse records.
 
     Args:
-        records: in the order of their time.
-        slack: seconds that the machine may take; those of the plan unless given.
+        records: the records, ordered by time.
+        slack: seconds that a busy machine may need; None for the plan's.
     """
     run = Run(Plan(""))
     open_ops: dict[tuple[str, int], RecordedOperation] = {}
@@ -142,12 +142,12 @@ def understood(records: Iterable[Record], slack: float | None = None) -> Run:
             run.records[event].append(record)
             if event == "exit":
                 told = [made.span.until for made in run.faults if made.name == "term" and made.of == record["of"]]
-                run.exits[record["of"]] = min([t, *told])  # from then on its threads run on only by chance
+                run.exits[record["of"]] = min([t, *told])  # after that its threads may or may not run
     return run
 
 
 def _tell(op: RecordedOperation, record: Record) -> None:
-    """Note in an operation what a record tells of it."""
+    """Store the facts of a record in its operation."""
     event, t = record["e"], record["t"]
     if event == "queued":
         op.queued[record["id"]] = t

@@ -1,16 +1,16 @@
-"""What the judge says of one thing that can't be."""
+"""A violation that the judge has found."""
 
 from typing import NamedTuple
 
 
 class Violation(NamedTuple):
-    """Something that can't be.
+    """A broken promise.
 
     Attributes:
-        rule: which promise was broken.
-        name: of the lock; empty if it is none's.
-        at: when, on the machine's monotonic clock.
-        text: what was seen.
+        rule: the name of the promise.
+        name: the name of the lock; empty if it concerns none.
+        at: the time, by the machine's monotonic clock.
+        text: a description.
     """
 
     rule: str

@@ -1,4 +1,4 @@
-"""What is judged of those who wait and of the end: time-outs, stalls, errors, what is left over."""
+"""The rules for waiters and for the end of a run: time-outs, stalls, errors, leftovers."""
 
 from collections import defaultdict
 
@@ -6,13 +6,13 @@ from tests.torture.faults import FAULTS
 from tests.torture.judge.run import Made, RecordedOperation, Run
 from tests.torture.judge.violation import Violation
 
-EARLY = 0.02  # seconds that a time-out may come too soon: two clocks are read, one after the other
+EARLY = 0.02  # seconds that a time-out may be early, since two clocks are read one after the other
 LOOP_CLOSED = "Event loop is closed"
 HALTS = ("KeyboardInterrupt", "CancelledError", "SystemExit")
 
 
 def time_outs(run: Run) -> list[Violation]:
-    """Find acquires that took longer than they may, or gave up before their time was over."""
+    """Find acquires that took longer than allowed, or gave up before their time-out."""
     found = []
     for op in run.ops:
         if op.ended is None:
@@ -20,7 +20,7 @@ def time_outs(run: Run) -> list[Violation]:
         took = op.ended - op.invoked
         allowed = op.timeout + run.plan.slack + run.lag(op.process, op.invoked, op.ended)
         if run.fault_near(op.invoked - run.plan.ttl, op.ended, shared=False):
-            allowed += 2 * run.plan.io  # one request without an answer, and the one that takes it back
+            allowed += 2 * run.plan.io  # one request without a reply, and the one that undoes it
         if took > allowed:
             text = f"{op} took {took:.3f} s of {op.timeout:.3f} s"
             found.append(Violation("time-out", op.names[0], op.ended, text))
@@ -31,7 +31,7 @@ def time_outs(run: Run) -> list[Violation]:
 
 
 def stalls(run: Run) -> tuple[list[Violation], dict[str, float]]:
-    """Find locks that were free longer than promised while somebody waited.
+    """Find locks that were free longer than promised while a claim waited.
 
     Returns:
         The violations, and for each fault, and "none", the longest such time.
@@ -46,7 +46,7 @@ def stalls(run: Run) -> tuple[list[Violation], dict[str, float]]:
             allowed = run.plan.slack + run.busy(since, until) + max((_limit(run, made) for made in near), default=0.0)
             allowed += run.struck(since, until)
             if any(op.lost and op.ended and since - run.plan.ttl < op.ended < until for op in ops):
-                allowed += run.plan.ttl  # somebody overstayed: others wait for the end of a lease
+                allowed += run.plan.ttl  # a holder kept its lease without renewal: others wait until it expires
             if took > allowed:
                 text = f"it was free for {took:.3f} s while somebody waited; {allowed:.3f} s are promised"
                 if near:
@@ -56,26 +56,27 @@ def stalls(run: Run) -> tuple[list[Violation], dict[str, float]]:
 
 
 def _limit(run: Run, made: Made) -> float:
-    """Return how long others may wait after a fault: until the leases of the dead end, and one request.
+    """Return how long waiters may wait after a fault: until the leases of dead processes expire, plus one request.
 
-    That of a process counts while it lasts, too; all those of the store do so together, since one may follow at once.
+    The duration of a process's fault counts, too; the durations of the store's faults are added up, since one may
+    follow another at once.
     """
     fault = FAULTS[made.name]
     at_once = made.name == "kill" and run.plan.frees_at_death
-    leases = 0.0 if at_once else fault.stalls * 2 * run.plan.ttl  # of the holder, and of a successor who is dead too
+    leases = 0.0 if at_once else fault.stalls * 2 * run.plan.ttl  # of the holder, and of a dead successor
     return leases + (made.span.until - made.span.since if made.of else run.plan.io)
 
 
 def _by_name(run: Run) -> dict[str, list[RecordedOperation]]:
     found: dict[str, list[RecordedOperation]] = defaultdict(list)
     for op in run.ops:
-        if len(op.names) == 1:  # a call for several may hold the first without being asked
+        if len(op.names) == 1:  # a call for several locks holds the first before it has all
             found[op.names[0]].append(op)
     return found
 
 
 def _gaps(run: Run, ops: list[RecordedOperation]) -> list[tuple[float, float]]:
-    """Return when nobody held a name while somebody whose process ran waited for it."""
+    """Return the times in which a name had no holder, while a claim of a running process waited for it."""
     marks: list[tuple[float, int, int]] = []
     last = max((made.span.until for made in run.faults), default=0.0)
     for op in ops:
@@ -100,7 +101,7 @@ def _gaps(run: Run, ops: list[RecordedOperation]) -> list[tuple[float, float]]:
 
 
 def errors(run: Run) -> list[Violation]:
-    """Find errors that no fault explains, and errors that no fault may lead to."""
+    """Find errors that no fault explains, and errors that no fault may cause."""
     found = []
     for op in run.ops:
         if not op.error or op.error in HALTS:
@@ -109,20 +110,20 @@ def errors(run: Run) -> list[Violation]:
             op.invoked - 2 * run.plan.ttl, (op.ended or op.invoked) + run.plan.io, shared=False
         )
         if op.text == LOOP_CLOSED and any(made.name == "interrupt" for made in explained):
-            continue  # a second Ctrl-C ended asyncio.run while it cleaned up: Python destroys the tasks
+            continue  # a second Ctrl-C ended the clean-up of asyncio.run: Python destroys the tasks
         if op.error != "StoreError" or not explained:
             found.append(Violation("error", op.names[0], op.ended or op.invoked, f"{op}: {op.error}: {op.text}"))
     return found
 
 
 def left_over(run: Run) -> list[Violation]:
-    """Find what is left when all have ended, who did not end, and who died of nothing."""
+    """Find leftovers after the end, processes that hung, and processes that died without a fault."""
     found = []
     for record in run.records["final"]:
         for what in ("claims", "files", "keys", "connections"):
             found += [Violation("left over", "", record["t"], f"{what}: {each}") for each in record.get(what, ())]
     for record in run.records["end"]:
-        # Python may raise KeyboardInterrupt between the call that opens and the line that keeps what it returned.
+        # Python may raise KeyboardInterrupt between a call that opens a file and the assignment of its result.
         lost = sum(made.name == "interrupt" and made.of == record["p"] for made in run.faults)
         if len(record["descriptors"]) > lost or record["threads"]:
             text = (

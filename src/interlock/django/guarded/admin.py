@@ -1,4 +1,4 @@
-"""The admin of guarded models: a second editor loses nothing, and overwrites nothing unseen."""
+"""The admin of guarded models: a second editor loses no input, and overwrites no change without seeing it."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -25,15 +25,15 @@ from interlock.runtime.process import fresh_id
 
 
 class EditedPage:
-    """The page of an object, and a user who looks at it.
+    """The change page of an object, opened by a user; each open page is a claim.
 
-    A store that can't be asked is logged: it is no reason not to show a page.
+    If the store is unavailable, the error is logged, and the page is shown without the other editors.
 
     Args:
-        model: of the object.
-        pk: its primary key.
-        user: who looks at the page.
-        lease: seconds after which a user who has not saved counts as gone.
+        model: the model of the object.
+        pk: the primary key of the object.
+        user: the user who opened the page.
+        lease: seconds after which a user who has not saved is not shown any more.
     """
 
     def __init__(self, model: type[models.Model], pk: object, user: Any, lease: float) -> None:
@@ -43,7 +43,7 @@ class EditedPage:
         self._who = f"user {user.pk}"
 
     def open(self) -> list[ClaimView]:
-        """Note that the user has opened the page; return the claims of the other users, with names as labels."""
+        """Enter a claim for the user; return the claims of the other users, whose labels are the users' names."""
         try:
             mine, others = self._claims()
             spec = LockSpec(locks._client.key(self.name), 1, WRITER_UNITS, self._lease, str(self._user)[:MAX_LABEL])
@@ -57,7 +57,7 @@ class EditedPage:
         return others
 
     def leave(self) -> None:
-        """Note that the user has saved the object."""
+        """Remove the claim of the user, who has saved the object."""
         try:
             for claim in self._claims()[0]:
                 locks.evict(self.name, claim.id)
@@ -93,8 +93,8 @@ class GuardedAdmin(AdminBase):
     """A `ModelAdmin` of a guarded model: on a stale save the page shows both values, and its editor chooses.
 
     Attributes:
-        editing_lease: seconds for which a user who opens a change form counts as its editor, unless they save before:
-            other users who open it are told. None: they are not told.
+        editing_lease: seconds for which a user who opens a change form is shown as its editor to other users who open
+            it, unless they save before. None: editors are not shown.
     """
 
     form: "type[forms.ModelForm[Any]]" = GuardedModelForm
@@ -106,7 +106,7 @@ class GuardedAdmin(AdminBase):
         return super().get_form(request, obj, change=change, **kwargs)
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the fieldsets, with the hidden field that takes along what was shown."""
+        """Return the fieldsets, with the hidden field that contains the values which the form has shown."""
         shows_form = obj is not None and self.has_change_permission(request, obj)
         return _with_read_field(super().get_fieldsets(request, obj), shows_form)
 
@@ -119,7 +119,7 @@ class GuardedAdmin(AdminBase):
     ) -> Any:
         """Show or save the change form, and name the other users who have it open."""
         response = self._changeform(request, object_id, form_url, extra_context)
-        # Outside of the transaction in which the object is saved, or a claim would have to wait for it.
+        # Outside of the transaction that saves the object, so that the claims do not wait for it.
         if object_id is not None and self.has_change_permission(request):
             self._note_editor(request, unquote(object_id), response)
         return response
@@ -127,7 +127,7 @@ class GuardedAdmin(AdminBase):
     def _changeform(
         self, request: HttpRequest, object_id: str | None, form_url: str, extra_context: dict[str, object] | None
     ) -> Any:
-        """Show or save the change form; if the object changes just while it is saved, look at it anew."""
+        """Show or save the change form; if the object changes during the save, check it again."""
         for _again in range(TRIES - 1):
             try:
                 return super().changeform_view(request, object_id, form_url, extra_context)
@@ -141,7 +141,7 @@ class GuardedAdmin(AdminBase):
         try:
             shown = EditedPage(self.model, pk, request.user, self.editing_lease)
         except (LockError, ObjectDoesNotExist):
-            return  # an address that names no object
+            return  # the URL has no valid primary key
         if response.status_code != 200:
             if request.method == "POST":
                 shown.leave()
@@ -155,7 +155,7 @@ class GuardedAdmin(AdminBase):
             self.message_user(request, f"{who} {advice}", messages.WARNING)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
-        """Show or save the list; if a row changes just while it is saved, nothing is, and the list is shown anew."""
+        """Show or save the list; if a row changes during the save, nothing is saved, and the list is shown again."""
         try:
             return super().changelist_view(request, extra_context)
         except StaleObject as stale:
@@ -175,5 +175,5 @@ class GuardedInline(InlineBase):
         return super().get_formset(request, obj, **kwargs)
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the fieldsets, with the hidden field that takes along what was shown."""
+        """Return the fieldsets, with the hidden field that contains the values which the form has shown."""
         return _with_read_field(super().get_fieldsets(request, obj), self.has_change_permission(request, obj))

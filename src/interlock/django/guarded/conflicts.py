@@ -1,7 +1,7 @@
-"""What a guarded model raises, and what becomes of a field that another writer has changed too.
+"""The exception of a guarded model, and the policies for a field that another writer has changed too.
 
-A policy is `REFUSE`, `LAST_WINS`, or a function of (original, mine, theirs) that returns the value to be saved. The
-functions here are such merges; yours may raise `CannotMerge`.
+A policy is `REFUSE`, `LAST_WINS`, or a function of (original, mine, theirs) that returns the value to save. This
+module has merge functions for common cases; your own may raise `CannotMerge`.
 """
 
 import json
@@ -17,11 +17,11 @@ from interlock.core.errors import LockError
 
 @dataclass(frozen=True, slots=True)
 class FieldConflict:
-    """One field that two wrote.
+    """One field that two writers have changed.
 
     Attributes:
-        original: the value that was read; of a foreign key the key.
-        mine: the value that was to be written.
+        original: the value that was read; for a foreign key, the key.
+        mine: the value that this save would write.
         theirs: the value that another writer has written meanwhile.
     """
 
@@ -31,15 +31,15 @@ class FieldConflict:
 
 
 class StaleObject(LockError, DatabaseError):
-    """Another writer has changed or deleted what was to be saved; nothing was written.
+    """Another writer has changed or deleted the row; nothing was written.
 
-    It is a `DatabaseError`, as what Django raises when a forced update finds no row. The message names the fields;
+    It is a `DatabaseError`, like Django's error when a forced update finds no row. The message names the fields;
     their values, which may be secret or long, are only in `fields`.
 
     Attributes:
-        instance: the instance that was saved; it still has all its values.
-        fields: the `FieldConflict` of each field concerned, by the name of the field; empty if the row is gone.
-        deleted: True if there is no such row any more.
+        instance: the instance of the save; it still has all its values.
+        fields: the `FieldConflict` of each conflicting field, by the name of the field; empty if the row is gone.
+        deleted: True if the row does not exist any more.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class StaleObject(LockError, DatabaseError):
 
 
 class CannotMerge(ValueError):
-    """Raised by a merge function that can't bring both values together; the field is refused then."""
+    """A merge function raises it if it can't merge the values; the save is refused then."""
 
 
 Merge: TypeAlias = Callable[[Any, Any, Any], Any]
@@ -84,7 +84,7 @@ class Outcome(Enum):
 REFUSE: Final = Outcome.REFUSE
 LAST_WINS: Final = Outcome.LAST_WINS
 OTHERS: Final = "*"
-"""The key of `on_stale` for all fields that it doesn't name."""
+"""The key of `on_stale` for all other fields."""
 
 Policy: TypeAlias = Outcome | Merge
 OnStale: TypeAlias = Policy | Mapping[str, Policy]
@@ -93,16 +93,16 @@ _GONE: Final = object()
 
 
 def added(original: Any, mine: Any, theirs: Any) -> Any:
-    """Add up what both have added: for counters and balances; None counts as nothing."""
+    """Apply both differences to the original: for counters and balances; None counts as zero."""
     if mine is None:
         raise CannotMerge("a number that was cleared can't be added up")
     return (theirs or 0) + (mine - (original or 0))
 
 
 def merged_items(original: Any, mine: Any, theirs: Any) -> list[Any]:
-    """Keep what either has added and drop what either has removed: for lists of tags, arrays, sets.
+    """Keep items that either writer has added, and drop items that either has removed: for tags, arrays, sets.
 
-    The order is theirs, then what is new in mine. An item that is in a list twice counts once.
+    The order is theirs, followed by the items that are new in mine. Duplicate items count once.
     """
     original, mine, theirs = (list(each or ()) for each in (original, mine, theirs))
     kept = [item for item in theirs if item in mine or item not in original]
@@ -115,10 +115,10 @@ def merged_items(original: Any, mine: Any, theirs: Any) -> list[Any]:
 
 
 def merged_keys(original: Any, mine: Any, theirs: Any) -> dict[Any, Any]:
-    """Merge two dictionaries key by key, and the dictionaries in them likewise.
+    """Merge two dictionaries key by key, nested dictionaries too.
 
     Raises:
-        CannotMerge: both have changed the same key, to different values.
+        CannotMerge: both writers have changed the same key to different values.
     """
     if not all(isinstance(each, dict) or each is None for each in (original, mine, theirs)):
         raise CannotMerge("only dictionaries are merged key by key")
@@ -142,19 +142,19 @@ def _merged_value(original: object, mine: object, theirs: object) -> Any:
 
 
 def _alike(one: object, other: object) -> bool:
-    """True if two JSON-like values are equal, of the same types all the way down; `_GONE` is like itself."""
+    """Return True if two JSON-like values are equal, with the same types at all levels; `_GONE` equals itself."""
     one, other = (json.dumps(each, sort_keys=True, default=repr) for each in (one, other))
     return bool(one == other)
 
 
 def policies_of(model: type[models.Model]) -> dict[str, Policy]:
-    """Return the policies that `on_stale` of a model and of its bases name, by the name of the field or `OTHERS`."""
+    """Return the policies in `on_stale` of a model and its bases, by the name of the field or `OTHERS`."""
     found: dict[str, Policy] = {}
     for base in reversed(model.__mro__):
         said: OnStale | None = vars(base).get("on_stale")
         if isinstance(said, Mapping):
             found.update(said)
         elif said is not None:
-            # One policy for the whole model: what its bases said of single fields no longer counts.
+            # One policy for the whole model replaces the bases' policies for single fields.
             found = {OTHERS: said}
     return found

@@ -1,8 +1,9 @@
 """Forms of guarded models: two people edit one object, and no work is lost.
 
-Between the time when a form is shown and the time when it is sent anything may happen to the object. So the form
-takes along what it has shown, and of a value that it has but doesn't show (a password, say) a digest. What its reader
-did not touch is left as it is now; what both have changed is shown to the reader with both values, to choose from.
+Another user may change the object after a form was shown and before it is submitted. So the form contains, in a
+hidden field, the values that it has shown, and a digest of each value that it has but does not show (a password). A
+field that the user did not change keeps its present value; for a field that both have changed, the user sees both
+values and chooses.
 """
 
 import copy
@@ -33,10 +34,10 @@ from interlock.django.guarded.plan import plan_of
 from interlock.django.guarded.values import AnyField, same
 
 READ: Final = "interlock_read"
-"""The name of the hidden field that takes along what a form has shown."""
+"""The name of the hidden field with the values that a form has shown."""
 
 TRIES: Final = 3
-"""How often what was sent is looked at anew when the object changes just while it is saved."""
+"""How often a submitted form is checked again if the object changes during the save."""
 
 _KEEP: Final = "interlock_keep_"
 _MINE, _THEIRS = "mine", "theirs"
@@ -49,7 +50,7 @@ else:
 
 
 class ReadField(forms.CharField):
-    """The hidden field with what a form has shown: always anew, also if another value was sent."""
+    """The hidden field with the values that a form shows; its own submitted value is not shown again."""
 
     widget = forms.HiddenInput
     token: Callable[[], str] = str
@@ -58,20 +59,20 @@ class ReadField(forms.CharField):
         super().__init__(required=False, strip=False, **{"label": "", **kwargs})
 
     def prepare_value(self, value: object) -> str:
-        """Return what is to be sent back."""
+        """Return the signed values for the hidden field."""
         return self.token()
 
     def has_changed(self, initial: object, data: object) -> bool:
-        """Return False: the reader doesn't change it."""
+        """Return False: the user does not edit this field."""
         return False
 
 
 class GuardedModelForm(Base):
-    """A `ModelForm` of a guarded model that heeds what was changed since it was shown.
+    """A `ModelForm` of a guarded model that detects changes since it was shown.
 
-    A field that its reader has left alone keeps the value that it has now. One that both have changed goes by the
-    model's `on_stale`; where that refuses, the form is shown again with both values, and the reader chooses. Many-to-
-    many fields are as in any form.
+    A field that the user has not changed keeps its present value. For a field that both have changed, the model's
+    `on_stale` decides; if that refuses, the form is shown again with both values, and the user chooses. Many-to-many
+    fields behave as in any form.
     """
 
     interlock_read = ReadField()
@@ -84,7 +85,7 @@ class GuardedModelForm(Base):
             read.token = self.read_token
 
     def _note_fresh(self) -> None:
-        """Note what the object has now, before what was sent is put into it."""
+        """Record the object's present values, before the submitted ones are set on it."""
         self._now: Model = copy.copy(self.instance)
         self._sent: Mapping[str, Any] = {"shown": {}, "asked": []}
         self._asked: set[str] = set()
@@ -93,7 +94,7 @@ class GuardedModelForm(Base):
 
     @cached_property
     def _guarded_fields(self) -> dict[str, Any]:
-        """The model's fields that are heeded, by their names."""
+        """The model's fields that are checked for changes, by name."""
         if not isinstance(self.instance, Guarded) or self.instance._state.adding:
             return {}
         return {
@@ -106,32 +107,32 @@ class GuardedModelForm(Base):
         }
 
     def read_token(self) -> str:
-        """Return what this form shows, signed, for the hidden field."""
+        """Return the values that this form shows, signed, for the hidden field."""
         if self.is_bound:
             self.errors  # noqa: B018 - cleans the form, which says what is to be asked
         if self._broken or not self._guarded_fields:
             return self._broken
         now = {name: self._taken(name, field) for name, field in self._guarded_fields.items()}
-        # A form that is shown again shows what was sent; that was made of what was shown first, but for the fields of
-        # which the reader now sees both values.
+        # A form that is shown again shows the submitted values, which are based on the values shown first; except for
+        # the fields of which the user now sees both values.
         first = {name: taken for name, taken in self._sent["shown"].items() if name not in self._asked}
         token = {"shown": now | first, "asked": sorted(self._asked)}
         return signing.dumps(token, salt=self._salt(), compress=True)
 
     def _taken(self, name: str, field: AnyField) -> "list[Any] | str":
-        """Return what is taken along of a field: its value in a list, or the digest of one that is not shown."""
+        """Return the entry of a field in the hidden field: its value in a list, or the digest of a hidden value."""
         text = to_text(field, self._now)
         return [text] if shows_value(self[name], field.value_from_object(self._now)) else self._digest(name, text)
 
     def _digest(self, name: str, text: object) -> str:
-        """Return what tells whether a value is the same, and nothing of the value."""
+        """Return a keyed digest of a value, by which it can be compared but not read."""
         return salted_hmac(f"{self._salt()}:{name}", json.dumps(text), algorithm="sha256").hexdigest()[:32]
 
     def _salt(self) -> str:
         return f"interlock.form:{self.instance._meta.label_lower}:{self.instance.pk}"
 
     def _read_sent(self) -> None:
-        """Learn what the form had shown that is sent now, if it says so."""
+        """Read the values that the submitted form had shown, from its hidden field if it has one."""
         text = self.cleaned_data.pop(READ, "")
         if not text or not self._guarded_fields:
             return
@@ -153,16 +154,16 @@ class GuardedModelForm(Base):
                     chosen.append(choice)
         super()._post_clean()  # type: ignore[misc]
         if self.errors:
-            # The page is shown once more: what the reader has chosen is still to be seen, and to be sent.
+            # The page is shown once more: keep the user's choices in it.
             for choice in chosen:
                 if choice.name not in self.errors:
                     self._ask(choice)
 
     def _settle(self, choice: "_Choice") -> None:
-        """Decide what becomes of one field that was sent."""
+        """Decide which value of one submitted field is saved."""
         name = choice.name
         if choice.answer == _THEIRS or not choice.touched:
-            # As it is now; a field that was not cleaned is not put into the object.
+            # Keep the present value: Django does not set a field on the object that is not in cleaned_data.
             del self.cleaned_data[name]
             self._kept.add(name)
         elif not choice.stale:
@@ -176,7 +177,7 @@ class GuardedModelForm(Base):
                 self._ask(choice)
 
     def _ask(self, choice: "_Choice") -> None:
-        """Show both values of a field, and have the reader choose."""
+        """Add an error that shows both values of a field and lets the user choose."""
         self._asked.add(choice.name)
         self.add_error(choice.name, ValidationError(choice.question(), code="stale"))
 
@@ -187,9 +188,9 @@ class GuardedModelForm(Base):
         return [name for name in found if name not in self._kept]
 
     def recheck(self) -> None:
-        """Read the object afresh, and clean the form again: when `save()` has raised `StaleObject`.
+        """Read the object again, and clean the form again, after `save()` has raised `StaleObject`.
 
-        What is in conflict are errors of the form then, to be shown; if there are none, `save()` can be called again.
+        Conflicts are errors of the form then, to be shown; if there are none, call `save()` again.
         """
         try:
             self.instance.refresh_from_db()
@@ -201,7 +202,7 @@ class GuardedModelForm(Base):
 
 
 class _Choice:
-    """One field that was sent: what was shown, what was sent, and what the object has now."""
+    """One submitted field: the value that was shown, the submitted one, and the object's present one."""
 
     def __init__(self, form: GuardedModelForm, field: AnyField, token: Mapping[str, Any]) -> None:
         self._form = form
@@ -223,7 +224,7 @@ class _Choice:
 
     @cached_property
     def touched(self) -> bool:
-        """True if the reader has changed what was shown."""
+        """True if the user has changed the shown value."""
         if self.original is UNKNOWN:
             if isinstance(self._field, FileField):
                 return bool(self._bound.field.has_changed(None, self._bound.data))
@@ -237,12 +238,12 @@ class _Choice:
 
     @property
     def mine(self) -> Any:
-        """What was sent, as a value of the model's field."""
+        """The submitted value, as a value of the model's field."""
         return getattr(self._with_mine, self._field.attname)
 
     @cached_property
     def _with_mine(self) -> Any:
-        """The object, with what was sent."""
+        """The object, with the submitted value."""
         scratch = copy.copy(self._form._now)
         scratch._state = copy.copy(scratch._state)
         scratch._state.fields_cache = {}
@@ -251,24 +252,24 @@ class _Choice:
 
     @cached_property
     def stale(self) -> bool:
-        """True if another writer has changed the field too, to another value; or if an answer is lacking."""
+        """True if another writer has changed the field too, to another value, or if the user has not chosen yet."""
         if same(self._field, self.mine, self.theirs, ordered=False):
             return False
         return not self._stands or (self._must_answer and self.answer is None)
 
     @property
     def _stands(self) -> bool:
-        """True if what was shown has not changed."""
+        """True if the object still has the value that was shown."""
         return self.original is not UNKNOWN and same(self._field, self.original, self.theirs, ordered=False)
 
     def merged(self) -> Any:
-        """Return what the policy makes of the values, as the form would have cleaned it."""
+        """Return the policy's result for the values, as the form would have cleaned it."""
         if self._field.is_relation or not callable(self.policy) or self.original is UNKNOWN:
             raise CannotMerge("only plain values are merged, and those that were shown")
         return self.policy(self.original, self.mine, self.theirs)
 
     def question(self) -> SafeString:
-        """Return what the reader is asked."""
+        """Return the HTML that asks the user to choose."""
         known = self.original is not UNKNOWN
         hidden = not self._field.is_relation and not (known and shows_value(self._bound, self.theirs))
         context = {"name": self._form.add_prefix(_KEEP + self.name), "chosen": self.answer, "hidden": hidden}
@@ -288,15 +289,15 @@ def guarded_form(form: Any) -> Any:
 
 
 _LONGEST = 300
-"""Characters of a text that are shown; its form field has all of it."""
+"""Characters of a text that a conflict shows; the form field has the whole text."""
 
 
 def shown(field: AnyField, value: Any, rows: models.QuerySet[models.Model] | None = None) -> str:
-    """Return a value of a model's field as a person reads it: a choice by its name, a related object by its own.
+    """Return a value as text for people: a choice by its label, a related object by its `str`.
 
     Args:
-        field: of the model.
-        value: of the field.
+        field: the model's field.
+        value: the value of the field.
         rows: the related objects that may be shown; None for all.
     """
     if value is None or value == "":
@@ -325,11 +326,11 @@ def _related(field: Any, key: object, rows: models.QuerySet[models.Model] | None
 
 
 UNKNOWN: Final = object()
-"""What was shown, if only its digest is known, and that of the value now is another."""
+"""Stands for the shown value if only its digest is known, and differs from the present value's digest."""
 
 
 def shows_value(bound: forms.BoundField, value: object) -> bool:
-    """True if a form that shows a field shows its value too, so that nothing is told by taking it along."""
+    """Return True if a form shows the value of a field, so that the hidden field discloses nothing new."""
     field, widget = bound.field, bound.field.widget
     if isinstance(widget, forms.PasswordInput):
         return bool(widget.render_value)
@@ -340,11 +341,11 @@ def shows_value(bound: forms.BoundField, value: object) -> bool:
         try:
             field.to_python(value)
         except ValidationError:
-            return False  # the choices don't have it
+            return False  # the value is not among the choices
     elif isinstance(widget, ChoiceWidget) and not _is_an_option(bound, value):
         return False
     module = type(widget).__module__
-    # The widget of a password shows no more than parts of its hash.
+    # Django's password widget shows only parts of the hash.
     if module.startswith(("django.forms.", "django.contrib.")) and not module.startswith("django.contrib.auth."):
         return True
     page = widget.render(bound.html_name, value, {})
@@ -353,7 +354,7 @@ def shows_value(bound: forms.BoundField, value: object) -> bool:
 
 
 def _is_an_option(bound: forms.BoundField, value: object) -> bool:
-    """True if a value is empty, or all of it is among the options that a widget offers."""
+    """Return True if a value is empty, or all of it is among the options of a widget."""
     if value in bound.field.empty_values:
         return True
     widget: Any = bound.field.widget
@@ -364,7 +365,7 @@ def _is_an_option(bound: forms.BoundField, value: object) -> bool:
 
 
 def to_text(field: AnyField, instance: Model) -> Any:
-    """Return a field's value as a text (or None) from which `from_text` makes it again."""
+    """Serialize a field's value to a text (or None); `from_text` reads it."""
     value = field.value_from_object(instance)
     if value is None:
         return None
@@ -374,7 +375,7 @@ def to_text(field: AnyField, instance: Model) -> Any:
 
 
 def from_text(field: AnyField, text: str | None) -> Any:
-    """Return the value of which `to_text` has made a text."""
+    """Parse a text of `to_text`."""
     if text is None:
         return None
     if isinstance(field, JSONField):

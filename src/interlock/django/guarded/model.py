@@ -24,21 +24,21 @@ _GUARDS = "_interlock_guards"
 
 
 def remembering(make: Any) -> Any:
-    """Return a `from_db` that does as another one, and has the instance remember the values that it was read with."""
+    """Return a `from_db` that calls another one, and stores the read values in the instance's snapshot."""
 
     @functools.wraps(make)
     def from_db(
         cls: Any, db: str | None, field_names: Collection[str], values: Sequence[object], **options: object
     ) -> Any:
-        # Rows are read by the thousand: each call counts, also of `plan_of`, or with an empty **.
+        # Queries read thousands of rows, so each call costs: no `plan_of`, and no ** of an empty dict.
         plan = cls._guarded_plan
         if plan is None or plan.fields is not cls._meta.concrete_fields:
             plan = plan_of(cls)
-        row = of_row(plan, db, field_names, values)  # before an `__init__` of the model's can change what is in it
+        row = of_row(plan, db, field_names, values)  # before the model's `__init__` can change mutable values
         new = make(cls, db, field_names, values, **options) if options else make(cls, db, field_names, values)
         setattr(new, KEY, row)
         if options and getattr(options.get("fetch_mode"), "track_peers", False):
-            # Django would set deferred fields on many instances at once, and no method of theirs would hear of it.
+            # Other fetch modes set deferred fields on many instances at once, without a call on each instance.
             new._state.fetch_mode = models.FETCH_ONE
         return new
 
@@ -50,13 +50,13 @@ class Guarded(Base):
     """A mixin that keeps a model's `save()` from overwriting what another writer has changed.
 
     `class Book(Guarded, models.Model)`: `save()` writes only the fields that have changed since they were read, in
-    one UPDATE that finds its row only if the written fields still have the values that were read. Else `on_stale`
-    says what is to be done.
+    one UPDATE that finds its row only if the written fields still have the values that were read. Otherwise
+    `on_stale` decides.
 
     Attributes:
         on_stale: `REFUSE` (the default: `StaleObject` is raised), `LAST_WINS`, a function of (original, mine, theirs)
-            that returns the value to be saved, or a dictionary of these by the names of fields, in which "*" stands
-            for all others.
+            that returns the value to save, or a dictionary of these by the names of fields, with "*" for all other
+            fields.
     """
 
     on_stale: ClassVar[OnStale] = MappingProxyType({})
@@ -64,7 +64,7 @@ class Guarded(Base):
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
-        # The one of `Model`, or one of the class's own, also if that does without those of its bases.
+        # `Model.from_db`, or the class's own, which need not call those of its bases.
         make = getattr(getattr(cls, "from_db", None), "__func__", None)
         if make is not None and not hasattr(make, _GUARDS):
             cls.from_db = remembering(make)  # type: ignore[method-assign]
@@ -74,7 +74,7 @@ class Guarded(Base):
 
     @classmethod
     def check(cls, **kwargs: object) -> Any:
-        """Return what Django's system check finds in the model, and in its `on_stale`."""
+        """Return the findings of Django's system check on the model, and those on its `on_stale`."""
         return [*super().check(**kwargs), *problems_of_policies(cls)]
 
     def refresh_from_db(
@@ -83,7 +83,7 @@ class Guarded(Base):
         fields: Iterable[str] | None = None,
         from_queryset: models.QuerySet[Self] | None = None,
     ) -> None:
-        """Read fields again, and remember their values; as Django's own."""
+        """Read fields again, and store their values in the snapshot; otherwise as Django's own."""
         plan, data = plan_of(type(self)), vars(self)
         names = None if fields is None else list(fields)
         wanted = set(plan.attnames if names is None else names)
@@ -105,7 +105,7 @@ class Guarded(Base):
             if attname in data and (attname in wanted or field.name in wanted or attname in plan.keys)
         }
         shown = plan.shown.intersection(fresh)
-        if shown:  # Django has copied what they show, not what is in the columns
+        if shown:  # Django has copied the values that the descriptors return, not those of the columns
             rows = type(self)._base_manager.using(self._state.db).filter(pk=self.pk)
             fresh |= dict(zip(shown, rows.values_list(*shown).first() or (), strict=False))
         data[KEY] = (known or Snapshot(None, {})).with_read(self._state.db, of_values(plan, fresh))
@@ -118,10 +118,10 @@ class Guarded(Base):
         using: str | None = None,
         update_fields: Iterable[str] | None = None,
     ) -> None:
-        """Save; as Django's own.
+        """Save; otherwise as Django's own.
 
         Raises:
-            StaleObject: another writer has changed what was to be written; nothing was written.
+            StaleObject: another writer has changed a field that this save writes; nothing was written.
         """
         using = using or router.db_for_write(type(self), instance=self)
         connection = transaction.get_connection(using)
@@ -130,8 +130,8 @@ class Guarded(Base):
         try:
             super().save_base(raw, force_insert, force_update, using, update_fields)
         except StaleObject as stale:
-            # Django marks a block that an exception of a save passes as unusable. If it is of this very save, and
-            # nothing was written by it, code that catches this may go on to use the block.
+            # Django marks an atomic block as broken if an exception leaves a save in it. If this save has raised the
+            # exception and has written nothing, the block stays usable for code that catches it.
             own = stale.instance is self and WRITTEN not in vars(self)
             if own and not broken and connection.in_atomic_block:
                 transaction.set_rollback(False, using)
@@ -179,17 +179,17 @@ class Guarded(Base):
 
         if not values:
             return update(base_qs, values)
-        # A base class that does more than Django's here is asked; else that is done in a shorter way.
+        # Call a base class's own `_do_update`; without one, a shorter way does the same as Django's.
         plain = django.__func__ is models.Model._do_update and not base_qs.model._meta.select_on_save
         answer = vars(self)[SAVING].update(base_qs, values, update, more if plain else None)
         if answer is not None:
             return answer
         if forced_update and update_fields is None:
             return update(base_qs, [])
-        return [()] if more else True  # from Django 6.0 on: the rows that were returned
+        return [()] if more else True  # Django 6.0 and later expect the returned rows
 
     def delete(self, *args: Any, **kwargs: Any) -> Any:
-        """Delete the row; as Django's own. Saved again, the instance makes a new one."""
+        """Delete the row, as Django's own; a later save inserts a new row."""
         answer = super().delete(*args, **kwargs)
         vars(self).pop(KEY, None)
         return answer
@@ -197,12 +197,12 @@ class Guarded(Base):
     delete.alters_data = True  # type: ignore[attr-defined]
 
 
-# The migrations of a model name its bases; this is where they shall find this one for ever.
+# Migrations import a model's bases by this path, which therefore must not change.
 Guarded.__module__ = "interlock.django.guarded"
 
 
 def problems_of_policies(model: type[models.Model]) -> list[Error]:
-    """Return what is wrong with a model's `on_stale`."""
+    """Return the errors in a model's `on_stale`."""
     names = {field.name for field in model._meta.concrete_fields if not field.primary_key}
     found = []
     for name, policy in policies_of(model).items():

@@ -1,11 +1,12 @@
-"""What there is to know of a guarded model, found out once; how an UPDATE of it asks whether a column is unchanged.
+"""The facts about a guarded model, collected once, and the SQL by which an UPDATE checks that a column is unchanged.
 
-The question must never take two values for one: a text column may compare without regard to case or to blanks at the
-end, so text is compared byte by byte. It may take one value for two (a float that the driver rounds, an encrypted
-column): then no row matches, and the row is locked and compared in Python, where `values.same` has the last word.
+The comparison must never treat two different values as equal: a text column may ignore case or trailing blanks, so
+text is compared byte by byte. It may treat equal values as different (a float that the driver rounds, an encrypted
+column): then the UPDATE finds no row, and the row is locked and compared in Python, where `values.same` decides.
 
-A guard must remember what the database holds, not what the program gave: a decimal is rounded to its places, a text
-padded, a NaN becomes NULL. Where a value may not be held as it is, it is read back in the transaction that writes it.
+The snapshot must contain the values that the database stores, not those that the program gave: a decimal is rounded
+to its places, a text padded, a NaN becomes NULL. A value that may be stored differently is read back in the
+transaction that writes it.
 """
 
 import inspect
@@ -26,7 +27,7 @@ from interlock.django.guarded.conflicts import LAST_WINS, OTHERS, REFUSE, Policy
 from interlock.django.guarded.values import IMMUTABLE, AnyField, is_expression
 
 Comparison: TypeAlias = tuple[str, str]
-"""A column's side and a value's side; {} is the column, or the value's placeholder."""
+"""The SQL of the column's side and of the value's side; {} is the column, or the value's placeholder."""
 
 PLAIN: Comparison = ("{}", "{}")
 _TEXT = re.compile(r"(var)?char\b|character\b|nvarchar|text\b|(tiny|medium|long)text\b|citext\b", re.IGNORECASE)
@@ -38,7 +39,7 @@ _TEXTS: dict[str, Comparison] = {
 }
 _JSONS: dict[str, Comparison] = {
     "sqlite": ("JSON({})", "JSON({})"),
-    # As text, since to jsonb 1 and 1.0 are equal.
+    # As text, since 1 and 1.0 are equal as jsonb.
     "postgresql": ('({})::jsonb::text COLLATE "C"', "({})::jsonb::text"),
     "mariadb": ("CAST(JSON_COMPACT({}) AS BINARY)", "CAST(JSON_COMPACT({}) AS BINARY)"),
 }
@@ -48,7 +49,7 @@ _HAS_EQUALITY = re.compile(
     r"|bytea|inet|cidr|macaddr|hstore|\w+range\b",
     re.IGNORECASE,
 )
-"""Types of PostgreSQL. Some (json, xml, point) have no equality, and asking for it fails."""
+"""Types of PostgreSQL that have equality; others (json, xml, point) have none, and a comparison fails."""
 
 _DIGITS_OF_A_DOUBLE = 15
 _HELD_AS_GIVEN = (
@@ -68,7 +69,7 @@ _WITH_EXPONENT = re.compile(r"\d[eE][+-]?\d")
 
 
 def comparison_of(field: AnyField, connection: BaseDatabaseWrapper) -> Comparison | None:
-    """Return how a column of a field is compared with a value; None if it is not known to be possible."""
+    """Return how the column of a field is compared with a value; None if the comparison may be impossible."""
     product = "mariadb" if getattr(connection, "mysql_is_mariadb", False) else connection.vendor
     if isinstance(field, JSONField):
         return _JSONS.get(product)
@@ -84,14 +85,15 @@ class Column:
     """A column in one database, and the SQL that compares it, made once.
 
     Attributes:
-        comparable: whether the database can be asked.
-        may_adapt: whether there are values that it holds otherwise than they are given, which must be noted.
+        comparable: True if the database can compare the column.
+        may_adapt: True if the column may store some values differently from those given, so that they must be read
+            back.
 
     Args:
         field: the field of the model.
-        sign: what the column must be to the value.
-        comparison: how it is compared; None if it is not known to be possible.
-        settles: False if what it makes of a value need not be noted.
+        sign: the operator of the comparison, like "=".
+        comparison: the SQL of both sides; None if the comparison may be impossible.
+        settles: False if the stored values need not be read back.
     """
 
     __slots__ = ("_equal", "_kind", "_null", "_right", "_usual", "_vendor", "comparable", "field", "may_adapt")
@@ -123,7 +125,7 @@ class Column:
         )
 
     def as_sql(self, value: Any, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, Sequence[Any]]:
-        """Return the SQL that compares it with a value of the field in Python, and its parameters."""
+        """Return the SQL that compares the column with a Python value of the field, and its parameters."""
         field = self.field
         value = field.get_db_prep_save(value, connection=connection)
         if value is None:
@@ -140,14 +142,14 @@ class Column:
         return self._equal + self._right.format(placeholder), params
 
     def adapts(self, value: object) -> bool:
-        """True if it may hold a value otherwise than it is given."""
+        """Return True if the column may store a value differently from the one given."""
         field, kind, vendor = self.field, self._kind, self._vendor
         if not self.may_adapt or value is None or is_expression(value):
             return False
         if isinstance(field, DecimalField):
             return not _fits(value, field.decimal_places, vendor)
         if isinstance(field, JSONField):
-            # To jsonb 1e22 is a number of 23 digits, which comes back as an integer.
+            # jsonb stores 1e22 as a number of 23 digits, which is read back as an integer.
             return _WITH_EXPONENT.search(str(field.get_prep_value(value) or value)) is not None
         if kind.lower().startswith(("double", "real")) and (vendor != "postgresql" or kind.startswith("double")):
             return isinstance(value, float) and not math.isfinite(value)
@@ -157,7 +159,7 @@ class Column:
 
 
 def _fits(value: object, places: int | None, vendor: str) -> bool:
-    """True if a column of decimals holds a number as it is."""
+    """Return True if a decimal column stores a number unchanged."""
     if type(value) is not Decimal or not value.is_finite() or places is None:
         return type(value) is int
     _, digits, exponent = value.as_tuple()
@@ -165,9 +167,9 @@ def _fits(value: object, places: int | None, vendor: str) -> bool:
 
 
 class StillAsRead:
-    """True in SQL while each of some columns is to its value what it shall be."""
+    """An SQL condition: each of some columns compares as required with its value."""
 
-    # What a condition of a query set tells of itself.
+    # Django asks a condition for this attribute.
     conditional = True
     contains_aggregate = False
     contains_over_clause = False
@@ -194,19 +196,19 @@ _CLOCK_PRE_SAVES = (models.DateField.pre_save, models.DateTimeField.pre_save, mo
 
 
 class ModelPlan:
-    """A model's fields as its guard needs them.
+    """The facts about a model's fields that saves need.
 
     Attributes:
         fields: the model's concrete fields, in the order in which `from_db` gets their values.
         attnames: the names of their attributes, in the same order.
-        open_at: where in that order are attributes whose values may be changed in place.
-        by_attname: the fields.
-        keys: attributes of the primary keys of its tables.
-        fences: attributes of `FenceField`s.
-        computing: attributes whose field may set a value by itself while it is saved, as `auto_now` does.
-        shown: attributes that a foreign descriptor reads, as that of a translated field does: what they
-            show may be anything, also what is in another column.
-        policies: what is done with the fields, by their attributes.
+        open_at: the positions of attributes whose values are mutable.
+        by_attname: the fields, by attribute.
+        keys: the attributes of the primary keys of its tables.
+        fences: the attributes of `FenceField`s.
+        computing: the attributes of fields that may set their value during the save, as with `auto_now`.
+        shown: the attributes with a descriptor of another library, such as a translated field: reading them may
+            return the value of another column.
+        policies: the policies of the fields, by attribute.
     """
 
     def __init__(self, model: type[models.Model]) -> None:
@@ -250,7 +252,7 @@ class ModelPlan:
         attname = field.attname
         if (using, attname) not in self._columns:
             connection = connections[using]
-            # A key is compared as the database does, by its index.
+            # A key uses the database's own equality, and so its index.
             plain = attname in self.fences or attname in self.keys
             self._columns[using, attname] = Column(
                 field,
@@ -262,14 +264,14 @@ class ModelPlan:
         return self._columns[using, attname]
 
     def adapting(self, using: str) -> dict[str, Column]:
-        """Return the columns in a database, by their attributes, that may hold values otherwise than given."""
+        """Return the columns in a database, by attribute, that may store values differently from those given."""
         if using not in self._adapting:
             columns = {attname: self.column(field, using) for attname, field in self.by_attname.items()}
             self._adapting[using] = {attname: column for attname, column in columns.items() if column.may_adapt}
         return self._adapting[using]
 
     def checked(self) -> list[Any]:
-        """Return the fields that are an object's state: not keys, fences, generated ones and where the last wins."""
+        """Return the fields of an object's state: all except keys, fences, generated and `LAST_WINS` fields."""
         return [
             field
             for attname, field in self.by_attname.items()
@@ -280,9 +282,10 @@ class ModelPlan:
 
 
 def plan_of(model: Any) -> ModelPlan:
-    """Return the plan of a model class, made when it is first needed."""
+    """Return the plan of a model class; it is made at first use."""
     plan: ModelPlan | None = model._guarded_plan
-    # A base class has other fields; and Django makes a new tuple of them when one was added to the class later.
+    # Not the plan of a base class, which has other fields; and not an old one: Django makes a new tuple of the fields
+    # when a field is added to the class later.
     if plan is None or plan.fields is not model._meta.concrete_fields:
         plan = model._guarded_plan = ModelPlan(model)
     return plan

@@ -1,4 +1,4 @@
-"""One save of one table of a guarded instance."""
+"""The save of one table of a guarded instance."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -27,16 +27,16 @@ from interlock.django.guarded.values import (
 from interlock.django.transactions import scope_of
 
 Triple = tuple[Any, Any, Any]
-"""A field, None and a value: what Django gives to an UPDATE."""
+"""A field, None and a value: Django's form of an assignment of an UPDATE."""
 
 Update = Callable[[Any, list[Triple]], Any]
-"""Django's own `_do_update` of a query set and values; its answer is true if a row matched."""
+"""Django's own `_do_update`, called with a query set and values; its result is true if a row matched."""
 
 SAVING: Final = "_guarded_saving"
-"""Where an instance keeps the save of it that is under way."""
+"""The attribute of an instance with its save in progress."""
 
 WRITTEN: Final = "_guarded_written"
-"""Where an instance keeps the names of the fields that its last save has written."""
+"""The attribute of an instance with the names of the fields that its last save has written."""
 
 _FENCED: Final = "_guarded_fences"
 
@@ -45,9 +45,9 @@ class FieldWrite(NamedTuple):
     """A field that a save writes.
 
     Attributes:
-        kept: what the snapshot has of it.
-        mine: the value to be written.
-        checked: whether the column must still have what was read.
+        kept: the snapshot's value.
+        mine: the value to write.
+        checked: True if the column must still have the snapshot's value.
     """
 
     field: Any
@@ -57,12 +57,12 @@ class FieldWrite(NamedTuple):
 
 
 def is_guarded_save(instance: models.Model) -> bool:
-    """True while a guarded instance is being saved."""
+    """Return True while a guarded instance is being saved."""
     return SAVING in vars(instance)
 
 
 def keep_fenced(instance: models.Model, attname: str) -> None:
-    """Have each save of an instance from now on refused if the row has a higher fence than its attribute."""
+    """Refuse each further save of an instance if the row has a higher fence than the instance's attribute."""
     data = vars(instance)
     data[_FENCED] = {*data.get(_FENCED, ()), attname}
 
@@ -70,13 +70,13 @@ def keep_fenced(instance: models.Model, attname: str) -> None:
 def changed(
     instance: models.Model, plan: ModelPlan, snapshot: Snapshot, values: Mapping[str, object]
 ) -> Iterator[str]:
-    """Find those of an instance's values, by their attributes, that differ from what was read; all that never was."""
+    """Return an instance's values, by attribute, that differ from those read, or were never read."""
     as_read: Any = None
     for attname, mine in values.items():
         kept = snapshot.values.get(attname, MISSING)
         if kept is not MISSING:
             field, kind = plan.by_attname[attname], type(mine)
-            # As most are; `same` would say so too.
+            # The common case, without a call of `same`.
             simple = kind is type(kept) and kind in IMMUTABLE
             untouched = type(kept) is Frozen and kept == freeze(mine)
             if untouched or kept is mine or (kept == mine if simple else same(field, thaw(kept), mine)):
@@ -102,16 +102,16 @@ def locked_values(
 
     Args:
         rows: a query set of that one row.
-        fields: of the model of `rows`.
-        locks: False if all of a database without row locks is locked already.
+        fields: fields of the model of `rows`.
+        locks: False if the database has no row locks and is locked as a whole already.
 
     Returns:
-        The values; None if there is no such row.
+        The values; None if the row does not exist.
     """
     if connection.features.has_select_for_update:
         rows = rows.select_for_update()
     elif locks:
-        # SQLite: any UPDATE locks all of the database, and waits its turn, which a SELECT before it would prevent.
+        # SQLite: an UPDATE locks the whole database, and waits for that; after a SELECT it would fail instead.
         meta = rows.model._meta
         keys = key_fields(meta)
         idle = keys if len(keys) == 1 else [each for each in meta.local_concrete_fields if each not in keys][:1]
@@ -121,14 +121,14 @@ def locked_values(
 
 
 class TableSave:
-    """The save of one table that is under way.
+    """A save of one table in progress.
 
     Args:
-        instance: that is saved.
-        plan: of its model.
-        model: of the table.
+        instance: the instance.
+        plan: the plan of its model.
+        model: the model of the table.
         using: the alias of the database.
-        raw: True if it is a fixture's, which is written as it is.
+        raw: True for a fixture, which is written unchanged.
     """
 
     __slots__ = ("instance", "model", "plan", "snapshot", "using", "wrote")
@@ -143,12 +143,12 @@ class TableSave:
         self.wrote: dict[str, Any] = {}
 
     def values(self) -> dict[str, Any]:
-        """Return what the instance has for the table now, by the attributes."""
+        """Return the instance's present values for the table, by attribute."""
         attnames = [field.attname for field in self.model._meta.local_concrete_fields]
         return {each: getattr(self.instance, each) for each in attnames if each in vars(self.instance)}
 
     def adapted(self, values: Mapping[str, object]) -> list[str]:
-        """Return those of the attributes whose columns may hold these values otherwise than they are."""
+        """Return the attributes whose columns may store these values differently."""
         columns = self.plan.adapting(self.using).items()
         return [attname for attname, column in columns if attname in values and column.adapts(values[attname])]
 
@@ -159,20 +159,20 @@ class TableSave:
         update: Update,
         returning: tuple[object, ...] | None,
     ) -> Any:
-        """Update the row if what is written still stands there as it was read.
+        """Update the row if the written fields still have the values that were read.
 
         Args:
-            base: a query set of the table's rows, not shared.
-            triples: all fields that the save concerns, as their `pre_save` gave them.
-            update: writes some of them to the row, which it finds in a query set of base's kind.
-            returning: what Django gives from 6.0 on: a list of the fields to be returned; None if `update` must be
-                asked rather than the database.
+            base: a query set of the table's rows, which only this call uses.
+            triples: all fields of the save, with the values that their `pre_save` returned.
+            update: writes some of them to the row of a query set derived from `base`.
+            returning: the list of fields to return, as Django 6.0 and later pass it; None if `update` must be called
+                instead of sending an UPDATE directly.
 
         Returns:
-            What `update` answers; None if nothing has changed, and so nothing was written.
+            The result of `update`; None if nothing has changed, so that nothing was written.
 
         Raises:
-            StaleObject: a policy refuses; or the row is gone.
+            StaleObject: a policy refuses, or the row is gone.
         """
         if self.snapshot is None:
             self.wrote = {field.attname: value for field, _, value in triples}
@@ -190,7 +190,7 @@ class TableSave:
                 for column, write in checked
             ]
             if returning is not None:
-                # What `update` does, without building a query set more to find the row by its key.
+                # The same as `update`, without one more query set to find the row by its key.
                 update = partial(self._send, returning)
                 keys = key_fields(self.model._meta)
                 conditions += [
@@ -208,7 +208,7 @@ class TableSave:
         return answer if returning else answer > 0
 
     def note(self) -> None:
-        """Remember what is in the row since it was saved; in the transaction, if any, that has written it."""
+        """Store the row's values after the save in the snapshot, in the scope of the transaction, if any."""
         instance, meta, plan = self.instance, self.model._meta, self.plan
         asked = self.adapted(self.wrote)
         kept = of_values(plan, self.wrote)
@@ -233,7 +233,7 @@ class TableSave:
         return update(base, [(write.field, None, write.mine) for write in writes])
 
     def _writes(self, snapshot: Snapshot, values: Mapping[str, object]) -> list[FieldWrite]:
-        """Return what has changed since it was read, and the fences that are to be heeded."""
+        """Return the fields that have changed since they were read, and the fences to check."""
         plan = self.plan
         fenced = vars(self.instance).get(_FENCED, ())
         writes = []
@@ -247,8 +247,7 @@ class TableSave:
         return writes
 
     def _is_checked(self, attname: str, kept: object, mine: object) -> bool:
-        # What was set without having been read has nothing to be compared with; what the database computes loses
-        # nothing.
+        # A field that was never read has no value to compare with; an expression of the database overwrites nothing.
         if kept is MISSING or is_expression(mine) or is_expression(kept):
             return False
         return attname in self.plan.fences or self.plan.policies[attname] is not LAST_WINS
@@ -259,8 +258,8 @@ class TableSave:
         """Lock the row, compare it in Python, and update it if the policies allow.
 
         Args:
-            tried: an UPDATE has found no row; where UPDATEs lock all of the database, it is locked if a
-                transaction was open.
+            tried: True if an UPDATE has found no row before; on SQLite this has locked the database if a transaction
+                was open.
         """
         connection = connections[self.using]
         locks = not (tried and connection.in_atomic_block)
@@ -277,14 +276,14 @@ class TableSave:
                             setattr(self.instance, write.field.attname, write.mine)
                     answer = self._write(base, final, update)
         if not answer:
-            # Raised out here, since a block that an exception leaves can't be used any more.
+            # Raised after the atomic block: an exception that leaves the block would break the transaction.
             raise self._refusal(refused)
         return answer
 
     def _judged(
         self, writes: list[FieldWrite], theirs: Sequence[object]
     ) -> tuple[list[FieldWrite], dict[str, FieldConflict]]:
-        """Return what is to be written, and the conflicts that are refused."""
+        """Return the values to write, and the conflicts that are refused."""
         final: list[FieldWrite] = []
         refused: dict[str, FieldConflict] = {}
         for write, their in zip(writes, theirs, strict=True):
@@ -303,7 +302,7 @@ class TableSave:
             if theirs is not None and theirs > mine:
                 raise CannotMerge("a later holder has written")
             return mine
-        # That both want the same is no agreement: two that count one book each both want the next number.
+        # Equal new values are a conflict too: two writers that each count one book write the same number.
         if same(field, theirs, thaw_held(write.kept), ordered=False):
             return mine
         if policy is REFUSE or policy is LAST_WINS:

@@ -1,4 +1,4 @@
-"""What an instance knows of its row: the values as they were read or written last."""
+"""The snapshot of an instance: the values of its row as they were last read or written."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
@@ -12,11 +12,11 @@ from interlock.django.guarded.values import IMMUTABLE, freeze, kept_of, same, th
 from interlock.django.transactions import Scope
 
 KEY: Final = "_guarded_snapshot"
-"""Where an instance keeps its snapshot, in its `__dict__`."""
+"""The key of the snapshot in an instance's `__dict__`."""
 
 
 class Missing(Enum):
-    """The one value that says that there is none; also after it was pickled."""
+    """A sentinel for a missing value; it stays identical when pickled."""
 
     MISSING = "missing"
 
@@ -24,19 +24,19 @@ class Missing(Enum):
 MISSING: Final = Missing.MISSING
 
 Row: TypeAlias = tuple[Any, ...]
-"""A row as it was read: the frozen values, the names of their attributes, and the alias of the database."""
+"""A row as read: the frozen values, their attribute names, and the alias of the database."""
 
 Undo: TypeAlias = tuple[Scope, Mapping[str, Any]]
-"""A scope, and what the snapshot said before something was saved in it; MISSING: nothing."""
+"""A scope, and the snapshot's values before a save in it; MISSING for values that it did not have."""
 
 
 class Snapshot:
-    """The values of a row, frozen; never changed itself, so that copies of an instance may share it.
+    """The frozen values of a row; immutable, so that copies of an instance can share it.
 
     Attributes:
-        db: the alias of the database that it was read from or saved to last.
-        values: what `values.freeze` keeps of each, by the name of the attribute; what was never read is not there.
-        undos: what to go back to if a transaction that is still open is rolled back; the oldest first.
+        db: the alias of the database from which it was last read, or to which it was last saved.
+        values: the result of `values.freeze` for each attribute; an attribute that was never read is missing.
+        undos: the values to restore if a transaction that is still open is rolled back; the oldest first.
     """
 
     __slots__ = ("db", "undos", "values")
@@ -47,7 +47,7 @@ class Snapshot:
         self.undos = undos
 
     def settled(self) -> "Snapshot":
-        """Return it without what was rolled back, and without the undos of what was committed."""
+        """Return the snapshot without the effects of rolled back scopes, and without the undos of committed ones."""
         values = dict(self.values)
         kept: list[Undo] = []
         for scope, before in reversed(self.undos):
@@ -62,20 +62,20 @@ class Snapshot:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A process that gets it never learns how a transaction of this one ends.
+        # A process that unpickles it never learns how a transaction of this process ends.
         return Snapshot, (self.db, self.settled().values)
 
     def with_read(self, db: str | None, values: Mapping[str, object]) -> "Snapshot":
-        """Return it with values that were read by a database's alias."""
+        """Return the snapshot with values that were read from a database."""
         return Snapshot(db, {**self.values, **values}, self.undos)
 
     def with_written(self, db: str, values: dict[str, object], scope: Scope | None) -> "Snapshot":
-        """Return it with values that were saved.
+        """Return the snapshot with values that were saved.
 
         Args:
             db: the alias of the database.
-            values: MISSING where it is no longer known what stands there.
-            scope: of the transaction that is open; None if there is none.
+            values: the values; MISSING where the row's value is unknown.
+            scope: the scope of the open transaction; None if there is none.
         """
         after = dict(self.values)
         undo = (scope, {attname: after.get(attname, MISSING) for attname in values})
@@ -83,10 +83,10 @@ class Snapshot:
         return Snapshot(db, after, self.undos if scope is None else (*self.undos, undo))  # type: ignore[arg-type]
 
     def is_of(self, instance: models.Model, meta: "Options[models.Model]", using: str, unknown: bool = False) -> bool:
-        """Tell whether it is of the very row of a table that an instance would be saved to.
+        """Return True if the snapshot is of the row to which an instance would be saved in a table.
 
         Args:
-            unknown: what counts where a part of the key was not read.
+            unknown: the result if a part of the key was not read.
         """
         return self.is_of_database(instance, using) and all(
             same(field, thaw(self.values[field.attname]), vars(instance).get(field.attname))
@@ -96,9 +96,9 @@ class Snapshot:
         )
 
     def is_of_database(self, instance: models.Model, using: str) -> bool:
-        """Tell whether it is of the database of an alias.
+        """Return True if the snapshot is of the database of an alias.
 
-        What was read from a replica is of the database to which the routers send the instance's writes.
+        A snapshot from a replica counts as one of the database to which the routers send the instance's writes.
         """
         if self.db == using:
             return True
@@ -115,18 +115,18 @@ def _restore(values: dict[str, object], saved: Mapping[str, object]) -> None:
 
 
 def of_row(plan: ModelPlan, db: str | None, field_names: Iterable[str], row: Sequence[object]) -> Row:
-    """Return what to keep of a row, as `from_db` gets it; few rows are saved, so no more is made of it before."""
+    """Return the raw snapshot of a row from `from_db`; a `Snapshot` is made of it only when needed, for speed."""
     attnames, open_at = plan.attnames, plan.open_at
     if len(row) != len(attnames):
         attnames, open_at = plan.some(field_names)
     kept = [*row, attnames, db]
     for index in open_at:
         kept[index] = freeze(row[index])
-    return tuple(kept)  # one object, into which the collector needs not look: all that is in it is plain
+    return tuple(kept)  # a tuple of atomic values, which the garbage collector stops tracking
 
 
 def of_values(plan: ModelPlan, values: Mapping[str, object]) -> dict[str, Any]:
-    """Return what to keep of values, by their attributes, that are in the row now; MISSING is kept."""
+    """Freeze values of a row, by attribute; MISSING stays MISSING."""
     return {
         attname: value if value is MISSING or type(value) in IMMUTABLE else kept_of(plan.by_attname[attname], value)
         for attname, value in values.items()
@@ -134,7 +134,7 @@ def of_values(plan: ModelPlan, values: Mapping[str, object]) -> dict[str, Any]:
 
 
 def snapshot_of(instance: models.Model) -> Snapshot | None:
-    """Return what an instance knows of its row, as it stands after any rollback; None if it knows nothing."""
+    """Return the snapshot of an instance, with rollbacks applied; None if it has none."""
     found: Row | Snapshot | None = vars(instance).get(KEY)
     if type(found) is tuple:
         *row, attnames, db = found

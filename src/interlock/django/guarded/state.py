@@ -1,4 +1,4 @@
-"""Questions about a guarded instance: what a save would write, what the last one wrote, which state was read."""
+"""Functions on a guarded instance: what a save would write, what the last save wrote, a tag of the state read."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -22,8 +22,8 @@ _EXACT = Context(prec=1000)
 def changes(instance: Guarded) -> dict[str, tuple[Any, Any]]:
     """Return what a save would write now: (original, mine) by the name of the field.
 
-    A field that was never read is not there, though a save would write it; nor is one that computes its value while
-    it is saved, as `auto_now` does.
+    Not included are fields that were never read, although a save would write them, and fields that compute their
+    value during the save, as with `auto_now`.
     """
     snapshot, plan = snapshot_of(instance), plan_of(type(instance))
     if snapshot is None:
@@ -37,21 +37,21 @@ def changes(instance: Guarded) -> dict[str, tuple[Any, Any]]:
 
 
 def written(instance: Guarded) -> frozenset[str]:
-    """Return the names of the fields that the last save wrote; a `post_save` receiver may ask.
+    """Return the names of the fields that the last save wrote; also for use in a `post_save` receiver.
 
-    The `update_fields` of the signals are what the caller of `save()` asked for, as Django documents it.
+    The signal's own `update_fields` are those that the caller passed to `save()`, as Django documents it.
     """
     found: frozenset[str] = vars(instance).get(WRITTEN, frozenset())
     return found
 
 
 def verify(instance: Guarded) -> None:
-    """Lock the row of an instance, and see that it is still as it was read; call it in a transaction.
+    """Lock the row of an instance, and check that it still has the values that were read; call it in a transaction.
 
-    Fields in which the last one wins, and those that compute their values, don't count.
+    `LAST_WINS` fields, and fields that compute their values, are not checked.
 
     Raises:
-        StaleObject: it is not, or it is gone.
+        StaleObject: the row has other values, or is gone.
         TransactionManagementError: there is no transaction.
         ValueError: the instance was never read or saved.
     """
@@ -79,34 +79,34 @@ def verify(instance: Guarded) -> None:
 
 
 def state_tag(instance: Guarded, fields: Iterable[str] | None = None) -> str:
-    """Return a short text that names the state in which an instance was read or saved last.
+    """Return a short text that identifies the state in which an instance was last read or saved.
 
-    Two instances of a row have the same one exactly if all their guarded fields are the same; those in which the last
-    one wins, and those that compute their values, don't count. It is made with the SECRET_KEY, so no reader can find
-    out by trying what the values are.
+    Two instances of a row have the same tag exactly if all their guarded fields are equal; `LAST_WINS` fields, and
+    fields that compute their values, don't count. The tag is keyed with SECRET_KEY, so that values can't be found out
+    by trying.
 
     Args:
-        instance: it.
-        fields: the names of the fields that count; None for all guarded ones.
+        instance: the guarded instance.
+        fields: the names of the fields that count; None for all guarded fields.
     """
     plan = plan_of(type(instance))
     wanted = None if fields is None else set(fields)
     counted = [field for field in plan.checked() if wanted is None or field.name in wanted]
     for field in counted:
-        getattr(instance, field.attname)  # reads it now if it was deferred
+        getattr(instance, field.attname)  # loads a deferred field
     snapshot = snapshot_of(instance)
     known = snapshot.values if snapshot is not None else {}
     model: Any = instance._meta.concrete_model
     said = [f"{model._meta.label_lower} {instance.pk!r}"]
     for field in counted:
         text = _text(field, thaw_held(known.get(field.attname)))
-        # The length keeps neighbours apart.
+        # With the length, no other split of the text gives the same tag.
         said.append(f"{field.attname} {len(text)} {text}")
     return salted_hmac("interlock.state_tag", "\n".join(said), algorithm="sha256").hexdigest()[:32]
 
 
 def _text(field: AnyField, value: object) -> str:
-    """Return the same text for all values that are the same to the database."""
+    """Return a text that is the same for all values that the database takes for equal."""
     value = prepared(field, value, ordered=False)
     if isinstance(value, Decimal) and value.is_finite():
         places = getattr(field, "decimal_places", None)

@@ -1,4 +1,4 @@
-"""Django REST framework: conflicts and occupied objects as answers that clients understand."""
+"""Django REST framework: responses for conflicts and occupied objects, and mixins for views."""
 
 from importlib.util import find_spec
 
@@ -12,7 +12,7 @@ from interlock.django.rest.views import (
 )
 
 if find_spec("drf_spectacular") is not None:
-    from interlock.django.rest import schema as schema  # tells drf-spectacular of the mixins by being imported
+    from interlock.django.rest import schema as schema  # its import registers the mixins with drf-spectacular
 
 __all__ = [
     "GuardedViewSetMixin",

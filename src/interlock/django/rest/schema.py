@@ -1,4 +1,4 @@
-"""What drf-spectacular writes of the mixins into an OpenAPI schema."""
+"""The responses and headers of the mixins, for the OpenAPI schema of drf-spectacular."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,10 +20,10 @@ from interlock.django.rest.views import (
 
 
 class ProblemSchema(AutoSchema):
-    """Adds the answers and headers of the mixins to those that a view has."""
+    """Adds the responses and headers of the mixins to those of a view."""
 
     def get_response_serializers(self) -> Any:
-        """Return the answers of the view, and the problem documents."""
+        """Return the responses of the view, and the problem documents."""
         found: Any = super().get_response_serializers()
         if self.method not in CHANGING:
             return found
@@ -79,11 +79,11 @@ class MixinExtension(OpenApiViewExtension):  # type: ignore[no-untyped-call]
 
     target_class = ProblemMixin
     match_subclasses = True
-    # A project's own extension of a view goes first.
+    # A project's own extension of a view has precedence.
     priority = -1
 
     def view_replacement(self) -> Any:
-        """Return the view with a schema that has the mixins' answers too."""
+        """Return the view with a schema that includes the mixins' responses."""
         own = type(self.target.schema)
         if not issubclass(own, AutoSchema) or issubclass(own, ProblemSchema):
             return self.target

@@ -1,4 +1,4 @@
-"""Conflicts and occupied objects as problem documents (RFC 9457), and the mixins of views that raise them."""
+"""Problem documents (RFC 9457) for conflicts and occupied objects, and the mixins of views that return them."""
 
 import copy
 import json
@@ -32,7 +32,7 @@ else:
 
 
 class PreconditionFailed(APIException):
-    """The object is not in the state that the client's If-Match names."""
+    """The object is not in the state of the client's If-Match."""
 
     status_code = status.HTTP_412_PRECONDITION_FAILED
     default_detail = gettext_lazy(
@@ -42,7 +42,7 @@ class PreconditionFailed(APIException):
 
 
 class PreconditionRequired(APIException):
-    """The client has to say, by If-Match, which state of the object it wants to change."""
+    """The client must send If-Match with the state of the object that it wants to change."""
 
     status_code = status.HTTP_428_PRECONDITION_REQUIRED
     default_detail = gettext_lazy("Send the ETag of the object that you have read as If-Match.")
@@ -50,7 +50,7 @@ class PreconditionRequired(APIException):
 
 
 class ConflictSerializer(serializers.Serializer[Any]):
-    """One field that two have changed."""
+    """One field that two writers have changed."""
 
     original = serializers.JSONField(help_text=gettext_lazy("The value that was read."))
     yours = serializers.JSONField(help_text=gettext_lazy("The value that was to be saved."))
@@ -68,16 +68,16 @@ class ProblemSerializer(serializers.Serializer[Any]):
     fields_ = serializers.DictField(child=ConflictSerializer(), required=False)
 
     def get_fields(self) -> dict[str, Any]:
-        """Return the fields; one has the name of a method of serializers."""
+        """Return the fields; "fields" is added here, since serializers have a property of that name."""
         found = super().get_fields()
         found["fields"] = found.pop("fields_")
         return found
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
-    """Answer what interlock raises by a problem document, and all else as REST framework does.
+    """Answer interlock's errors with a problem document, and all others as REST framework does.
 
-    For the setting `EXCEPTION_HANDLER`; the mixins for view sets need no setting.
+    For the setting `EXCEPTION_HANDLER`; the mixins for view sets do not need it.
     """
     return problem_of(exc, context) or views.exception_handler(exc, context)
 
@@ -98,13 +98,13 @@ def problem_of(exc: Exception, context: Mapping[str, object]) -> Response | None
         response["Retry-After"] = str(answer.retry_after)
     renderer = getattr(context.get("request"), "accepted_renderer", None)
     if renderer is None or renderer.format == "json":
-        # The browsable API, or XML, keep their own type.
+        # Only for JSON: the browsable API and XML keep their own content type.
         response.content_type = MEDIA_TYPE
     return response
 
 
 def _fields(exc: StaleObject, view: object) -> dict[str, Any]:
-    """Return the fields concerned as the view's serializer shows them; what it doesn't show stays hidden."""
+    """Return the conflicting fields as the view's serializer shows them, without those that it does not show."""
     if exc.deleted or not isinstance(view, GenericAPIView):
         return {}
     serializer: Any = view.get_serializer(exc.instance)
@@ -119,7 +119,7 @@ def _fields(exc: StaleObject, view: object) -> dict[str, Any]:
 
 
 def _may_see(instance: models.Model, view: GenericAPIView[Any]) -> bool:
-    """True if the view would show the row to the client, as it is now."""
+    """Return True if the view would show the present row to the client."""
     try:
         row = view.filter_queryset(view.get_queryset()).filter(pk=instance.pk).first()
         if row is not None:
@@ -135,7 +135,7 @@ def _values(field: Any, instance: Any, conflict: FieldConflict) -> dict[str, Any
     def represented(value: object) -> Any:
         setattr(other, attname, value)
         attribute = field.get_attribute(other)
-        # As serializers do: a related object of which only the key is known is nothing if it has none.
+        # As in serializers: a related object without a primary key is shown as null.
         return None if getattr(attribute, "pk", attribute) is None else field.to_representation(attribute)
 
     values = {"original": conflict.original, "yours": conflict.mine, "theirs": conflict.theirs}
@@ -146,10 +146,10 @@ CHANGING = ("PUT", "PATCH", "DELETE")
 
 
 class ProblemMixin(Base):
-    """Answers what interlock raises by problem documents."""
+    """Answers interlock's errors with problem documents."""
 
     def get_exception_handler(self) -> Any:
-        """Return the function that answers an exception."""
+        """Return the function that handles exceptions."""
         other = super().get_exception_handler()
 
         def handler(exc: Exception, context: dict[str, object]) -> Any:
@@ -159,16 +159,17 @@ class ProblemMixin(Base):
 
 
 class GuardedViewSetMixin(ProblemMixin):
-    """A mixin for view sets and generic views of a guarded model; it stands before the other base classes.
+    """A mixin for view sets and generic views of a guarded model; put it before the other base classes.
 
-    A conflict is answered by 409 with the fields concerned, as the serializer shows them. An object's answers have an
-    ETag, of the guarded fields that a GET shows and of all that it shows; a client that sends it as If-Match changes
-    the object only while those fields are the same, and is answered by 412 else.
+    A conflict is answered with 409 and the conflicting fields, as the serializer shows them. Responses with an object
+    have an ETag, of the guarded fields that a GET shows and of the whole representation. A client that sends it as
+    If-Match changes the object only while those fields are unchanged; otherwise the response is 412.
 
     Attributes:
-        etags: whether ETag is sent and If-Match is heeded.
-        etag_fields: the names of the model's fields that If-Match heeds; None: those that a GET shows as they are.
-        if_match_required: whether a change without If-Match is answered by 428.
+        etags: True to send ETag and check If-Match.
+        etag_fields: the names of the model's fields that If-Match compares; None for those that a GET shows
+            unchanged.
+        if_match_required: True to answer a change without If-Match with 428.
     """
 
     etags: ClassVar[bool] = True
@@ -176,7 +177,7 @@ class GuardedViewSetMixin(ProblemMixin):
     if_match_required: ClassVar[bool] = False
 
     def get_object(self) -> Any:
-        """Return the object, if it is in the state that the client wants to change."""
+        """Return the object, if it is in the state of the client's If-Match."""
         instance = super().get_object()
         if self.request.method in CHANGING and self.etags and isinstance(instance, Guarded):
             wanted = self.request.headers.get("If-Match")
@@ -187,18 +188,18 @@ class GuardedViewSetMixin(ProblemMixin):
         return instance
 
     def perform_update(self, serializer: Any) -> None:
-        """Save, and if the client has sent If-Match, only while the object is in that state."""
+        """Save; if the client has sent If-Match, only while the object is in that state."""
         with self._in_wanted_state(serializer.instance):
             super().perform_update(serializer)
 
     def perform_destroy(self, instance: Any) -> None:
-        """Delete, and if the client has sent If-Match, only while the object is in that state."""
+        """Delete; if the client has sent If-Match, only while the object is in that state."""
         with self._in_wanted_state(instance):
             super().perform_destroy(instance)
 
     @contextmanager
     def _in_wanted_state(self, instance: object) -> Iterator[None]:
-        """Keep the row locked, as it was read, if the client has sent If-Match."""
+        """If the client has sent If-Match, lock the row and check that it is unchanged since it was read."""
         if "If-Match" not in self.request.headers or not self.etags or not isinstance(instance, Guarded):
             yield
             return
@@ -210,7 +211,7 @@ class GuardedViewSetMixin(ProblemMixin):
             yield
 
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Any:
-        """Add the ETag."""
+        """Add the ETag to the response."""
         final: Any = super().finalize_response(request, response, *args, **kwargs)
         serializer = getattr(getattr(final, "data", None), "serializer", None)
         instance = getattr(serializer, "instance", None)
@@ -219,7 +220,7 @@ class GuardedViewSetMixin(ProblemMixin):
         return final
 
     def _state_of(self, instance: Guarded) -> str:
-        """Return the tag of the fields that If-Match heeds."""
+        """Return the tag of the fields that If-Match compares."""
         if self.etag_fields is not None:
             return state_tag(instance, self.etag_fields)
         with _as_get(self):
@@ -227,7 +228,7 @@ class GuardedViewSetMixin(ProblemMixin):
         return state_tag(instance, _shown_fields(serializer, instance))
 
     def _shown(self, instance: models.Model, data: object) -> str:
-        """Return the tag of all that a GET shows, also of other objects."""
+        """Return the tag of the whole representation of a GET, which may contain other objects."""
         if self.request.method != "GET":
             with _as_get(self):
                 data = self.get_serializer(instance).data
@@ -239,12 +240,12 @@ class OccupiedViewSetMixin(OccupiesObject, ProblemMixin):
     """A mixin for view sets and generic views that change an object only while they occupy it.
 
     `update`, `partial_update` and `destroy` take the lock of the object by `interlock.django.occupy`, and read it
-    afresh. If another caller has it for longer than `occupy_timeout`, the answer is 423 with Retry-After.
+    again. If another caller holds it for longer than `occupy_timeout`, the response is 423 with Retry-After.
 
     Attributes:
-        occupy_timeout: seconds to wait for the lock; 0: not at all.
-        occupy_ttl: the lease in seconds; None: the default of the locks.
-        retry_after: seconds after which the client shall try again.
+        occupy_timeout: seconds to wait for the lock; 0 for one try.
+        occupy_ttl: the lease in seconds; None for the default of the locks.
+        retry_after: seconds in the header Retry-After.
     """
 
     retry_after: ClassVar[float] = RETRY_AFTER
@@ -262,7 +263,7 @@ class OccupiedViewSetMixin(OccupiesObject, ProblemMixin):
 
 @contextmanager
 def _as_get(view: Any) -> Iterator[None]:
-    """Have a view believe that its object is asked for: what it shows then is what a client has read."""
+    """Let a view serialize as for a GET, since the client's ETag is of a GET's representation."""
     action = getattr(view, "action", None)
     with override_method(view, view.request, "GET"):
         view.action = "retrieve" if action is not None else None
@@ -270,7 +271,7 @@ def _as_get(view: Any) -> Iterator[None]:
 
 
 def _shown_fields(serializer: Any, instance: models.Model) -> list[str] | None:
-    """Return the names of the model's fields that a serializer shows; None if that is not to be known."""
+    """Return the names of the model's fields that a serializer shows; None if they can't be determined."""
     if not isinstance(serializer, Serializer):
         return None
     names = {name: field.name for field in instance._meta.concrete_fields for name in (field.name, field.attname)}
@@ -279,10 +280,10 @@ def _shown_fields(serializer: Any, instance: models.Model) -> list[str] | None:
 
 
 def _matches(header: str, state: str) -> bool:
-    """True if an If-Match header names a state: the first part of a tag, since the rest may be of other objects.
+    """Return True if an If-Match header contains a state: the first part of a tag; the rest may be of other objects.
 
-    A weak tag counts as a strong one, unlike RFC 9110 section 13.1.1 says: the tag is one of the object's state, not
-    of the bytes of an answer, and what compresses answers on their way weakens their tags.
+    A weak tag counts as a strong one, contrary to RFC 9110 section 13.1.1: the tag identifies the object's state, not
+    the bytes of a response, and proxies that compress responses make their tags weak.
     """
     wanted = [each.strip().removeprefix("W/") for each in header.split(",")]
     return "*" in wanted or state in [each.strip('"').partition(".")[0] for each in wanted]

@@ -1,1 +1,1 @@
-"""The queues of stores that decide in the client, as tasks use them; `_sync` is generated from this."""
+"""Queues for stores whose decisions are made in the client, for asyncio tasks; `_sync` is generated from this."""

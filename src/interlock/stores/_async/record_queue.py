@@ -1,4 +1,7 @@
-"""A queue on a store of records, by the pending protocol: plain, and told of hand-overs in its own process only."""
+"""A queue on a store of records, by the pending protocol.
+
+A release notifies the waiters of its own process only; waiters in other processes poll.
+"""
 
 import random
 from collections.abc import Callable, Sequence
@@ -11,11 +14,11 @@ from interlock.core.queue import EnterResult, Held, Renewed, Tells
 from interlock.runtime import _aio as rt
 
 OTHERS = "use a store that can, as postgresql://, redis:// or file://"
-JITTER = 0.5  # a waiter looks again after this part of `look_again` at least
+JITTER = 0.5  # a waiter polls after a random part of `look_again`, at least this one
 
 
 class AsyncRecordStore(AsyncRecords, Protocol):
-    """What a queue needs of its records besides the protocol."""
+    """The operations on records that a queue needs besides the protocol."""
 
     async def look(self, key: str) -> list[ClaimView]:
         """List the live claims of a key, or of a namespace, in line order."""
@@ -30,13 +33,13 @@ class AsyncRecordStore(AsyncRecords, Protocol):
         """Find out whether this store keeps the promises that the protocol needs."""
 
     async def aclose(self) -> None:
-        """Give up what is open."""
+        """Close all connections."""
 
     def abort(self) -> None:
-        """Give up what is open, without waiting."""
+        """Close all connections without waiting."""
 
     def rest(self) -> None:
-        """Give up what can be had again."""
+        """Close idle connections; they are opened again when needed."""
 
 
 class AsyncRecordQueue:
@@ -59,7 +62,7 @@ class AsyncRecordQueue:
         self.doctor = records.doctor
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
-        """Nothing: a record says whether it is there."""
+        """Do nothing: a read of the record always answers whether the claim exists."""
 
     def subscribe(self) -> Any:
         return rt.AsyncWaiter()
@@ -67,7 +70,7 @@ class AsyncRecordQueue:
     async def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         key = claim.spec.key
         if waiter is not None:
-            with self._mutex:  # before: the lock may get free while it looks
+            with self._mutex:  # before the first look: the lock may be released during it
                 self._waiting.setdefault(key, {})[claim.id] = waiter
         answer = await self._protocol.enter(claim, wait, again)
         if answer.state != "pending":

@@ -1,9 +1,10 @@
-"""A step store made of one that can compare and swap a text: it decides here, and swaps an unchanged line.
+"""A step store on a store that can compare and swap a text: the client decides, then swaps the line if unchanged.
 
-What was written last is remembered, so that a lone user's step is one round trip.  It decides by the server's clock
-as this process knows it; the server refuses a swap if its clock differs by more than `SLACK`.  So an own lease is
-`SLACK` longer than asked for, and that of others counts as over `SLACK` later.  Steps on one name that are asked for
-while one is being done are done together by the next of those who ask, releases first: so few swaps meet there.
+The line that was written last is cached, so that a step without contention is one round trip.  The client decides by
+its estimate of the server's clock; the server refuses a swap if its clock differs from the estimate by more than
+`SLACK`.  So a lease is stored `2 * SLACK` longer than asked for, and a lease counts as expired `SLACK` late.  While
+one caller performs a step on a name, further callers queue up; the next of them performs all their steps in one swap,
+releases first.  So few swaps of this process conflict at the server.
 """
 
 from collections import deque
@@ -33,9 +34,9 @@ from interlock.remote.neighbours import LONGEST_LOOK, neighbours, sooner
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 
-SLACK = 250_000  # microseconds that the server's clock may differ from what is known of it
-FRESH = 0.75  # of a lease that must be left, else a waiter extends it when it looks
-LOOK_AGAIN = 5.0  # seconds; neighbours notify of hand-overs; a waiter for other hosts looks sooner
+SLACK = 250_000  # microseconds that the server's clock may differ from the estimate
+FRESH = 0.75  # a waiter that polls extends its own lease if less than this part of it is left
+LOOK_AGAIN = 5.0  # seconds; processes of this host notify; a waiter behind a holder of another host polls sooner
 TURN = 5.0  # seconds to wait for other steps of this process on the same name
 INTERRUPTED = "who did the step for others too was interrupted: ask again"
 LEAD, DONE = "lead", "done"  # messages to a step that waits for others
@@ -45,48 +46,51 @@ AT_A_TIME = 200  # lines renewed by one statement
 
 
 class AsyncSwapStore(Protocol):
-    """A store of texts that can be compared and swapped; UnknownOutcome says that it may have been done."""
+    """A store of texts with compare and swap; UnknownOutcome means that a request may have been performed."""
 
     async def load(self, key: str) -> tuple[Any, str, int]:
-        """Return version and text of a key (None and "" for none), and the store's time of day in microseconds."""
+        """Return version and text of a key (None, "" if it has none), and the store's time of day in microseconds."""
 
     async def load_kept(self, key: str) -> tuple[str, str, int]:
-        """Return text and value of a key as of one moment ("" for none), and the store's time of day."""
+        """Return text and value of a key, read atomically ("" for none), and the store's time of day."""
 
     async def swap(self, key: str, version: Any, text: str, now: int, value: str | None = None) -> Any:
-        """Write a text if the version is still that one, and the store's clock differs from `now` by SLACK at most.
+        """Write a text if the version is unchanged and the store's clock differs from `now` by at most SLACK.
 
         Args:
-            key, version, text, now: as said.
-            value: what is kept with the text from now on; None for what was.
+            key: the key to write.
+            version: the version that `load` or the last `swap` returned; None if the key had no text.
+            text: the new text.
+            now: the caller's estimate of the store's time of day, in microseconds.
+            value: the new value to keep with the text; None keeps the present one.
 
         Returns:
-            The new version; None if it was not written.
+            The new version; None if nothing was written.
         """
 
     async def swap_many(self, swaps: Sequence[tuple[str, Any, str]], now: int) -> Sequence[Any]:
-        """Swap many texts at once; returns their new versions, or nothing if one of them was not written."""
+        """Swap many texts at once; return their new versions, or an empty sequence if one was not written."""
 
     def permit(self, place: Place) -> None:
         """Raise StoreError if the lock may not be granted now."""
 
     async def keys(self, prefix: str) -> list[str]:
-        """List the keys that begin with a text and may have claims."""
+        """List the keys that begin with `prefix` and may have claims."""
 
     async def doctor(self) -> list[Check]:
         """Find out whether this store keeps the promises that the protocol needs."""
 
     async def aclose(self) -> None:
-        """Give up what is open."""
+        """Close all connections."""
 
 
 class Known(NamedTuple):
-    """What is known of a line.
+    """A cached line.
 
     Attributes:
-        version: of its text.
-        line: what it says.
-        quiet: True if no other process has written it between two steps of this one, as far as is known.
+        version: the version of its text.
+        line: the decoded text.
+        quiet: True if this process has seen no other process write the line between two steps of its own.
     """
 
     version: Any
@@ -95,7 +99,7 @@ class Known(NamedTuple):
 
 
 class Asked:
-    """A step that a caller asks for, with its arguments; `step` is its result."""
+    """A step that a caller has requested, with its arguments; `step` is its result."""
 
     __slots__ = ("args", "decide", "step", "waiter")
 
@@ -107,18 +111,18 @@ class Asked:
 
     @property
     def succeeded(self) -> bool:
-        """True if it was done, and its answer is yes."""
+        """True if the step was performed and answered True."""
         return isinstance(self.step, Step) and self.step.answer is True
 
     def do(self, line: Line, now: int, unknown: bool, slack: int, longest_look: int) -> Line:
-        """Do it on a line as it is; return the line that is to be written.
+        """Perform the step on a line; return the line to write.
 
         Args:
-            line: as it is.
-            now: of the server.
-            unknown: True if it may have been done before.
-            slack: microseconds that the server's clock may differ from what is known of it.
-            longest_look: microseconds between two looks of a waiter.
+            line: the present line.
+            now: the estimate of the server's time, in microseconds.
+            unknown: True if an earlier swap of this step had no reply, so that the step may be in the line already.
+            slack: microseconds that the server's clock may differ from the estimate.
+            longest_look: the most microseconds between two polls of a waiter.
         """
         args = [_longer(each, slack) for each in self.args]
         step = self.decide(line, Clock(now - slack, now), *args)
@@ -128,17 +132,17 @@ class Asked:
         if self.decide is enter:
             step = _unwritten(step, line, now)
         if unknown and step.answer is False and self.decide is leave:
-            step = step._replace(answer=True)  # the swap that had no answer has done it
+            step = step._replace(answer=True)  # the swap whose reply was lost has removed the claim
         self.step = step
         return line if step.line is None else step.line
 
     def refuse(self, place: Place, waits: Place | None, error: StoreError) -> None:
-        """Correct the result of a step: its place is not granted now.
+        """Take a grant back from the result of this step, because the store does not permit it.
 
         Args:
-            place: that held the lock.
-            waits: it, waiting on; None if it was new, and is not in the line.
-            error: why.
+            place: the place that the step granted.
+            waits: the same place, pending again; None if it was new and is not in the line any more.
+            error: the store's reason.
         """
         if isinstance(self.step, Step):
             mine = isinstance(self.step.answer, Place) and self.step.answer.id == place.id
@@ -149,10 +153,10 @@ class Asked:
 
 
 class AsyncSwapSteps:
-    """As `AsyncSteps`.
+    """`AsyncSteps` on a compare-and-swap store.
 
     Args:
-        store: of texts.
+        store: the store of texts.
     """
 
     def __init__(self, store: AsyncSwapStore) -> None:
@@ -160,11 +164,11 @@ class AsyncSwapSteps:
         self.look_again: float = getattr(store, "look_again", LOOK_AGAIN)
         self._longest_look = int(getattr(store, "longest_look", LONGEST_LOOK / MICROS) * MICROS)
         self._known: dict[str, Known] = {}
-        self._asked: dict[str, deque[Asked]] = {}  # by key: the callers that wait while a step is being done
-        self._leader: dict[str, Any] = {}  # by key: the caller that does it
-        self._doubted: set[str] = set()  # keys of swaps that may still be done
+        self._asked: dict[str, deque[Asked]] = {}  # by key: the callers that wait while a step is being performed
+        self._leader: dict[str, Any] = {}  # by key: the caller that performs it
+        self._doubted: set[str] = set()  # keys with a swap whose reply was lost: it may still arrive at the server
         self._mutex = rt.Mutex()
-        self._ahead: int | None = None  # microseconds of the server's clock, beside the one of this machine
+        self._ahead: int | None = None  # the server's clock minus the one of this machine, in microseconds
         self.keys = store.keys
         self.doctor = store.doctor
         self.tell = neighbours.tell
@@ -173,14 +177,14 @@ class AsyncSwapSteps:
 
     @property
     def origin(self) -> Origin:
-        """This process, and where it listens."""
+        """This process, and the channel on which it receives notifications."""
         return neighbours.origin
 
     async def step(self, key: str, decide: Decide, *args: object) -> Step | None:
-        """Do a step; as `AsyncSteps.step`.
+        """Perform a step; see `AsyncSteps.step`.
 
         Raises:
-            UnknownOutcome: it may have been done or not.
+            UnknownOutcome: the reply was lost, so the step may have been performed or not.
         """
         if decide is kept:
             text, value, now = await self._store.load_kept(key)
@@ -190,7 +194,7 @@ class AsyncSwapSteps:
             others = self._asked.get(key)
             if others is None:
                 self._asked[key] = deque()
-            elif self._leader.get(key) is me:  # a signal handler in the middle of a step of its own thread
+            elif self._leader.get(key) is me:  # a signal handler that interrupted a step of its own thread
                 nested = True
             else:
                 mine.waiter = rt.AsyncWaiter()
@@ -202,7 +206,7 @@ class AsyncSwapSteps:
         return mine.step
 
     async def _lead(self, key: str, mine: "Asked", me: object, nested: bool) -> None:
-        """Do a step, with those that others wait for."""
+        """Perform a step, together with the steps of the callers that wait."""
         batch = [mine]
         with self._mutex:
             if not nested:
@@ -221,10 +225,10 @@ class AsyncSwapSteps:
                 self._pass_on(key)
 
     async def _leads(self, key: str, mine: "Asked") -> bool:
-        """Wait while other callers work on a line, until one of them has done the step or it is the caller's turn.
+        """Wait until another caller has performed this step, or the caller must perform it; True for the latter.
 
         Raises:
-            UnknownOutcome: the caller that does it does not end.
+            UnknownOutcome: the caller that performs this step did not finish in time.
         """
         try:
             told = await mine.waiter.wait(TURN)
@@ -234,7 +238,7 @@ class AsyncSwapSteps:
             raise
         if told is None:
             if self._withdraw(key, mine):
-                self._pass_on(key)  # perhaps the caller before was interrupted before it could say so
+                self._pass_on(key)  # the caller before may have been interrupted before it passed the turn on
             elif (told := await mine.waiter.wait(TURN)) is None:
                 raise UnknownOutcome(f"other steps on this name took more than {2 * TURN:g} s: is the server there?")
         return told is LEAD
@@ -248,7 +252,7 @@ class AsyncSwapSteps:
             return True
 
     def _pass_on(self, key: str) -> None:
-        """Let the next caller work on a line, and do the steps of all callers that wait."""
+        """Let the next waiting caller of a line perform the steps of all that wait."""
         with self._mutex:
             others = self._asked.get(key)
             if others:
@@ -258,10 +262,11 @@ class AsyncSwapSteps:
                 self._leader.pop(key, None)
 
     async def _do(self, key: str, batch: "Sequence[Asked]") -> None:
-        """Do steps in one swap; those of others in this process too, so that few of them meet at the server."""
+        """Perform the steps of a batch in one swap, so that callers of this process don't conflict at the server."""
         known = self._remembered(key)
         unknown, looks = False, any(each.decide is look for each in batch)
-        tries = TRIES if batch[0].decide is not renew else 1 if known is None else 2  # other lines' renewals wait
+        # The renewals of other lines wait for this one, so that it is not retried often.
+        tries = TRIES if batch[0].decide is not renew else 1 if known is None else 2
         for _ in range(tries):
             loaded = False
             if known is None or self._ahead is None or looks:
@@ -273,11 +278,11 @@ class AsyncSwapSteps:
             if line is known.line and key not in self._doubted:
                 if loaded:
                     return
-                known = None  # what is remembered proves nothing until it is swapped
+                known = None  # a cached line may be outdated: only a load or a swap proves it
                 continue
             line = self._permitted(line, known.line, batch, now)
             value = next((each.args[-1] for each in batch if each.decide is complete and each.succeeded), None)
-            try:  # written unchanged, a line makes a swap void that may still be on its way
+            try:  # even an unchanged line is written: its new version refuses a lost swap that arrives late
                 version = await self._swap(key, known.version, encode(line), now, value)
             except UnknownOutcome:
                 if unknown:
@@ -292,7 +297,7 @@ class AsyncSwapSteps:
             each.step = None
 
     def _permitted(self, line: Line, before: Line, batch: "Sequence[Asked]", now: int) -> Line:
-        """Return a line without the grants that the store does not permit: those claims go on waiting."""
+        """Return a line without the grants that the store does not permit: waiters stay pending, new claims go."""
         waited = {place.id for place in before.places}
         for place in line.places:
             if place.held == now:
@@ -335,7 +340,7 @@ class AsyncSwapSteps:
         return int(clock.awake_or_not() * MICROS) + (self._ahead or 0)
 
     def _remembered(self, key: str) -> Known | None:
-        """Return what is known of a line, if it is probably still so."""
+        """Return a cached line if it is probably up to date; else None."""
         known = self._known.get(key)
         if known is None:
             return None
@@ -350,7 +355,7 @@ class AsyncSwapSteps:
         self._known[key] = known
 
     async def renew_many(self, by_key: Mapping[str, Sequence[str]]) -> dict[str, Step]:
-        """Renew the claims of many lines that have not changed since; the others are not in the answer."""
+        """Renew the claims of many cached lines; a line that has changed meanwhile is not in the answer."""
         steps: dict[str, Step] = {}
         keys = [key for key in by_key if key not in self._asked and self._ahead is not None]
         for start in range(0, len(keys), AT_A_TIME):
@@ -365,25 +370,25 @@ class AsyncSwapSteps:
                 swaps = [(key, known.version, encode(line)) for key, (known, _, line) in some.items()]
                 versions = await self._store.swap_many(swaps, now) if swaps else ()
             except StoreError:
-                break  # they are asked one by one, which says of each what is wrong
+                break  # the queue then renews each line by itself, and gets the error of each
             for version, (key, (known, step, line)) in zip(versions, some.items(), strict=False):
                 self._remember(key, Known(version, line, known.quiet))
                 steps[key] = step
         return steps
 
     async def aclose(self) -> None:
-        """Give up what is open."""
+        """Close all connections."""
         neighbours.leave()
         await self._store.aclose()
 
     def abort(self) -> None:
-        """Give up what is open, since the loop has ended."""
+        """Close all connections without waiting, because the event loop has ended."""
         neighbours.leave()
         getattr(self._store, "abort", bool)()
 
 
 def _longer(argument: Any, slack: int) -> Any:
-    """Return a claim with the lease that the store is told: so that it lasts as long as was asked for at least."""
+    """Return a claim with a lease that is longer by twice the slack, so that it lasts at least as long as asked."""
     if not isinstance(argument, Claim):
         return argument
     spec = argument.spec
@@ -391,7 +396,7 @@ def _longer(argument: Any, slack: int) -> Any:
 
 
 def _unwritten(step: Step, before: Line, now: int) -> Step:
-    """Return a step without its line if that only extends the lease of a waiter that is long enough."""
+    """Return a step without its line if the line would only extend a waiter's lease that is still `FRESH`."""
     waiter, line = step.answer, step.line
     if (
         not isinstance(waiter, Place)

@@ -1,5 +1,5 @@
 # Generated from _async/step_queue.py by tools/unasync.py; change that one.
-"""The queue of a store that does a step on a line as a whole: `core.line` decides, the store reads and writes."""
+"""The queue of a store that performs each step on a line atomically; `core.line` decides."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -32,25 +32,26 @@ from interlock.remote.waiters import Waiters
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 
-LOOK_AGAIN = 1.0  # seconds; only a safety net where every hand-over is told
+LOOK_AGAIN = 1.0  # seconds between two polls of a waiter; a safety net where every hand-over is notified
 SHORTEST_LOOK = 0.001  # seconds
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.02  # seconds before a busy store is asked again
-LIVES = "yes"  # of a claim that is to end with its process; the store writes its own token
-AWAY = 0.25  # seconds until a store that is away is asked again
-RECOVERY = 60.0  # seconds to wait for a store that is away, where the caller has set no limit
-FIRST_CONTACT = 2.0  # seconds; where nothing was ever done, the address is probably wrong
+LIVES = "yes"  # the liveness token of a claim that ends with its process; the store replaces it by its own
+AWAY = 0.25  # seconds until an unavailable store is asked again
+RECOVERY = 60.0  # seconds to wait for an unavailable store if the caller has set no limit
+FIRST_CONTACT = 2.0  # seconds; if no request has ever succeeded, the address is probably wrong
 
 
 class Steps(Protocol):
-    """A store that does steps.
+    """A store that performs steps on lines.
 
-    One whose steps never wait has them also as `step_now`, a plain function: that saves tasks a tenth of their time.
-    It may have three methods more: `rest()` gives up what can be had again, since nothing was held for a while;
-    `abort()` gives up all without waiting, since the loop has ended; `renew_many(ids_by_key)` (in the queue's colour)
-    renews the claims of many keys at once and returns the steps by their keys: what is missing is asked one by one.
+    A store whose steps never block may also have `step_now`, the same as a plain function: this saves tasks a tenth
+    of their time.  Three more methods are optional: `rest()` closes idle connections when no lock was held for a
+    while; `abort()` closes all of them without waiting, when the event loop has ended; `renew_many(ids_by_key)`
+    (async in the async queue) renews the claims of many keys at once and returns the steps by key; the queue renews
+    each missing key by a step of its own.
 
     Attributes:
-        look_again: seconds after which a waiter looks by itself.
+        look_again: seconds after which a waiter polls if it was not notified.
     """
 
     look_again: float
@@ -60,22 +61,23 @@ class Steps(Protocol):
         """The calling process."""
 
     def step(self, key: str, decide: Decide, *args: object) -> Step | None:
-        """Do `decide(line, clock, *args)` on the line of a key, as a whole or not at all; None: it is busy.
+        """Perform `decide(line, clock, *args)` on the line of a key atomically; return None if the line is busy.
 
-        If `complete` answers True its last argument is kept with the line; if `kept` does, the answer is that value.
+        If `complete` answers True, the store keeps its last argument with the line; if `kept` answers True, the
+        store replaces that answer by the kept value.
         """
 
     def keys(self, prefix: str) -> list[str]:
-        """List the keys that begin with a text and may have claims."""
+        """List the keys that begin with `prefix` and may have claims."""
 
     def tell(self, promoted: Sequence[Place]) -> None:
-        """Tell waiters in other processes: holders their fence, the others (pending) that they should look."""
+        """Notify waiters in other processes: a new holder of its fence, a pending one that it should look."""
 
     def doctor(self) -> list[Check]:
         """Find out whether this store keeps the promises that the protocol needs."""
 
     def close(self) -> None:
-        """Give up what is open."""
+        """Close all connections."""
 
 
 class StepQueue:
@@ -86,8 +88,8 @@ class StepQueue:
         waiters: the waiting claims of this process.
 
     Attributes:
-        busy_limit: seconds for which a busy store is asked again; an acquire goes on until its own time is over.
-        busy_text: what is said then.
+        busy_limit: seconds for which a busy store is asked again; an acquire retries until its own time-out.
+        busy_text: the message of the error after that.
     """
 
     node_of = None
@@ -105,7 +107,7 @@ class StepQueue:
         self.rest = getattr(steps, "rest", _nothing)
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
-        """Nothing: a step store never doubts."""
+        """Do nothing: a step store never doubts whether a claim is held."""
 
     def subscribe(self) -> Any:
         return rt.Waiter()
@@ -113,7 +115,7 @@ class StepQueue:
     def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         spec = claim.spec
         if waiter is not None:
-            self._waiters.add(claim.id, waiter)  # before: another may promote it at once
+            self._waiters.add(claim.id, waiter)  # before the step: another process may promote it right after
         args = spec.key, enter, claim, self._steps.origin, waiter is not None and wait, again
         try:
             step = self._step(*args) if self._step_now is None else self._step_now(*args)
@@ -168,7 +170,7 @@ class StepQueue:
                 except StoreError as error:
                     answers |= dict.fromkeys(ids, error)
                     continue
-                if step is None:  # no reason to let the leases of others end
+                if step is None:  # renew the other lines first, or their leases may expire
                     busy[key] = ids
                     continue
                 answers |= zip(ids, step.answer, strict=True)
@@ -220,14 +222,14 @@ class StepQueue:
         self._steps.close()
 
     def abort(self) -> None:
-        """Give up what is open, since the loop has ended."""
+        """Close all connections without waiting, because the event loop has ended."""
         getattr(self._steps, "abort", _nothing)()
 
     def _insist(self, key: str, decide: Decide, *args: object) -> Step:
-        """Do a step, and ask a busy store again.
+        """Perform a step; retry while the store is busy.
 
         Raises:
-            StoreError: it was busy for too long.
+            StoreError: the store was busy for longer than `busy_limit`.
         """
         deadline = clock.now() + self.busy_limit
         pause = SHORTEST_PAUSE
@@ -239,7 +241,7 @@ class StepQueue:
         return step
 
     def _tell(self, key: str, step: Step) -> None:
-        """Tell the promoted, and promote the others if they are more than one step does."""
+        """Notify the promoted waiters, and go on with `settle` if one step could not promote all."""
         while step.promoted:
             elsewhere = [place for place in step.promoted if not self._notify(place)]
             if elsewhere:
@@ -253,20 +255,20 @@ class StepQueue:
 
 
 def _nothing() -> None:
-    """Nothing to give up."""
+    """Do nothing: the store has no idle connections."""
 
 
 def away(claim: Claim, error: StoreError, wait: bool, answered: bool) -> EnterResult:
-    """Return the state of a claim whose request failed.
+    """Return the result of an enter whose request failed: the caller retries while the store is unavailable.
 
     Args:
-        claim: which one.
-        error: why.
-        wait: whether the caller wants to wait.
-        answered: whether the store ever did.
+        claim: the claim that enters.
+        error: the failure.
+        wait: True if the caller wants to wait.
+        answered: True if the store has answered any request of this queue.
 
     Raises:
-        StoreError: waiting does not help, or is not wanted.
+        StoreError: `error`, if a retry will not help or the caller does not wait.
     """
     if isinstance(error, Denied) or not isinstance(error, (Passing, Unreachable, UnknownOutcome)) or not wait:
         raise error
@@ -276,12 +278,12 @@ def away(claim: Claim, error: StoreError, wait: bool, answered: bool) -> EnterRe
 
 
 def view_of(key: str, place: Place, now: int) -> ClaimView:
-    """Return a place as people see it.
+    """Return the view of a place that `locks.claims()` shows.
 
     Args:
-        key: of the line.
-        place: one of it.
-        now: the lease clock, in microseconds.
+        key: the key of the line.
+        place: a place in it.
+        now: the time of the lease clock, in microseconds.
     """
     host, _, pid = place.home.rpartition(" ")
     return ClaimView(

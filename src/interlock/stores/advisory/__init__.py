@@ -1,4 +1,4 @@
-"""postgresql+advisory://, mysql+advisory://: locks of a server that end with the session that has them."""
+"""postgresql+advisory://, mysql+advisory://: advisory locks, which the server releases when their session ends."""
 
 import sys
 from typing import Any
@@ -17,10 +17,10 @@ class AdvisoryStore:
     """The advisory locks of PostgreSQL, or those of MariaDB.
 
     Args:
-        options: what the URL says.
+        options: the options of the URL.
 
     Raises:
-        StoreError: the client library is missing, or the system is none that it is made for.
+        StoreError: the client library is missing, or the system is Windows.
     """
 
     frees_at_death = True
@@ -33,8 +33,8 @@ class AdvisoryStore:
         self._options = options
         self.features: frozenset[Feature] = frozenset(() if options.mysql else ("readers",))
         self.sequence = options.sequence
-        self.same_server: WeakSet[Any] = WeakSet()  # engines whose transactions can hold locks of ours
-        # Imported now: a child that is forked while another thread imports would wait for ever for that import.
+        self.same_server: WeakSet[Any] = WeakSet()  # engines that are known to connect to the server of this store
+        # Imported now: a child forked during another thread's import would wait for that import for ever.
         try:
             make, self._talk = _of_threads(options.mysql)
         except ImportError as error:
@@ -43,7 +43,7 @@ class AdvisoryStore:
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "AdvisoryStore":
-        """Keep locks on the server of a URL; sessions are opened when they are needed."""
+        """Return the store on the server of a URL; it opens sessions when they are needed."""
         return cls(options_of(url))
 
     def queue(self) -> Any:
@@ -59,25 +59,25 @@ class AdvisoryStore:
         return AsyncAdvisoryQueue(self._room, _of_tasks(self._options.mysql))
 
     def server(self) -> Any:
-        """Return which server and database it is.
+        """Return the identity of the server and database, as rows.
 
         Raises:
-            StoreError: it can't be asked.
+            StoreError: the server can't be reached.
         """
         return self.queue().ask("server")
 
     def lock_in_transaction(self, spec: LockSpec, timeout: float | None, connection: object) -> Any:
-        """Return a lock that the transaction of a connection of SQLAlchemy holds until it ends.
+        """Return a lock that the transaction of a SQLAlchemy connection holds until it ends.
 
         Raises:
-            InvalidArgument: it is no such connection.
+            InvalidArgument: the connection is not one of SQLAlchemy, or the store is MariaDB.
         """
         if self._options.mysql:
             raise InvalidArgument(
                 "GET_LOCK belongs to the session and survives the commit, so no transaction can hold such a lock: "
                 "lock a row of yours (SELECT … FOR UPDATE), or take the lock before the transaction, release it after"
             )
-        # Others need no SQLAlchemy, and they no event loop.
+        # Imported here: other users of this store need no SQLAlchemy.
         from sqlalchemy import Connection
         from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
         from sqlalchemy.orm import Session, scoped_session
@@ -93,7 +93,7 @@ class AdvisoryStore:
 
 
 def _of_threads(mysql: bool) -> Any:
-    """Return what makes a session, and how threads talk with it."""
+    """Return the session class and the talk object for threads."""
     if mysql:
         from interlock.stores.advisory._sync.mariadb import MariaTalk
         from interlock.stores.advisory.mariadb import MariaSession

@@ -1,4 +1,4 @@
-"""A session with MariaDB: how it is connected, and how it talks, which blocks."""
+"""A session with MariaDB: its connection, and its blocking requests."""
 
 import socket
 from typing import Any
@@ -18,7 +18,7 @@ def dialled(url: SplitResult, torn: bool) -> tuple[Any, int]:
     """Return a connection of PyMySQL, and the descriptor of its socket.
 
     Raises:
-        StoreError: the server can't be reached, or does not let us in.
+        StoreError: the server can't be reached, or refuses the log-in.
     """
     try:
         how = arguments_in(url)
@@ -37,7 +37,7 @@ def dialled(url: SplitResult, torn: bool) -> tuple[Any, int]:
     except FAILURES as error:
         if not torn:
             raise failed(error, "MariaDB") from error
-    # Not while the error is handled: its own text may show a part of the password.
+    # Outside of the except clause: the text of the chained error could show a part of the password.
     raise Unreachable(f"MariaDB can't be reached; {UNTOLD}")
 
 
@@ -61,8 +61,8 @@ class MariaSession(BaseSession):
         """Perform a statement, and return the rows; blocks.
 
         Args:
-            text: of the statement; the caller has begun to talk.
-            seconds: to wait for the answer; None for no limit.
+            text: the statement; the caller has called `begin`.
+            seconds: to wait for the reply; None for no limit.
         """
         try:
             set_read_timeout(self.client, seconds)
@@ -76,17 +76,17 @@ class MariaSession(BaseSession):
             self.silent = isinstance(error.__context__, TimeoutError)
             raise self.broken(error) from error
         except BaseException:
-            self.alive = False  # an interrupt has broken a packet in two
+            self.alive = False  # an interrupt may have left half a packet unread
             raise
         finally:
             self.over()
 
     def has_ended(self) -> bool:
         self.see_that_it_is_ours()
-        return not self.alive or ready(self.fd, 0)  # the server says nothing unless it ends it
+        return not self.alive or ready(self.fd, 0)  # an idle server sends nothing until it ends the session
 
     def close(self) -> None:
         if self.fd >= 0:
-            self.fd = -1  # another file may have this number soon
+            self.fd = -1  # the number may soon belong to another file
             if self.client.open:
                 self.client.close()

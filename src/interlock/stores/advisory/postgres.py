@@ -1,4 +1,4 @@
-"""A session with PostgreSQL: how it is connected, and how its end is seen."""
+"""A session with PostgreSQL: its connection, and the detection of its end."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class PostgresSession(BaseSession):
 
     Attributes:
         plain: the connection of libpq.
-        owes: True while an answer is to come that no caller waits for.
+        owes: True while a reply is due, which the next caller must read first if the present one gives up.
     """
 
     _connection: Any
@@ -33,7 +33,7 @@ class PostgresSession(BaseSession):
             self.connected(self.plain.socket)
             self.pid = self.reported_pid = self.plain.backend_pid
             return
-        # Not while the error is handled: its own text may show a part of the password.
+        # Outside of the except clause: the text of the chained error could show a part of the password.
         raise StoreError(f"PostgreSQL can't be reached; {UNTOLD}")
 
     def has_ended(self) -> bool:
@@ -48,5 +48,5 @@ class PostgresSession(BaseSession):
 
     def close(self) -> None:
         if self.fd >= 0:
-            self.fd = -1  # another file may have this number soon
+            self.fd = -1  # the number may soon belong to another file
             self._connection.close()

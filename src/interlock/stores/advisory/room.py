@@ -1,8 +1,8 @@
-"""The advisory locks of one process on one server: its claims, and the sessions that have or wait for each.
+"""The advisory locks of one process on one server: its claims, and the sessions that hold the locks or wait for them.
 
-A claim that holds the lock has a session of its own, and so has a claim that waits, but of those of one process that
-wait for the same name only the first: the others stand behind it in here.  Leases are kept in here too: the server
-knows none, and frees what a session has when that ends.
+Each claim that holds a lock has a session of its own.  Of the claims of this process that wait for the same name only
+the first has a session, which waits in the server; the others wait behind it in this module.  Leases are kept here
+too, since the server has none: it releases the lock of a session when the session ends.
 """
 
 import threading
@@ -20,12 +20,12 @@ from interlock.runtime.process import HOST, checked_pid, in_forked_child, pid
 from interlock.stores.advisory.session import BaseSession, Options, never_collected
 
 now = clock.awake_or_not
-LOOK_AFTER = 1.0  # seconds between two looks at the leases and sessions of holders
+LOOK_AFTER = 1.0  # seconds between two checks of the leases and sessions of holders
 LACKS = "advisory locks have no {}: use a store that has it, such as postgresql://, mysql:// or redis://"
 
 
 class Doubts(Protocol):
-    """A queue that is told which of its claims are lost."""
+    """A queue that is notified of its lost claims."""
 
     doubt: Callable[[str], object]
 
@@ -35,15 +35,17 @@ class AdvisoryPlace:
 
     Attributes:
         claim, waiter: as given.
-        owner: the queue that it entered by, whose `doubt` is told its id when it is lost.
-        key, kind: what the server is asked for; the kind is "_shared" for a reader.
+        owner: the queue by which the claim entered; its `doubt` is called with the id when the claim is lost.
+        key: the lock's key in the server.
+        kind: "_shared" for a reader, "" otherwise.
         state: "trying", "pending" or "using".
-        session: which has the lock or waits for it.
-        stands: True while that session waits in the server, or is opened for it.
-        over: is told when that ends; set by the caller that wants to know.
+        session: the session that holds the lock or waits for it.
+        stands: True while that session waits in the server, or is being opened for it.
+        over: a waiter that is notified when `stands` ends; set by a caller that wants to know.
         fence: its fencing token, when using.
-        until: when its lease ends.
-        since, held: since when it is there, and holds the lock, in seconds since the epoch.
+        until: when its lease expires, in seconds of `now`.
+        since: when it entered, in seconds since the epoch.
+        held: when it got the lock, in seconds since the epoch; None before.
     """
 
     __slots__ = (
@@ -64,13 +66,13 @@ class AdvisoryPlace:
         self.held: float | None = None
 
     def take(self, fence: int) -> None:
-        """Hold the lock."""
+        """Become the holder, with this fence."""
         self.fence, self.state, self.held = fence, "using", clock.time_of_day()
         self.until = now() + self.claim.spec.ttl
 
 
 def number_of(key: str) -> int:
-    """Return the 64-bit key of a name, as the server takes it."""
+    """Return the 64-bit number that is the key of a lock in the server."""
     return int.from_bytes(blake2b(key.encode(), digest_size=8, person=b"interlock").digest(), "big", signed=True)
 
 
@@ -78,7 +80,7 @@ def kind_in(spec: LockSpec, mysql: bool) -> str:
     """Return "_shared" for a reader, "" for an exclusive claim.
 
     Raises:
-        Unsupported: advisory locks have no such kind.
+        Unsupported: advisory locks have no such kind of lock.
     """
     if spec.once:
         raise Unsupported(LACKS.format("once"))
@@ -90,12 +92,13 @@ def kind_in(spec: LockSpec, mysql: bool) -> str:
 
 
 class AdvisoryRoom:
-    """The claims and the sessions, for all connections of this process with the same URL, of threads and of tasks.
+    """The claims and sessions of this process for one URL; all its clients, of threads and of tasks, share them.
 
-    A signal handler or a finalizer that locks may come inside of each section: none goes through what it may change.
+    A signal handler or a finalizer that uses a lock may interrupt any section under the mutex, which is re-entrant:
+    therefore each section iterates over a copy.
 
     Args:
-        options: what the URL says.
+        options: the options of the URL.
         make: makes a session.
     """
 
@@ -107,7 +110,7 @@ class AdvisoryRoom:
         self.start_afresh()
 
     def start_afresh(self) -> None:
-        """Own nothing: no claim, no session."""
+        """Forget all claims and sessions."""
         self.mutex = threading.RLock()
         self.places: dict[str, AdvisoryPlace] = {}
         self._lines: dict[int, dict[str, AdvisoryPlace]] = {}
@@ -118,32 +121,32 @@ class AdvisoryRoom:
     # -- claims -----------------------------------------------------------------------------------------
 
     def add(self, place: AdvisoryPlace) -> bool:
-        """Enter a claim; tell whether no claim of this process keeps the lock from it."""
+        """Add a claim; return True if no other claim of this process excludes it."""
         with self.mutex:
             line = self._lines.setdefault(place.key, {})
             free = all(each.kind and place.kind and each.state != "pending" for each in tuple(line.values()))
             line[place.claim.id] = self.places[place.claim.id] = place
-            self._lines[place.key] = line  # a handler that came in between and left may have taken it for empty
+            self._lines[place.key] = line  # a signal handler in between may have deleted it as empty
             return free
 
     def take_out(self, id: str) -> AdvisoryPlace | None:
-        """Take a claim out; the caller that gets it gives back what it has.  None if another caller did."""
-        checked_pid()  # a child that was forked behind Python's back has none
+        """Remove a claim and return it: the caller must release its lock.  None if another caller has removed it."""
+        checked_pid()  # forgets all claims in a child that was forked without Python's fork hooks
         with self.mutex:
             place = self.places.pop(id, None)
             if place is not None:
                 line = self._lines.get(place.key, {})
                 line.pop(id, None)
                 if not line:
-                    self._lines.pop(place.key, None)  # unless a handler that came in between has done it
+                    self._lines.pop(place.key, None)  # a signal handler in between may have deleted it
             return place
 
     def is_in(self, place: AdvisoryPlace) -> bool:
-        """Tell whether it is still in here."""
+        """Return True if a claim has not been removed."""
         return self.places.get(place.claim.id) is place
 
     def settled(self, key: str) -> list[AdvisoryPlace]:
-        """Return the claims of a key, or of all that begin so, but for those that try just now; holders first."""
+        """Return the holders and then the waiters of a key, or of all keys of a namespace."""
         whole = key.endswith("\0")
         places = [each for each in tuple(self.places.values()) if each.state != "trying"]
         found = [
@@ -152,20 +155,20 @@ class AdvisoryRoom:
         return sorted(found, key=lambda each: each.state != "using")
 
     def may_stand(self, place: AdvisoryPlace) -> bool:
-        """Tell whether a claim is the next of this process to wait in the server's line; then it begins to do so."""
+        """Return True, and mark the claim as waiting in the server, if it is this process's first waiter there."""
         with self.mutex:
             stands = place.stands or self._head(place.key) is not place
             place.stands = place.stands or not stands
             return not stands
 
     def most_to_wait(self) -> int:
-        """Return how many sessions there may be if one more is to wait: not more than half of them do."""
+        """Return the limit of sessions for one more waiter; 0 if waiters would use more than half of the sessions."""
         most = self.options.max_sessions
         with self.mutex:
             return most if 2 * sum(each.stands for each in tuple(self.places.values())) <= most + 1 else 0
 
     def nudge(self, key: int) -> None:
-        """Let the next waiter of this process for a name look again."""
+        """Wake the next waiter of this process for a name, so that it waits in the server."""
         with self.mutex:
             place = self._head(key)
             if place is not None and not place.stands:
@@ -177,7 +180,7 @@ class AdvisoryRoom:
     # -- sessions ---------------------------------------------------------------------------------------
 
     def take(self, most: float) -> Any:
-        """Return an unused session, or a new one, which is to be opened; None if there are `most`."""
+        """Return an idle session, or a new one that the caller must open; None if there are `most` already."""
         checked_pid()
         while most:
             with self.mutex:
@@ -195,7 +198,7 @@ class AdvisoryRoom:
         return None
 
     def keep(self, session: BaseSession) -> None:
-        """Keep a session for the next caller, if it is fit."""
+        """Keep a session for the next caller, or end it if it is not usable."""
         with self.mutex:
             fit = session in self.sessions and session.alive and not session.silent and not session.busy
             if fit and len(self.sessions) <= self.options.max_sessions:
@@ -204,16 +207,16 @@ class AdvisoryRoom:
         self.drop(session)
 
     def drop(self, session: BaseSession) -> None:
-        """End a session; the server frees what it has."""
+        """End a session; the server releases its lock."""
         with self.mutex:
             known = session in self.sessions
             self.sessions.discard(session)
         session.end()
         if known and session.silent:
-            self.rest()  # what broke one has mostly broken all
+            self.rest()  # the idle ones are probably broken as well
 
     def rest(self) -> None:
-        """End the unused sessions."""
+        """End all idle sessions."""
         with self.mutex:
             idle, self._idle = self._idle, []
         for session in idle:
@@ -222,11 +225,11 @@ class AdvisoryRoom:
     # -- leases -----------------------------------------------------------------------------------------
 
     def mind(self, place: AdvisoryPlace) -> None:
-        """See to it that the lease of a claim ends in time, and that the end of its session is heard of."""
+        """Schedule the next check of leases and sessions, no later than the end of this claim's lease."""
         self._alarm.set(min(place.until, now() + LOOK_AFTER))
 
     def _look_after(self) -> None:
-        """Take out claims whose leases or sessions have ended."""
+        """Remove the claims whose leases or sessions have ended."""
         with self.mutex:
             over = [each for each in tuple(self.places.values()) if self._is_over(each)]
             for place in over:
@@ -244,10 +247,10 @@ class AdvisoryRoom:
         return place.state == "using" and not session.busy and (not session.alive or session.has_ended())
 
     def lose(self, place: AdvisoryPlace) -> None:
-        """End the session of a claim that was taken out, and notify its queue."""
+        """End the session of a claim that was removed, and notify its queue or its waiter."""
         if place.session is not None:
             self.drop(place.session)
-            self.rest()  # the others lead to the same server, by the same way
+            self.rest()  # the idle ones use the same server and network path
         if place.state == "using":
             place.owner.doubt(place.claim.id)
         else:
@@ -256,7 +259,7 @@ class AdvisoryRoom:
 
 
 rooms: dict[Options, AdvisoryRoom] = {}
-"""Those of this process."""
+"""The rooms of this process, by their options."""
 
 
 def _after_fork() -> None:
@@ -270,11 +273,11 @@ def _after_fork() -> None:
 in_forked_child(_after_fork)
 
 
-LONG = 60  # seconds until the locks of a dead machine are free, from which on doctor warns
+LONG = 60  # seconds; doctor warns if the locks of a dead machine are released later
 
 
 def view_of(place: AdvisoryPlace) -> ClaimView:
-    """Return a claim of this process as people see it."""
+    """Return the public view of a claim of this process."""
     spec = place.claim.spec
     return ClaimView(
         name=spec.key.partition(SEPARATOR)[2],
@@ -294,7 +297,7 @@ def view_of(place: AdvisoryPlace) -> ClaimView:
 
 
 def foreign_view(key: str, row: tuple[str | None, ...]) -> ClaimView:
-    """Return what another process has, or waits for, as the server shows it."""
+    """Return the public view of a claim of another process, made of a row of the "look" statement."""
     number, granted, mode, application, since = row
     host, _, process = (application or "").removeprefix("interlock ").rpartition(":")
     return ClaimView(
@@ -314,7 +317,7 @@ def foreign_view(key: str, row: tuple[str | None, ...]) -> ClaimView:
 
 
 def ending(view: ClaimView, mysql: bool) -> str:
-    """Say how a claim of another process is ended."""
+    """Return the message that says how to end a claim of another process."""
     number = view.id.rpartition(" ")[2]
     statement = f"KILL {number}" if mysql else f"SELECT pg_terminate_backend({number})"
     return (
@@ -324,7 +327,7 @@ def ending(view: ClaimView, mysql: bool) -> str:
 
 
 def full(most: int) -> str:
-    """Say that no more sessions may be opened."""
+    """Return the message that says that the process has `most` sessions already."""
     return (
         f"this process has {most} sessions with the database already, one for each lock that it holds or waits for: "
         f"release some, or allow more by ?max_sessions="
@@ -332,12 +335,12 @@ def full(most: int) -> str:
 
 
 def checks(row: tuple[str | None, ...], direct: bool, options: Options) -> list[Check]:
-    """Return what `doctor` has found.
+    """Return the findings of `doctor`.
 
     Args:
-        row: the server's version, how many locks it has room for, and its keepalives: seconds, seconds and probes.
-        direct: False if a pooler is in between.
-        options: what the URL says.
+        row: the server's version, the size of its lock table, and its keepalive: idle (s), interval (s) and probes.
+        direct: False if a pooler is between client and server.
+        options: the options of the URL.
     """
     version, space, idle, interval, count = row
     seconds = int(idle or 0) + int(interval or 0) * int(count or 0) if direct and int(idle or 0) else 0

@@ -1,4 +1,4 @@
-"""One session with a database: it has one lock, waits for one, or is free; how it ends, and which caller uses it."""
+"""One session with a database: it holds one lock, waits for one, or is idle."""
 
 import os
 import re
@@ -31,18 +31,18 @@ def _sequence_in(name: str, text: str) -> str:
 
 
 OURS: dict[str, Reader] = {"max_sessions": number_in, "sequence": _sequence_in}
-"""Others are for the library that connects."""
+"""Our options; the others are passed to the client library."""
 
 
 class Options(NamedTuple):
-    """What the URL says.
+    """The options of a URL.
 
     Attributes:
-        conninfo: how libpq connects.
-        max_sessions: how many sessions this process may have, each with a lock, waiting for one, or idle.
-        sequence: what fences are taken from.
+        conninfo: the connection string of libpq; for MariaDB the URL without its query.
+        max_sessions: the most sessions of this process: holding a lock, waiting for one, or idle.
+        sequence: the name of the database sequence that issues the fences.
         mysql: True for MariaDB, False for PostgreSQL.
-        torn: True if what a library says of the URL may repeat a part of the password.
+        torn: True if an error text of the client library may repeat a part of the password.
     """
 
     conninfo: str
@@ -59,7 +59,7 @@ def options_of(url: SplitResult) -> Options:
     """Read the URL.
 
     Raises:
-        InvalidArgument: an option is out of its range, or stands there twice.
+        InvalidArgument: an option is unknown, out of its range, or given twice.
     """
     return read(url, _options_of)
 
@@ -75,21 +75,21 @@ def _options_of(url: SplitResult) -> Options:
         conninfo = conninfo_of(
             url, {**DEFAULTS, "application_name": f"interlock {HOST}:{pid()}"[:63], **others}.items()
         )
-        with suppress(ImportError):  # which is told when a session is opened
+        with suppress(ImportError):  # reported when the first session is opened
             check(conninfo, url)
     else:
-        port_of(url)  # which refuses what is none
+        port_of(url)  # raises if the port is not a number
         conninfo = whole(url._replace(query=""))
     return Options(
         conninfo, ours.get("max_sessions", MAX_SESSIONS), ours.get("sequence", SEQUENCE), not postgresql, is_torn(url)
     )
 
 
-IO_TIMEOUT = 5.0  # seconds that the server may take for an answer
-KEPT_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}  # ms the last
+IO_TIMEOUT = 5.0  # seconds to wait for a reply
+KEPT_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}  # s, s, count, ms
 
 never_collected: list[Any] = []
-"""Sessions of another process, or whose descriptors are other files: kept, since libpq would close those."""
+"""Sessions of the parent process, or whose descriptor is another file now: if collected, libpq would close that."""
 Rows: TypeAlias = list[tuple[str | None, ...]]
 
 
@@ -97,7 +97,7 @@ class Refusal(Exception):
     """The server refused a statement.
 
     Attributes:
-        state: its SQLSTATE, or the number that MariaDB gives.
+        state: the SQLSTATE of PostgreSQL, or the error number of MariaDB.
     """
 
     def __init__(self, state: str, message: str) -> None:
@@ -106,7 +106,7 @@ class Refusal(Exception):
 
 
 def refused(error: Refusal) -> StoreError:
-    """Return what is raised for a refusal of the server."""
+    """Return the error to raise for a refusal of the server."""
     if error.state == "53200":
         return StoreError(
             f"the lock table of the server is full ({error}): hold fewer locks, or raise max_locks_per_transaction"
@@ -115,18 +115,19 @@ def refused(error: Refusal) -> StoreError:
 
 
 class BaseSession:
-    """A session; how to talk with a database is in its subclasses.
+    """A session; the subclasses know the protocol of a database.
 
     Args:
-        options: what the URL says.
-        mutex: of the room.
+        options: the options of the URL.
+        mutex: the mutex of the room.
 
     Attributes:
-        fd: the descriptor of its socket; -1 while there is none.
-        pid: what the server calls it; reported_pid: what it is called by whatever the connection leads to.
-        alive: False once it has ended; what it had is free, as soon as the server knows.
-        busy: True while a caller talks.
-        silent: True if an answer did not come in time, so that the server may not hear of its end.
+        fd: the descriptor of its socket; -1 while it has none.
+        pid: the server's id of the session.
+        reported_pid: the id that the protocol reported; another one than `pid` if a pooler is in between.
+        alive: False once it has ended; the server releases its lock when it notices.
+        busy: True while a caller sends a request or waits for the reply.
+        silent: True if a reply did not come in time, so that the server may not notice that the session ends.
     """
 
     def __init__(self, options: Options, mutex: AbstractContextManager[object]) -> None:
@@ -144,12 +145,12 @@ class BaseSession:
         return type(self)(self.options, self._mutex)
 
     def begin(self) -> None:
-        """Begin to talk.
+        """Reserve the session for one request; `over` ends that.
 
         Raises:
-            UnknownOutcome: it has ended, or another caller talks.
+            UnknownOutcome: the session has ended, or another caller uses it.
         """
-        checked_pid()  # in a child that was forked behind Python's back this ends it
+        checked_pid()  # abandons the session in a child that was forked without Python's fork hooks
         self.see_that_it_is_ours()
         with self._mutex:
             if not self.alive or self.busy:
@@ -157,36 +158,36 @@ class BaseSession:
             self.busy = True
 
     def connected(self, fd: int) -> None:
-        """Note the descriptor of its socket."""
+        """Record the descriptor of the session's socket."""
         self.fd, self.file = fd, Descriptor(fd)
 
     def see_that_it_is_ours(self) -> None:
-        """End it if the program has closed its descriptor, which may be another file by now: that is not touched."""
+        """End the session if the program has closed its descriptor; another file with that number stays untouched."""
         with self._mutex:
             if self.fd >= 0 and self.file is not None and not self.file.is_ours():
                 self.alive, self.fd = False, -1
                 never_collected.append(self)
 
     def over(self) -> None:
-        """Talk no more."""
+        """Give the session free after a request, or close it if it has ended meanwhile."""
         with self._mutex:
             self.busy = False
             if not self.alive:
                 self.close()
 
     def end(self) -> None:
-        """End it, from any thread; the caller that talks on it notices, and closes it."""
+        """End the session, from any thread; a caller that is using it gets an error, and closes it."""
         self.see_that_it_is_ours()
         with self._mutex:
             self.alive = False
             if not self.busy:
                 self.close()
             elif self.file is not None:
-                with suppress(OSError):  # it has ended already
+                with suppress(OSError):  # the connection is closed already
                     self.file.shut_down()
 
     def abandon(self) -> None:
-        """In a forked child: let go of the socket without a word, which would end the session of the parent."""
+        """Close the socket in a forked child, without a message to the server that would end the parent's session."""
         self.alive = False
         if self.fd >= 0:
             with suppress(OSError):
@@ -196,7 +197,7 @@ class BaseSession:
         self.fd = -1
 
     def broken(self, error: Exception | None) -> UnknownOutcome:
-        """Note that the connection has failed; return what is raised for that."""
+        """Mark the session as ended; return the error to raise."""
         self.alive = False
         return UnknownOutcome(f"the session with the database has ended, and all that it held is free: {error}")
 
@@ -204,7 +205,7 @@ class BaseSession:
         """Connect to the server; blocks.
 
         Raises:
-            StoreError: it can't be reached.
+            StoreError: the server can't be reached.
         """
         raise NotImplementedError
 
@@ -213,5 +214,5 @@ class BaseSession:
         raise NotImplementedError
 
     def has_ended(self) -> bool:
-        """Tell, without waiting, whether the server has ended it; asked only while no caller talks."""
+        """Return, without waiting, whether the server has ended the session; call it only while `busy` is False."""
         raise NotImplementedError

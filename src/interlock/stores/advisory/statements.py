@@ -1,7 +1,7 @@
-"""What PostgreSQL and MariaDB are told, and what is said when one is no place for such locks.
+"""The statements for PostgreSQL and MariaDB, and the messages for servers that can't be used for advisory locks.
 
-In the statements of `POSTGRES` and `MARIA` stand {key} and {name}, which are a lock, {kind}, which is `_shared` for a
-reader, {sequence}, from which fences are taken, and {pid}, another session.
+Placeholders of `POSTGRES` and `MARIA`: {key} or {name} is the lock, {kind} is `_shared` for a reader, {sequence} is
+the sequence that issues fences, {pid} is another session.
 """
 
 OF_THE_LOCK = (
@@ -12,7 +12,7 @@ SERVER = (
     "SELECT oid::text, extract(epoch FROM pg_postmaster_start_time())::text FROM pg_database "
     "WHERE datname = current_database()"
 )
-OPENING = 0x696E7465726C6B00  # the key that orders sessions that open
+OPENING = 0x696E7465726C6B00  # the advisory lock under which sessions open one after another
 LEAP = 1 << 20  # fences
 IDLE, INTERVAL, COUNT = 15, 5, 3  # seconds, seconds and probes of the keepalive, on both sides
 
@@ -33,7 +33,7 @@ POSTGRES = {
         "'max_locks_per_transaction')::int * (current_setting('max_connections')::int + "
         f"current_setting('max_prepared_transactions')::int)), {IDLE}, {INTERVAL}, {COUNT}"
     ),
-    # Not deferrable: else a transaction that only reads may wait for all writers.
+    # Not deferrable: else a serializable read-only transaction may wait for all writers.
     "first": "SET TRANSACTION NOT DEFERRABLE; SELECT pg_backend_pid(), pg_is_in_recovery()",
     "make": "CREATE SEQUENCE IF NOT EXISTS {sequence} START WITH ",
     "leap": (
@@ -53,7 +53,7 @@ SETTINGS = {
     "idle_session_timeout": 0,
     "idle_in_transaction_session_timeout": 0,
     "transaction_timeout": 0,
-    "default_transaction_isolation": "read committed",  # a long wait that is serializable costs all others memory
+    "default_transaction_isolation": "read committed",  # a long serializable transaction costs the server memory
     "default_transaction_read_only": "off",
     "default_transaction_deferrable": "off",
     "synchronous_commit": "on",
@@ -64,17 +64,17 @@ SETTINGS = {
 }
 SET = "SET TRANSACTION NOT DEFERRABLE; SELECT set_config(name, CASE name {} END, false) FROM pg_settings".format(
     " ".join(f"WHEN '{name}' THEN '{value}'" for name, value in SETTINGS.items())
-) + f" WHERE name IN {tuple(SETTINGS)}"  # this version may not know all  # fmt: skip
-NOTICE_THE_END = "SET client_connection_check_interval = 1000"  # not on every system
+) + f" WHERE name IN {tuple(SETTINGS)}"  # an old server does not know all of them  # fmt: skip
+NOTICE_THE_END = "SET client_connection_check_interval = 1000"  # milliseconds; some systems refuse it
 
 FOREVER = 2_000_000  # seconds; MariaDB answers NULL to -1
 MARIA = {
     "attempt": "SELECT IF(GET_LOCK('{name}', 0) = 1, NEXTVAL({sequence}), NULL)",
     "wait": f"SELECT IF(GET_LOCK('{{name}}', {FOREVER}) = 1, 'apart', NULL)",
-    # A waiter that uses a table holds up a backup, and that holds up all writers.
+    # Not within "wait": a waiting statement that uses a table blocks a backup, which then blocks all writers.
     "fence": "SELECT NEXTVAL({sequence})",
     "give back": "SELECT RELEASE_LOCK('{name}')",
-    "ping": "SELECT CONNECTION_ID() + 0",  # a pooler answers the bare question itself
+    "ping": "SELECT CONNECTION_ID() + 0",  # "+ 0": a pooler answers the plain function by itself
     "break off": "KILL QUERY {pid}",
     # Waiters are shown to the same user, or to a user with the privilege PROCESS.
     "look": (
@@ -93,7 +93,7 @@ MARIA = {
     "settings": (
         "SET SESSION wait_timeout = 31536000, interactive_timeout = 31536000, max_statement_time = 0, autocommit = 1"
     ),
-    "writes": "SET SESSION TRANSACTION READ WRITE",  # a sequence can't be used by a transaction that only reads
+    "writes": "SET SESSION TRANSACTION READ WRITE",  # NEXTVAL fails in a read-only transaction
     "now": "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)",
     "make": "CREATE SEQUENCE IF NOT EXISTS {sequence} START WITH ",
     "drop": "DROP SEQUENCE IF EXISTS {sequence}",
@@ -109,14 +109,14 @@ _TABLES = "use the locks of a table instead: mysql:// or mariadb://"
 
 
 def refused_version(version: str) -> str:
-    """Return why a server with this version is not used for GET_LOCK; "" if it is."""
+    """Return why a server of this version can't be used for GET_LOCK; "" if it can."""
     if "vitess" in version.lower():
         return f"Vitess spreads sessions over servers, and GET_LOCK with them: {_TABLES}"
     return "" if "mariadb" in version.lower() else f"{version} is not MariaDB, and is not tested: {_TABLES}"
 
 
 def refused_server(read_only: str | None, wsrep: str | None) -> str:
-    """Return why a server with these settings is not used for GET_LOCK; "" if it is."""
+    """Return why a server with these settings can't be used for GET_LOCK; "" if it can."""
     if wsrep in ("1", "ON"):
         return f"in a Galera cluster GET_LOCK is known to one node only: {_TABLES}"
     if read_only in ("0", "OFF"):

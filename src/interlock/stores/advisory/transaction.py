@@ -1,8 +1,8 @@
-"""Locks of the caller's own transaction: its commit or rollback gives them back, and nothing else does.
+"""Locks of the caller's own transaction: only its commit or rollback releases them.
 
-PostgreSQL has that as pg_advisory_xact_lock, and it shares its names with the locks of sessions: a lock of a
-transaction and one of a connection of interlock exclude each other.  MySQL's GET_LOCK survives the end of a
-transaction, and a transaction that writes to SQLite excludes all others anyway, so there is no such lock on them.
+PostgreSQL offers them as pg_advisory_xact_lock, in the same key space as session locks: a transaction's lock and a
+lock of an interlock client exclude each other.  MySQL and SQLite have no such lock: GET_LOCK survives the end of a
+transaction, and a transaction that writes to SQLite excludes all other writers anyway.
 """
 
 import math
@@ -17,7 +17,7 @@ from interlock.core.errors import InvalidArgument, LockTimeout, NotHeld, StoreEr
 from interlock.stores.advisory.room import number_of
 from interlock.stores.advisory.statements import SERVER
 
-# The number of the transaction is asked for so that its commit is written to the disk, and the fence with it.
+# txid_current() gives the transaction a number, so that its commit is written to disk, and the fence with it.
 TRY = "SELECT CASE WHEN pg_try_advisory_xact_lock(:key) THEN nextval('{sequence}') + 0 * txid_current() END"
 WAIT = (
     "WITH got AS MATERIALIZED (SELECT pg_advisory_xact_lock(:key)) "
@@ -25,16 +25,16 @@ WAIT = (
 )
 TIME_OUT = "SELECT set_config('lock_timeout', :value, true)"
 TIMED_OUT = "55P03"
-LONGEST = 2_000_000  # seconds; a time-out that is longer is none
+LONGEST = 2_000_000  # seconds; a longer time-out counts as no limit
 
 
 class TransactionGrant(NamedTuple):
     """A lock that a transaction holds until it ends.
 
     Attributes:
-        name: of the lock.
+        name: the name of the lock.
         fence: the fencing token.
-        transaction: of SQLAlchemy, or a savepoint.
+        transaction: the transaction of SQLAlchemy, or the savepoint, in which it was taken.
     """
 
     name: str
@@ -47,7 +47,7 @@ class TransactionGrant(NamedTuple):
         return bool(self.transaction.is_active)
 
     def check(self) -> None:
-        """Raise unless it is held.
+        """Raise unless the lock is held.
 
         Raises:
             NotHeld: the transaction was committed or rolled back.
@@ -60,13 +60,13 @@ class TransactionGrant(NamedTuple):
 
 
 class _OfTransaction:
-    """A lock that a transaction takes, and that its end gives back.
+    """A lock that a transaction takes, and that the end of the transaction releases.
 
     Args:
-        store: on whose server the transaction must be.
-        spec: what is asked for.
-        timeout: seconds that acquiring waits unless told otherwise; None for no limit.
-        connection: of SQLAlchemy, or a session.
+        store: the store; the transaction must be on its server.
+        spec: the lock.
+        timeout: seconds that `acquire` waits by default; None for no limit.
+        connection: a connection or session of SQLAlchemy.
     """
 
     def __init__(self, store: Any, spec: LockSpec, timeout: float | None, connection: Any) -> None:
@@ -77,7 +77,7 @@ class _OfTransaction:
         self._connection = connection
 
     def release(self) -> NoReturn:
-        """Refuse: only the end of the transaction gives the lock back.
+        """Raise: only the end of the transaction releases the lock.
 
         Raises:
             NotHeld: always.
@@ -112,9 +112,9 @@ class _OfTransaction:
         return TransactionGrant(self.name, int(fence), open_one)
 
     def _wait(self, connection: Connection, seconds: float | None) -> Any:
-        """Return the fence when the lock is granted; None if it was not in time."""
+        """Wait for the lock; return the fence, or None after the time-out."""
         limit = 0 if seconds is None or seconds > LONGEST else max(1, math.ceil(seconds * 1000))
-        # A time-out may come when the lock was granted already; the savepoint gives it back then.
+        # The time-out may come after the lock was granted: then the rollback of the savepoint releases it.
         try:
             with connection.begin_nested():
                 before = connection.execute(text("SELECT current_setting('lock_timeout')")).scalar_one()
@@ -123,7 +123,7 @@ class _OfTransaction:
                 connection.execute(text(TIME_OUT), {"value": before})
             return fence
         except DBAPIError as error:
-            # psycopg2 calls it pgcode.
+            # psycopg2's name is pgcode.
             if TIMED_OUT not in (getattr(error.orig, "sqlstate", None), getattr(error.orig, "pgcode", None)):
                 raise
             return None
@@ -149,21 +149,21 @@ class _OfTransaction:
 
 
 class TransactionLock(_OfTransaction):
-    """As `_OfTransaction`, of a Connection or a Session."""
+    """A lock that the transaction of a `Connection` or `Session` holds until it ends."""
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> TransactionGrant | None:
         """Take the lock in the transaction of the connection.
 
         Args:
             blocking: False for one try.
-            timeout: seconds to wait at most; None for the lock's own time-out.
+            timeout: the most seconds to wait; None for the lock's own time-out.
 
         Returns:
-            The grant; None if others kept the lock.  The transaction goes on in either case.
+            The grant; None if the lock was not free in time.  The transaction stays usable in both cases.
 
         Raises:
-            InvalidArgument: the connection can't hold it.
-            StoreError: the database refused, as for a deadlock.
+            InvalidArgument: the connection is to another database, or commits each statement by itself.
+            StoreError: the database refused, for example because of a deadlock.
         """
         return self._take(self._connection, self._seconds(blocking, timeout))
 
@@ -173,11 +173,11 @@ class TransactionLock(_OfTransaction):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing: the commit or rollback gives it back."""
+        """Do nothing: the commit or rollback releases the lock."""
 
 
 class AsyncTransactionLock(_OfTransaction):
-    """As `_OfTransaction`, of one of asyncio."""
+    """A lock that the transaction of an `AsyncConnection` or `AsyncSession` holds until it ends."""
 
     async def acquire(self, blocking: bool = True, timeout: float | None = None) -> TransactionGrant | None:
         """Take the lock in the transaction of the connection; see `TransactionLock.acquire`."""
@@ -191,4 +191,4 @@ class AsyncTransactionLock(_OfTransaction):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing: the commit or rollback gives it back."""
+        """Do nothing: the commit or rollback releases the lock."""

@@ -1,6 +1,6 @@
-"""s3://, gs://, az:// or a store of obstore: locks in a bucket, by writes that need an unchanged object.
+"""s3://, gs://, az:// or a store of obstore: locks in a bucket, by conditional writes.
 
-One object a name holds its line. It is read and swapped, never deleted, so fences go on.
+Each name has one object, which holds its line. It is read and swapped, and never deleted, so that fences only grow.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from interlock.core.redaction import place_of, read
 from interlock.stores.plain import PlainStore
 
 INSTALL = "locks in a bucket need obstore: pip install 'interlock[bucket]'"
-IO_TIMEOUT = 10.0  # seconds to wait for an answer
+IO_TIMEOUT = 10.0  # seconds to wait for a reply
 PREFIX = "interlock"
 GCS_PACE = 1.0  # seconds; https://cloud.google.com/storage/quotas: one write a second to an object
 _KNOWN = {"endpoint": text_in, "region": text_in, "timeout": seconds_in}
@@ -25,11 +25,11 @@ class BucketStore(PlainStore):
     """A store in a bucket.
 
     Args:
-        made: returns the store of obstore, once in each process.
-        prefix: with which the names of all objects begin.
-        where: the bucket, without a password.
-        server: known by what else, so that all connections to it know its clock equally well.
-        pace: seconds between two writes of one object.
+        made: returns the store of obstore; called once for each queue.
+        prefix: the prefix of the names of all objects.
+        where: the bucket as messages show it, without a password.
+        server: more text that identifies the bucket; all clients of one bucket share an estimate of its clock.
+        pace: the least seconds between two writes of one object.
     """
 
     def __init__(self, made: Callable[[], Any], prefix: str, where: str, server: str, pace: float = 0.0) -> None:
@@ -48,8 +48,8 @@ class BucketStore(PlainStore):
     def from_url(cls, url: SplitResult) -> "BucketStore":
         """Connect to s3://bucket/prefix, gs://bucket/prefix or az://container/prefix.
 
-        Credentials are those of the environment, as the tools of the cloud find them, or stand before an @: key and
-        secret of S3, account and key of Azure.
+        Credentials come from the environment, as for the cloud's own tools, or from the part of the URL before the @:
+        access key and secret for S3, account and key for Azure.
         """
         _check_installed()
         where = place_of(url)
@@ -60,14 +60,14 @@ class BucketStore(PlainStore):
         return self._steps()
 
     def race(self, clients: int, rounds: int) -> list[Check]:
-        """Find out whether one of many writes at the same moment wins; as `interlock doctor --race`.
+        """Test whether only one of many concurrent conditional writes succeeds; as `interlock doctor --race`.
 
         Args:
-            clients: that write.
-            rounds: how often.
+            clients: the number of clients that write.
+            rounds: the number of rounds.
 
         Raises:
-            StoreError: it can't be used.
+            StoreError: the bucket can't be used.
         """
         from obstore.exceptions import BaseError
 
@@ -104,7 +104,7 @@ def _store_of(url: SplitResult, where: str) -> BucketStore:
     how["client_options"] = {"timeout": timeout, "connect_timeout": timeout}
     if given.get("endpoint", "").startswith("http://"):
         how["client_options"]["allow_http"] = True
-    how["retry_config"] = {"max_retries": 0}  # one that had no answer is for us to think about
+    how["retry_config"] = {"max_retries": 0}  # we handle a lost reply: a retry would fail on its own first write
     kind = getattr(obstore.store, _USES[url.scheme])
     prefix = unquote(url.path).strip("/") or PREFIX
     pace = GCS_PACE if url.scheme == "gs" else 0.0
@@ -112,14 +112,14 @@ def _store_of(url: SplitResult, where: str) -> BucketStore:
 
 
 def from_client(client: object, tasks: bool) -> BucketStore:
-    """Return the store in the bucket of a store of obstore that the program has already.
+    """Return the store in the bucket of an obstore client of the program.
 
     Args:
         client: an `S3Store`, `GCSStore`, `AzureStore` or, for tests, a `MemoryStore`.
-        tasks: either will do.
+        tasks: ignored: an obstore client works for threads and tasks.
 
     Raises:
-        InvalidArgument: it can't compare and swap.
+        InvalidArgument: the client has no conditional writes.
         StoreError: this is a forked child of a process that has used a bucket.
     """
     kind = type(client).__name__
@@ -129,6 +129,6 @@ def from_client(client: object, tasks: bool) -> BucketStore:
         )
     from interlock.stores.bucket.lines import see_that_it_runs_here
 
-    see_that_it_runs_here()  # it may have been used
+    see_that_it_runs_here()  # the program may have used the client before the fork
     pace = GCS_PACE if kind == "GCSStore" else 0.0
     return BucketStore(lambda: client, PREFIX, f"the bucket of a {kind}", str(id(client)), pace)

@@ -1,14 +1,14 @@
-"""The lines in a bucket: each is one object, which is written only if it is still the one that was read.
+"""The lines in a bucket: each is one object, which is written only if it is unchanged since it was read.
 
-An object begins with a number that is written only once, since the tag of an object of S3 is a hash of its content,
-and two equal ones could not be told apart. It is never deleted.
+An object begins with a nonce. The ETag of S3 is a hash of the content, so two equal contents would have the same one,
+and a stale write could succeed. An object is never deleted.
 
-**Time.** A bucket says when an object was written, to the second. From that, and the moments at which this process
-sent the request and had its answer, follows between which bounds the bucket's clock stands beside its own; each
-sample narrows them. Half of their distance is the `slack`: own leases are stored as if the clock was at the one end,
-and others are judged as if it was at the other. Whoever seems to be over is judged again by a sample of that
-moment; and what this process has seen itself counts more than what is stored: a lease that it saw renewed lasts
-from its look before that, and one that it saw unchanged for its whole length is over.
+**Time.** A bucket reports when an object was written, to the second. That time, and the moments at which this process
+sent the request and received the reply, give an upper and a lower bound of the difference between the bucket's clock
+and the clock of this process; each sample narrows the bounds. The `slack` is half of their distance: leases of this
+process are stored longer by it, and leases of others count as expired later by it. A lease that seems to have expired
+is judged again by a fresh sample. Observations of this process count more than the stored times: a lease that it saw
+renewed lasts at least from its read before that, and a lease that stayed unchanged for its whole length has expired.
 """
 
 import contextlib
@@ -38,22 +38,22 @@ from interlock.remote.neighbours import neighbours
 from interlock.runtime import clock
 from interlock.runtime.process import checked_pid
 
-LONGEST_NAME = 300  # characters of an object's name that are made of a lock's; longer ones are hashed
-MARGIN = 0.05  # seconds that are added to the slack: for the drift of two clocks between two samples
-STALE = 600.0  # seconds after which a sample is made anew
-JUST_NOW = 1.0  # seconds; a sample that is younger is of that moment
+LONGEST_NAME = 300  # characters of the part of an object's name that is made of a lock's name; longer ones are hashed
+MARGIN = 0.05  # seconds added to the slack, for the drift of the two clocks between two samples
+STALE = 600.0  # seconds after which a sample is repeated
+JUST_NOW = 1.0  # seconds; a younger sample counts as fresh
 CLOCK = ".clock"
-_runs_in: int | None = None  # the process in which obstore has its threads
+_runs_in: int | None = None  # the pid of the process in which obstore's threads run
 
 
 class Loaded(NamedTuple):
-    """An object as it was read, or written.
+    """An object as it was read or written.
 
     Attributes:
-        version: as obstore wants it to be compared; None if there was none.
-        text: of the line.
-        value: that is kept with it.
-        nonce: the number that is written once.
+        version: the version for a conditional write of obstore; None if there is no object.
+        text: the text of the line.
+        value: the value of a completed run, kept with it.
+        nonce: the random number of this write.
     """
 
     version: dict[str, str] | None
@@ -63,19 +63,19 @@ class Loaded(NamedTuple):
 
 
 class BucketClock:
-    """The bucket's clock, beside the one of this process; who asks brings the store of obstore.
+    """An estimate of the bucket's clock; the callers pass the store of obstore.
 
     Args:
-        path: with which the names of objects begin that only one sample writes.
+        path: the prefix of the names of the objects that samples write.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._low, self._high, self._sampled = -1e18, 1e18, -1e18
-        self._age = 1.0  # after which the next sample is made: often at first, since each makes the bounds narrower
+        self._age = 1.0  # seconds until the next sample: short at first, since each narrows the bounds
 
     def sample(self, bucket: Any, age: float) -> None:
-        """Write an object and ask when that was, unless there is a sample that is younger than `age` in seconds."""
+        """Write an object and ask for its time, unless the last sample is younger than `age` in seconds."""
         if clock.awake_or_not() - self._sampled < age:
             return
         path = f"{self._path}{secrets.token_hex(8)}"
@@ -83,30 +83,35 @@ class BucketClock:
         bucket.put(path, b"")
         received = clock.awake_or_not()
         written = bucket.head(path)["last_modified"]
-        with contextlib.suppress(BaseError, FileNotFoundError):  # else each sample would stay for ever
+        with contextlib.suppress(BaseError, FileNotFoundError):  # a failed clean-up does not spoil the sample
             bucket.delete(path)
         low = written.timestamp() - received
         high = written.timestamp() - sent + (0.0 if written.microsecond else 1.0)
         if received - self._sampled > STALE or low > self._high + MARGIN or high < self._low - MARGIN:
-            self._low, self._high = low, high  # the first one, or the clock was set
+            self._low, self._high = low, high  # the old bounds are outdated, or one of the clocks was set
         self._low, self._high = max(self._low, low), min(self._high, high)
         self._low, self._high = min(self._low, self._high), max(self._low, self._high)
         self._sampled, self._age = received, min(STALE, 2 * self._age)
 
     def ahead(self, bucket: Any) -> float:
-        """Return how many seconds the bucket's clock is ahead."""
+        """Return how many seconds the bucket's clock is ahead of the one of this process."""
         self.sample(bucket, self._age)
         return (self._low + self._high) / 2
 
     def slack(self, bucket: Any) -> float:
-        """Return how many seconds that may be wrong."""
+        """Return by how many seconds `ahead` may be wrong."""
         self.sample(bucket, self._age)
         return (self._high - self._low) / 2 + MARGIN
 
 
 class Seen(NamedTuple):
-    """What this process has seen of a claim: its count of renewals, and on the own clock: when it was renewed at the
-    earliest (None: that is not known) and at the latest."""
+    """An observation of a claim by this process.
+
+    Attributes:
+        beat: the claim's count of renewals.
+        earliest: before which time of this process's clock the last renewal can't have been; None if unknown.
+        latest: after which time it can't have been.
+    """
 
     beat: int
     earliest: float | None
@@ -114,17 +119,17 @@ class Seen(NamedTuple):
 
 
 class BucketLines:
-    """The lines of one bucket, as `stores.swap.AsyncSwapStore` in plain calls.
+    """The lines of one bucket: `stores.swap.AsyncSwapStore` as blocking calls.
 
     Args:
         bucket: a store of obstore.
-        prefix: with which the names of all objects begin.
+        prefix: the prefix of the names of all objects.
         where: the bucket, for messages.
-        clock: of the bucket.
-        pace: seconds between two writes of one object.
+        clock: the estimate of the bucket's clock.
+        pace: the least seconds between two writes of one object.
     """
 
-    look_again = longest_look = 30.0  # seconds: a waiter of another host asks twice a minute in the end
+    look_again = longest_look = 30.0  # seconds between two polls of a waiter that has waited for long
 
     def __init__(self, bucket: Any, prefix: str, where: str, clock: BucketClock, pace: float) -> None:
         self._bucket = bucket
@@ -138,15 +143,15 @@ class BucketLines:
 
     @property
     def slack(self) -> int:
-        """Microseconds that the bucket's clock may differ from what is known of it."""
+        """Microseconds that the bucket's clock may differ from the estimate."""
         return int(self._ask(self._clock.slack, self._bucket) * MICROS)
 
     def _ask(self, call: Any, *args: object, **how: object) -> Any:
-        """Call obstore, but for what says something about the object.
+        """Call obstore, and translate its errors; those about the state of the object pass unchanged.
 
         Raises:
             Denied, Unreachable: nothing was done.
-            UnknownOutcome: there was no answer.
+            UnknownOutcome: there was no reply.
         """
         see_that_it_runs_here()
         try:
@@ -168,7 +173,7 @@ class BucketLines:
         return f"{self._prefix}/{path if len(path) <= LONGEST_NAME else '~' + sha256(key.encode()).hexdigest()}"
 
     def _load(self, key: str) -> Loaded:
-        """Read an object, if it is another one than was read or written last."""
+        """Read an object; return the cached one if it is unchanged."""
         known = self._known.get(key)
         options = {"if_none_match": known.version["e_tag"]} if known is not None and known.version else None
         try:
@@ -201,7 +206,7 @@ class BucketLines:
         return float(self._ask(self._clock.ahead, self._bucket))
 
     def _judged(self, key: str, text: str, sent: float, received: float) -> str:
-        """Return a line with the ends of leases as this process knows them."""
+        """Return a line with the ends of leases corrected by what this process has observed."""
         line = decode(text)
         before, known = self._seen.pop(key, (0.0, {}))
         seen: dict[str, Seen] = {}
@@ -218,10 +223,10 @@ class BucketLines:
         return encode(line._replace(places=tuple(self._end(place, seen[place.id]) for place in line.places)))
 
     def _end(self, place: Place, seen: Seen) -> Place:
-        """Return a place with the end of its lease as it was seen; own ones are known."""
+        """Return a place with the end of its lease corrected by an observation; leases of this process are exact."""
         if place.home == neighbours.home:
             return place
-        length = self._ahead() * MICROS + place.ttl - self.slack  # which is added to it where it is judged
+        length = self._ahead() * MICROS + place.ttl - self.slack  # the step adds the slack again
         until = min(place.until, int(seen.latest * MICROS + length))
         if seen.earliest is not None:
             until = max(until, int(seen.earliest * MICROS + length))
@@ -230,7 +235,7 @@ class BucketLines:
     def swap(
         self, key: str, version: dict[str, str] | None, text: str, now: int, value: str | None = None
     ) -> dict[str, str] | None:
-        """As `AsyncSwapStore.swap`; what the bucket's clock shows is known to `slack`."""
+        """As `AsyncSwapStore.swap`; a bucket can't compare `now`, so the slack covers the error of the estimate."""
         known = self._known.get(key, Loaded(None))
         if known.version != version and version is not None:
             return None
@@ -244,21 +249,21 @@ class BucketLines:
         try:
             put = self._ask(self._bucket.put, self._path(key), body, mode="create" if version is None else version)
         except (AlreadyExistsError, PreconditionError, NotFoundError, FileNotFoundError):
-            # A program's own store of obstore tries again by itself, and may have found what it wrote at first.
+            # A program's own obstore client may retry after a lost reply, and then fails on its own first write.
             loaded = self._load(key)
             return loaded.version if loaded.nonce == nonce else None
         self._known[key] = Loaded(version_of(put), text, kept, nonce)
         return self._known[key].version
 
     def swap_many(self, swaps: Sequence[tuple[str, Any, str]], now: int) -> Sequence[Any]:
-        """As `AsyncSwapStore.swap_many`: a bucket writes one object at a time."""
+        """Return nothing: a bucket writes one object at a time."""
         return ()
 
     def permit(self, place: Place) -> None:
-        """As `AsyncSwapStore.permit`."""
+        """Do nothing: a bucket permits every grant."""
 
     def keys(self, prefix: str) -> list[str]:
-        """List the keys that begin with a text and have objects."""
+        """List the keys that begin with `prefix` and have objects."""
         found = []
         for some in self._ask(lambda: list(self._bucket.list(f"{self._prefix}/"))):
             for each in some:
@@ -272,7 +277,7 @@ class BucketLines:
         return sorted(key for key in found if key.startswith(prefix))
 
     def doctor(self) -> list[Check]:
-        """Look whether a write that is not to be done is refused, and at the clock."""
+        """Check whether stale writes are refused, and how well the clock is known."""
         path = f"{self._prefix}/{CLOCK}/doctor-{secrets.token_hex(8)}"
         try:
             began = clock.now()
@@ -300,19 +305,19 @@ class BucketLines:
         return True
 
     def close(self) -> None:
-        """Nothing: obstore closes what is unused."""
+        """Do nothing: obstore closes idle connections by itself."""
 
 
 _clocks: WeakValueDictionary[str, BucketClock] = WeakValueDictionary()
 
 
 def clock_of(server: str, path: str) -> BucketClock:
-    """Return the clock of a bucket: one in a process, else what one connection calls over lasts for another."""
+    """Return the clock of a bucket; all clients in a process share it, so that they agree on expired leases."""
     return _clocks.setdefault(f"{server} {path}", BucketClock(path))
 
 
 def see_that_it_runs_here() -> None:
-    """Raise StoreError in a child that was forked after a bucket was used: it would wait for ever for an answer."""
+    """Raise StoreError in a child that was forked after a bucket was used: obstore's threads do not run in it."""
     global _runs_in
     here = checked_pid()
     _runs_in = _runs_in or here
@@ -324,10 +329,10 @@ def see_that_it_runs_here() -> None:
 
 
 def version_of(found: Any) -> dict[str, str]:
-    """Return a version as obstore wants it, of what it says about an object."""
+    """Return the version for a conditional write, from the metadata of an object."""
     return {name: found[name] for name in ("e_tag", "version") if found[name] is not None}
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says, without the sources that obstore puts behind it."""
+    """Return the first line of an error's message, without the chain of causes that obstore appends."""
     return str(error).partition("\n")[0][:300]

@@ -1,6 +1,6 @@
-"""A race for one object: does a server let only one of many conditional writes win?
+"""A race for one object: test whether a server lets only one of many concurrent conditional writes succeed.
 
-Servers that were said to speak like S3 let two win under load (SeaweedFS #8800, RustFS #1659, versitygw #2288).
+Some S3-compatible servers let two succeed under load (SeaweedFS #8800, RustFS #1659, versitygw #2288).
 """
 
 import secrets
@@ -20,19 +20,19 @@ USE = "do not keep locks there: ask who makes it for conditional writes that are
 
 
 def race(opened: Callable[[], Any], path: str, clients: int, rounds: int) -> list[Check]:
-    """Let clients write one object at the same moment, again and again, each as if it was still what it was before.
+    """Let many clients write one object at the same moment, each on condition that it is unchanged; repeat that.
 
     Args:
-        opened: returns a store of obstore, with connections of its own.
-        path: of the object; it is deleted at the end.
-        clients: how many.
-        rounds: how often; each first round of ten begins without an object.
+        opened: returns a new store of obstore, with its own connections.
+        path: the path of the object; it is deleted at the end.
+        clients: the number of clients.
+        rounds: the number of rounds; in every tenth round, from the first, the object does not exist yet.
 
     Returns:
-        The findings: how many rounds had one winner, and whether what is there is what the winner wrote.
+        The findings: how many rounds had one winner, and whether the object has the content that the winner wrote.
     """
     stores = [opened() for _ in range(clients)]
-    list(stores[0].list(path))  # a bucket that is not there is an error; a write would make it on some servers
+    list(stores[0].list(path))  # raises if the bucket does not exist; on some servers a write would create it
     start = Barrier(clients)
 
     def write(number: int, mode: Any) -> bytes | str | None:
@@ -60,7 +60,7 @@ def race(opened: Callable[[], Any], path: str, clients: int, rounds: int) -> lis
             won = [each for each in ended if isinstance(each, bytes)]
             failed = [each for each in ended if isinstance(each, str)]
             errors += failed
-            if won or not failed:  # else all may have been refused for another reason, as that it is too busy
+            if won or not failed:  # else all writes may have failed for another reason, such as overload
                 winners[len(won)] += 1
             overwritten += len(won) == 1 and not failed and bytes(stores[0].get(path).bytes()) != won[0]
     _delete(stores[0], path)

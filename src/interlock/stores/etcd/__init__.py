@@ -1,4 +1,4 @@
-"""etcd://: locks in an etcd cluster, over its JSON gateway; a grant is a commit of Raft: no fail-over forgets it."""
+"""etcd://: locks in an etcd cluster, over its JSON gateway; a grant is a Raft commit, so it survives a fail-over."""
 
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
@@ -16,7 +16,7 @@ class EtcdStore:
     """An etcd cluster.
 
     Args:
-        options: where its members are, and how to connect.
+        options: the members, and how to connect.
     """
 
     features: frozenset[Feature] = ALL
@@ -51,7 +51,7 @@ class EtcdStore:
         return AsyncEtcdQueue(self._options)
 
     def still_held(self, claim: Claim) -> dict[str, Any]:
-        """Return a comparison for a transaction: whether the claim is there, under which nobody else's ever is."""
+        """Return a comparison for an etcd transaction, true while the claim exists; no other claim reuses its key."""
         from interlock.stores.etcd.wire import CLAIMS, folder_of, is_there
 
         return is_there(folder_of(self._options.prefix, claim.spec.key) + CLAIMS + claim.id)

@@ -1,4 +1,4 @@
-"""What a URL says about an etcd cluster."""
+"""The options of an etcd:// URL."""
 
 import ssl
 from functools import partial
@@ -11,8 +11,8 @@ from interlock.core.redaction import place_of, read
 from interlock.remote.urls import port_of
 
 PORT = 2379
-IO_TIMEOUT = 5.0  # seconds to wait for an answer
-MOST = 32  # connections of a process for its requests, besides one for each name with a waiter
+IO_TIMEOUT = 5.0  # seconds to wait for a reply
+MOST = 32  # connections of a process for its requests, besides one for the watch
 _KNOWN: dict[str, Reader] = {"timeout": seconds_in, "max_connections": partial(number_in, most=1000)}
 _TLS: dict[str, Reader] = dict.fromkeys(("ssl_ca", "ssl_cert", "ssl_key"), text_in)
 
@@ -21,12 +21,12 @@ class EtcdOptions(NamedTuple):
     """How to connect.
 
     Attributes:
-        members: the URLs of its members.
-        prefix: with which all keys begin.
-        tls: for httpx; False for none.
-        login: user name and password, as etcd wants them; empty without a login.
-        io_timeout: seconds to wait for an answer.
-        most: connections for requests.
+        members: the URLs of the members.
+        prefix: the prefix of all keys.
+        tls: the TLS context for httpx; False for none.
+        login: user name and password, as the request to log in has them; empty without a login.
+        io_timeout: seconds to wait for a reply.
+        most: the most connections for requests.
     """
 
     members: tuple[str, ...]
@@ -44,7 +44,7 @@ def options_of(url: SplitResult) -> EtcdOptions:
         url: etcd://user:password@host:port,host2:port/prefix?options, or etcds://…
 
     Raises:
-        InvalidArgument: it says what such a URL does not say.
+        InvalidArgument: the URL has an unknown option, or a part is missing or not allowed.
         StoreError: a certificate can't be read.
     """
     where = place_of(url)
@@ -81,7 +81,7 @@ def _member(host: SplitResult, tls: bool, where: str) -> str:
 
 
 def _context(given: dict[str, Any], where: str) -> ssl.SSLContext:
-    """Return how TLS is spoken; with the certificates of the system unless an authority is given."""
+    """Return the TLS context; without ssl_ca= it trusts the certificate authorities of the system."""
     if ("ssl_cert" in given) != ("ssl_key" in given):
         raise InvalidArgument(f"{where}: a client certificate needs both ssl_cert= and ssl_key=")
     try:

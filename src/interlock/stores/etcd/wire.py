@@ -1,14 +1,14 @@
-"""What stands in etcd, and how it is asked for: requests of the JSON gateway, and who holds a lock by what is there.
+"""The keys in etcd, the requests of the JSON gateway, and how the keys of a name decide which claims hold the lock.
 
 A name has a folder of keys, all of them bound to leases:
 
     PREFIX/NAMESPACE/NAME/c/ID   a claim, as text of `core.line`; bound to the claim's own lease
-    PREFIX/NAMESPACE/NAME/d      the record of a completed run, with its value; its lease is as long as that is kept
+    PREFIX/NAMESPACE/NAME/d      the record of a completed run, with its value; its lease ends when the record does
 
-No record says that a claim holds the lock: claims stand in the order in which etcd created their keys, and those at
-the head for which there is room hold it.  What stands before a claim only gets less, so a claim that holds the lock
-goes on to.  Its place in that order is its fence.  Only what can't be told from the order is written into a claim:
-the slot of a semaphore, and, if another claim had the place before, that one's fence.
+No key says that a claim holds the lock: claims are ordered by the creation of their keys, and those at the head for
+which there is room hold it.  A claim is never added before another one, only deleted, so a holder stays a holder.
+The revision of the creation is the fence.  A claim's value says what does not follow from the order: the slot of a
+semaphore, and, if the claim was adopted, the fence of the claim whose place it took.
 """
 
 import json
@@ -28,15 +28,15 @@ from interlock.runtime.process import HOST, pid
 Json: TypeAlias = dict[str, Any]
 CLAIMS, DONE = "c/", "d"
 LIVE = Clock(0, 0)
-"""Of no lease: etcd takes out the claims of those that have ended."""
+"""A clock by which no lease expires: etcd deletes the keys of expired leases itself."""
 
 
 class LoggedOut(Refused):
-    """A login is needed, perhaps again: there was none, the server was restarted, or a user was changed."""
+    """etcd requires a log-in: there was none yet, the server was restarted, or a user was changed."""
 
 
 class LeaseEnded(Refused):
-    """A lease is over."""
+    """The lease has expired or was revoked."""
 
 
 WHO = "; check user, password and the role's rights on the prefix"
@@ -52,12 +52,12 @@ MEANINGS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("permission denied", Denied, WHO),
     ("space exceeded", Refused, SPACE),
 )
-"""What is in a message of etcd, what that means, and what to do."""
+"""Parts of etcd's messages, the error for each, and the advice."""
 
 
 @lru_cache(4096)
 def b64(text: str) -> str:
-    """Return a text as the gateway wants it."""
+    """Return a text in Base64, as the gateway requires."""
     return b64encode(text.encode()).decode()
 
 
@@ -67,25 +67,25 @@ def text_of(coded: str) -> str:
 
 @lru_cache(4096)
 def folder_of(prefix: str, key: str) -> str:
-    """Return where the keys of a line are; of a key without a name, where those of its namespace are."""
+    """Return the folder of a line; for a key without a name, the folder of its namespace."""
     namespace, _, name = key.partition(SEPARATOR)
     return f"{prefix}/{quote(namespace, safe='')}/" + (f"{quote(name, safe='')}/" if name else "")
 
 
 def key_of(prefix: str, path: str) -> str:
-    """Return the key of a line of which a path in etcd is."""
+    """Return the key of the line to which a path in etcd belongs."""
     namespace, _, rest = path.removeprefix(f"{prefix}/").partition("/")
     return unquote(namespace) + SEPARATOR + unquote(rest.partition("/")[0])
 
 
 class Found(NamedTuple):
-    """What stands in a folder.
+    """The keys of a folder.
 
     Attributes:
-        line: the claims, with states by their order; `alive` is the number of a lease, and `held` is 0 if it is not
-            known since when it holds the lock: then its slot is not written yet.
+        line: the claims, with states by their order; `alive` is the number of a claim's lease; `held` is 0 if the
+            holder has not written its slot yet, so that the time of its grant is unknown.
         record: value and lease of the record of a completed run; None if there is none.
-        revision: of etcd, when it stood so.
+        revision: the revision of etcd at which the folder was read.
     """
 
     line: Line
@@ -98,15 +98,15 @@ class Found(NamedTuple):
 
 
 def looked(folder: str, reply: Json) -> Found:
-    """Read the answer to a transaction whose last operation is `look`."""
+    """Parse the reply to a transaction whose last operation is `look`."""
     return found_in(folder, reply["responses"][-1]["response_range"], int(reply["header"]["revision"]))
 
 
 def found_in(folder: str, response: Json, revision: int = 0) -> Found:
-    """Read what stands in a folder."""
+    """Parse the keys of a folder."""
     places, record = [], None
     for each in response.get("kvs", ()):
-        text, lease = text_of(each.get("value", "")), each.get("lease", "0")  # none stands for an empty one
+        text, lease = text_of(each.get("value", "")), each.get("lease", "0")  # etcd omits an empty value
         if text_of(each["key"]) == folder + DONE:
             record = text, lease
             continue
@@ -119,7 +119,7 @@ def found_in(folder: str, response: Json, revision: int = 0) -> Found:
 
 
 def line_of(places: Iterable[Place]) -> Line:
-    """Return the line of places, in their order, with all holders."""
+    """Return the line of some places, ordered by fence, with every place that has room as a holder."""
     line = Line(tuple(sorted(places, key=lambda place: place.fence)))
     step = settle(line, LIVE)
     line = step.line or line
@@ -132,7 +132,7 @@ def origin() -> Origin:
 
 
 def place_of(claim: Claim, waits: bool) -> Place:
-    """Return the place of a claim that comes now; its fence will be the revision that creates it."""
+    """Return the place of a new claim; its fence will be the revision that creates its key."""
     place: Place = enter(EMPTY, Clock(0, int(clock.time_of_day() * MICROS)), claim, origin(), True, False).answer
     return place._replace(fence=0, state=PENDING, held=0) if waits else place._replace(fence=0)
 
@@ -141,50 +141,50 @@ def place_of(claim: Claim, waits: bool) -> Place:
 
 
 def in_folder(folder: str) -> Json:
-    """Return what stands for all keys of a folder."""
+    """Return the key range of a folder."""
     return {"key": b64(folder), "range_end": b64(folder[:-1] + chr(ord("/") + 1))}
 
 
 def look(folder: str) -> Json:
-    """Ask what stands in a folder."""
+    """Return the operation that reads a folder."""
     return {"request_range": in_folder(folder)}
 
 
 def put(path: str, value: Place | str, lease: str) -> Json:
-    """Write a claim, or another value, that ends with a lease."""
+    """Return the operation that writes a claim, or another value, bound to a lease."""
     text = value if isinstance(value, str) else encode(Line((value,)))
     return {"request_put": {"key": b64(path), "value": b64encode(text.encode()).decode(), "lease": lease}}
 
 
 def delete(path: str) -> Json:
-    """Delete a key."""
+    """Return the operation that deletes a key."""
     return {"request_delete_range": {"key": b64(path)}}
 
 
 def has_no_news(folder: str, revision: int) -> Json:
-    """Compare: nothing that stands in a folder was written after a revision; 0: nothing stands there."""
+    """Return the comparison "no key of a folder was written after a revision"; 0: the folder is empty."""
     return {**in_folder(folder), "target": "MOD", "result": "LESS", "mod_revision": str(revision + 1)}
 
 
 def is_there(path: str) -> Json:
-    """Compare: there is a key."""
+    """Return the comparison "the key exists"."""
     return {"key": b64(path), "target": "CREATE", "result": "GREATER", "create_revision": "0"}
 
 
 def watch(prefix: str, revision: int) -> str:
-    """Ask for all that is deleted, from after a revision on; 0 for from now on."""
+    """Return the request to watch all deletions after a revision; 0 for those from now on."""
     wanted = in_folder(f"{prefix}/") | {"filters": ["NOPUT"], "start_revision": str(revision and revision + 1)}
     return json.dumps({"create_request": wanted})
 
 
 def heard(prefix: str, text: str) -> tuple[dict[str, set[str]], int]:
-    """Read a line of the answer to `watch`.
+    """Parse a line of the reply to `watch`.
 
     Returns:
-        What was deleted, ids of claims by their keys; and the revision up to which all is told, 0 if it does not say.
+        The deleted claims' ids by key, and the revision up to which all deletions are reported; 0 if unknown.
 
     Raises:
-        StoreError: the watch ended; perhaps since the revision to begin with is forgotten.
+        StoreError: the watch ended; perhaps its first revision was compacted.
     """
     told = json.loads(text)
     result = told.get("result", {})
@@ -199,16 +199,17 @@ def heard(prefix: str, text: str) -> tuple[dict[str, set[str]], int]:
 
 
 def refusal(answer: Json, where: str) -> StoreError:
-    """Return what an error of etcd means.
+    """Return the StoreError for an error of etcd.
 
     Args:
-        answer: as the gateway gives it.
-        where: the member that said so.
+        answer: the reply of the gateway.
+        where: the member that sent it.
     """
     told = answer["error"] if isinstance(answer.get("error"), dict) else answer
     message = str(told.get("message", told.get("error", told)))
     for text, kind, advice in MEANINGS:
         if text in message:
             return kind(f"{where} says: {message}{advice}")
-    uncertain = told.get("code", told.get("grpc_code")) in (1, 2, 4, 14)  # cancelled, unknown, too late, unavailable
+    # Cancelled, unknown, deadline exceeded, unavailable.
+    uncertain = told.get("code", told.get("grpc_code")) in (1, 2, 4, 14)
     return (UnknownOutcome if uncertain else Refused)(f"{where} says: {message}")

@@ -1,4 +1,4 @@
-"""file:///folder - locks between the processes of one machine, on plain files."""
+"""file:///folder: locks between the processes of one machine, on plain files."""
 
 try:
     import fcntl  # noqa: F401 - whether this is a POSIX system
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def folder_meant(path: str) -> str:
-    """Return the URL of a folder that was written without a scheme, from here, or without its first slash."""
+    """Return the URL that was probably meant by a relative path, or by an absolute one without its first slash."""
     top = path.partition("/")[0]
     if top not in ("", ".", "..", "~") and os.path.isdir(f"/{top}"):
         return f"file:///{path}"
@@ -54,16 +54,16 @@ class FileStore:
     """A store in a folder of a local file system.
 
     Args:
-        path: the folder; made if it is not there.
+        path: the folder; created if it does not exist.
         mode, allow: as for `Folder`.
 
     Raises:
-        InvalidArgument: not an absolute path.
-        StoreError: the folder can't keep locks; the message says what to do.
+        InvalidArgument: the path is not absolute.
+        StoreError: the folder can't be used for locks; the message says what to do.
     """
 
     features: frozenset[Feature] = ALL
-    frees_at_death = True  # the kernel takes the liveness pipe's lock away
+    frees_at_death = True  # the kernel releases the flock of the liveness pipe
     in_process = False
     now = staticmethod(clock.now)
 
@@ -72,7 +72,7 @@ class FileStore:
         steps = FileSteps(Folder(*self._where))
         with contextlib.suppress(OSError):
             steps.sweep()
-        steps.close()  # so that an unused store has nothing open
+        steps.close()  # an unused store keeps no descriptor open
         close_dropped()
 
     @classmethod
@@ -83,7 +83,7 @@ class FileStore:
             hides = "***" in shown or not url.netloc
             meant = "file:///var/lib/locks" if hides else folder_meant(url.netloc + url.path)
             raise InvalidArgument(f"{shown!r}: write three slashes and a folder; did you mean {meant}?")
-        path = unquote_to_bytes(url.path.encode("utf-8", "surrogateescape"))  # names need not be UTF-8
+        path = unquote_to_bytes(url.path.encode("utf-8", "surrogateescape"))  # a file name need not be UTF-8
         given = parse_qsl(url.query, keep_blank_values=True)
         return cls(os.fsdecode(path), **read_options(given, {"mode": _mode, "allow": allowed_in}, "file:///…"))
 
@@ -105,19 +105,19 @@ class FileStore:
 SHARED = "/tmp"
 MOUNTS = Path("/proc/self/mountinfo")
 _OWN_TMP = re.compile(r"systemd-private-|snap-private-tmp|/tmp-inst/")
-"""In the root of the mount at /tmp: systemd's PrivateTmp=, snap, pam_namespace."""
+"""Matches the root of a private mount at /tmp: systemd's PrivateTmp=, snap, pam_namespace."""
 _ELSEWHERE = "set INTERLOCK_URL (or connect(url), --store) to a folder that all who share the lock see, " \
     "e.g. file:///var/lib/app/locks"  # fmt: skip
 
 
 def runtime_folder() -> str:
-    """Return the folder of this user's locks, made if it is not there.
+    """Return the default folder of this user's locks; create it if it does not exist.
 
     Returns:
-        /tmp/interlock-UID, of the effective user id.
+        /tmp/interlock-UID, with the effective user id.
 
     Raises:
-        StoreError: it is not this user's own, or not the one that other programs of this user see.
+        StoreError: another user owns the folder or may write to it, or this process has a private /tmp.
     """
     if own_tmp(MOUNTS):
         raise StoreError(
@@ -142,14 +142,14 @@ def runtime_folder() -> str:
 
 
 def own_tmp(mounts: Path) -> bool:
-    """Tell whether this process is seen to have a /tmp of its own.
+    """Return True if this process has a private /tmp.
 
     Args:
-        mounts: as /proc/self/mountinfo, see proc_pid_mountinfo(5).
+        mounts: the path of /proc/self/mountinfo, see proc_pid_mountinfo(5).
     """
     try:
         lines = mounts.read_text(errors="replace").splitlines()
     except OSError:
         return False
     roots = [fields[3] for fields in map(str.split, lines) if len(fields) > 4 and fields[4] == SHARED]
-    return bool(roots) and _OWN_TMP.search(roots[-1]) is not None  # the last one covers those before
+    return bool(roots) and _OWN_TMP.search(roots[-1]) is not None  # the last mount hides those before

@@ -1,14 +1,14 @@
-/* A port of core/line.py for the commonest steps of a line file: take a free lock, leave it, stand in line behind one
- * exclusive holder, hand over to the first who waits.  A step without an interpreter between its system calls: a
- * process that has slept runs Python code five times slower than one that is busy.
+/* A port of core/line.py for the most common steps of a line file: take a free lock, release it, wait behind one
+ * exclusive holder, hand over to the first waiter.  No Python code runs between the system calls of a step: a process
+ * that has just woken runs Python five times slower than a busy one.
  *
- * Each does what the store does when line.py decides, or nothing at all: then it says so, and Python takes the step from
- * its beginning.  One property test holds both to line.py.  Nothing here waits, but for the guard.  A step is done while
- * the interpreter's own lock is held: it lasts some microseconds, and giving that lock away at each system call would
- * cost threads that contend more than the step.  It is given away while another process has the guard.
+ * Each function performs the same writes as the store with line.py, or returns "not done" without writing, and Python
+ * performs the whole step.  One property test compares both with line.py.  Nothing here waits, except for the guard.  A
+ * step keeps the GIL: it lasts some microseconds, and releasing the GIL at each system call would cost contending threads
+ * more than the step.  The GIL is released while another process has the guard.
  *
- * On a free-threaded Python nothing here needs that lock: there is no static state, `line` is read under the mutex that
- * its caller has, and the dictionary, whose descriptors other threads close, is an empty one then (quick.py).
+ * On a free-threaded Python nothing here needs the GIL: there is no static state, the caller has the mutex of `line`, and
+ * the dictionary, whose descriptors other threads may close, is empty (quick.py).
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -51,7 +51,7 @@
 #define MOST_BYTES (64 * SLOT)
 #define MOST_TOKEN 80
 
-/* Answers of `enter` beside a fence and 0, which means: not done. */
+/* Results of `enter`, besides a fence, and 0 for "not done". */
 #define TAKEN (-1)
 #define OTHERS_WAIT (-2)
 
@@ -116,7 +116,7 @@ fence_at(const char *slot)
     return fence < 0 || fence > MOST_NUMBER ? 0 : fence;
 }
 
-/* Read a slot of a claim that takes the whole of an exclusive lock; 0 if it is another, or not written by us. */
+/* Parse the slot of an exclusive claim; 0 for any other slot, and for a damaged one. */
 static int
 read_slot(const char *text, Slot *slot)
 {
@@ -140,7 +140,7 @@ read_slot(const char *text, Slot *slot)
     while (size < MOST_TOKEN && at[size] > ' ')
         size++;
     if (size == 0 || size == MOST_TOKEN || at[0] == '.')
-        return 0; /* also a detached claim, which lives by its lease */
+        return 0; /* also for a detached claim, which has no process */
     memcpy(slot->token, at, size);
     slot->token[size] = 0;
     return 1;
@@ -152,7 +152,7 @@ has_id(const Line *line, Py_ssize_t at, const char *id)
     return memcmp(line->data + at + ID_AT, id, ID_WIDTH) == 0;
 }
 
-/* Put an id, padded, into `padded`; 0 if it is longer than a slot has room for. */
+/* Copy an id, padded with spaces, into `padded`; 0 if it is too long for a slot. */
 static int
 pad(PyObject *id, char *padded)
 {
@@ -180,7 +180,7 @@ put_moment(char *text, long long micros)
     put_digits(text + 11, micros % MICROS, 6);
 }
 
-/* Write a claim that enters the line; its fence, or 0 if that is not done. */
+/* Write a claim that enters the line; return its fence, 0 if nothing was written. */
 static long long
 write_slot(const Line *line, Py_ssize_t at, const char *state, double ttl, const char *id, long pipe, const char *tail)
 {
@@ -217,7 +217,7 @@ number_attribute(PyObject *object, PyObject *name)
     return number;
 }
 
-/* Return the descriptor of an OpenFile if it is still its file's, and that has a name; else -1. */
+/* Return the descriptor of an OpenFile if it is still this file's, and the file has a name; else -1. */
 static int
 open_of(const Names *names, PyObject *object)
 {
@@ -255,7 +255,7 @@ take_guard(int fd)
     return taken;
 }
 
-/* Tell whether the file may be taken to be where it was when it was opened; look if that was not done a moment ago. */
+/* Return whether the file is still in its folder; a check counts for TRUST seconds. */
 static int
 is_found(const Names *names, PyObject *object)
 {
@@ -276,7 +276,7 @@ is_found(const Names *names, PyObject *object)
     return there;
 }
 
-/* Find who holds and who waits. */
+/* Find the holder and the waiters. */
 static void
 survey(Line *line)
 {
@@ -304,7 +304,7 @@ survey(Line *line)
     line->free = line->free ? line->free : line->size;
 }
 
-/* Take the guard and read the file; 0 without the guard if Python is to take the step. */
+/* Take the guard and read the file; 0, without the guard, if Python must perform the step. */
 static int
 guard(const Names *names, PyObject *object, int pid, Line *line)
 {
@@ -312,7 +312,7 @@ guard(const Names *names, PyObject *object, int pid, Line *line)
     PyObject *head = PyObject_GetAttr(object, names->of[HEAD]);
     char *text;
     int taken = 0;
-    /* A descriptor that somebody closed may be another file's by now: that one's place is another. */
+    /* If the program closed the descriptor, it may be another file's now, which has another offset (linefile.py). */
     int ours = getpid() == pid && lseek(line->fd, 0, SEEK_CUR) == number_attribute(object, names->of[MARK]);
     if (ours && head != NULL && PyBytes_AsStringAndSize(head, &text, &line->head) == 0 && take_guard(line->fd)) {
         line->size = pread(line->fd, line->data, MOST_BYTES, 0);
@@ -329,7 +329,7 @@ guard(const Names *names, PyObject *object, int pid, Line *line)
     return taken;
 }
 
-/* Return another process's pipe of that name; -1 if it is not open here, or its name is gone. */
+/* Return the descriptor of another process's pipe; -1 if it is not open here, or its name was removed. */
 static int
 pipe_of(const Names *names, const char *name, PyObject *others)
 {
@@ -337,7 +337,8 @@ pipe_of(const Names *names, const char *name, PyObject *others)
     return pipe == NULL ? -1 : open_of(names, pipe);
 }
 
-/* Read an exclusive claim whose lease lasts and whose process lives; 0 also if that one's pipe is not open here yet. */
+/* Parse an exclusive claim whose lease has not expired and whose process lives; 0 for any other, and if the liveness
+ * pipe of its process is not open here yet. */
 static int
 read_live(const Names *names, const Line *line, Py_ssize_t at, Slot *slot, const char *token, PyObject *others)
 {
@@ -381,7 +382,7 @@ enter(PyObject *module, PyObject *args)
                              read_live(names, &line, line.held, &holder, token, others)
                          ? TAKEN
                          : 0;
-        else if (line.held == 0 && line.top > 0) /* else the folder's floor is to be asked */
+        else if (line.held == 0 && line.top > 0) /* a new line is left to Python */
             answer = write_slot(&line, line.head, "using   ", ttl, padded, 0, tail);
         unguard(&line);
     }
@@ -410,7 +411,7 @@ join(PyObject *module, PyObject *args)
         for (Py_ssize_t at = line.head; joined && at < line.size; at += SLOT)
             joined = !has_id(&line, at, padded);
         before = holder;
-        /* A dead one at the head is cleared away by Python, and so is one before the new place. */
+        /* Python removes a dead claim at the head of the line, or just before the new place. */
         if (joined && line.first)
             joined = read_live(names, &line, line.first, &first, token, others) &&
                      read_live(names, &line, line.last, &before, token, others);
@@ -422,7 +423,7 @@ join(PyObject *module, PyObject *args)
     return joined ? Py_BuildValue("sL", before.token, holder.until - line.now) : Py_NewRef(Py_None);
 }
 
-/* Hand over to the first in line; its id and fence if it is in this process, else 2, or 0 if Python is to do that. */
+/* Hand over to the first waiter; return its id and fence if it is in this process, else 2; 0 if Python must do it. */
 static PyObject *
 hand_over(const Names *names, Line *line, const char *token, PyObject *others)
 {
@@ -430,7 +431,7 @@ hand_over(const Names *names, Line *line, const char *token, PyObject *others)
     char text[ID_AT], message[ID_WIDTH + 32], name[MOST_TOKEN + 32];
     if (!read_live(names, line, line->first, &slot, token, others) ||
         (line->second && !read_live(names, line, line->second, &head, token, others)))
-        return PyLong_FromLong(0); /* a dead one that comes to the head of the line is to be cleared away */
+        return PyLong_FromLong(0); /* Python removes a dead waiter that comes to the head of the line */
     const char *waits = line->data + line->first, *id = waits + ID_AT;
     int mine = strcmp(slot.token, token) == 0, size = ID_WIDTH;
     snprintf(name, sizeof name, "%s.%ld", slot.token, slot.pipe);
@@ -443,13 +444,13 @@ hand_over(const Names *names, Line *line, const char *token, PyObject *others)
         memcpy(message, id, size);
         int whole = size + snprintf(message + size, 32, " %lld 0\n", slot.fence);
         if (write(pipe, message, whole) < 0)
-            errno = 0; /* one that is gone, or whose pipe is full of messages, looks again by itself */
+            errno = 0; /* the process is gone, or its pipe is full and wakes it anyway */
     }
     long long held = clock_micros(CLOCK_REALTIME);
     memcpy(text, waits, ID_AT);
     memcpy(text, "using   ", 8);
     put_moment(text + HELD_AT, held);
-    /* If this fails, whoever comes next finds a waiter for whom there is room, and does it. */
+    /* If this write fails, the next step on the line promotes the waiter. */
     if (pwrite(line->fd, text, ID_AT, line->first) < 0)
         errno = 0;
     unguard(line);

@@ -1,4 +1,4 @@
-"""doctor: is this folder fit to keep locks, and what lies in it that should not?"""
+"""The checks of `doctor` for a folder: whether it can keep locks, and which foreign files are in it."""
 
 import contextlib
 import os
@@ -43,7 +43,7 @@ def examine(folder: Folder, liveness: Liveness) -> list[Check]:
 
 
 def _liveness(folder: Folder, liveness: Liveness) -> Found:
-    """Does every process that has claims in the folder still have its liveness pipe there?"""
+    """Check that every process with claims in the folder still has its liveness pipe there."""
     if not liveness.keep() or liveness.was_lost:
         liveness.was_lost = False
         yield Check(
@@ -96,7 +96,7 @@ def _permissions(folder: Folder) -> Found:
 
 
 def _named_pipes(folder: Folder) -> Found:
-    path = folder.path.resolve() / f".doctor-{os.urandom(6).hex()}"  # the way there may be a link
+    path = folder.path.resolve() / f".doctor-{os.urandom(6).hex()}"  # resolved: `open_folder` follows no link
     made = OpenFile(path, make_pipe(path))
     try:
         writer = open_pipe(path, os.O_WRONLY)
@@ -113,7 +113,7 @@ def _named_pipes(folder: Folder) -> Found:
 
 
 def _machine(folder: Folder) -> Found:
-    """As a process that comes now: are the OS locks, the boot and the clock what those who are here have?"""
+    """Check, as a process that joins now does, OS locks, boot and clock against the processes that use the folder."""
     marker = join_marker(folder.path, folder.sharing, wait=False)
     if marker.links() > 1:
         yield Check("machine", "warn", "there is a copy of this folder made of hard links (cp -al): remove it")
@@ -143,7 +143,7 @@ def _contents(folder: Folder) -> Found:
 
 
 def _read(folder: Folder, name: str) -> tuple[list[Place], str]:
-    """Return the claims in a file in lines/, and what is odd about it; "" if nothing is."""
+    """Return the claims in a file in lines/, and a note of what is wrong with the file; "" if nothing is."""
     try:
         data = read_file(folder.lines, name, folder.sharing)
     except FileNotFoundError:

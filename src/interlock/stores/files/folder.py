@@ -1,9 +1,9 @@
-"""The folder of a file store: what lies where, and whether it is fit to keep locks.
+"""The folder of a file store: its layout, and the checks whether it can keep locks.
 
-interlock      the marker: what this folder is, and of which boot and clock of which machine
-lines/NAME     who uses NAME and who waits for it; whoever writes holds flock on this file, the guard
+interlock      the marker: the format, and the boot and clock of the machine whose processes use the folder
+lines/NAME     the holders and waiters of NAME; a writer holds flock on this file, the guard
 alive/         liveness pipes and wake-up pipes of the processes
-kept/NAME      what the completed run of NAME has left, for who comes while its record is kept
+kept/NAME      the value of a completed run of NAME, as long as its record is kept
 """
 
 import contextlib
@@ -34,12 +34,13 @@ class Folder:
     """One folder that is ready to keep locks.
 
     Args:
-        path: an absolute path; made if it is not there.
-        mode: the permission bits that it is to have; None for those that it has, or 0o700 if it is made.
-        allow: a type of file system that the user vouches for, like "virtiofs".
+        path: an absolute path; created if it does not exist.
+        mode: the required permission bits; None accepts those of the folder, and creates it with 0o700.
+        allow: a type of file system, like "virtiofs", that the user allows because no other machine uses it.
 
     Raises:
-        StoreError: it can't be made or written, or its file system keeps no locks; the message says what to do.
+        StoreError: the folder can't be created or written, or its file system can't be used for locks; the message
+            says what to do.
     """
 
     def __init__(self, path: str, mode: int | None = None, allow: str = "") -> None:
@@ -59,17 +60,17 @@ class Folder:
         self._join(wait=True)
 
     def _join(self, *, wait: bool) -> None:
-        """Make what is missing, lock the marker as all users of the folder do, and check that OS locks work."""
+        """Create what is missing, lock the marker in shared mode, and check that OS locks work."""
         try:
             for _ in range(TRIES):
-                with contextlib.suppress(FileNotFoundError):  # something was removed meanwhile
+                with contextlib.suppress(FileNotFoundError):  # another program removed a part meanwhile
                     return self._make(wait)
         except OSError as error:
             raise failed(f"{self.path} can't keep locks (choose another folder, on a local disk)", error) from error
         raise StoreError(f"{self.path} is removed again and again: find the program that does it")
 
     def _make(self, wait: bool) -> None:
-        """As `_join`; all is found out before anything is changed here."""
+        """Try `_join` once; no attribute changes before all checks have passed."""
         if not os.path.isdir(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             make_folder(self.path, 0o700 if self._mode is None else self._mode)
@@ -84,13 +85,13 @@ class Folder:
             self._refuse_file_system()
         for room in (self.lines, self.alive):
             self._see_to(room, sharing)
-        if not joined:  # else only a subfolder was missing: what takes longer here leaves time to remove it again
+        if not joined:  # else only a subfolder was missing; a cleaner may remove it again, so don't spend time here
             old, self._marker = self._marker, join_marker(self.path, sharing, wait=wait)
             self.sharing = sharing
             old.close()
 
     def _see_to(self, room: Path, sharing: Sharing) -> None:
-        """Make a subfolder, or check that all users of the folder can use the one that is there."""
+        """Create a subfolder, or check that all users of the folder can use the existing one."""
         if not os.path.lexists(room):
             make_folder(room, sharing.mode, sharing)
         keeps_out = StoreError(f"{room} keeps out some users of {self.path}: chmod {sharing.mode:o} {room}")
@@ -124,17 +125,17 @@ class Folder:
             )
 
     def stay(self) -> None:
-        """Join again if the folder or its marker was removed or replaced: what others do there, they do anew.
+        """Join again if the folder or its marker was removed or replaced.
 
         Raises:
-            MarkerTaken: not now, another process has the new marker locked exclusively.
-            StoreError: it can't keep locks any more.
+            MarkerTaken: another process has the new marker locked exclusively; try again.
+            StoreError: the folder can't be used for locks any more.
         """
         if not self._marker.is_intact():
             self.mend()
 
     def mend(self) -> None:
-        """Make again what is missing in it: tmp cleaners remove subfolders that are empty.
+        """Create again what is missing in the folder: tmp cleaners remove empty subfolders.
 
         Raises:
             MarkerTaken, StoreError: as for `stay`.
@@ -143,10 +144,10 @@ class Folder:
             self._join(wait=False)
 
     def open_line(self, name: str) -> int:
-        """Open the file of a line, made if it is not there, as its folder is.
+        """Open the file of a line; create the file, and its folder, if they do not exist.
 
         Raises:
-            StoreError, OSError: it can't be opened.
+            StoreError, OSError: the file can't be opened.
         """
         try:
             return open_file(self.lines, name, self.sharing)
@@ -155,16 +156,16 @@ class Folder:
             return open_file(self.lines, name, self.sharing)
 
     def leave(self) -> None:
-        """Give the marker's lock back; in a forked child, close what the parent has locked."""
+        """Close the marker, which releases its lock; in a forked child the parent keeps the lock."""
         self._marker.close()
 
     # -- values of completed runs -----------------------------------------------------------------------
 
     def keep_value(self, name: str, content: bytes) -> None:
-        """Keep the value of a name, whole or not at all; under the guard of its line."""
+        """Write the value of a name atomically; the caller has the guard of its line."""
         self._see_to(self.kept, self.sharing)
         new = f"{name}~"
-        self.drop_value(new)  # of a process that was killed
+        self.drop_value(new)  # a process that was killed here may have left one
         fd = open_file(self.kept, new, self.sharing)
         try:
             put(fd, content, 0)
@@ -173,7 +174,7 @@ class Folder:
         os.replace(self.kept / new, self.kept / name)
 
     def value_of(self, name: str) -> bytes:
-        """Return the value of a name; nothing if there is none."""
+        """Return the value of a name; b"" if there is none."""
         try:
             return read_file(self.kept, name, self.sharing)
         except FileNotFoundError:
@@ -186,7 +187,7 @@ class Folder:
 
 
 def names_in(room: Path) -> list[str]:
-    """Return the names in a subfolder; none if it was removed, which is mended when it is needed."""
+    """Return the names in a subfolder; none if it was removed: the next user creates it again."""
     try:
         return sorted(os.listdir(room))
     except FileNotFoundError:

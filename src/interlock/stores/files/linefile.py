@@ -1,4 +1,4 @@
-"""The file of one name, as this process has it open: the guard, reading, writing."""
+"""The open file of one name: the guard, reading and writing."""
 
 import os
 import threading
@@ -27,30 +27,30 @@ from interlock.stores.files.slots import (
 )
 
 SPINS = 60
-MOST_SPIN = 0.005  # seconds: on a busy machine each turn that is given away may take as long
+MOST_SPIN = 0.005  # seconds: on a busy machine one sched_yield may take as long
 MOST_IDLE = 8  # slots that an empty line keeps
 TRY = LOCK_EX | LOCK_NB
 give_turn = getattr(os, "sched_yield", lambda: None)
 REMOVED = b"interlock removed"
 NOATIME = getattr(os, "O_NOATIME", 0)
-TRUST = 0.02  # seconds for which a file is taken to be still in its folder
+TRUST = 0.02  # seconds for which a check that the file is still in its folder counts
 
 
 class LineFile(OpenFile):
     """The open file of one name in this process.
 
-    The mutex excludes the threads of this process from each other; the guard, an OS lock on the file, the other
-    processes.  Both are held for one step only.
+    The mutex excludes other threads of this process; the guard, an OS lock on the file, excludes other processes.
+    Both are held for one step only.
 
     Attributes:
-        key: of the line.
-        head: what the file begins with, but for the end of a record.
-        mutex: held by the caller that is in a step of the line.
-        inside: True while Python code is in a step, which its own signal handlers must not disturb.
-        lost: True if the program closed its descriptor, and perhaps others of this process.
-        retired: True if it is no longer kept open for the next time.
-        trusted: until when the file is taken to be still in its folder.
-        last_tail: the caller and what its slots end with, for who comes again.
+        key: the key of the line.
+        head: the first bytes of the file while it has no record of a completed run.
+        mutex: held by the caller that performs a step on the line.
+        inside: True while Python code performs a step, which a signal handler of its thread must not disturb.
+        lost: True if the program has closed the descriptor, and perhaps others of this process.
+        retired: True if the file is closed after the step instead of being kept open.
+        trusted: until when the last check that the file is still in its folder counts.
+        last_tail: the last caller and the end of its slots, cached for its next claim.
     """
 
     __slots__ = (
@@ -75,9 +75,9 @@ class LineFile(OpenFile):
     # -- the guard --------------------------------------------------------------------------------------
 
     def guard(self) -> bytes | None:
-        """Take the guard and read the file; None if another process has it for longer than a step should last.
+        """Take the guard and read the file; None if another process keeps the guard for longer than a step lasts.
 
-        The caller has the mutex, and calls `unguard` afterwards, also after an exception.
+        The caller has the mutex, and must call `unguard` afterwards, also after an exception.
 
         Raises:
             StoreError, OSError: the file can't be opened.
@@ -105,19 +105,19 @@ class LineFile(OpenFile):
                 data = self._read_carefully(data)
             if data:
                 return data
-            self.shut()  # it was removed between our opening and our locking
+            self.shut()  # the file was removed between open and flock
 
     def unguard(self) -> None:
-        """Give the guard back, if it is held."""
+        """Release the guard, if it is held."""
         if self.fd >= 0:
             flock(self.fd, LOCK_UN)
             if self.retired:
                 self.shut()
 
     def _read_carefully(self, data: bytes) -> bytes:
-        """Return what the file says, put right if it is damaged; nothing if it is no longer the one in the folder."""
-        # Our own clean-up marks the file before it is removed.  A file or folder that another program removed or
-        # replaced is noticed here, within a moment: to ask each time would cost more than the step.
+        """Return the content, repaired if it is damaged; b"" if the file is not in the folder any more."""
+        # Our own clean-up marks the file before it removes it.  A file or folder that another program removed or
+        # replaced is noticed here, within `TRUST`: a check at each step would cost more than the step.
         if not self.is_intact():
             return b""
         while len(data) >= self._span:
@@ -125,7 +125,7 @@ class LineFile(OpenFile):
                 raise NotOurs(f"{self._path} has become longer than {MOST_BYTES} bytes; look at it, and remove it")
             self._span *= 2
             data = os.pread(self.fd, self._span, 0)
-        if data.startswith(REMOVED):  # the process that was removing it died; it has no record
+        if data.startswith(REMOVED):  # the process that was removing it died; such a file has no record
             put(self.fd, self.head[: len(REMOVED)], 0)
             data = os.pread(self.fd, self._span, 0)
         if not self._is_sound(data):
@@ -142,7 +142,7 @@ class LineFile(OpenFile):
         return whole and not (len(data) - len(head)) % SLOT
 
     def _put_right(self, found: bytes) -> None:
-        """Write the head of a new or damaged file; of a damaged one, every claim that can be read stays."""
+        """Write the head of a new or damaged file; the readable claims of a damaged file stay."""
         if not found:
             put(self.fd, self.head, 0)
             return
@@ -159,10 +159,10 @@ class LineFile(OpenFile):
         return os.fsdecode(self.path)
 
     def open(self) -> None:
-        """Open the file, made if it is not there.
+        """Open the file; create it if it does not exist.
 
         Raises:
-            StoreError, OSError: it can't be opened, or is no file of ours.
+            StoreError, OSError: the file can't be opened, or interlock did not make it.
         """
         self.shut()
         folder = self._folder
@@ -170,9 +170,10 @@ class LineFile(OpenFile):
         fd = folder.open_line(self._name)
         try:
             self.hold(fd)
-            # Nobody reads or writes at its place, so that this tells it from what has its number when it was closed.
+            # A random file offset, which pread and pwrite do not change.  If the program closes the descriptor and
+            # another file gets its number, the offset differs.
             self.mark = os.lseek(fd, (1 << 30) + int.from_bytes(os.urandom(4)) // 4, os.SEEK_SET)
-            if NOATIME and os.fstat(fd).st_uid == os.geteuid():  # else each read writes a time
+            if NOATIME and os.fstat(fd).st_uid == os.geteuid():  # else each read updates the access time
                 fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | NOATIME)
         except BaseException:
             os.close(fd)
@@ -180,7 +181,7 @@ class LineFile(OpenFile):
             raise
 
     def is_ours(self) -> bool:
-        """Tell whether it is open, and its descriptor was not closed by the program and given to another file."""
+        """Return True if the file is open, and its descriptor is not another file's since the program closed it."""
         try:
             return self.fd >= 0 and os.lseek(self.fd, 0, os.SEEK_CUR) == self.mark
         except OSError:
@@ -194,37 +195,37 @@ class LineFile(OpenFile):
     # -- reading and writing; under the guard -----------------------------------------------------------
 
     def slots(self, data: bytes) -> list[Slot]:
-        """Return the slots; `data` is what `guard` returned."""
+        """Return the slots; `data` is the content that `guard` returned."""
         return slots_in(data, len(self.head), self._known)
 
     def perform(self, action: Action) -> None:
-        """Do one write of a step."""
+        """Perform one write of a step."""
         if isinstance(action, Write):
             row, place = action
             text = FREE if place is None else text_of(place)
             put(self.fd, text, len(self.head) + row * SLOT)
             if place is not None and row < len(self._known):
-                self._known[row] = (text, place)  # what was just written need not be parsed
+                self._known[row] = (text, place)  # saves parsing the slot at the next read
         elif isinstance(action, RecordWrite):
             if not action.done:
                 self._folder.drop_value(self._name)
             put(self.fd, moment(action.done), DONE_AT)
 
     def keep_value(self, done: int, value: str) -> None:
-        """Keep what a run has left whose record ends at `done`; before that is written."""
+        """Write the value of the completed run whose record ends at `done`; call it before the record is written."""
         self._folder.keep_value(self._name, b"%d %b" % (done, value.encode()))
 
     def value_kept(self, done: int) -> str | None:
-        """Return what the run has left whose record ends at `done`; None if a power cut has taken it."""
+        """Return the value of the completed run whose record ends at `done`; None if a power failure lost it."""
         end, _, value = self._folder.value_of(self._name).partition(b" ")
         return value.decode(errors="replace") if end == b"%d" % done else None
 
     def shorten(self, count: int, top: int) -> None:
-        """Cut a file that many claims made long, when the line is empty.
+        """Truncate the file of an empty line to one slot, if it has many.
 
         Args:
-            count: its slots.
-            top: the highest fence that one shows.
+            count: the number of its slots.
+            top: the highest fence of a slot, which the remaining slot keeps.
         """
         if count > MOST_IDLE:
             put(self.fd, b"%bfence=%016d" % (FREE, top), len(self.head))
@@ -232,10 +233,10 @@ class LineFile(OpenFile):
             self._span = len(self.head) + 4 * SLOT
 
     def discard(self) -> bool:
-        """Unlink the file of an unused name, whose fences go on by the time of day.
+        """Unlink the file of an unused name; a new file starts its fences at the time of day, which is higher.
 
         Returns:
-            False if it stays, because this user may not remove it: in a sticky folder, only its owner may.
+            False if the file stays, because this user may not remove it: in a sticky folder, only its owner may.
         """
         if self.links() != 1 or not self.is_found():
             return False

@@ -1,13 +1,13 @@
-"""Which processes live, and how to wake them: liveness pipes and wake-up pipes, the files in alive/.
+"""Liveness pipes and wake-up pipes, the files in alive/: which processes live, and how to notify their waiters.
 
 Each process has one *liveness pipe*: a named pipe that it keeps open and locked (flock) as long as it lives.  The OS
-lock is the proof of life: the kernel takes it away when the process dies, however it dies.  Who waits for the process
-opens the pipe too and is woken by the kernel when its only reader has gone. Each waiting thread or task has a
-*wake-up pipe*: a named pipe that others write to when its turn has come.
+lock proves that the process lives: the kernel releases it at the death of the process.  A waiter opens the liveness
+pipes of processes before it for writing, and the kernel wakes it when the only reader has gone.  Each waiting thread
+or task has a *wake-up pipe*: a named pipe to which others write to notify it.
 
-Others find both by their names.  A liveness pipe whose name is gone (a tmp cleaner, `rm alive/*`), or whose
-descriptor somebody closed, proves nothing any more: the process notices it, makes another one under a new token, and
-has lost what it claimed under the old one.
+Other processes find both by their names.  If the name of a liveness pipe was removed (a tmp cleaner, `rm alive/*`) or
+its descriptor was closed, others take the process for dead.  The process notices this, makes another pipe under a new
+token, and has lost the claims that it made under the old one.
 """
 
 import contextlib
@@ -41,18 +41,21 @@ from interlock.stores.files.opening import (
 
 MOST_IDLE_PIPES = 64
 MOST_OTHERS = 128
-MOST_NUMBER = 999_999  # a slot has room for six digits
+MOST_NUMBER = 999_999  # six digits, as many as a slot has room for
 TRIES = 50
 NO_PIPE = (*GONE, errno.ENXIO, errno.ELOOP)
 _DIR_FD = os.mkfifo in os.supports_dir_fd
 
 
 class WakeupPipe(OpenFile):
-    """A named pipe that one waiter listens to.
+    """A named pipe that one waiter reads.
 
     Args:
         folder: the folder alive/.
-        token, number: others find it as TOKEN.NUMBER.
+        token, number: the file name is TOKEN.NUMBER.
+
+    Attributes:
+        watched: the open liveness pipes of the processes whose death wakes the waiter, by token.
     """
 
     __slots__ = ("number", "token", "watched")
@@ -62,23 +65,23 @@ class WakeupPipe(OpenFile):
         super().__init__(path, make_pipe(path))
         self.token = token
         self.number = number
-        self.watched: dict[str, OpenFile] = {}  # kept: the next waiter often waits for the same process
+        self.watched: dict[str, OpenFile] = {}  # kept open: the next waiter often watches the same process
 
     def ring(self) -> None:
-        """Make it readable, if it is still ours; once it is full, it is so anyway."""
+        """Make the pipe readable, if the descriptor is still ours; a full pipe is readable already."""
         if self.links() >= 0:
             with contextlib.suppress(OSError):
                 os.write(self.fd, b"\n")
 
     def drain(self) -> Granted | None:
-        """Read what came; return the last news of a lock obtained; its file is there."""
+        """Read all messages without waiting; return the last grant among them."""
         poll = poller()
         poll.register(self.fd, READABLE)
-        # Where reading is made to wait (eventlet), nothing is read before it is there.
+        # eventlet makes reads wait for data, so poll first.
         return self.read() if poll.poll(0) else None
 
     def read(self) -> Granted | None:
-        """As `drain`, when something is there."""
+        """As `drain`, for a pipe that is readable."""
         try:
             data = os.read(self.fd, 65536) if self.links() >= 0 else b""
         except BlockingIOError:
@@ -91,7 +94,7 @@ class WakeupPipe(OpenFile):
         return granted
 
     def watch(self, token: str, folder: Path) -> bool:
-        """Hear of the death of a process; False if its liveness pipe is not there."""
+        """Let the death of a process wake the waiter; False if its liveness pipe does not exist."""
         if token in self.watched:
             return True
         try:
@@ -101,31 +104,31 @@ class WakeupPipe(OpenFile):
         return True
 
     def unwatch(self, tokens: Iterable[str]) -> None:
-        """Watch some processes no more."""
+        """Stop watching some processes."""
         for token in list(tokens):
             self.watched.pop(token).close()
 
     def close(self) -> None:
-        """Close it, and what is watched with it."""
+        """Close the pipe, and the watched ones."""
         self.unwatch(self.watched)
         super().close()
 
 
 class Liveness:
-    """The liveness pipe of this process, its wake-up pipes, and a look at those of others.
+    """The liveness pipe of this process, its wake-up pipes, and the pipes of other processes that it has open.
 
-    It has a liveness pipe of its own from the first `keep` on; without one it can only look.
+    The first `keep` makes the liveness pipe; before that, it can only ask about other processes.
 
     Args:
         folder: the folder alive/.
-        mend: makes it again if it was removed.
+        mend: creates the folder again if it was removed.
 
     Attributes:
-        token: the name of its liveness pipe; "" as long as it has none.
+        token: the name of the liveness pipe; "" before there is one.
         closed: True if it makes no more pipes.
-        was_lost: True if others took this process for dead.
-        wakeups: the wake-up pipes, by their numbers.
-        others: what is open of other processes, by their names.
+        was_lost: True if the liveness pipe was removed once, so that others took this process for dead.
+        wakeups: the wake-up pipes, by number.
+        others: the open pipes of other processes, by name.
     """
 
     def __init__(self, folder: Path, mend: Callable[[], None] = lambda: None) -> None:
@@ -143,15 +146,15 @@ class Liveness:
     # -- the own liveness pipe ---------------------------------------------------------------------------------
 
     def keep(self) -> bool:
-        """See that others find this process's liveness pipe; if they do not, make one under a new token.
+        """Check that others can find this process's liveness pipe; if not, make one under a new token.
 
-        What was claimed under an old token is lost then: others take it for a dead process's.
+        The claims under the old token are lost then: others take them for those of a dead process.
 
         Returns:
-            False if the liveness pipe was gone: then the waiters must be woken, to enter the line anew.
+            False if the liveness pipe was lost: the caller must wake all waiters, so that they enter again.
 
         Raises:
-            StoreError: it was gone, and no other one could be made; the message says what to do.
+            StoreError: no liveness pipe could be made; the message says what to do.
         """
         if self._own.is_intact():
             return True
@@ -171,19 +174,19 @@ class Liveness:
         return not old
 
     def _make_own(self) -> None:
-        """Make a liveness pipe; one that was made before stays made if that fails."""
+        """Make a liveness pipe; if that fails, the old one stays in use."""
         for _ in range(TRIES):
             token = f"{pid()}-{os.urandom(6).hex()}"
             try:
                 made = OpenFile(self._folder / f".{token}", make_pipe(self._folder / f".{token}"))
                 try:
                     flock(made.fd, LOCK_EX | LOCK_NB)
-                    os.rename(made.path, self._folder / token)  # others see it locked, or not at all
+                    os.rename(made.path, self._folder / token)  # its final name appears only when it is locked
                 except BaseException:
                     made.remove()
                     raise
             except (FileNotFoundError, BlockingIOError):
-                # A process that sweeps looked at it, or took it away, before it was locked: not every time.
+                # A process that sweeps locked or removed it before this one locked it; that is rare, so try again.
                 if not self._folder.is_dir():
                     self._mend()
                 continue
@@ -201,16 +204,15 @@ class Liveness:
     # -- the others -------------------------------------------------------------------------------------
 
     def is_alive(self, token: str) -> bool:
-        """Tell whether the process of that liveness pipe lives; another user's that can't be looked at is taken as
-        alive."""
+        """Return True if the process with that liveness pipe lives, or if this user may not open the pipe."""
         if token == self.token:
             return True
-        with self._section.entered():  # nothing is closed meanwhile
+        with self._section.entered():  # no other thread closes the pipe meanwhile
             try:
                 pipe = self._open(token, os.O_WRONLY)
                 flock(pipe.fd, LOCK_SH | LOCK_NB)
             except BlockingIOError:
-                # What was removed from alive/ proves nothing any more: others, who look there, take it for dead.
+                # A pipe that was removed from alive/ does not count: other processes take its owner for dead.
                 return pipe.links() > 0
             except OSError as error:
                 return error.errno not in NO_PIPE
@@ -219,12 +221,10 @@ class Liveness:
             return False
 
     def _open(self, name: str, mode: int) -> OpenFile:
-        """Return another's pipe, kept open for the next time; under the mutex."""
+        """Return another process's pipe, and keep it open; call it within the section."""
         pipe = self.others.get(name)
-        if pipe is not None and pipe.links() < 1:  # its name may be another pipe's by now, and so may its descriptor
+        if pipe is None or pipe.links() < 1:  # removed: its name or descriptor may be another file's now
             self._forget(name)
-            pipe = None
-        if pipe is None:
             pipe = open_pipe(self._folder / name, mode)
             if len(self.others) >= MOST_OTHERS:
                 self._forget(next(iter(self.others)))
@@ -237,24 +237,24 @@ class Liveness:
             pipe.close()
 
     def tell(self, place: Place) -> None:
-        """Wake a waiter in another process, with the news that it holds the lock, if that is so."""
+        """Notify a waiter in another process; if it holds the lock now, with its fence and slot."""
         message = f"{place.id} {place.fence} {place.slot}\n" if place.state == USING else "\n"
-        # A process that is gone, or whose pipe is full, looks again by itself.
+        # A failure is ignored: the process is gone, or its pipe is full and wakes it anyway.
         with self._section.entered(), contextlib.suppress(OSError):
             # Opened for both, so that no reader's absence can raise SIGPIPE.
             os.write(self._open(f"{place.alive}.{place.channel}", os.O_RDWR).fd, message.encode())
 
     def watch(self, pipe: WakeupPipe, tokens: Iterable[str]) -> None:
-        """Let the waiter at a pipe be woken also by the death of these processes, and of no others."""
+        """Let the death of exactly these processes wake the waiter at a pipe."""
         wanted = {token for token in tokens if token != self.token and token}
         if wanted or pipe.watched:
             pipe.unwatch(pipe.watched.keys() - wanted)
             for token in wanted:
                 if not pipe.watch(token, self._folder) and not self.is_alive(token):
-                    pipe.ring()  # it died since the line was looked at: look again at once
+                    pipe.ring()  # the process died after the line was read: the waiter must look at once
 
     def sweep(self) -> int:
-        """Remove what dead processes left in alive/; return how many files."""
+        """Remove the pipes of dead processes from alive/; return how many."""
         removed = 0
         seen: dict[str, bool] = {}
         at = open_folder(self._folder)
@@ -271,17 +271,21 @@ class Liveness:
 
     # -- wake-up pipes ------------------------------------------------------------------------------------------
 
-    def pipe(self) -> WakeupPipe:
-        """Return a wake-up pipe for one waiter; give it back with `put_back`.
+    def pipe(self, checked: bool = True) -> WakeupPipe:
+        """Return a wake-up pipe for one waiter; the caller returns it by `put_back`.
+
+        Args:
+            checked: False if the caller calls `reachable` before it enters the line.
 
         Raises:
-            StoreError, OSError: none could be made.
+            StoreError, OSError: the pipe can't be made.
         """
-        self.keep()
+        if checked or not self._idle:
+            self.keep()
         with self._section.entered():
             while self._idle:
                 pipe = self._idle.pop()
-                if self.is_reachable(pipe):
+                if not checked or self.is_reachable(pipe):
                     pipe.drain()
                     return pipe
                 self._discard(pipe)
@@ -290,12 +294,11 @@ class Liveness:
             return pipe
 
     def is_reachable(self, pipe: WakeupPipe) -> bool:
-        """Tell whether other processes find this wake-up pipe under its name."""
+        """Return True if other processes find this wake-up pipe under its name."""
         return pipe.token == self.token and pipe.is_intact()
 
     def put_back(self, pipe: WakeupPipe) -> None:
-        """Keep a wake-up pipe for the next waiter, or remove it when there are many; the caller no longer waits at
-        it."""
+        """Keep a wake-up pipe for the next waiter, or remove it when there are many; nobody waits at it any more."""
         with self._section.entered():
             if not self.closed and pipe.token == self.token and len(self._idle) < MOST_IDLE_PIPES:
                 self._idle.append(pipe)
@@ -310,7 +313,7 @@ class Liveness:
     # -- the end ----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Leave: the claims of this process end with it.  Who still waits at a wake-up pipe puts it back."""
+        """Remove the liveness pipe, which ends all claims; waiters may still return their wake-up pipes."""
         with self._section.entered():
             self.closed = True
             while self._idle:
@@ -319,8 +322,8 @@ class Liveness:
             self.close_others()
 
     def forget(self) -> None:
-        """In a forked child: close the pipes without removing them, since they are the parent's."""
-        self._section = Section()  # another thread of the parent may be in it
+        """Close the pipes in a forked child without removing them: the parent uses them."""
+        self._section = Section()  # a thread of the parent may have been in the old one at the fork
         self.closed = True
         for pipe in self.wakeups.values():
             pipe.close()
@@ -328,7 +331,7 @@ class Liveness:
         self.close_others()
 
     def close_others(self) -> None:
-        """Close what is open of other processes."""
+        """Close the open pipes of other processes."""
         while self.others:
             self.others.popitem()[1].close()
 
@@ -337,11 +340,11 @@ class Liveness:
 
 
 def make_pipe(path: Path) -> int:
-    """Make a named pipe, and return a descriptor of both its ends.
+    """Make a named pipe, and return a descriptor that is open for reading and writing.
 
     Raises:
-        NotOurs: something else lies there by now.
-        OSError: it can't be made.
+        NotOurs: another program replaced the pipe meanwhile.
+        OSError: the pipe can't be made.
     """
     at = open_folder(path.parent)
     try:
@@ -371,7 +374,7 @@ def make_pipe(path: Path) -> int:
 
 
 def remove_pipe(at: int, name: str) -> bool:
-    """Unlink a named pipe, and only that, from an open folder; tell whether it was done."""
+    """Unlink a named pipe, and no other kind of file, from an open folder; return True if it was removed."""
     try:
         if not stat.S_ISFIFO(os.lstat(name, dir_fd=at).st_mode):
             return False
@@ -382,11 +385,11 @@ def remove_pipe(at: int, name: str) -> bool:
 
 
 def open_pipe(path: Path, access: int) -> OpenFile:
-    """Open a named pipe, and only that; it does not block.
+    """Open a named pipe, and no other kind of file, without blocking.
 
     Raises:
-        FileNotFoundError: there is none.
-        OSError: it can't be opened.
+        FileNotFoundError: there is no named pipe at the path.
+        OSError: the pipe can't be opened.
     """
     fd = os.open(path, access | FLAGS)
     if not stat.S_ISFIFO(os.fstat(fd).st_mode):

@@ -1,4 +1,4 @@
-"""What the processes that share a folder must have in common: a boot of a machine, its clock, a local file system."""
+"""Checks that all processes which share a folder run on one boot of one machine, with one monotonic clock."""
 
 import contextlib
 import errno
@@ -21,23 +21,23 @@ NETWORK = {
     "ocfs2", "orangefs", "smb3", "smbfs",
 }  # fmt: skip
 GUESTS = {"fakeowner", "fuse", "fuseblk", "hgfs", "osxfs", "prl_fs", "vboxsf", "virtiofs", "vmhgfs"}
-"""File systems that a program or the host of a virtual machine serves: which machines see them is unknown here."""
+"""File systems served by a program or by the host of a virtual machine: other machines may use them as well."""
 
-_FIRST_CLOCK = 0xEFFFFFFA  # the inode of the time namespace that the machine has booted with
+_FIRST_CLOCK = 0xEFFFFFFA  # the inode of the initial time namespace of a machine
 
 
 def advice_on_guest(kind: str, path: str) -> str:
-    """Return what to do about a file system that other machines may reach, at a path."""
+    """Return the advice for a path on a file system that other machines may use."""
     if kind == "fakeowner":
         return "it is a folder of the host, in a container of Docker Desktop: choose a named volume"
     return f"choose a local folder, or write {path}?allow={kind} if no other machine uses it"
 
 
 def boot_id() -> str:
-    """Return what tells this boot of this machine from all others.
+    """Return the id of this boot of this machine.
 
     Raises:
-        OSError: it can't be read, though it is there.
+        OSError: the id exists, but can't be read.
     """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -46,17 +46,17 @@ def boot_id() -> str:
 
 
 def clock() -> str:
-    """Return how far this process's monotonic clock is ahead of the machine's, in a time namespace; "0" elsewhere.
+    """Return the offset of this process's monotonic clock in its time namespace, as text; "0" for none.
 
     Raises:
-        OSError: it can't be read, though it is there.
+        OSError: the offset exists, but can't be read.
     """
     try:
         mine = os.stat("/proc/self/ns/time").st_ino
         if mine == _FIRST_CLOCK:
             return "0"
         if mine != os.stat("/proc/self/ns/time_for_children").st_ino:
-            return f"namespace {mine}"  # the offsets that can be read are those of the children to come
+            return f"namespace {mine}"  # the readable offsets are those of future children, not of this process
         lines = [line.split() for line in Path("/proc/self/timens_offsets").read_text().splitlines()]
     except FileNotFoundError:
         return "0"
@@ -65,14 +65,14 @@ def clock() -> str:
 
 
 def file_system(path: Path) -> str:
-    """Return the type of the file system that `path` lies on, or "unknown".
+    """Return the type of the file system of `path`, or "unknown".
 
     Raises:
-        OSError: it can't be read, though it is there.
+        OSError: /proc/self/mountinfo exists, but can't be read.
     """
     best, kind = "", "unknown"
     try:
-        # Mount points may have any name.
+        # The name of a mount point need not be UTF-8.
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except FileNotFoundError:
         return kind
@@ -86,20 +86,20 @@ def file_system(path: Path) -> str:
 
 
 def is_network(kind: str) -> bool:
-    """Tell whether several machines reach a file system of that type."""
+    """Return True for a type of file system that several machines share."""
     return kind in NETWORK
 
 
 def is_guest(kind: str) -> bool:
-    """Tell whether others than this machine may reach a file system of that type, as far as one can know."""
+    """Return True for a type of file system that other machines may use, although this can't be known."""
     return kind in GUESTS or (kind.startswith("fuse.") and kind not in LOCAL | NETWORK)
 
 
 def allowed_in(name: str, kind: str) -> str:
-    """Read the option that allows a type of file system.
+    """Parse the option that allows a type of file system.
 
     Raises:
-        InvalidArgument: it needs no leave, or reaches several machines.
+        InvalidArgument: the type needs no permission, or several machines share it.
     """
     if is_network(kind) or not is_guest(kind):
         raise InvalidArgument(
@@ -112,32 +112,32 @@ def allowed_in(name: str, kind: str) -> str:
 NAME = "interlock"
 MAGIC = b"interlock files "
 VERSION = MAGIC + b"2\n"
-MOST = 400  # bytes
-WAITS = 500  # of 0.01 s
+MOST = 400  # bytes of the marker
+WAITS = 500  # tries, 0.01 s apart, to lock the marker
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 class MarkerTaken(StoreError):
-    """Another process has the marker locked exclusively, which should last no longer than a moment."""
+    """Another process has locked the marker exclusively, which normally lasts for a moment only."""
 
 
 def text_here(path: Path) -> bytes:
-    """Return what the marker of a folder should say, for this process.
+    """Return the text of the marker of a folder, for this process.
 
     Raises:
-        OSError: it can't be found out.
+        OSError: the boot, the clock or the folder can't be read.
     """
     inode = os.stat(path).st_ino
     return VERSION + f"boot={boot_id()}\nclock={clock()}\nfolder={inode}\n".encode()
 
 
 def defect(path: Path, written: bytes, links: int) -> str:
-    """Return why a folder whose marker says `written` can't be shared with its users; "" if it can.
+    """Return why this process can't share a folder with its present users; "" if it can.
 
     Args:
         path: the folder.
-        written: what its marker says.
-        links: how many names the marker has.
+        written: the text of its marker.
+        links: the number of hard links of the marker.
     """
     here = _facts(text_here(path))
     there = _facts(written)
@@ -164,19 +164,19 @@ def _facts(text: bytes) -> dict[str, str]:
 
 
 def join_marker(path: Path, sharing: Sharing, *, wait: bool) -> OpenFile:
-    """Lock the marker together with all users of the folder.
+    """Lock the marker in shared mode, as all users of the folder do.
 
     Args:
         path: the folder.
-        sharing: the users who may use it.
-        wait: whether to wait for a process that has the marker locked exclusively.
+        sharing: the users who may use the folder.
+        wait: True to wait for a process that has locked the marker exclusively.
 
     Returns:
-        The marker; the lock ends when it is closed.
+        The marker; closing it releases the lock.
 
     Raises:
-        MarkerTaken: another process has the marker locked exclusively.
-        StoreError: processes use the folder that can't share it with this one, or OS locks do not work.
+        MarkerTaken: another process has locked the marker exclusively.
+        StoreError: processes of another machine, boot or version use the folder, or OS locks do not work there.
         OSError: the marker can't be read or written.
     """
     real = Path(os.path.realpath(path))
@@ -211,7 +211,7 @@ def _join(path: Path, marker: int, tries: int) -> None:
             put(marker, here, 0)
             os.ftruncate(marker, len(here))
         _share(path, marker, tries)
-        written = os.pread(marker, MOST, 0)  # another process may have had it between the two locks
+        written = os.pread(marker, MOST, 0)  # another process may have written it between the two locks
     why = defect(path, written, links) if written else ""
     if why:
         raise StoreError(f"{path} {why}")
@@ -232,7 +232,7 @@ def _share(path: Path, marker: int, tries: int) -> None:
             return
         except BlockingIOError:
             if left:
-                time.sleep(0.01)  # an exclusive holder keeps it for a moment
+                time.sleep(0.01)  # an exclusive lock normally lasts for a moment
     raise MarkerTaken(f"{path}/{NAME} is locked exclusively by some other program; find it with lslocks")
 
 

@@ -1,8 +1,7 @@
-"""Opening what lies in a folder of locks: a path is not proof that it is still a file of ours.
+"""Safe opening of files in a folder that other users may write to.
 
-A user who may write to a folder may put a symbolic link, a named pipe or a huge file where a line should be.  So
-nothing is opened through a link, no opening blocks, and an open file is checked before it is read, written or
-truncated.
+Such a user may put a symbolic link, a named pipe or a huge file where a line should be.  So no file is opened through
+a link, no open blocks, and an open file is checked before it is read, written or truncated.
 """
 
 import contextlib
@@ -39,11 +38,11 @@ _ADVICE = {
 
 
 def failed(what: str, error: OSError) -> StoreError:
-    """Return the error for something that was not possible, to be raised from `error`.
+    """Return the StoreError for an error of the operating system, with advice; raise it from `error`.
 
     Args:
-        what: what was not possible.
-        error: what the operating system said.
+        what: the beginning of the message: what was not possible.
+        error: the error of the operating system.
     """
     advice = _ADVICE.get(error.errno or 0, "see `interlock doctor`")
     return StoreError(f"{what}: {error}; {advice}")
@@ -51,7 +50,7 @@ def failed(what: str, error: OSError) -> StoreError:
 
 @contextlib.contextmanager
 def failing(what: str) -> Iterator[None]:
-    """Raise what the operating system refuses within as the error for `what`; also the loading of a module."""
+    """Turn an OSError in the block, also one of an import, into a StoreError that begins with `what`."""
     try:
         yield
     except OSError as error:
@@ -59,7 +58,7 @@ def failing(what: str) -> Iterator[None]:
 
 
 class Section:
-    """A part of the program in which one thread at a time may be, and no signal handler of that thread."""
+    """A critical section: it excludes other threads, and signal handlers of the thread that is in it."""
 
     def __init__(self) -> None:
         self._mutex = threading.RLock()
@@ -67,10 +66,12 @@ class Section:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Be in it.  A generator that is dropped is left: so an interrupt leaves no mutex taken.
+        """Enter the section for a `with` block.
+
+        A generator that is dropped runs its `finally`, so an interrupt leaves no mutex locked.
 
         Raises:
-            StoreError: it is a signal handler that asks, in the middle of a section of its own thread.
+            StoreError: the caller is a signal handler that interrupted this section in its own thread.
         """
         with self._mutex:
             if self._taken:
@@ -82,7 +83,7 @@ class Section:
                 self._taken = False
 
 
-MOST_BYTES = 16 << 20  # a line of 32,000 claims; what is longer is no line
+MOST_BYTES = 16 << 20  # a line of 32,000 claims; a longer file is refused
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 FLAGS = NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 ROUNDS = 50
@@ -98,14 +99,14 @@ _KINDS = {
 
 
 class OpenFile:
-    """A descriptor of ours, and the file that it leads to.
+    """A descriptor, and the identity of the file that it was opened for.
 
-    A program that becomes a daemon closes descriptors that are not its own, and their numbers become other files.  So
-    none is used before it was compared with its file, and only what is still ours is closed.
+    A program that becomes a daemon closes all descriptors, and their numbers are used for other files.  So each
+    descriptor is compared with its file before it is used or closed.
 
     Args:
-        path: where the file is found.
-        fd: what was opened there; -1 for nothing yet.
+        path: the path of the file.
+        fd: the descriptor; -1 if the file is not open yet.
     """
 
     __slots__ = ("device", "fd", "inode", "mark", "path")
@@ -117,12 +118,12 @@ class OpenFile:
             self.hold(fd)
 
     def hold(self, fd: int) -> None:
-        """Keep a descriptor from now on."""
+        """Set the descriptor, and record the identity of its file."""
         found = os.fstat(fd)
         self.device, self.inode, self.fd = found.st_dev, found.st_ino, fd
 
     def links(self) -> int:
-        """Return how many names the file has; -1 if it is not open here any more."""
+        """Return the number of hard links of the file; -1 if the descriptor is not ours any more."""
         try:
             found = os.fstat(self.fd)
         except OSError:
@@ -130,7 +131,7 @@ class OpenFile:
         return found.st_nlink if found.st_ino == self.inode and found.st_dev == self.device else -1
 
     def is_found(self) -> bool:
-        """Tell whether its path leads to it; what can't be looked at counts as there."""
+        """Return True if the path leads to this file, or if the path can't be examined."""
         try:
             found = os.lstat(self.path)
         except OSError as error:
@@ -138,18 +139,18 @@ class OpenFile:
         return found.st_ino == self.inode and found.st_dev == self.device
 
     def is_intact(self) -> bool:
-        """Tell whether it is open here, and its path leads to it."""
+        """Return True if the file is open, and its path leads to it."""
         return self.links() > 0 and self.is_found()
 
     def close(self) -> None:
-        """Close the descriptor, unless it is another file's by now."""
+        """Close the descriptor, unless it is another file's now."""
         ours = self.fd >= 0 and self.links() >= 0
         fd, self.fd = self.fd, -1
         if ours:
             os.close(fd)
 
     def remove(self) -> None:
-        """Unlink the file, if it is the one at its path, and close it."""
+        """Unlink the file if its path leads to it, and close it."""
         if self.fd >= 0 and self.is_found():
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
@@ -157,7 +158,7 @@ class OpenFile:
 
 
 class NotOurs(StoreError):
-    """What lies at a path of the folder is no file of ours; it was neither read nor changed."""
+    """Interlock did not make the file at a path of the folder; it was not changed."""
 
 
 class Sharing(NamedTuple):
@@ -165,7 +166,7 @@ class Sharing(NamedTuple):
 
     Attributes:
         mode: the permission bits of the folder; its subfolders have the same.
-        owner, group: of the folder.
+        owner, group: the owner and group of the folder.
     """
 
     mode: int
@@ -174,24 +175,24 @@ class Sharing(NamedTuple):
 
     @property
     def file_mode(self) -> int:
-        """The permission bits of the files in it."""
+        """The permission bits of the files in the folder."""
         return file_mode(self.mode)
 
     @property
     def is_shared(self) -> bool:
-        """Whether other users may write to it, so that files of every user are trusted."""
+        """True if other users may write to the folder, so that files of every user are trusted."""
         return bool(self.mode & 0o022)
 
     def trusts(self, owner: int) -> bool:
-        """Tell whether a file of that user may be used."""
+        """Return True if a file of that user may be used."""
         return self.is_shared or owner in (os.geteuid(), 0, self.owner)
 
 
 def file_mode(folder_mode: int) -> int:
     """Return the permission bits of the files in a folder.
 
-    A user who may write to the folder may read and write its files.  Nobody else may even read them: an OS lock needs
-    no more than that, and would hold everybody up.
+    A user who may write to the folder may read and write its files.  Others may not even read them: a reader could
+    take an OS lock and block all users.
     """
     return 0o600 | (0o060 if folder_mode & 0o020 else 0) | (0o006 if folder_mode & 0o002 else 0)
 
@@ -202,7 +203,7 @@ def sharing_of(found: os.stat_result) -> Sharing:
 
 
 def kind_of(mode: int) -> str:
-    """Return in words what has this mode."""
+    """Return the kind of a file, in words, by its mode."""
     return _KINDS.get(stat.S_IFMT(mode), "a file")
 
 
@@ -210,21 +211,21 @@ def kind_of(mode: int) -> str:
 
 
 def open_file(folder: str | Path, name: str, sharing: Sharing, *, create: bool = True, write: bool = True) -> int:
-    """Open a file of ours, and only that.
+    """Open a regular file that may be interlock's, and no other kind of file.
 
     Args:
-        folder: where it lies; not through a symbolic link.
-        name: its name there.
-        sharing: the users who may use it.
-        create: whether to make it if it is not there.
-        write: whether to open it for writing, too.
+        folder: the folder; not through a symbolic link.
+        name: the name of the file in it.
+        sharing: the users who may use the folder.
+        create: True to create the file if it does not exist.
+        write: True to open it for writing, too.
 
     Returns:
         A descriptor.
 
     Raises:
-        NotOurs: something else lies there.
-        OSError: it can't be opened; FileNotFoundError if it is not there and was not to be made.
+        NotOurs: another kind of file is there, or one of a user who is not trusted.
+        OSError: the file can't be opened; FileNotFoundError if it does not exist and `create` is False.
     """
     at = open_folder(folder)
     try:
@@ -247,7 +248,7 @@ def _open_at(at: int, name: str, sharing: Sharing, create: bool, access: int) ->
     made = False
     try:
         fd = -1
-        if create:  # first, and exclusively: most names that are opened are new
+        if create:  # try to create it first: most names are new
             with contextlib.suppress(FileExistsError, PermissionError):
                 fd = os.open(name, access | FLAGS | os.O_CREAT | os.O_EXCL, sharing.file_mode, dir_fd=at)
                 made = True
@@ -265,7 +266,7 @@ def _open_at(at: int, name: str, sharing: Sharing, create: bool, access: int) ->
         if not stat.S_ISREG(found.st_mode):
             raise _refused(f"is {kind_of(found.st_mode)}") from None
         if error.errno == errno.EACCES and not found.st_size and clock.time_of_day() - found.st_mtime < 1:
-            time.sleep(0.001)  # its maker is about to set its mode
+            time.sleep(0.001)  # the process that created it is about to set its mode
             return -1
         raise
     try:
@@ -277,7 +278,7 @@ def _open_at(at: int, name: str, sharing: Sharing, create: bool, access: int) ->
 
 
 def _settle(fd: int, sharing: Sharing, made: bool) -> None:
-    """Check that an open file may be ours, and give it the mode that it should have, independent of the umask."""
+    """Check that an open file may be interlock's, and set its mode, independent of the umask."""
     found = os.fstat(fd)
     what = oddity(found, sharing)
     if what:
@@ -288,7 +289,7 @@ def _settle(fd: int, sharing: Sharing, made: bool) -> None:
     if made:
         settle_new(fd, found, sharing.file_mode, sharing)
     elif not found.st_size and mode != sharing.file_mode:
-        os.fchmod(fd, sharing.file_mode)  # its maker was killed before it did that
+        os.fchmod(fd, sharing.file_mode)  # the process that created it was killed before it set the mode
     elif mode & ~sharing.file_mode:
         os.fchmod(fd, mode & sharing.file_mode)
 
@@ -296,18 +297,18 @@ def _settle(fd: int, sharing: Sharing, made: bool) -> None:
 def settle_new(fd: int, found: os.stat_result, mode: int, sharing: Sharing) -> None:
     """Give a new file or folder its mode, owner and group."""
     if found.st_uid == 0 != sharing.owner:
-        os.fchown(fd, sharing.owner, sharing.group)  # root leaves nothing in a user's folder that locks its owner out
+        os.fchown(fd, sharing.owner, sharing.group)  # a file of root would keep the folder's owner out
     elif sharing.is_shared and found.st_gid != sharing.group:
         try:
             os.fchown(fd, -1, sharing.group)
         except PermissionError:
-            pass  # not a member of that group: other users may be left out, and are told so
+            pass  # not a member of that group: users who can't open the file get an error that says so
     if stat.S_IMODE(found.st_mode) != mode:
         os.fchmod(fd, mode)
 
 
 def oddity(found: os.stat_result, sharing: Sharing) -> str:
-    """Return what keeps a file from being one of ours; "" if nothing does."""
+    """Return why a file can't be interlock's; "" if it can."""
     if not stat.S_ISREG(found.st_mode):
         return f"is {kind_of(found.st_mode)}"
     if found.st_size > MOST_BYTES:
@@ -324,11 +325,11 @@ def _refused(what: str) -> NotOurs:
 
 
 def read_file(folder: str | Path, name: str, sharing: Sharing, most: int = MOST_BYTES) -> bytes:
-    """Return what a file of ours says, up to `most` bytes.
+    """Return the content of a file, up to `most` bytes.
 
     Raises:
-        NotOurs: something else lies there.
-        OSError: it can't be read; FileNotFoundError if it is not there.
+        NotOurs: interlock did not make the file; see `open_file`.
+        OSError: the file can't be read; FileNotFoundError if it does not exist.
     """
     fd = open_file(folder, name, sharing, create=False, write=False)
     try:
@@ -338,7 +339,7 @@ def read_file(folder: str | Path, name: str, sharing: Sharing, most: int = MOST_
 
 
 def put(fd: int, data: bytes, at: int) -> None:
-    """Write all of `data`, or raise OSError."""
+    """Write all of `data` at offset `at`, or raise OSError."""
     if os.pwrite(fd, data, at) != len(data):
         raise OSError(errno.ENOSPC, "only a part could be written")
 
@@ -352,7 +353,7 @@ def open_folder(path: str | Path) -> int:
 
 
 def make_folder(path: Path, mode: int, sharing: Sharing | None = None) -> None:
-    """Make a folder, which nobody sees before it has its mode; nothing if it is there."""
+    """Create a folder, which appears at its path only when it has its mode; do nothing if it exists."""
     temporary = path.with_name(f".{path.name}-{os.urandom(6).hex()}")
     os.mkdir(temporary, 0o700)
     try:

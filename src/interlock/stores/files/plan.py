@@ -1,15 +1,15 @@
 """The writes that turn one line into another, their order, and the waiters to notify in between.
 
 A step runs under the guard, so no other process writes meanwhile; but its process may be killed between any two
-writes.  What is left then is always a line: it may have lost some claims already, and lack the new one and the
-promotions.  So the order is
+writes.  The file then still contains a valid line: some claims are removed already, and the new claim and the
+promotions are missing.  Therefore the order is
 
     the end of a record, the leaving claims, the notifications (the last in line first), then the other slots.
 
-No claim holds before the leaving claims are gone.  A waiter may be notified before its slot says so: since no claim
-overtakes, a waiter that has room holds in every line that can follow, and the next step writes that, and notifies it
-again.  The first in line is notified last: it is woken in any case, by the death of this process or by the cause of
-the step.  The model checker drives these functions.
+No waiter becomes a holder before the leaving claims are removed.  A waiter may be notified before its slot says
+"using": since no claim overtakes, a waiter for which there is room is a holder in every line that can follow; the
+next step writes that, and notifies it again.  The first in line is notified last, because it wakes in any case: at
+the death of this process, or by the cause of the step.  The model checker (`proof.files`) executes these functions.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,20 +21,20 @@ from interlock.stores.files.slots import Slot, top_of
 
 
 class Write(NamedTuple):
-    """One write of one slot; without a place it frees it, and only its fence still counts."""
+    """A write of one slot; without a place the slot becomes free, and keeps only its fence."""
 
     row: int
     place: Place | None
 
 
 class RecordWrite(NamedTuple):
-    """One write of the end of the record of a completed run."""
+    """A write of the end of the record of a completed run; 0 removes the record."""
 
     done: int
 
 
 class Tell(NamedTuple):
-    """A waiter to be told that it holds the lock, or (pending) that it should look."""
+    """A notification of a waiter: it holds the lock now, or (pending) it should look again."""
 
     place: Place
 
@@ -43,12 +43,13 @@ Action: TypeAlias = Write | RecordWrite | Tell
 
 
 def line_of(slots: Sequence[Slot], done: int, now: int) -> Line:
-    """Return the line that a file says.
+    """Return the line of a file.
 
     Args:
-        slots: of the file.
+        slots: the slots of the file.
         done: the end of its record.
-        now: the lease clock.  A lease that ends later than it lasts is one of another boot, or damage: it is over.
+        now: the lease clock.  A lease that ends later than now plus its length is of another boot or damaged, and
+            counts as expired.
     """
     places = [
         slot if slot.until <= now + slot.ttl + MICROS else slot._replace(until=now)
@@ -64,23 +65,25 @@ def _fence(place: Place) -> int:
 
 
 def watched(places: Sequence[Place], at: int) -> set[str]:
-    """Return the liveness tokens whose death matters to a waiter: the first in line must look when any holder dies,
-    the others when the one before them does."""
+    """Return the tokens of the processes that a waiter must watch.
+
+    The first waiter watches all holders, every other one the waiter before it.
+    """
     if at and places[at - 1].state == PENDING:
         return {places[at - 1].alive}
     return {place.alive for place in places[:at]}
 
 
 def watched_by(line: Line, id: str) -> set[str]:
-    """Return the liveness tokens whose death matters to the waiter `id`."""
+    """Return the tokens of the processes that the waiter `id` must watch."""
     return next((watched(line.places, at) for at, place in enumerate(line.places) if place.id == id), set())
 
 
 def suspects(places: Sequence[Place], ids: Sequence[str]) -> list[Place]:
-    """Return the places of which it matters whether their processes live, for a step of some claims.
+    """Return the places whose processes a step of some claims must check for death.
 
-    Those before the first waiter for whom there is no room, with that; the last in line; the claims themselves, each
-    with the one before it.  A dead one elsewhere is noticed when it matters, and those who look ask again.
+    These are all places up to and including the first waiter without room, the last in line, and the claims
+    themselves, each with the place before it.  A dead process elsewhere is noticed by a later step, when it matters.
     """
     found, taken, limit = [], 0, places[0].capacity if places else 0
     for place in places:
@@ -96,10 +99,10 @@ def suspects(places: Sequence[Place], ids: Sequence[str]) -> list[Place]:
 
 
 def dead_among(places: Sequence[Place], ids: Sequence[str], is_alive: Callable[[str], bool]) -> set[str]:
-    """Return the tokens of dead processes that matter for a step of some claims."""
+    """Return the tokens of the dead processes among the suspects of a step of some claims."""
     dead: set[str] = set()
-    asked = {""}  # a detached claim lives by its lease
-    while True:  # without the dead, others matter
+    asked = {""}  # a detached claim has no process, only a lease
+    while True:  # without the dead, other places become suspects
         live = [place for place in places if place.alive not in dead]
         new = {place.alive for place in suspects(live, ids)} - asked
         asked |= new
@@ -110,13 +113,13 @@ def dead_among(places: Sequence[Place], ids: Sequence[str], is_alive: Callable[[
 
 
 def actions(slots: Sequence[Slot], before: Line, step: Step, me: Sequence[str]) -> list[Action]:
-    """Return the writes of a step, in their order, with those to be told in between.
+    """Return the writes of a step in their order, with the notifications in between.
 
     Args:
-        slots: of the file.
-        before: the line that they say.
-        step: what is made of it.
-        me: the claims whose callers are answered, and need not be told.
+        slots: the slots of the file.
+        before: the line in them.
+        step: the result of the step on that line.
+        me: the claims that need no notification, because their callers get the answer.
     """
     line = step.line
     if line is None:
@@ -145,7 +148,7 @@ def actions(slots: Sequence[Slot], before: Line, step: Step, me: Sequence[str]) 
 
 
 def _unaware(before: Line, step: Step) -> list[Place]:
-    """Return the waiters that must look, to watch others than before."""
+    """Return the waiters that must look again, because they have to watch other processes than before."""
     places = () if step.line is None else step.line.places
     were = {place.fence: at for at, place in enumerate(before.places)}
     return [

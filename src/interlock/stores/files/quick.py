@@ -1,8 +1,8 @@
-"""The commonest steps of a line, compiled; what `_quick.c` can't do at once it leaves to `line.py`, and says so.
+"""The most common steps of a line as compiled code; `_quick.c` declines all other cases, which `line.py` handles.
 
-The descriptors in `Liveness.others` are closed by other threads.  The interpreter's lock keeps them from that while
-compiled code uses one; without it (a free-threaded Python) compiled code is told of none, and leaves to Python what
-needs them: waiting for and handing over to another process.
+Other threads may close the descriptors in `Liveness.others`.  The GIL prevents that while compiled code uses one.  On
+a free-threaded Python the compiled code gets none of them, and declines the steps that need them: waiting behind a
+claim of another process, and handing over to one.
 """
 
 import os
@@ -21,7 +21,7 @@ from interlock.stores.files.slots import tail
 from interlock.stores.files.steps import FileSteps, WaitsHere
 
 native: Any = None
-"""The compiled module; None where no compiler was at hand, or INTERLOCK_PURE is set in the environment."""
+"""The compiled module; None if it is not installed, or INTERLOCK_PURE is set in the environment."""
 if not os.environ.get("INTERLOCK_PURE"):
     with suppress(ImportError):
         native = import_module("interlock.stores.files._quick")
@@ -47,13 +47,13 @@ class Quick:
         self._has_gil: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
     def enter(self, claim: Claim, waiter: WaitsHere | None, wait: bool) -> EnterResult | None:
-        """Take a free lock, enter the line of a held one, or find that it can't be had now.
+        """Take a free lock, or enter the line of a held one.
 
         Args:
             claim, waiter, wait: as in `AsyncQueue.enter`; for a claim that did not enter before.
 
         Returns:
-            The result; None if nothing was done.
+            The result; None if Python must perform the step.
         """
         id, spec, who = claim
         steps = self._steps
@@ -88,7 +88,7 @@ class Quick:
         self, line: LineFile, claim: Claim, waiter: WaitsHere, end: bytes, token: str, others: dict[str, Any]
     ) -> EnterResult | None:
         steps = self._steps
-        steps.waiters.add(claim.id, waiter)  # before: another may promote it at once
+        steps.waiters.add(claim.id, waiter)  # before the step: another process may promote it right after
         channel = int(steps.reachable(waiter))
         with line.mutex:
             joined = None
@@ -104,10 +104,10 @@ class Quick:
         try:
             return self._steps.trust()
         except (OSError, MarkerTaken):
-            return False  # the step says what is wrong
+            return False  # the step in Python raises the error
 
     def leave(self, claim: Claim) -> bool:
-        """Leave a line without waiters, or hand over to the first one; False if nothing was done."""
+        """Leave a line without waiters, or hand over to the first one; False if Python must perform the step."""
         steps = self._steps
         line = steps.lines.get(claim.spec.key)
         if line is None:
@@ -122,5 +122,5 @@ class Quick:
             steps.waiters.notify(*done)
             return True
         if done == DONE_THERE:
-            give_turn()  # the kernel expects the writer of a pipe to sleep soon, and keeps the woken process waiting
+            give_turn()  # else the kernel, which expects a pipe's writer to sleep soon, delays the woken process
         return bool(done)

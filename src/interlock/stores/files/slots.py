@@ -1,12 +1,11 @@
-"""How a line is written in its file: a head, then one slot of 512 bytes for each claim, readable with `cat`.
+"""The format of a line file: a head, then one slot of 512 bytes for each claim, readable with `cat`.
 
     interlock line 2 head=00512 done=0000000000.000000
     {"name": "book:1", "namespace": ""}
     using   fence=1795259983751384 until=0000001234.567890 since=1795259983.751384 held=1795259983.751384 id=…
 
-The head has what the line knows beside its claims: the name, and the end of the record of a completed run.  A free
-slot still shows the fence of its last claim.  A slot is written with one call and never crosses a page, so that a
-killed process leaves no half of it.
+The head contains the name, the namespace, and the end of the record of a completed run.  A free slot keeps the fence
+of its last claim.  A slot is written by one call and never crosses a page, so a killed process leaves no half of it.
 """
 
 import json
@@ -20,7 +19,7 @@ from interlock.core.errors import StoreError
 from interlock.core.line import Place
 
 try:
-    from _blake2 import blake2b  # that of hashlib, which loads OpenSSL first
+    from _blake2 import blake2b  # the same as hashlib's, but hashlib loads OpenSSL
 except ImportError:
     from hashlib import blake2b
 
@@ -38,42 +37,42 @@ PIPE_AT = ID_AT + ID_WIDTH + len(" pipe=")
 BEAT_AT = PIPE_AT + 6 + len(" beat=")
 NUMBER_AT = BEAT_AT + 6 + len(" slot=")
 TAIL_AT = NUMBER_AT + 4 + 1
-MOST_NUMBER = 9 * 10**15  # no fence comes near it before the year 2255; a higher one is damage
+MOST_NUMBER = 9 * 10**15  # fences stay below it until the year 2255; a higher one is damage
 MOST_TAILS = 1024
 TAIL_WORDS = 7  # units, ttl, once, alive, pid, host; the rest is JSON
 MAGIC = b"interlock line 2 head="
 DONE_AT = len(MAGIC) + 5 + len(" done=")
 TEXT_AT = DONE_AT + MOMENT + 1
-HEAD_MOST = 32 * SLOT  # of a name and a namespace of control characters, which JSON writes as six each
-MOST_READABLE = 90  # bytes of a file name, which with the hash and what clean-ups add must not exceed 255
+HEAD_MOST = 32 * SLOT  # the longest name and namespace, all control characters, which JSON writes as six bytes each
+MOST_READABLE = 90  # bytes of the readable part; the file name with hash and suffix must not exceed 255
 _DEFAULTS = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
 _STATES: dict[bytes, Literal["pending", "using"]] = {b"using   ": "using", b"pending ": "pending"}
 _JSON = json.JSONDecoder()
 _tails: dict[tuple[object, ...], bytes] = {}
 
 Slot: TypeAlias = Place | int
-"""A claim; or, of a slot that is free, the fence that it still shows."""
+"""A claim; for a free slot, the fence of its last claim."""
 
 
 # -- the file of a name -------------------------------------------------------------------------------------
 
 
 def file_name(key: str) -> str:
-    """Return the file name of a key: the name itself if it is plain, else a readable part and a 160-bit hash.
+    """Return the file name of a key: the name itself if it is simple, else a readable part and a 160-bit hash.
 
-    No two keys share one, also where the file system does not tell capital letters from small ones.
+    No two keys have the same file name, also on a file system that ignores case.
     """
     namespace, _, name = key.partition(SEPARATOR)
     if not namespace and _DEFAULTS.fullmatch(name):
         return name
     words = re.sub(r"[^\w.-]+", "-", f"{namespace}.{name}".strip(".").lower())
     readable = words.encode()[:MOST_READABLE].decode(errors="ignore").strip("-.")
-    # The same bytes whatever the locale says, or processes of two locales would lock two files.
+    # Encoded as UTF-8 in every locale, or processes with different locales would lock different files.
     return os.fsdecode(f"{readable}~{blake2b(key.encode(), digest_size=20).hexdigest()}".encode())
 
 
 def head_of(key: str) -> bytes:
-    """Return the head of a line without a record: whole slots."""
+    """Return the head of a line without a record; its length is a multiple of `SLOT`."""
     namespace, _, name = key.partition(SEPARATOR)
     text = json.dumps({"name": name, "namespace": namespace}, ensure_ascii=False).encode()
     size = -(-(TEXT_AT + len(text) + 1) // SLOT) * SLOT
@@ -81,7 +80,7 @@ def head_of(key: str) -> bytes:
 
 
 def key_in(head: bytes) -> str | None:
-    """Return the key that a line file's head tells, or None if it is no head of ours."""
+    """Return the key in the head of a line file; None if the head is not one of interlock's."""
     if not head.startswith(MAGIC):
         return None
     try:
@@ -94,7 +93,7 @@ def key_in(head: bytes) -> str | None:
 
 
 def slots_start(head: bytes) -> int:
-    """Return where the slots begin, as a head tells."""
+    """Return the offset of the first slot, as the head says."""
     size = head[len(MAGIC) : len(MAGIC) + 5]
     return int(size) if size.isdigit() else HEAD_MOST
 
@@ -103,18 +102,18 @@ def slots_start(head: bytes) -> int:
 
 
 def moment(micros: int) -> bytes:
-    """Return microseconds as seconds: `date -d @…` shows a time of day."""
+    """Return microseconds as decimal seconds, in the format that `date -d @…` accepts."""
     return b"%010d.%06d" % divmod(micros, MICROS)
 
 
 def micros_in(text: bytes, at: int) -> int:
-    """Return the microseconds of the moment that stands at a place; -1 if there is none."""
+    """Parse the moment at an offset; return its microseconds, -1 if there is none."""
     digits = text[at : at + 10] + text[at + 11 : at + MOMENT]
     return int(digits) if len(digits) == MOMENT - 1 and digits.isdigit() else -1
 
 
 def parse(raw: bytes) -> Slot:
-    """Return the slot in `raw`; 0 if it is no slot of ours."""
+    """Parse a slot; return 0 if it can't be parsed."""
     state = _STATES.get(raw[: len(FREE)])
     try:
         fence = int(raw[FENCE_AT:FENCE_END])
@@ -126,7 +125,7 @@ def parse(raw: bytes) -> Slot:
         units, _, capacity = words[0][6:].partition(b"/")
         alive = words[3][6:].decode()
         if alive[:1] == "." or "/" in alive or "\0" in alive:
-            return fence  # it is a file name in alive/, and must not lead out of there
+            return fence  # the token is a file name in alive/, and must not lead out of that folder
         who, label = _texts(words[6].decode(errors="replace"))
         pid, host = words[4][4:], words[5][5:].decode(errors="replace")
         return Place(
@@ -141,7 +140,7 @@ def parse(raw: bytes) -> Slot:
 
 
 def slots_in(data: bytes, start: int, known: list[tuple[bytes, Slot]]) -> list[Slot]:
-    """Return the slots in `data`, parsing only those that differ from when they were `known`."""
+    """Return the slots in `data`; parse only those that differ from the cache `known`, and update it."""
     slots: list[Slot] = []
     for row, at in enumerate(range(start, len(data), SLOT)):
         raw = data[at : at + SLOT]
@@ -158,7 +157,7 @@ def text_of(place: Place) -> bytes:
     """Return the text of a slot.
 
     Raises:
-        StoreError: it would not fill a slot exactly, so that something would be written over the next.
+        StoreError: the text would not have the length of a slot, and would overwrite the next one.
     """
     text = b"%-8bfence=%016d until=%b since=%b held=%b id=%-36b pipe=%06d beat=%06d slot=%04d %b" % (
         place.state.encode(), place.fence, moment(place.until), moment(place.since), moment(place.held),
@@ -199,7 +198,7 @@ def _fit(text: str, most: int) -> str:
 
 
 def _texts(end: str) -> tuple[str, str]:
-    """Return the owner of a claim and its label; they are only shown, so they may be damaged."""
+    """Return the thread and the label of a claim; "?" for damaged ones, since they are only displayed."""
     try:
         who, at = _JSON.raw_decode(end, len("thread="))
         label, _ = _JSON.raw_decode(end, at + len(" label="))
@@ -209,5 +208,5 @@ def _texts(end: str) -> tuple[str, str]:
 
 
 def top_of(slots: Sequence[Slot]) -> int:
-    """Return the highest fence that any slot shows."""
+    """Return the highest fence of all slots."""
     return max((slot if isinstance(slot, int) else slot.fence for slot in slots), default=0)

@@ -1,8 +1,8 @@
-"""The lines in a folder, as one queue has them open: a step store for its threads or tasks.
+"""The step store of a queue on a folder.
 
-A step is done at once under the guard of its line, which is held for microseconds.  A queue has one liveness pipe,
-a set of wake-up pipes and one descriptor for each name, as if it were a process of its own.  They are closed with it,
-but no pipe under somebody who still waits at it.
+A step is performed under the guard of its line, which is held for microseconds.  Each queue has its own liveness
+pipe, wake-up pipes and open line files, as if it were a process of its own.  They are closed with the queue, as soon
+as no thread or task waits at a wake-up pipe.
 """
 
 import contextlib
@@ -48,18 +48,18 @@ from interlock.stores.files.plan import Action, RecordWrite, Tell, actions, dead
 from interlock.stores.files.slots import DONE_AT, HEAD_MOST, Slot, file_name, key_in, micros_in, slots_in, slots_start
 
 MOST_OPEN = 256  # files of names
-SWEEP = 50  # names that are looked at when a process connects
-OLD = 60.0  # seconds for which a name was not used, after which a process that connects may remove its file
-TRUST = 0.02  # seconds for which a liveness pipe is taken to be still in its folder
+SWEEP = 50  # names that a process checks for removal when it connects
+OLD = 60.0  # seconds without use, after which a process that connects may remove the file of a name
+TRUST = 0.02  # seconds for which a check that the liveness pipe is still in its folder counts
 CLOSED = "this connection was closed: connect again"
 Q = TypeVar("Q")
 
 
 class WaitsHere(Protocol):
-    """What wakes a waiter of this queue.
+    """A waiter of this queue.
 
     Attributes:
-        pipe: at which others tell it.
+        pipe: the pipe by which other processes notify it.
     """
 
     pipe: WakeupPipe
@@ -72,18 +72,18 @@ class FileSteps:
     """The lines of one folder.
 
     Args:
-        folder: the folder, ready to keep locks; left when this is closed.
+        folder: the folder; `close` closes it.
 
     Attributes:
         waiters: the waiting claims.
-        liveness: of this queue; others see it from its first claim on.
-        lines: what is open, by key.
-        home: this process, as people see it.
-        closed: True if nothing is open any more.
-        trusted: until when the liveness pipe is taken to be still in its folder.
+        liveness: the pipes of this queue; its liveness pipe is made at its first claim.
+        lines: the open line files, by key.
+        home: host and pid of this process.
+        closed: True after `close`.
+        trusted: until when the last check that the liveness pipe is still in its folder counts.
     """
 
-    look_again = 1.0  # seconds; a safety net, every hand-over and every death is told
+    look_again = 1.0  # seconds; a safety net, since every hand-over and every death wakes the waiter
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
@@ -92,7 +92,7 @@ class FileSteps:
         self.home = f"{HOST} {pid()}"
         self.waiters = Waiters()
         self.trusted = 0.0
-        self._mutex = threading.RLock()  # re-entrant: a signal handler may come while its thread opens something
+        self._mutex = threading.RLock()  # re-entrant: a signal handler may interrupt its own thread here
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most_open = min(MOST_OPEN, soft // 4) if soft > 0 else MOST_OPEN
         self._waiting = 0
@@ -101,15 +101,15 @@ class FileSteps:
     # -- one step ---------------------------------------------------------------------------------------
 
     def step(self, key: str, decide: Decide, *args: Any) -> Step | None:
-        """Do a step; as `AsyncSteps.step`, without waiting.
+        """Perform a step; see `AsyncSteps.step`; never waits.
 
         Raises:
-            StoreError: the line can't be read or written; or a signal handler comes in the middle of a step.
+            StoreError: the line can't be read or written, or the caller is a signal handler that interrupted a step.
         """
         if decide is look:
             return self._look(key)
         if (self.closed or pid() != checked_pid()) and decide in (leave, complete, renew):
-            # They ended with the liveness pipe; or they are the parent's of a fork that was not told to us.
+            # The claims ended with the liveness pipe, or they are the parent's after a fork without Python's hooks.
             return Step(None, [GONE] * len(args[0]) if decide is renew else False)
         try:
             line = self.lines.get(key) or self._line(key)
@@ -123,7 +123,7 @@ class FileSteps:
                     try:
                         line.unguard()
                     except BaseException:
-                        line.unguard()  # an interrupt came in it, perhaps before it did anything
+                        line.unguard()  # an interrupt may have come before the first call released the guard
                         raise
                     finally:
                         line.inside = False
@@ -133,9 +133,9 @@ class FileSteps:
             raise failed(f"the line of {key.partition(SEPARATOR)[2]!r} can't be read or written", error) from error
 
     def _guarded(self, line: LineFile, decide: Decide, args: tuple[Any, ...]) -> Step | None:
-        """Do a step of a line; the guard is given back by the caller."""
+        """Perform a step of a line; the caller releases the guard."""
         if decide is renew:
-            line.trusted = self.trusted = 0.0  # it asks whether all is still in the folder
+            line.trusted = self.trusted = 0.0  # a renewal must notice removed files
         data = line.guard()
         if line.lost:
             line.lost, self.trusted = False, 0.0
@@ -146,7 +146,7 @@ class FileSteps:
         lease = int(clock.now() * MICROS)
         stamp = int(clock.time_of_day() * MICROS)
         done = micros_in(data, DONE_AT)
-        if 0 < done <= stamp:  # it is over: compiled code takes lines without one
+        if 0 < done <= stamp:  # the record has expired; compiled code handles only lines without a record
             line.perform(RecordWrite(0))
             done = 0
         before = line_of(slots, done, lease)
@@ -183,10 +183,10 @@ class FileSteps:
         return step._replace(promoted=tuple(mine))
 
     def _perform(self, line: LineFile, todo: Sequence[Action], liveness: Liveness) -> list[Place]:
-        """Do the writes of a step, and notify other processes; return the waiters to notify here.
+        """Perform the writes of a step, and notify other processes; return the waiters of this process to notify.
 
-        Others are told first: they wake up on another processor while this one tidies.  Threads of this process would
-        only wait for the guard.
+        Other processes are notified during the step: they wake on another processor meanwhile.  Threads of this
+        process would only wait for the mutex.
         """
         mine: list[Place] = []
         told = False
@@ -200,26 +200,29 @@ class FileSteps:
                 told = True
         if told:
             line.unguard()
-            give_turn()  # the kernel expects the writer of a pipe to sleep soon, and keeps the woken process waiting
+            give_turn()  # else the kernel, which expects a pipe's writer to sleep soon, delays the woken process
         return mine
 
     def reachable(self, waiter: WaitsHere) -> str:
-        """See that others can wake a waiter, before they are told where: a pipe whose name is gone is replaced."""
+        """Return the number of a waiter's pipe; replace the pipe first if other processes can't find it any more."""
         liveness = self.liveness
         if not liveness.is_reachable(waiter.pipe):
             old, waiter.pipe = waiter.pipe, liveness.pipe()
             liveness.put_back(old)
-            waiter.tell()  # what was written to the old one is not to be missed
+            waiter.tell()  # a notification in the old pipe would be lost: let the waiter look
         return str(waiter.pipe.number)
 
     def tell(self, promoted: Sequence[Place]) -> None:
-        """Nothing: the step itself notifies all waiters."""
+        """Do nothing: the step itself notifies waiters in other processes."""
 
     def trust(self) -> bool:
-        """See that others still find the liveness pipe; what is claimed while they do not is void.
+        """Check that other processes find the liveness pipe, since a claim without one counts as dead.
 
         Returns:
-            False if that is unknown now, because another process has the marker of the folder locked.
+            False if this can't be checked now, because another process has locked the marker of the folder.
+
+        Raises:
+            StoreError: the connection was closed, or the folder can't be used any more.
         """
         if clock.now() < self.trusted:
             return True
@@ -242,7 +245,7 @@ class FileSteps:
         return Origin(self.home)
 
     def _line(self, key: str) -> LineFile:
-        """Return the line of that key, kept open for the next time."""
+        """Return the line of a key, and keep it open."""
         with self._mutex:
             if self.closed:
                 raise StoreError(CLOSED)
@@ -262,13 +265,13 @@ class FileSteps:
             try:
                 self._tidy(line)
             finally:
-                if not line.inside:  # else a signal handler opens another one, and the step goes on with this
+                if not line.inside:  # else an interrupted step of this thread still uses it
                     line.shut()
 
     def _tidy(self, line: LineFile) -> bool:
-        """Remove the file of a name in which nothing is to be remembered; under its mutex."""
+        """Remove the file of a name without claims or a record; the caller has its mutex."""
         try:
-            # A folder that was removed is not made again for this.
+            # Checked first: a folder that was removed must not be created again for this.
             data = line.guard() if not line.inside and line.is_intact() else None
             if data is None:
                 return False
@@ -278,7 +281,7 @@ class FileSteps:
                 line.unguard()
 
     def _settled(self, slots: Sequence[Slot], done: int) -> tuple[Line, Clock]:
-        """Return the line that a file says, with live places only, and the clock."""
+        """Return the line of a file, with its live places only, and the clock."""
         lease = int(clock.now() * MICROS)
         line = line_of(slots, done, lease)
         dead = {place.alive for place in line.places if place.alive and not self.liveness.is_alive(place.alive)}
@@ -286,20 +289,20 @@ class FileSteps:
         return line._replace(places=live(line, now)), now
 
     def sweep(self, most: int = SWEEP) -> int:
-        """Remove what the dead left: liveness pipes, and the files of names that were not used for a minute.
+        """Remove the pipes of dead processes, and the files of names that were not used for a minute.
 
         Args:
-            most: how many names to look at.
+            most: the most names to check.
 
         Returns:
-            How many names were removed.
+            The number of removed names.
         """
         self.liveness.sweep()
         removed = 0
         old = clock.time_of_day() - OLD
         with os.scandir(self.folder.lines) as entries:
             for entry in islice(entries, most):
-                with contextlib.suppress(OSError, StoreError):  # the doctor names the problem
+                with contextlib.suppress(OSError, StoreError):  # `doctor` reports the problem
                     if entry.stat(follow_symlinks=False).st_mtime < old:
                         removed += self._sweep_line(entry.name)
         return removed
@@ -316,19 +319,19 @@ class FileSteps:
             finally:
                 line.shut()
 
-    # -- from outside, without the guard: nobody is held up by somebody who looks ---------------------------------
+    # -- reading without the guard, so that a reader never blocks a holder or waiter ------------------------------
 
     def _read(self, name: str, most: int = MOST_BYTES) -> bytes:
-        """Return what a file in lines/ says; nothing if it is no file of ours.
+        """Return the content of a file in lines/; b"" if interlock did not make it.
 
         Raises:
-            StoreError: it can't be read.
+            StoreError: the file can't be read.
         """
         with failing(f"the lines in {self.folder.path} can't be read"):
             try:
                 return read_file(self.folder.lines, name, self.folder.sharing, most)
             except (FileNotFoundError, NotOurs):
-                return b""  # the doctor names what does not belong there
+                return b""  # `doctor` reports foreign files
 
     def _look(self, key: str) -> Step:
         data = self._read(file_name(key))
@@ -336,37 +339,37 @@ class FileSteps:
         return Step(None, (*line.places, *record_in(line.done, now)), (), now.lease)
 
     def keys(self, prefix: str) -> list[str]:
-        """List the keys that begin with a text."""
+        """List the keys that begin with `prefix`."""
         with failing(f"the lines in {self.folder.path} can't be read"):
             names = names_in(self.folder.lines)
         found = {key_in(self._read(name, HEAD_MOST)) for name in names}
         return sorted(key for key in found if key is not None and key.startswith(prefix))
 
     def doctor(self) -> list[Check]:
-        """Find out whether the folder is fit to keep locks."""
+        """Check whether the folder can keep locks."""
         with failing("nothing can be found out"):
-            from interlock.stores.files import checks  # programs that lock do not look: they start faster
+            from interlock.stores.files import checks  # imported late: programs that only lock start faster
 
         return checks.examine(self.folder, self.liveness)
 
-    # -- who uses it ------------------------------------------------------------------------------------
+    # -- waiters, and closing ---------------------------------------------------------------------------
 
     def begin_wait(self) -> WakeupPipe:
         """Return a wake-up pipe for a waiter.
 
         Raises:
-            StoreError: none can be made.
+            StoreError: the pipe can't be made.
         """
         if self._ending:
             raise StoreError(CLOSED)
         with failing(f"no pipe to wait at could be made in {self.folder.alive}"):
-            pipe = self.liveness.pipe()
+            pipe = self.liveness.pipe(checked=False)
         with self._mutex:
             self._waiting += 1
         return pipe
 
     def end_wait(self, pipe: WakeupPipe) -> None:
-        """Take back the pipe of a waiter."""
+        """Return the pipe of a waiter."""
         self.liveness.put_back(pipe)
         with self._mutex:
             self._waiting -= 1
@@ -374,7 +377,7 @@ class FileSteps:
             self.end()
 
     def end(self) -> None:
-        """Close it as soon as there is no waiter: all of them leave their lines."""
+        """Close everything as soon as the last waiter has left its line."""
         self._ending = True
         if not self._waiting:
             self.close()
@@ -382,7 +385,7 @@ class FileSteps:
     def close(self) -> None:
         """Remove the files of unused names, and close everything."""
         if pid() != checked_pid():
-            return  # all is the parent's, and given up by now
+            return  # a forked child: `forget` has closed what it inherited
         with self._mutex:
             self.closed, self._ending, self.trusted = True, True, 0.0
             lines = list(self.lines.values())
@@ -393,7 +396,7 @@ class FileSteps:
         self.folder.leave()
 
     def forget(self) -> None:
-        """In a forked child: close what is open without a word, since it is the parent's."""
+        """Close all descriptors in a forked child without changing a file: the parent uses them."""
         self._mutex = threading.RLock()
         self.closed, self._ending, self.trusted = True, True, 0.0
         for line in self.lines.values():
@@ -404,11 +407,11 @@ class FileSteps:
 
 
 _open: list[tuple["weakref.ref[Any]", FileSteps]] = []
-"""The queues of this process, and what each has open."""
+"""The queues of this process, and the lines of each."""
 
 
 def close_dropped() -> None:
-    """Close what queues had open that have gone without being closed."""
+    """Close the lines of queues that were collected without being closed."""
     for each in [*_open]:
         queue = each[0]()
         if queue is None or each[1].closed:
@@ -417,11 +420,11 @@ def close_dropped() -> None:
 
 
 def queue_on(folder: Folder, kind: Callable[[FileSteps], Q]) -> Q:
-    """Return a new queue.
+    """Return a new queue on a folder.
 
     Args:
-        folder: which it has from now on.
-        kind: makes a queue.
+        folder: the folder; the queue closes it.
+        kind: makes a queue on lines.
     """
     steps = FileSteps(folder)
     queue = kind(steps)

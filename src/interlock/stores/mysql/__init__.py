@@ -22,7 +22,7 @@ class MysqlStore(PlainStore):
     """
 
     def __init__(self, options: Any) -> None:
-        # Now, not at first use: a child forked while another thread imports would wait for that import for ever.
+        # Imported now: a child forked during another thread's import would wait for that import for ever.
         from interlock.stores._sync.swap import SwapSteps
         from interlock.stores.mysql.lines import MysqlLines
 
@@ -35,9 +35,9 @@ class MysqlStore(PlainStore):
         """Connect to mysql://user:password@host/database.
 
         Args:
-            url: of the database.
+            url: the URL of the database.
             password: returns the password for the next connection.
-            dial: returns a new connection of PyMySQL, which becomes ours.
+            dial: returns a new connection of PyMySQL; the store closes it.
         """
         _check_installed()
         from interlock.stores.mysql.options import options_of
@@ -57,11 +57,11 @@ def _check_installed() -> None:
 
 
 def from_client(client: object, tasks: bool) -> MysqlStore:
-    """Return the store in the database of an SQLAlchemy engine that the program has already.
+    """Return the store in the database of a SQLAlchemy engine of the program.
 
     Args:
-        client: an `Engine` or `AsyncEngine` of PyMySQL, aiomysql or asyncmy, with whose arguments PyMySQL connects.
-        tasks: either will do.
+        client: an `Engine` or `AsyncEngine` of PyMySQL, aiomysql or asyncmy; PyMySQL connects with its arguments.
+        tasks: ignored: the store connects by PyMySQL for threads and tasks.
     """
     _check_installed()
     from interlock.stores.mysql.options import options_of_engine
@@ -86,7 +86,7 @@ def checked_table(table: str) -> str:
     """Return the name of a table.
 
     Raises:
-        InvalidArgument: such a name is not possible.
+        InvalidArgument: the name is not allowed.
     """
     if not _NAME.fullmatch(table):
         raise InvalidArgument(f"a table has letters, digits and underscores, 64 at most, unlike {said(table)}")
@@ -94,12 +94,12 @@ def checked_table(table: str) -> str:
 
 
 def ddl(table: str = TABLE) -> str:
-    """Return the SQL that makes the table; it may be run again.
+    """Return the SQL that creates the table if it does not exist.
 
     Args:
-        table: its name.
+        table: the name of the table.
 
     Raises:
-        InvalidArgument: such a name is not possible.
+        InvalidArgument: the name is not allowed.
     """
     return DDL.format(table=checked_table(table))

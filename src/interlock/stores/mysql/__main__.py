@@ -1,4 +1,4 @@
-"""Print the SQL that makes the table of the locks: python -m interlock.stores.mysql [TABLE]."""
+"""Print the SQL that creates the table of the locks: python -m interlock.stores.mysql [TABLE]."""
 
 import sys
 

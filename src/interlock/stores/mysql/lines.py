@@ -1,8 +1,8 @@
 """The lines in a table of MySQL or MariaDB: each row is loaded and swapped by one statement.
 
-Each statement is a transaction, so a process that is stopped between two of them delays no other.  Times are
-microseconds of the server's clock in UTC, as of the beginning of the statement: if that then waited for the row, own
-leases end a little earlier than they might, and other leases are judged a little later: both err on the safe side.
+Each statement is a transaction, so a process that is stopped between two statements delays no other.  Times are
+microseconds of the server's clock in UTC at the start of the statement.  If the statement then waits for the row, its
+own lease ends a little early, and other leases count as expired a little late: both are safe.
 """
 
 import math
@@ -27,32 +27,33 @@ from interlock.stores._sync.swap import SLACK
 from interlock.stores.mysql import ddl
 from interlock.stores.mysql.options import AT_ONCE, NO_TABLE, READ_ONLY, MysqlOptions, meaning, refusal
 
-SHORTEST = 0.001  # seconds
+SHORTEST = 0.001  # seconds to wait for a reply at least
 IN_TRANSACTION = 1  # a bit of the server's status
 SET = (
-    # Each statement is a transaction. At most a second is waited for a lock, so no step is done long after its caller
-    # has given it up. No other isolation level: read committed is refused where the binary log has statements.
+    # Each statement is a transaction. It waits at most a second for a row lock, so no step is performed long after
+    # its caller has given up.
     "SET SESSION autocommit = 1, sql_mode = '', time_zone = '+00:00', timestamp = DEFAULT, "
     "innodb_lock_wait_timeout = 1, lock_wait_timeout = 1"
 )
 NO_LIMIT = ", max_statement_time = 0"  # MariaDB's; MySQL's is for SELECT only
+# Not read committed: a server whose binary log has the statement format refuses writes at that level.
 LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE"
 ABOUT = "SELECT @@global.innodb_flush_log_at_trx_commit, CONCAT(@@global.read_only)"
 UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
 
 
 def set_read_timeout(driver: pymysql.Connection, seconds: float | None) -> None:
-    """Let a connection wait for an answer for so long; PyMySQL says it once for all, and we both ask and wait."""
+    """Set how long a connection waits for a reply; PyMySQL's public option is fixed for a connection."""
     driver._read_timeout = seconds
 
 
 class Done(NamedTuple):
-    """What became of a statement.
+    """The result of a statement.
 
     Attributes:
-        rows: what it found.
-        affected: how many rows it wrote.
-        connection: which one it was performed on.
+        rows: the rows that it returned.
+        affected: the number of rows that it wrote.
+        connection: the connection that performed it.
     """
 
     rows: tuple[tuple[Any, ...], ...]
@@ -61,18 +62,18 @@ class Done(NamedTuple):
 
 
 class MysqlConnection:
-    """As `remote.pool.AsyncConnection`, for threads.
+    """A connection of the pool; see `remote.pool.AsyncConnection`.
 
     Args:
         options: how to connect.
-        deadline: until when it must be ready.
+        deadline: until when it must be ready, by `clock.now`.
 
     Attributes:
-        durable: False if the server forgets the last commits in a crash.
-        grants_at: when, by `clock.now`, locks may be granted on a server that was started just now.
+        durable: False if the server can lose its last commits in a crash.
+        grants_at: from when, by `clock.now`, such a server may grant locks after its start.
 
     Raises:
-        StoreError: it can't be used for locks.
+        StoreError: the server can't be reached, or can't be used for locks.
     """
 
     trust: object = None
@@ -100,19 +101,19 @@ class MysqlConnection:
         self.ask(LEVEL, deadline)
         ((durable, read_only),) = self.ask(ABOUT, deadline).rows
         if read_only not in ("0", "OFF", b"0", b"OFF"):  # bytes by an engine without Unicode
-            raise refusal(READ_ONLY[0], "the server is read-only", self._where)  # also to an administrator
+            raise refusal(READ_ONLY[0], "the server is read-only", self._where)  # it would let an administrator write
         self.durable = int(durable) == 1
         self.grants_at = 0.0
         if not self.durable:
             uptime = int(self.ask(UPTIME, deadline).rows[0][1])
-            self.grants_at = clock.now() + options.grace - uptime + 1  # it counts whole seconds
+            self.grants_at = clock.now() + options.grace - uptime + 1  # + 1: the uptime is in whole seconds
 
     def ask(self, statement: str, deadline: float) -> Done:
         """Perform a statement.
 
         Raises:
             Refused: the server did nothing.
-            UnknownOutcome: the connection ended, or there was no answer in time.
+            UnknownOutcome: the connection ended, or there was no reply in time.
         """
         left = deadline - clock.now()
         if left <= 0:
@@ -129,38 +130,38 @@ class MysqlConnection:
         return Done(rows, affected, self)
 
     def _see_that_it_is_ours(self) -> None:
-        """Raise ConnectionEnded if the program has closed its descriptor, which may be another file by now."""
+        """Raise ConnectionEnded if the program has closed the descriptor, which may be another file's now."""
         if not self._file.is_ours():
             if self._driver._sock is not None:
                 self._driver._sock.detach()
             raise ended(self._where, OSError("the program has closed its descriptor"))
 
     def abandon(self, undo: object) -> None:
-        """Close it; what is on its way is made void by the next swap."""
+        """Close the connection; a request in progress needs no undo, since the next swap makes it fail."""
         self.close()
 
     def close(self) -> None:
-        """Close it; in a forked child, leave the parent's alone."""
+        """Close the connection; in a forked child do nothing, since the parent uses it."""
         if self._pid == checked_pid() and math.isfinite(self._timeout):
             try:
                 self._see_that_it_is_ours()
                 self._driver.close()
             except Exception:
-                pass  # it is gone, which is what was wanted
+                pass  # the connection is closed already
 
 
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 DUPLICATE = "1062"
 AGAIN = 0.05  # seconds until a server that has too many connections is asked again
 SWEEP_EVERY = 128  # swaps
-SWEEP_PAGE = 64  # rows that one sweep looks at
-SWEEP_AGE = 60 * MICROS  # microseconds
-SKEW = 1.0  # seconds that two clocks may differ without a word
+SWEEP_PAGE = 64  # rows that one sweep checks
+SWEEP_AGE = 60 * MICROS  # microseconds without use, after which a name may be deleted
+SKEW = 1.0  # seconds; doctor warns if the clocks differ by more
 
 
 @lru_cache(4096)
 def _key(key: str) -> str:
-    """Return all 256 bits for a key: collations that know no case, and limits of indexes, must not make two one."""
+    """Return the SHA-256 of a key: a collation without case or an index prefix could take two names for one."""
     return f"X'{sha256(key.encode()).hexdigest()}'"
 
 
@@ -173,7 +174,7 @@ def _at(now: int) -> str:
 
 
 class MysqlLines:
-    """The lines of one table, as `stores.swap.AsyncSwapStore` in plain calls.
+    """The lines of one table: `stores.swap.AsyncSwapStore` as blocking calls.
 
     Args:
         options: how to connect.
@@ -197,11 +198,11 @@ class MysqlLines:
 
         Raises:
             Refused, Unreachable: nothing was done.
-            UnknownOutcome: there was no answer.
+            UnknownOutcome: there was no reply.
         """
         deadline = clock.now() + self._options.timeout
         reads = statement.startswith("SELECT")
-        again = reads  # a connection may have ended before, unnoticed
+        again = reads  # an idle connection may have ended unnoticed: a read is retried on another one
         while True:
             try:
                 return self._pool.ask(statement, deadline)
@@ -215,9 +216,9 @@ class MysqlLines:
                 sleep(AGAIN)
             except Refused as error:
                 if error.code in READ_ONLY:
-                    self._pool.distrust()  # the primary may have another address now
+                    self._pool.distrust()  # after a fail-over the primary may have another address
                 if error.code in AT_ONCE and reads and clock.now() < deadline:
-                    continue  # the table was locked, or the statement broken off
+                    continue  # the table was locked, or the statement was cancelled
                 if error.code != NO_TABLE or not self._options.create or statement.startswith("CREATE"):
                     raise
                 self._pool.ask(ddl(self._options.table), deadline)
@@ -237,10 +238,10 @@ class MysqlLines:
         return "" if line is None else _text(line), "" if value is None else _text(value), int(now)
 
     def swap(self, key: str, version: int | None, text: str, now: int, value: str | None = None) -> int | None:
-        """As `AsyncSwapStore.swap`; the text has neither quotes nor backslashes."""
+        """As `AsyncSwapStore.swap`; the text contains neither quotes nor backslashes."""
         if version is None:
             namespace, _, name = key.partition(SEPARATOR)
-            new = now  # that no row of this name has had: a swap of one that was swept away must not succeed
+            new = now  # unlike the version of any earlier row of this name: a swap of a deleted row must not succeed
             statement = (
                 f"INSERT INTO {self._table} (k, line, version, namespace, name) SELECT {_key(key)}, '{text}', {new}, "
                 f"{_hex(namespace)}, {_hex(name)} FROM (SELECT 1) one WHERE {_at(now)}"
@@ -267,7 +268,7 @@ class MysqlLines:
         wanted = " UNION ALL ".join(
             f"SELECT {_key(key)} AS k, {version} AS version, '{text}' AS line" for key, version, text in sorted(swaps)
         )
-        # By the index: MariaDB scans a table of few rows, and waits for one that others have locked.
+        # FORCE INDEX: MariaDB would scan a small table, and wait for rows of other names that are locked.
         done = self._ask(
             f"UPDATE ({wanted}) w STRAIGHT_JOIN {self._table} l FORCE INDEX (PRIMARY) ON l.k = w.k "
             f"SET l.line = w.line, l.version = l.version + 1 WHERE l.version = w.version AND {_at(now)}"
@@ -275,11 +276,11 @@ class MysqlLines:
         return [version + 1 for _, version, _ in swaps] if done.affected == len(swaps) else []
 
     def permit(self, place: Place) -> None:
-        """As `AsyncSwapStore.permit`: a server that forgets commits in a crash must not give away what is held.
+        """As `AsyncSwapStore.permit`: a server that lost commits in a crash must not grant a lock that is still held.
 
         Raises:
-            Refused: the lease is longer than such a server can keep its word for.
-            Passing: it was started just now.
+            Refused: the lease is longer than the grace of such a server.
+            Passing: the server was started less than the grace ago.
         """
         about, grace = self._last, self._options.grace
         if about is None or about.durable:
@@ -294,13 +295,13 @@ class MysqlLines:
             raise Passing(f"this server was restarted a moment ago, and may have forgotten claims: {hint}")
 
     def keys(self, prefix: str) -> list[str]:
-        """List the keys that begin with a text and have claims."""
+        """List the keys that begin with `prefix` and have claims."""
         where = f" AND namespace = {_hex(prefix.removesuffix(SEPARATOR))}" if prefix else ""
         rows = self._ask(f"SELECT namespace, name FROM {self._table} WHERE line NOT LIKE '% 0\\n'{where}").rows
         return sorted(_text(namespace) + SEPARATOR + _text(name) for namespace, name in rows)
 
     def _sweep(self, now: int) -> None:
-        """Delete names that were not used for a while, in a part of the table; in all of a small one."""
+        """Delete names that were not used for a while, in a random part of the table; in all of a small one."""
         select = f"SELECT HEX(k), version, line FROM {self._table} WHERE LENGTH(line) < 80 AND k"
         try:
             start = secrets.token_hex(32)
@@ -315,7 +316,7 @@ class MysqlLines:
             log.warn("could not sweep old names, later perhaps: %s", error)
 
     def doctor(self) -> list[Check]:
-        """Look at the server's version, durability, clock, round trip and table."""
+        """Check the server's version, durability, clock, round trip and table."""
         checks = []
         try:
             version, flush = self._ask("SELECT VERSION(), @@global.innodb_flush_log_at_trx_commit").rows[0]
@@ -325,7 +326,7 @@ class MysqlLines:
                 now = int(self._ask(f"SELECT {NOW}").rows[0][0])
                 times.append(clock.now() - sent)
             skew = clock.time_of_day() - now / MICROS
-            self.load(SEPARATOR)  # which makes the table, if that may be
+            self.load(SEPARATOR)  # creates the table, if that is allowed
             about = self._ask(
                 f"SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND "
                 f"TABLE_NAME = '{self._options.table}'"

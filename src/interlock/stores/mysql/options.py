@@ -1,6 +1,6 @@
-"""What a URL or an engine says about a database and its table of locks; how PyMySQL connects, and what goes wrong."""
+"""The options of a URL or an engine, the connection by PyMySQL, and the meaning of its errors."""
 
-import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
+import encodings.idna  # noqa: F401 - the first host name would import it, which hangs in a child forked meanwhile
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -20,9 +20,9 @@ from interlock.stores.mysql import TABLE, checked_table
 FULL = ("1040", "1203", "1226")
 NO_TABLE = "1146"
 READ_ONLY = ("1290", "1792", "1836")
-ENDED = (1053, 1927)  # the server stops, or the connection was killed: what became of the statement is not said
+ENDED = (1053, 1927)  # the server stops, or the connection was killed: the statement may have been performed
 AT_ONCE = ("1020", "1205", "1213", "1317")
-"""Other transactions interfered, or the statement was broken off: nothing was done, and the step can be repeated."""
+"""Other transactions interfered, or the statement was cancelled: nothing was done, and the step can be retried."""
 
 _MANY = "the server has as many connections as it may have: raise its max_connections (or the account's), or let the "
 _MANY += "processes have fewer (?max_connections=)"
@@ -43,12 +43,12 @@ _PASSING = (*FULL, *AT_ONCE, "1021", "1037", "1038", "1041", "1114", "1969", "30
 
 
 def refusal(number: object, text: str, where: str) -> Refused:
-    """Return what an error of the server means.
+    """Return the error to raise for an error of the server.
 
     Args:
-        number: of the error.
-        text: what the server said.
-        where: which database, without a password.
+        number: the error number.
+        text: the server's message.
+        where: the database, without a password.
     """
     code = str(number)
     kind = NoRoom if code in FULL else Passing if code in _PASSING else Refused
@@ -58,7 +58,7 @@ def refusal(number: object, text: str, where: str) -> Refused:
 
 
 def meaning(error: BaseException, where: str) -> StoreError:
-    """Return what an error during a statement means."""
+    """Return the error to raise for an error during a statement."""
     number = error.args[0] if error.args else None
     if (
         isinstance(error, pymysql.MySQLError)
@@ -72,7 +72,7 @@ def meaning(error: BaseException, where: str) -> StoreError:
 
 
 def not_connected(error: BaseException, where: str) -> StoreError:
-    """Return what a failure to connect means."""
+    """Return the error to raise for a failure to connect."""
     error = getattr(error, "orig", None) or error
     number = error.args[0] if error.args else None
     known = isinstance(number, int) and not 2000 <= number < 3000 and number not in ENDED
@@ -85,20 +85,20 @@ def not_connected(error: BaseException, where: str) -> StoreError:
 PORT = 3306
 CRYPTOGRAPHY = "the package cryptography: pip install cryptography, or let the account log in by TLS"
 FAILURES = (pymysql.Error, OSError, UnicodeError, RuntimeError)
-"""Also that a host name can't be encoded, or that a package is not there."""
+"""The exceptions of a failed connection: also that a host name can't be encoded, or that a package is missing."""
 
 
 def arguments_in(url: SplitResult) -> dict[str, Any]:
-    """Return what a URL says of the server, the account and the database, as arguments of PyMySQL.
+    """Return server, account and database of a URL as arguments of PyMySQL.
 
     Raises:
-        InvalidArgument: its port is none.
+        InvalidArgument: the port is not a number.
     """
     return {
         "host": url.hostname or "localhost",
         "port": port_of(url) or PORT,
         "user": unquote(url.username or ""),
-        "password": unquote_to_bytes(url.password or ""),  # as PyMySQL takes text for Latin-1
+        "password": unquote_to_bytes(url.password or ""),  # bytes: PyMySQL would encode text as Latin-1
         "database": unquote(url.path.lstrip("/")),
     }
 
@@ -108,30 +108,30 @@ def dialled(how: Mapping[str, object], where: str, torn: bool) -> Any:
 
     Args:
         how: its arguments.
-        where: which database, without a password.
-        torn: True if what PyMySQL says may repeat a part of the password.
+        where: the database, without a password.
+        torn: True if an error text of PyMySQL may repeat a part of the password.
 
     Raises:
-        Unreachable: no server answers, or it refuses now.
-        StoreError: the server does not let us in.
+        Unreachable: no server answers.
+        StoreError: the server refuses the log-in, or accepts no more connections now.
     """
     try:
         return pymysql.connect(**how)
     except FAILURES as error:
         if not torn:
             raise failed(error, where) from error
-    # Not while the error is handled: its own text may show a part of the password.
+    # Outside of the except clause: the text of the chained error could show a part of the password.
     raise Unreachable(f"{where} can't be reached; {UNTOLD}")
 
 
 def failed(error: BaseException, where: str) -> StoreError:
-    """Return what a failure to connect means."""
+    """Return the error to raise for a failure to connect, also for a missing package."""
     if isinstance(error, RuntimeError) and "cryptography" in str(error):
         return StoreError(f"{where} can't be reached: this account's way to log in needs {CRYPTOGRAPHY} ({error})")
     return not_connected(error, where)
 
 
-IO_TIMEOUT = 5.0  # seconds to wait for an answer
+IO_TIMEOUT = 5.0  # seconds to wait for a reply
 MOST = 4  # connections of a process
 _NEAR = ("localhost", "127.0.0.1", "::1")
 _TLS: dict[str, Reader] = {
@@ -152,16 +152,16 @@ _NAMES = {"db": "database", "passwd": "password"}
 
 
 class MysqlOptions(NamedTuple):
-    """How to connect, and what a URL or an engine says about the store.
+    """The options of a URL or an engine.
 
     Attributes:
-        where: which database, without a password.
+        where: the database, without a password.
         dial: returns a new connection of PyMySQL.
-        table: where the lines are kept.
-        create: True to make the table if it is not there.
-        max_connections: of a process.
-        timeout: seconds to wait for an answer.
-        grace: seconds without grants after a start of a server that forgets commits in a crash.
+        table: the table of the lines.
+        create: True to create the table if it does not exist.
+        max_connections: the most connections of a process.
+        timeout: seconds to wait for a reply.
+        grace: seconds without grants after the start of a server that can lose commits in a crash.
     """
 
     where: str
@@ -181,10 +181,10 @@ def options_of(
     Args:
         url: mysql://user:password@host:port/database?options.
         password: returns the password for the next connection.
-        dial: returns a new connection of PyMySQL, which becomes ours.
+        dial: returns a new connection of PyMySQL; the store closes it.
 
     Raises:
-        InvalidArgument: it says what such a URL does not say.
+        InvalidArgument: the URL has an unknown option, or names no database.
     """
     where, torn = place_of(url), is_torn(url)
     given, how = read(url, lambda url: _read(url, where))
@@ -207,15 +207,15 @@ def _read(url: SplitResult, where: str) -> tuple[dict[str, Any], dict[str, Any]]
     tls = {name: given[name] for name in _TLS if name in given}
     how |= tls
     if not tls and (how["host"] in _NEAR or "unix_socket" in given):
-        how["ssl_disabled"] = True  # else PyMySQL reads all certificates of the machine for each connection
+        how["ssl_disabled"] = True  # else PyMySQL loads all CA certificates of the system for each connection
     return given, how
 
 
 def usual(timeout: float) -> dict[str, Any]:
-    """Return the arguments of PyMySQL that are the same for all.
+    """Return the arguments of PyMySQL that all connections have in common.
 
     Args:
-        timeout: seconds to wait for an answer.
+        timeout: seconds to wait for a reply.
     """
     limits = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), math.ceil(timeout))
     return {"charset": "utf8mb4", "program_name": "interlock", "autocommit": True, **limits}
@@ -226,13 +226,13 @@ def _options(where: str, dial: Callable[[], object], given: Mapping[str, Any]) -
 
 
 def options_of_engine(client: object) -> MysqlOptions:
-    """Return what an SQLAlchemy engine says: its arguments, as its hooks on `do_connect` leave them each time.
+    """Return the options of a SQLAlchemy engine; its `do_connect` hooks run for each connection.
 
     Args:
-        client: an `Engine` or `AsyncEngine` of PyMySQL, aiomysql or asyncmy; it stays the program's.
+        client: an `Engine` or `AsyncEngine` of PyMySQL, aiomysql or asyncmy; the store does not use its pool.
 
     Raises:
-        InvalidArgument: it is none, or it does not say where the database is.
+        InvalidArgument: the object is no such engine, or does not say where the database is.
     """
     engine = engine_of(client)
     if engine.dialect.driver not in ("pymysql", "aiomysql", "asyncmy"):

@@ -1,4 +1,4 @@
-"""postgresql:// or an SQLAlchemy engine: locks in a PostgreSQL database, one round trip a step."""
+"""postgresql:// or a SQLAlchemy engine: locks in a PostgreSQL database, one round trip for each step."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,7 @@ class PostgresStore:
     """A PostgreSQL database.
 
     Args:
-        options: how to connect, and where the table is.
-
+        options: how to connect, and the table.
     """
 
     features: frozenset[Feature] = ALL
@@ -40,7 +39,7 @@ class PostgresStore:
         """Connect to the database that a URL names.
 
         Args:
-            url: as libpq reads it, with options of ours.
+            url: a URL of libpq, with additional options of interlock.
             password: returns the password for the next connection.
             dial: returns a new connection of psycopg; awaited for tasks.
         """
@@ -63,11 +62,11 @@ class PostgresStore:
 
 
 def from_client(client: object, tasks: bool) -> PostgresStore:
-    """Return the store in the database of an SQLAlchemy engine.
+    """Return the store in the database of a SQLAlchemy engine of the program.
 
     Args:
-        client: an `Engine` or `AsyncEngine` of psycopg 3; it stays the program's.
-        tasks: True if asyncio tasks will use the store: an `Engine` will do as well.
+        client: an `Engine` or `AsyncEngine` of psycopg 3; the store makes its own connections with its arguments.
+        tasks: ignored: either kind of engine works for threads and tasks.
     """
     _check_installed()
     from interlock.stores.postgresql.options import options_of_engine

@@ -1,4 +1,4 @@
-"""What makes the table and the functions of a store, as SQL for the database's owner to run."""
+"""The SQL that creates the table and the functions of a store; the database's owner may run it by hand."""
 
 import re
 from functools import cache
@@ -16,13 +16,14 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 
 class Names(NamedTuple):
-    """What the table and its functions are called, as SQL writes it.
+    """The quoted names of the table and its functions.
 
     Attributes:
         table: the table.
         primary: its primary key.
-        alive, alive_index: the table that a crash empties, and its index.
-        prefix: with what the functions begin.
+        alive: the unlogged table, which a crash empties.
+        alive_index: its index.
+        prefix: the beginning of the names of all functions, without the closing quote.
     """
 
     table: str
@@ -32,19 +33,19 @@ class Names(NamedTuple):
     prefix: str
 
     def function(self, name: str) -> str:
-        """Return a function as SQL writes it."""
+        """Return the quoted name of a function."""
         return f'{self.prefix}_{name}"'
 
 
 def names_of(table: str = TABLE, schema: str = "") -> Names:
-    """Return how SQL writes the names of a table and its functions.
+    """Return the quoted names of a table and its functions.
 
     Args:
         table: lowercase letters, digits and underscores.
-        schema: the same; empty for the first of the search path.
+        schema: the same; empty for the first schema of the search path.
 
     Raises:
-        InvalidArgument: such a name is not possible.
+        InvalidArgument: a name is not allowed.
     """
     for what, name in (("table", table), ("schema", schema)):
         if (name or what == "table") and not (_NAME.fullmatch(name) and len(name) <= LONGEST):
@@ -59,16 +60,16 @@ def names_of(table: str = TABLE, schema: str = "") -> Names:
 
 @cache
 def ddl(table: str = TABLE, schema: str = "", grace: float = GRACE) -> str:
-    """Return the SQL that makes the table and the functions in PostgreSQL; it may be run again.
+    """Return the SQL that creates the table and the functions in PostgreSQL; it may be run again.
 
     Args:
-        table: the table's name; its functions begin with it.
-        schema: where they are; it must be there already. Empty for the first of the search path.
-        grace: seconds after a crash of the server in which only earlier holders have locks. Leases
-            up to that long are committed asynchronously, longer ones synchronously; with 0 all are.
+        table: the name of the table; the names of its functions begin with it.
+        schema: an existing schema; empty for the first one of the search path.
+        grace: seconds after a crash of the server in which it grants no lock. Shorter leases are committed
+            asynchronously, longer ones synchronously; with 0 all commits are synchronous.
 
     Raises:
-        InvalidArgument: such a name, or such a grace, is not possible.
+        InvalidArgument: a name or the grace is not allowed.
     """
     names = names_of(table, schema)
     if not 0 <= grace <= 86400:  # refuses NaN too
@@ -86,13 +87,13 @@ def ddl(table: str = TABLE, schema: str = "", grace: float = GRACE) -> str:
 
 
 def undo(table: str = TABLE, schema: str = "") -> str:
-    """Return the SQL that drops what `ddl` makes, with all its locks.
+    """Return the SQL that drops the tables and functions of `ddl`, with all locks.
 
     Args:
         table, schema: as for `ddl`.
 
     Raises:
-        InvalidArgument: such a name is not possible.
+        InvalidArgument: a name is not allowed.
     """
     names = names_of(table, schema)
     drops = [f"DROP FUNCTION IF EXISTS {names.function(name)};" for name in reversed(FUNCTIONS)]
@@ -100,10 +101,10 @@ def undo(table: str = TABLE, schema: str = "") -> str:
 
 
 def statements(text: str) -> list[str]:
-    """Return the statements of some SQL one by one, as some drivers want them; bodies of functions stay whole.
+    """Split SQL into its statements, for drivers that accept one at a time.
 
     Args:
-        text: what `ddl` or `undo` returned.
+        text: the result of `ddl` or `undo`.
     """
     found, inside = [""], False
     for line in text.splitlines():

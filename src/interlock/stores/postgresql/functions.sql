@@ -1,17 +1,17 @@
--- The lines of all locks, one row a claim, and the functions that take one step each: `interlock.core.line` in PL/pgSQL.
+-- The lines of all locks, one row for each claim, and one function for each step: `interlock.core.line` in PL/pgSQL.
 --
--- Row 0 of a name stays when nobody holds the lock: its `top` is the highest fence that was issued, `done` the end of the
--- record of a completed run and `value` what that left, and the next claim that finds the line empty takes its place.  So an uncontended lock is two
--- updates of one row, and no index is touched.  A row with an empty id is nobody's.  `held` is 0 while a claim waits; its
--- fence was issued when it came.  Times are microseconds of this database's clock.
+-- Row 0 of a name stays when the lock is free: `top` is the highest fence that was issued, `done` the end of the record
+-- of a completed run, `value` the value of that run.  The next claim that finds the line empty uses row 0.  So a lock
+-- without contention costs two updates of one row, and no update of an index.  A row with an empty id has no claim.
+-- `held` is 0 while a claim waits; its fence was issued when it entered.  Times are microseconds of this server's clock.
 --
--- Each step locks its name first (pg_advisory_xact_lock), and reads the clock and the line after that.  So it must see
--- what was committed while it waited for the lock: read committed, and no other isolation.
+-- Each step locks its name first (pg_advisory_xact_lock), and then reads the clock and the line.  It must see what was
+-- committed while it waited for that lock, so it needs the isolation level read committed.
 --
--- After a crash there must not be two holders.  Commits are asynchronous, so a crash forgets the last steps; but it also
--- empties the unlogged table, as recovery does, that of a replica which takes over too.  Who finds it empty notes there
--- that nobody is made a holder for as long as a forgotten lease may last, the grace.  A lease that is longer, an eviction,
--- a record of a completed run, and a fence that runs ahead of the clock are on the disk before the caller hears of them.
+-- After a crash there must not be two holders.  Commits are asynchronous, so a crash can lose the last steps; but a crash
+-- recovery, and the promotion of a replica, also empties the unlogged table.  The first step that finds it empty stores
+-- there that no lock is granted for the grace, the longest time that a lost lease may last.  A longer lease, an eviction,
+-- a record of a completed run, and a fence ahead of the clock are on disk before the caller gets the reply.
 CREATE TABLE IF NOT EXISTS {table} (
   key bytea NOT NULL,
   number bigint NOT NULL,
@@ -37,18 +37,18 @@ CREATE TABLE IF NOT EXISTS {table} (
   PRIMARY KEY (key, number)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
--- From when on somebody may be made a holder; empty after a crash.  Of rows that were written at the same time any will do.
--- On the disk at once: a crash that undoes it would let it be made anew, without a grace.
+-- The time from which locks may be granted; empty after a crash.  If two steps insert a row at once, the earlier counts.
+-- The creation is committed synchronously: if a crash lost it, the table would be created again without a grace.
 DO $$ BEGIN
   IF current_setting('synchronous_commit') = 'off' THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
   CREATE UNLOGGED TABLE IF NOT EXISTS {alive} AS SELECT 0::bigint AS open_from;
 END $$;
--- Without it the planner has but a sequential scan, which the functions forbid: so dear that it would be compiled.
+-- Without the index the planner has only a sequential scan, which the functions disable: its cost would start the JIT.
 CREATE INDEX IF NOT EXISTS {alive_index} ON {alive} (open_from);
 
--- Return from when on somebody may be made a holder: after a crash, when the last lease that it forgot has ended.
+-- Return the time from which locks may be granted: after a crash, when the last lost lease has expired.
 CREATE OR REPLACE FUNCTION {opening}(_moment bigint, OUT open_from bigint) LANGUAGE plpgsql AS $$
 BEGIN
   SELECT min(a.open_from) INTO open_from FROM {alive} a;
@@ -58,7 +58,7 @@ BEGIN
   END IF;
 END $$;
 
--- Let this transaction be on the disk when its commit is answered, or not.
+-- Make the commit of this transaction synchronous (on disk before the reply), or asynchronous.
 CREATE OR REPLACE FUNCTION {durable}(_yes boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF NOT _yes THEN
@@ -68,7 +68,7 @@ BEGIN
   END IF;
 END $$;
 
--- Lock a name until the transaction ends, and return the time after that.
+-- Lock a name until the transaction ends, and return the time at which the lock was granted.
 CREATE OR REPLACE FUNCTION {begin}(_key bytea, OUT moment bigint) LANGUAGE plpgsql AS $$
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -78,11 +78,12 @@ BEGIN
   moment := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 END $$;
 
--- Bring the line of a locked name up to date: remove who leaves and whose lease has ended, promote whose turn has come.
--- `_leaves` is the claim that leaves, '' for nobody, '*' for all; `_once` lets waiting claims of `once` leave too.
--- Who else was promoted, or is to look again, is notified.  A NOTIFY holds a lock of the whole cluster during its commit;
--- so where that waits for the disk (`lasting`, and what promotes a lease that is longer than the grace) the caller tells,
--- after it, and so it does those of its own channel, or of none: they are in `told`, one a line, channel, id, fence, slot.
+-- Update the line of a locked name: remove leaving claims and expired ones, promote waiters for which there is room.
+-- `_leaves` is the claim that leaves, '' for none, '*' for all; with `_once` the waiting claims of `once` leave too.
+-- Other claims that were promoted, or must look again, are notified.  A commit with a NOTIFY holds a lock of the whole
+-- cluster; so if the commit is synchronous (`lasting`, also set by the promotion of a lease longer than the grace), the
+-- caller must notify them after the commit.  It also notifies those of its own channel or of none.  These claims are in
+-- `told`, one in each line: channel, id, fence, slot.
 CREATE OR REPLACE FUNCTION {walk}(
   _key bytea, _id text, _leaves text, _once boolean, _own text, moment bigint, open_from bigint,
   OUT taken bigint, OUT most bigint, OUT last bigint, OUT highest bigint, OUT finished bigint,
@@ -113,7 +114,7 @@ BEGIN
     CONTINUE WHEN one.id = '';
     leaves := _leaves = '*' OR _leaves = one.id OR (_once AND one.once AND one.held = 0);
     IF leaves OR one.until <= moment THEN
-      -- A renewal takes no lock on the name: it may have extended the lease since this row was read.
+      -- A renewal does not lock the name: it may have extended the lease after this row was read.
       IF one.number = 0 THEN
         UPDATE {table} l SET id = '', until = 0, top = greatest(l.top, l.fence)
         WHERE l.key = _key AND l.number = 0 AND (leaves OR l.until <= moment);
@@ -174,7 +175,7 @@ BEGIN
   END IF;
 END $$;
 
--- Return the lowest number that no holder of a semaphore has.
+-- Return the lowest free slot of a semaphore.
 CREATE OR REPLACE FUNCTION {free_slot}(_key bytea, _capacity bigint, OUT slot bigint) LANGUAGE plpgsql AS $$
 BEGIN
   SELECT min(n) INTO slot FROM generate_series(0, _capacity) n WHERE n NOT IN (
@@ -183,9 +184,9 @@ BEGIN
   );
 END $$;
 
--- Ask for the lock, or where a claim stands.  `_mode` is try, wait, or again for one that is known to stand in line.
--- `state` is using, pending, refused, done or gone; `look_in` microseconds until a lease before it ends, `waited` since it
--- came.
+-- Enter a claim, or return the state of one that entered before.  `_mode` is try, wait, or again (it entered before).
+-- `state` is using, pending, refused, done or gone; `look_in` is the time until a lease before it expires, and `waited`
+-- the time since it entered, both in microseconds.
 CREATE OR REPLACE FUNCTION {enter}(
   _key bytea, _id text, _mode text, _channel text, _ttl bigint, _units bigint, _capacity bigint, _once boolean,
   _namespace text, _name text, _home text, _who text, _label text,
@@ -202,7 +203,7 @@ BEGIN
   look_in := 0;
   waited := 0;
   told := '';
-  -- Nobody holds it, nobody waits: most of the time.
+  -- The common case: no holder, no waiter.
   UPDATE {table} AS l
   SET id = _id, units = _units, capacity = _capacity, ttl = _ttl, until = moment + _ttl,
     fence = greatest(l.top + 1, moment), top = greatest(l.top + 1, moment), since = moment, held = moment, slot = 0,
@@ -270,9 +271,9 @@ BEGIN
   PERFORM {durable}(lasting);
 END $$;
 
--- Take a claim out of the line and promote whose turn comes by that; `_evict` if it is not the caller's own, with '*' for
--- all of the name.  With `_keep` it must hold the lock, and a record is kept for so long that its run was completed:
--- claims of `once` do not wait on.  `_value` is kept with it.
+-- Remove a claim and promote waiters; `_evict` if it is another caller's claim, with the id '*' for all claims.  With
+-- `_keep` (microseconds) the claim must hold the lock, and its run is recorded as completed for that time, with `_value`;
+-- waiting claims of `once` leave then.
 CREATE OR REPLACE FUNCTION {leave}(
   _key bytea, _id text, _keep bigint, _evict boolean, _own text, _value text, OUT removed bigint, OUT told text
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
@@ -285,7 +286,7 @@ DECLARE
   its record;
 BEGIN
   told := '';
-  -- The only holder leaves, nobody waits: most of the time.
+  -- The common case: the only holder leaves, no waiter.
   UPDATE {table} AS l
   SET id = '', until = 0, done = CASE WHEN _keep > 0 THEN moment + _keep ELSE l.done END,
     value = CASE WHEN _keep > 0 THEN _value ELSE l.value END
@@ -323,7 +324,7 @@ BEGIN
   PERFORM {durable}(line.lasting);
 END $$;
 
--- Return '+' and what a completed run left, or '' if no record of one is kept; `_forget` to forget the record.
+-- Return '+' and the value of a completed run, or '' without a record; `_forget` deletes the record.
 CREATE OR REPLACE FUNCTION {kept}(_key bytea, _forget boolean, OUT value text) LANGUAGE plpgsql AS $$
 DECLARE
   moment bigint := {begin}(_key);
@@ -336,7 +337,7 @@ BEGIN
   END IF;
 END $$;
 
--- Let a claim that holds the lock go on under another id, with its fence and slot; a null fence if it is gone.
+-- Give the place of a holder to another id, with its fence and slot; return a null fence if the holder is gone.
 CREATE OR REPLACE FUNCTION {adopt}(
   _key bytea, _id text, _new text, _channel text, _ttl bigint, _home text, _who text, _label text,
   OUT fence bigint, OUT slot bigint, OUT told text
@@ -346,7 +347,7 @@ DECLARE
   line record;
 BEGIN
   line := {walk}(_key, _new, '', false, '', moment, {opening}(moment), _ttl > {grace});
-  IF line.place IS NOT NULL AND _id <> _new THEN  -- it was done, and the reply was lost
+  IF line.place IS NOT NULL AND _id <> _new THEN  -- an earlier request did it, and its reply was lost
     fence := line.fence;
     slot := line.slot;
   ELSE
@@ -359,9 +360,8 @@ BEGIN
   PERFORM {durable}(line.lasting);
 END $$;
 
--- Extend the leases of claims, and return of each that still is there whether it was extended (1), also while somebody
--- waits (2), or could not be, because another step is at it (-1).  No name is locked: one that is held up must not hold up
--- the others.
+-- Extend the leases of claims, and return for each that still exists: 1 extended, 2 extended while another claim waits,
+-- -1 not extended because another step has locked the row.  No name is locked, so that one name can't delay the others.
 CREATE OR REPLACE FUNCTION {renew}(_keys bytea[], _ids text[])
 RETURNS TABLE (id text, renewed bigint) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
@@ -410,8 +410,8 @@ BEGIN
     UNION ALL SELECT h, (-1)::bigint FROM unnest(held) h;
 END $$;
 
--- Delete what is over since `_age` microseconds in a part of the table, in pages, and return how many rows.  The fence
--- of a name may be forgotten when the clock is beyond it, the record of a completed run when it has ended.
+-- Delete rows that expired more than `_age` microseconds ago in `_pages` random pages of the table; return how many.  A
+-- fence may be deleted when the clock is beyond it, and a record of a completed run when it has expired.
 CREATE OR REPLACE FUNCTION {sweep}(_pages bigint, _age bigint, OUT swept bigint) LANGUAGE plpgsql AS $$
 DECLARE
   old bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - _age;

@@ -1,4 +1,4 @@
-"""What a URL, or an engine of SQLAlchemy, says about a database and the table of locks in it."""
+"""The options of a URL or of a SQLAlchemy engine."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ from interlock.remote.urls import (
 )
 from interlock.stores.postgresql.ddl import GRACE, TABLE, ddl
 
-IO_TIMEOUT = 5.0  # seconds to wait for an answer
+IO_TIMEOUT = 5.0  # seconds to wait for a reply
 MOST = 4  # connections of a process for its steps, besides the one that listens
 _OURS = ("table", "schema", "create", "grace", "max_connections", "timeout")
 _DEFAULTS = {
@@ -34,19 +34,19 @@ _DEFAULTS = {
 
 
 class PostgresOptions(NamedTuple):
-    """What is said about a store.
+    """The options of a store.
 
     Attributes:
-        table, schema: where the lines are kept.
-        create: True to make the table and the functions if they are not there.
-        grace: seconds, as for `ddl`, where the table is made.
-        most: connections for steps.
-        io_timeout: seconds to wait for an answer.
+        table, schema: the table of the lines.
+        create: True to create the table and the functions if they do not exist.
+        grace: seconds, as for `ddl`; used when the table is created.
+        most: the most connections for steps.
+        io_timeout: seconds to wait for a reply.
         where: the database, without a password.
-        torn: True if what libpq says may repeat a part of the password.
-        arguments: returns with what psycopg connects.
+        torn: True if an error text of libpq may repeat a part of the password.
+        arguments: returns the arguments with which psycopg connects.
         dial: returns a new connection of psycopg; awaited for tasks. None: psycopg connects.
-        blocks: True if `arguments` may take its time.
+        blocks: True if `arguments` may block, so that tasks call it in a worker thread.
     """
 
     table: str
@@ -63,10 +63,10 @@ class PostgresOptions(NamedTuple):
 
 
 def options_of(url: SplitResult) -> PostgresOptions:
-    """Return what a URL says.
+    """Return the options of a URL.
 
     Raises:
-        InvalidArgument: a value makes no sense, or stands there twice.
+        InvalidArgument: a value is not allowed, or given twice.
     """
     return read(url, _options_of)
 
@@ -104,17 +104,17 @@ def _options(given: Mapping[str, str]) -> PostgresOptions:
         if isinstance(error, InvalidArgument):
             raise
         raise InvalidArgument(f"grace is a number of seconds, not {said(grace)}") from None
-    ddl(options.table, options.schema, options.grace)  # which refuses what makes no sense
+    ddl(options.table, options.schema, options.grace)  # raises if a value is not allowed
     return options
 
 
 def with_secrets(
     options: PostgresOptions, password: Callable[[], str] | None, dial: Callable[[], object] | None
 ) -> PostgresOptions:
-    """Return options with what the program does itself.
+    """Return options with the program's own functions for the password or the connection.
 
     Args:
-        options: as a URL or an engine says.
+        options: the options of a URL or an engine.
         password: returns the password for the next connection.
         dial: returns a new connection of psycopg, in autocommit; awaited for tasks.
     """
@@ -125,24 +125,24 @@ def with_secrets(
 
 
 def connecting(arguments: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Return with what psycopg connects in time, though one address says nothing; each has two seconds at least.
+    """Return psycopg's arguments with a connect_timeout that leaves time for other addresses if one does not answer.
 
     Args:
-        arguments: as the program gives them.
-        seconds: that are left.
+        arguments: the program's arguments; a connect_timeout in them stays.
+        seconds: the time that is left for all addresses; each gets two seconds at least.
     """
     others = str(arguments.get("host") or arguments.get("hostaddr") or "").count(",") + 1
     return {"connect_timeout": max(2, math.ceil(seconds / (others + 1))), **arguments}
 
 
 def options_of_engine(client: object) -> PostgresOptions:
-    """Return what an SQLAlchemy engine says: its URL, arguments and execution options; its hooks are asked each time.
+    """Return the options of a SQLAlchemy engine; its `do_connect` hooks run for each connection.
 
     Args:
         client: an `Engine` or `AsyncEngine` of psycopg.
 
     Raises:
-        InvalidArgument: it is none, or it does not say where the database is.
+        InvalidArgument: the object is no such engine, or does not say where the database is.
     """
     engine = engine_of(client)
     if engine.dialect.driver not in ("psycopg", "psycopg_async"):

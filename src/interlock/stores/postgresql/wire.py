@@ -1,4 +1,4 @@
-"""The steps of a line as statements of PostgreSQL, and what their answers mean."""
+"""The steps of a line as statements for PostgreSQL, the parsing of their replies, and the advice for each error."""
 
 import hashlib
 from collections import deque
@@ -13,6 +13,7 @@ from interlock.core.claims import MICROS, PENDING, SEPARATOR, USING, Claim, Clai
 from interlock.core.errors import StoreError
 from interlock.core.line import GONE
 from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
+from interlock.remote.failures import Denied, NoRoom, Passing, Refused, Unreachable, ended
 from interlock.remote.wire import AGAIN, NOT_THERE, REMOVED, WAIT, LeaveResult, Mode
 from interlock.runtime import clock
 from interlock.runtime._threads import Alarm
@@ -22,12 +23,100 @@ from interlock.stores.postgresql.options import PostgresOptions
 
 Row: TypeAlias = list[str]
 Value: TypeAlias = str | bytes
-"""As text of PostgreSQL: bytes as they are, a str as the database's encoding has it."""
+"""A parameter in text format: bytes are sent unchanged, a str in the database's encoding."""
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-MODES = {AGAIN: b"again", WAIT: b"wait"}  # all others are tries
-SHORTEST_LOOK = 0.005  # seconds; a lease that is ending now was perhaps just extended
-SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds between two looks of a waiter that gets no notifications
-OF_THE_WAIT = 0.25  # such a waiter looks again after this part of the time for which it has waited
+MODES = {AGAIN: b"again", WAIT: b"wait"}  # every other mode is "try"
+SHORTEST_LOOK = 0.005  # seconds; a lease that is about to expire may be renewed meanwhile
+SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds between two polls of a waiter that gets no notifications
+OF_THE_WAIT = 0.25  # such a waiter polls again after this part of the time for which it has waited
+
+ISOLATION = "IL001"  # raised by our own functions
+READ_ONLY = "25006"
+RECOVERY = "0A000"  # a replica can't read unlogged tables, and refuses a read-write transaction
+TABLE, FUNCTION, SCHEMA, COLUMN = "42P01", "42883", "3F000", "42703"
+RIGHTS = "42501"
+FULL = "53300"
+AWAY = "57P03"
+LOOK = "look at the server's log"
+
+_BY_HAND = "let its owner run what `python -m interlock.stores.postgresql` prints"
+_MISSING = (
+    f"the table of locks and its functions are missing, and are not to be made here (?create=false): {_BY_HAND}, or "
+    f"name their place by ?schema= and ?table="
+)
+_ADVICE = {
+    ISOLATION: "its steps need the isolation level read committed, which could not be had",
+    READ_ONLY: "this server or role may only read: connect to the primary, with a role that may write",
+    COLUMN: "the table of locks is one of another version of interlock: drop it, or take another one (?table=)",
+    RIGHTS: f"if the table of locks is not there, and this role may not make it, {_BY_HAND}; if it is, GRANT this "
+    "role SELECT, INSERT, UPDATE, DELETE on it, SELECT, INSERT on the one called …_alive, EXECUTE on the functions "
+    "and USAGE on the schema",
+    "28P01": "user name or password is wrong",
+    "28000": "the server does not let this user in: is there such a role? Else look at its pg_hba.conf",
+    "3D000": "there is no such database",
+    FULL: "the server, database, role or pooler has as many connections as it may have: raise its limit, or let the "
+    "processes have fewer (?max_connections=)",
+    "53100": "the disk of the server is full",
+    AWAY: "the server is starting or stopping: try again in a moment",
+    "57014": "the server cancelled the step: is the role's statement_timeout shorter than a commit takes?",
+    "55P03": "another step of the same name took longer than the role's lock_timeout",
+}
+AT_ONCE = ("40001", "40P01", "55P03", "57014")
+"""A conflict with other transactions, or a time-out: the step was rolled back, and can be retried at once."""
+_DENIED = (
+    ("28P01", "password authentication failed"),
+    ("28000", "pg_hba.conf"),
+    ("28000", 'role "'),
+    ("3D000", 'database "'),
+)
+_FULL = ("too many clients", "too many connections for", "remaining connection slots", "no more connections allowed")
+"""The errors of servers that accept no more connections; the last one is PgBouncer's."""
+
+
+def refusal(code: str, text: str, where: str) -> Refused:
+    """Return the error to raise for an error of the database.
+
+    Args:
+        code: its SQLSTATE.
+        text: the database's message.
+        where: the database, without a password.
+    """
+    passes = code in (*AT_ONCE, AWAY) or code[:2] in ("53", "58")  # insufficient resources, system error
+    error = (Passing if passes else Refused)(
+        # The advice comes first; the name of a function is shown without its thirteen arguments.
+        f"{where}: {_MISSING} ({text.partition('(')[0]}; {code})"
+        if code in (TABLE, FUNCTION, SCHEMA)
+        else f"{where} refused: {text} ({code}); {_ADVICE.get(code, LOOK)}"
+    )
+    error.code = code
+    if isinstance(error, Passing):
+        error.is_away = code == AWAY
+    return error
+
+
+def failure(code: str, text: str, where: str, is_over: bool) -> StoreError:
+    """Return the error to raise if an error came instead of a reply.
+
+    If the connection has ended, the statement may have been performed, and the error is `ConnectionEnded`.
+
+    Args:
+        code, text, where: as for `refusal`.
+        is_over: True if the connection has ended.
+    """
+    if is_over or not code or (code[:2] in ("08", "57") and code not in ("57014", AWAY)):
+        return ended(where, StoreError(text))
+    return refusal(code, text, where)
+
+
+def not_connected(error: BaseException, where: str) -> StoreError:
+    """Return the error to raise for a failure to connect; libpq reports the reason only as text."""
+    text = str(error).strip() or type(error).__name__
+    if any(words in text for words in _FULL):
+        return NoRoom(f"{where} refused: {text} ({FULL}); {_ADVICE[FULL]}")
+    for code, words in _DENIED:
+        if getattr(error, "sqlstate", None) == code or (words in text and "FATAL" in text):
+            return Denied(f"{where} refused: {text} ({code}); {_ADVICE[code]}")
+    return Unreachable(f"{where} can't be reached: {text}; {LOOK}")
 
 
 class PgStatement(NamedTuple):
@@ -35,9 +124,9 @@ class PgStatement(NamedTuple):
 
     Attributes:
         words: SQL with $1, $2, … for the values.
-        values: of the parameters.
-        told: the last column of its answer names waiters still to be told of a promotion; those of this channel tell
-            themselves.  None if it says no such thing.
+        values: the parameters.
+        told: the channel of this process, if the last column of the reply names waiters that must still be notified:
+            the caller notifies those of other channels by a request, its own directly.  None without that column.
     """
 
     words: bytes
@@ -52,41 +141,44 @@ ROLLBACK = PgStatement(b"ROLLBACK")
 
 @lru_cache(4096)
 def hashed(key: str) -> bytes:
-    """Return all 256 bits for a key: collations, and limits of indexes, must not make two one."""
+    """Return the SHA-256 of a key: names may be longer than an index entry, and equal under a collation."""
     return b"\\x" + hashlib.sha256(key.encode()).hexdigest().encode()
 
 
 def array(elements: Iterable[bytes]) -> bytes:
-    """Return an array."""
+    """Return an array in text format."""
     return b'{"' + b'","'.join(elements).replace(b"\\", b"\\\\") + b'"}'
 
 
 def micros(seconds: float) -> bytes:
-    """Return seconds in the table's unit."""
+    """Return seconds as microseconds, the table's unit, in text format."""
     return b"%d" % int(seconds * MICROS)
 
 
 def notifying(messages: Sequence[tuple[str, str]]) -> PgStatement:
-    """Return the statement that tells waiters of other processes, by their channels."""
+    """Return the statement that notifies waiters of other processes: pairs of channel and message."""
     words = b"SELECT pg_notify(c, m) FROM unnest($1::text[], $2::text[]) AS w (c, m)"
     return PgStatement(words, tuple(array(each.encode() for each in some) for some in zip(*messages, strict=True)))
 
 
 def telling(rows: Sequence[Row], own: str) -> PgStatement | None:
-    """Return the request that notifies waiters whose promotion had to be on disk first; None if there are none."""
+    """Return the request that notifies the waiters named in a reply; None if there are none.
+
+    These are the waiters whose promotion had to be on disk before they could be notified.
+    """
     lines = [line.split(" ", 1) for line in rows[0][-1].splitlines()]
     others = [(channel, message) for channel, message in lines if channel not in ("", own)]
     return notifying(others) if others else None
 
 
 class PostgresWire:
-    """The language of PostgreSQL, as `remote.wire.Wire`.
+    """The requests and replies of PostgreSQL, as `remote.wire.Wire`.
 
     Args:
-        options: where the table is.
+        options: the table.
 
     Attributes:
-        deaf: True where LISTEN does not work, since a pooler is between.
+        deaf: True if LISTEN does not work, because a pooler is in between.
     """
 
     def __init__(self, options: PostgresOptions) -> None:
@@ -173,7 +265,7 @@ class PostgresWire:
         return self.leave(claim, "", "")
 
     def left(self, reply: Sequence[Row]) -> LeaveResult:
-        """As `Wire.left`; the ids of other processes do no harm."""
+        """As `Wire.left`; the result may contain waiters of other processes, which the caller ignores."""
         removed, told = reply[0]
         if not told:
             return REMOVED if removed == "1" else NOT_THERE
@@ -211,7 +303,7 @@ class PostgresWire:
         return int(reply[0][0]), False
 
     def look(self, key: str) -> PgStatement:
-        """As `Wire.look`; also of a whole namespace."""
+        """As `Wire.look`; also for a whole namespace."""
         if key.endswith(SEPARATOR):
             words = f'{self._look} AND l.namespace = $1 ORDER BY l.name COLLATE "C", l.number'
             return PgStatement(words.encode(), (key[:-1],))
@@ -224,12 +316,12 @@ class PostgresWire:
         return sorted(views, key=_name)
 
     def sweep(self, pages: int, age: float) -> PgStatement:
-        """Delete what is over since `age` seconds in a part of the table."""
+        """Return the statement that deletes rows not used for `age` seconds, in `pages` pages of the table."""
         return PgStatement(self._sweep, (b"%d" % pages, micros(age)))
 
 
 def _fixed(spec: LockSpec, who: str, pid: int) -> tuple[bytes, tuple[Value, ...]]:
-    """Return the key, and what stays the same when a thread enters with the same spec again and again."""
+    """Return the key, and the parameters that stay the same for all claims of one lock in one thread."""
     namespace, _, name = spec.key.partition(SEPARATOR)
     numbers = (micros(spec.ttl), b"%d" % spec.units, b"%d" % spec.capacity, b"t" if spec.once else b"f")
     return hashed(spec.key), (*numbers, namespace, name, f"{HOST} {pid}", who, spec.label)
@@ -261,22 +353,22 @@ def _view(
     )
 
 
-LINGER = 5.0  # seconds that a request without an answer has for being performed, and undone
+LINGER = 5.0  # seconds in which the server may perform and undo a request that had no reply
 _lingering: deque[tuple[float, PGconn, Descriptor]] = deque()
 not_ours: set[PGconn] = set()
-"""Whose descriptors the program has closed: never collected, or libpq would close what has their numbers by now."""
+"""Connections whose descriptors the program has closed: never collected, or libpq would close other files."""
 
 
 def finish(connection: PGconn, file: Descriptor) -> None:
-    """Close a connection, unless its descriptor is not its own any more: then libpq is to touch it no more."""
-    if file.is_ours() or connection.status == ConnStatus.BAD:  # of which libpq has closed its socket itself
+    """Close a connection, unless its descriptor is another file's now, which libpq must not close."""
+    if file.is_ours() or connection.status == ConnStatus.BAD:  # libpq has closed the socket of a BAD connection
         connection.finish()
     else:
         not_ours.add(connection)
 
 
 def linger(connection: PGconn, file: Descriptor) -> None:
-    """Finish a connection later, in one thread for all: the loop that had it may end before."""
+    """Close a connection after `LINGER`, in one thread for all: the event loop that used it may end before."""
     _lingering.append((clock.now() + LINGER, connection, file))
     _alarm.set(_lingering[0][0])
 
@@ -290,7 +382,7 @@ def _finish_lingering() -> None:
 
 
 def _start_afresh() -> None:
-    """In a forked child, where psycopg forgets the parent's connections without a word to the server."""
+    """Forget the lingering connections in a forked child; psycopg does not close the parent's sessions there."""
     global _alarm
     _lingering.clear()
     _alarm = Alarm(_finish_lingering, "interlock-lingers", clock.now, bool)

@@ -12,10 +12,10 @@ __all__ = ["RedisStore", "from_client"]
 
 
 class RedisStore:
-    """Locks on a server of Redis or Valkey, or a cluster of them.
+    """A store on a server or cluster of Redis or Valkey.
 
     Args:
-        settings: how to reach it.
+        settings: how to connect.
     """
 
     features: frozenset[Feature] = ALL
@@ -28,7 +28,7 @@ class RedisStore:
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "RedisStore":
-        """Return the store that a URL names; nothing is connected yet."""
+        """Return the store of a URL; it connects at first use."""
         return cls(settings_of(url))
 
     def queue(self) -> Any:
@@ -53,10 +53,10 @@ class RedisStore:
 
 
 def from_client(client: object, tasks: bool) -> RedisStore:
-    """Return the store on the server of a client that the program has already.
+    """Return the store on the server of a client of the program.
 
     Args:
-        client: of redis-py or valkey-py; only what it says about its server is used.
+        client: a client of redis-py or valkey-py; only its settings are used, the store makes its own connections.
         tasks: True if asyncio tasks will use the store.
     """
     return RedisStore(settings_of_client(client, tasks))

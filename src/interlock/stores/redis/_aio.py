@@ -1,4 +1,4 @@
-"""Sockets of tasks, with absolute deadlines; the names of `_threads`."""
+"""Sockets for asyncio tasks, with absolute deadlines; the same names as in `_threads`."""
 
 import asyncio
 import socket
@@ -7,18 +7,17 @@ from typing import Any, cast
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 from interlock.runtime.process import Descriptor, running_loop
-from interlock.stores.redis.library import answered, as_bytes, as_of_socket
+from interlock.stores.redis.library import answered, as_bytes, as_of_socket, keep_alive
 from interlock.stores.redis.settings import Address
-from interlock.stores.redis.sockets import keep_alive
 
-MOST = 65536  # bytes taken at a time; into one buffer, since asyncio makes a large one for each message else
+MOST = 65536  # bytes received at a time, into one buffer: by default asyncio makes a large one for each message
 
 
 class AsyncStream(asyncio.BufferedProtocol):
-    """A socket by a protocol of its own, for one task at a time.
+    """A socket with its own asyncio protocol, for one task at a time.
 
     Args:
-        sock: what the transport will write to; None if the program's own class does.
+        sock: the socket of the transport; None if the program's own connection class has it.
     """
 
     def __init__(self, sock: socket.socket | None = None) -> None:
@@ -33,7 +32,7 @@ class AsyncStream(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As `Protocol.connection_made`."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none of that class
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport has another class
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """As `BufferedProtocol.get_buffer`."""
@@ -54,20 +53,20 @@ class AsyncStream(asyncio.BufferedProtocol):
             self._future.set_result(None)
 
     def give_to(self, protocol: asyncio.BufferedProtocol) -> None:
-        """Let another protocol have what comes from now on."""
+        """Let another protocol receive all further data."""
         self._transport.set_protocol(protocol)
         if self._ended:
             self._loop.call_soon(protocol.connection_lost, None)
 
     def write(self, data: bytes) -> None:
-        """Send; what does not go out until somebody receives in vain is noticed then."""
+        """Send without waiting; a failure is noticed when the reply does not come in time."""
         if self._is_ours():
             self._transport.write(data)
         else:
             self._transport.abort()
 
     def _is_ours(self) -> bool:
-        """Tell whether the program has left the descriptor open; if not, the file with its number is not closed."""
+        """Return True if the descriptor is still ours; if not, detach it, so that another file is not closed."""
         if self._file is None or self._file.is_ours():
             return True
         if self._sock is not None:
@@ -75,7 +74,7 @@ class AsyncStream(asyncio.BufferedProtocol):
         return False
 
     async def send(self, data: bytes, deadline: float) -> None:
-        """As the `send` of threads, but for time-outs."""
+        """As the `send` of threads, but it never waits, so the deadline is ignored."""
         self.write(data)
 
     async def receive(self, deadline: float) -> bytes:
@@ -94,16 +93,16 @@ class AsyncStream(asyncio.BufferedProtocol):
         return data
 
     def send_and_close(self, data: bytes) -> None:
-        """Send behind what had no answer, and close."""
+        """Send a last request after those without a reply, and close."""
         if not self._ended and not self._loop.is_closed():
             self.write(data)
         self.close()
 
     def close(self) -> None:
-        """Close; from any thread, and also where the loop has ended."""
+        """Close, from any thread, also after the event loop has ended."""
         if self._loop.is_closed():
             if self._is_ours() and self._file is not None:
-                self._file.shut_down()  # closed when it is collected
+                self._file.shut_down()  # the socket is closed when it is collected
         elif running_loop() is self._loop:
             self._close()
         else:
@@ -113,7 +112,7 @@ class AsyncStream(asyncio.BufferedProtocol):
         self._ended = True
         self._wake()
         self._is_ours()
-        # Not `close`: that waits for the other end of TLS, or for a full buffer, longer than the loop may run.
+        # Not `close`: that waits for the peer's TLS close or for a full buffer, perhaps longer than the loop runs.
         self._transport.abort()
 
 
@@ -137,10 +136,10 @@ async def open_stream(
 
 
 async def _connected(address: Address | str) -> socket.socket:
-    """Return a socket that is connected, and ours: it can be kept from closing what has its number by now."""
+    """Return a connected socket object of our own, which can be detached if the program closes its descriptor."""
     if isinstance(address, str):
         return await _dialled(socket.AF_UNIX, address)
-    try:  # without a thread, if it is a number
+    try:  # a numeric address needs no thread
         found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         found = await asyncio.get_running_loop().getaddrinfo(*address, type=socket.SOCK_STREAM)
@@ -165,11 +164,11 @@ async def _dialled(family: int, where: Any) -> socket.socket:
 
 
 class LibraryTransport(asyncio.Transport):
-    """What `AsyncStream` writes to, where the program's own class has made the connection.
+    """The transport of an `AsyncStream` over a connection of the program's own class.
 
     Args:
-        connection: of redis-py or valkey-py.
-        stream: takes what comes.
+        connection: a connection of redis-py or valkey-py.
+        stream: the protocol that receives the data.
     """
 
     def __init__(self, connection: Any, stream: asyncio.BufferedProtocol) -> None:
@@ -213,7 +212,7 @@ class LibraryTransport(asyncio.Transport):
             self.abort()
 
     def abort(self) -> None:
-        """Close; what was not sent is lost."""
+        """Close; unsent data is lost."""
         tasks, self._tasks = self._tasks, []
         if not tasks:
             return

@@ -1,7 +1,7 @@
-"""For tasks, in place of a pool: one connection for all of a loop; replies come in the order of the requests.
+"""One connection for all tasks of an event loop, in place of a pool; replies come in the order of the requests.
 
-Waiting for a reply costs a task nothing, so requests share a connection.  A task that stops waiting leaves a place in
-the line of replies that is skipped, and its `undo` follows on the same connection.
+A task that waits for a reply blocks no other, so all requests share a connection.  If a task stops waiting, its reply
+is discarded when it comes, and its `undo` follows on the same connection.
 """
 
 import asyncio
@@ -15,37 +15,37 @@ from interlock.runtime import clock
 from interlock.stores.redis._aio import MOST, AsyncStream
 from interlock.stores.redis.errors import garbled, refusal, see_it_is_there
 from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, Reply, ReplyError, grants, wait_for
-from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Settings
+from interlock.stores.redis.wire import with_source
 
 
 class Dialed(Protocol):
-    """A connection that is ready."""
+    """A connection after login."""
 
     stream: AsyncStream
 
 
 class Dials(Protocol):
-    """What makes connections to one server."""
+    """Makes connections to one server."""
 
     where: str
     settings: Settings
 
     async def open(self, deadline: float) -> Dialed:
-        """Return a connection that is ready."""
+        """Return a connection after login."""
 
 
 class Mux(asyncio.BufferedProtocol):
-    """One connection of a loop, after login.
+    """One connection of an event loop, after login.
 
     Args:
-        stream: the connection; what comes is read here from now on.
+        stream: the connection, which this object reads from now on.
         where: the server, for messages.
         io_timeout: seconds to wait for a reply.
 
     Attributes:
-        good: False if no request may be sent over it any more.
-        closed: True if nothing comes any more either.
+        good: False if no more requests may be sent over it.
+        closed: True if no more replies will come.
     """
 
     def __init__(self, stream: AsyncStream, where: str, io_timeout: float) -> None:
@@ -55,7 +55,8 @@ class Mux(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._buffer = memoryview(bytearray(MOST))
         self._parser = Parser()
-        # The callers that wait for a reply, until when, and for how many parts; the parts that the first one has got.
+        # The callers that wait for replies: each with its deadline and number of replies.  `_parts` are the replies
+        # that the first of them has received.
         self._line: deque[tuple[asyncio.Future[Reply], float, int]] = deque()
         self._parts: list[Reply] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -66,10 +67,10 @@ class Mux(asyncio.BufferedProtocol):
         self._write = stream.write
 
     def post(self, data: bytes, replies: int, deadline: float) -> "asyncio.Future[Reply]":
-        """Send; return what will have the reply.
+        """Send a request; return a future of the reply, a list if `replies` is more than one.
 
         Raises:
-            ConnectionEnded: it has ended already.
+            ConnectionEnded: the connection has ended already.
         """
         if self.closed:
             raise ended(self._where)
@@ -86,7 +87,7 @@ class Mux(asyncio.BufferedProtocol):
             self.post(undo, 1, clock.now() + self._io_timeout).cancel()
 
     def _look_at_clock(self) -> None:
-        """End the waits whose time is over; one timer for all."""
+        """End the waits whose deadlines have passed, and set one timer for the others."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -101,7 +102,7 @@ class Mux(asyncio.BufferedProtocol):
                 next = deadline
         if self._line:
             if self._line[0][1] + self._io_timeout <= now:
-                self.close()  # nothing came for long
+                self.close()  # the oldest reply is overdue by another time-out
                 return
             self._timer_at = next
             self._timer = self._loop.call_later(max(0.0, next - now), self._look_at_clock)
@@ -148,13 +149,13 @@ class Mux(asyncio.BufferedProtocol):
                 future.set_exception(type(error)(*error.args))
 
     def retire(self) -> None:
-        """Send no request any more; close when those that were sent have had their time."""
+        """Send no more requests; close after the time-out of those that were sent."""
         if self.good:
             self.good = False
             self._loop.call_later(self._io_timeout, self.close)
 
     def close(self) -> None:
-        """Close; what was written goes out before."""
+        """Close the connection."""
         self.good = False
         self.closed = True
         if self._timer is not None:
@@ -164,11 +165,11 @@ class Mux(asyncio.BufferedProtocol):
 
 
 class MuxPool:
-    """As a pool, for the tasks of one loop; the connection is made when it is needed.
+    """A pool of one shared connection, for the tasks of one loop; it connects when needed.
 
     Args:
         dialer: makes connections.
-        undo: returns the command that takes a claim out again.
+        undo: returns the command that removes a claim.
 
     Attributes:
         entering: as for `AsyncPool`.
@@ -178,7 +179,7 @@ class MuxPool:
         self._dialer = dialer
         self._undo = undo
         self._mux: Mux | None = None
-        self._retired: list[Mux] = []  # they still wait for replies
+        self._retired: list[Mux] = []  # old connections that still wait for replies
         self._connecting: asyncio.Task[Mux] | None = None
         self.entering: set[str] = set()
         self.closed = False
@@ -221,7 +222,7 @@ class MuxPool:
         except Unreachable:
             if begun is None:
                 raise
-            # It was begun by another caller, perhaps while the server was unavailable.
+            # Another caller began the attempt, perhaps while the server was unavailable: try once more.
             return await self._attempt(clock.now() + self._dialer.settings.io_timeout)
 
     async def _attempt(self, deadline: float) -> Mux:
@@ -243,7 +244,7 @@ class MuxPool:
     def _made(self, task: "asyncio.Task[Mux]") -> None:
         self._connecting = None
         if task.cancelled() or task.exception() is not None:
-            return  # the waiting callers are told
+            return  # the callers that wait for the task get its error
         if self._mux is not None:
             self._retired = [each for each in (*self._retired, self._mux) if not each.closed]
         self._mux = task.result()
@@ -251,16 +252,16 @@ class MuxPool:
             self._mux.close()
 
     def distrust(self) -> None:
-        """Use the connection no more that there is now."""
+        """Use the present connection for no more requests."""
         if self._mux is not None:
             self._mux.retire()
 
     def rest(self) -> None:
-        """Nothing: there is one connection."""
+        """Do nothing: there is one connection only."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close all connections."""
         self.closed = True
         for each in (*self._retired, *([] if self._mux is None else [self._mux])):
             each.close()
-        self._mux, self._retired = None, []  # where the loop has ended, the socket is closed with the object
+        self._mux, self._retired = None, []  # after the end of the loop, the socket is closed when collected

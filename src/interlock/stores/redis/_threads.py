@@ -1,4 +1,4 @@
-"""Sockets of threads, with absolute deadlines; the names of `_aio`."""
+"""Sockets for threads, with absolute deadlines; the same names as in `_aio`."""
 
 import os
 import select
@@ -8,14 +8,13 @@ from typing import Any
 from interlock.runtime import clock
 from interlock.runtime._threads import is_own_poll
 from interlock.runtime.process import Descriptor
-from interlock.stores.redis.library import answered, as_bytes, as_of_socket
+from interlock.stores.redis.library import answered, as_bytes, as_of_socket, keep_alive
 from interlock.stores.redis.settings import Address
-from interlock.stores.redis.sockets import keep_alive
 
-LOOK = 250e-6  # seconds to look for a reply before the thread sleeps
-MOST_MISSES = 3  # looks in a row that were in vain
-SKIPPED = 200  # commands without a look then
-MOST = 65536  # bytes taken at a time
+LOOK = 250e-6  # seconds to poll for a reply before the thread sleeps
+MOST_MISSES = 3  # polls in a row without success, after which polling is suspended
+SKIPPED = 200  # commands without polling then
+MOST = 65536  # bytes received at a time
 SEVERAL = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) > 1
 
 
@@ -32,7 +31,7 @@ class Stream:
         """Send all.
 
         Raises:
-            TimeoutError: not until the deadline.
+            TimeoutError: the socket did not accept all until the deadline.
             OSError: the connection ended.
         """
         self._see_that_it_is_ours()
@@ -40,10 +39,10 @@ class Stream:
         self._sock.sendall(data)
 
     def receive(self, deadline: float) -> bytes:
-        """Return what comes next; nothing if the connection ended.
+        """Return the next bytes; b"" if the connection ended.
 
         Raises:
-            TimeoutError: nothing came until the deadline.
+            TimeoutError: no bytes came until the deadline.
             OSError: the connection ended.
         """
         self._sock.settimeout(_left(deadline))
@@ -51,13 +50,13 @@ class Stream:
         return data
 
     def send_and_close(self, data: bytes) -> None:
-        """Send behind what had no answer, if that is possible at once, and close."""
+        """Send a last request after those without a reply, if that is possible at once, and close."""
         try:
             self._see_that_it_is_ours()
             self._sock.settimeout(0)
             self._sock.send(data)
         except (OSError, ValueError):
-            pass  # its buffer is full, or it has ended: then nothing of it can be late
+            pass  # the buffer is full, or the connection has ended
         self.close()
 
     def close(self) -> None:
@@ -70,23 +69,23 @@ class Stream:
         self._sock.close()
 
     def _see_that_it_is_ours(self) -> None:
-        """Raise ConnectionResetError if the program has closed its descriptor, which may be another file by now."""
+        """Raise ConnectionResetError if the program has closed the descriptor, which may be another file's now."""
         if not self._file.is_ours():
             self._sock.detach()
             raise ConnectionResetError("the program has closed its descriptor")
 
     def __del__(self) -> None:
-        """Close the socket of a connection that was dropped; in a forked child, its copy only."""
+        """Close the socket of a connection that was not closed; in a forked child only its copy."""
         if not self._file.is_ours():
             self._sock.detach()
         self._sock.close()
 
 
 class PolledStream(Stream):
-    """As `Stream`, by a socket that never blocks; it looks for a reply before the thread sleeps, where that pays.
+    """As `Stream`, on a non-blocking socket; it polls for a reply for a short time before the thread sleeps.
 
-    A server that is near answers sooner than a thread is woken.  Where several looks in a row were in vain, since the
-    server is far away or others use the processors, most commands go without.
+    A near server answers sooner than a sleeping thread wakes.  If several polls in a row had no success, because the
+    server is far away or the processors are busy, most commands do not poll.
     """
 
     __slots__ = ("_looks", "_misses", "_poll", "_receive", "_send", "_skip")
@@ -125,7 +124,7 @@ class PolledStream(Stream):
                 self._misses = 0
                 return data
             except BlockingIOError:
-                os.sched_yield()  # to other threads that want the processor
+                os.sched_yield()  # let other threads use the processor
         self._misses += 1
         if self._misses >= MOST_MISSES:
             self._skip = SKIPPED
@@ -138,14 +137,14 @@ class PolledStream(Stream):
             try:
                 return self._receive(MOST)
             except BlockingIOError:
-                pass  # woken for nothing
+                pass  # a spurious wake-up
 
 
 class LibraryStream:
-    """As `Stream`, over a connection that the program's own class has made.
+    """As `Stream`, over a connection of the program's own class.
 
     Args:
-        connection: of redis-py or valkey-py.
+        connection: a connection of redis-py or valkey-py.
     """
 
     __slots__ = ("_connection",)
@@ -183,10 +182,10 @@ class LibraryStream:
 
 
 def open_library(connection: Any, deadline: float) -> Any:
-    """Let a connection of the program's own class connect.
+    """Connect a connection of the program's own class, and return its stream.
 
     Raises:
-        OSError: it could not be done.
+        OSError: the connection failed.
     """
     try:
         connection.connect()
@@ -200,13 +199,14 @@ def open_stream(address: Address | str, tls: Any, deadline: float, io_timeout: f
 
     Args:
         address: host and port, or the path of a UNIX socket.
-        tls: the context of TLS; None without.
-        deadline: until when.
-        io_timeout: seconds after which the kernel gives up data that the server does not take.
-        looks: True where replies are expected at once.
+        tls: the TLS context; None without TLS.
+        deadline: until when, by `clock.now`.
+        io_timeout: seconds after which the kernel gives up a connection whose peer does not acknowledge.
+        looks: True if replies are expected at once.
 
     Raises:
-        OSError: it could not be done; TimeoutError: not in time.
+        TimeoutError: the deadline has passed.
+        OSError: the connection failed.
     """
     if isinstance(address, str):
         sock = socket.socket(socket.AF_UNIX)
@@ -223,7 +223,7 @@ def open_stream(address: Address | str, tls: Any, deadline: float, io_timeout: f
         if tls is not None:
             sock.settimeout(_left(deadline))
             return Stream(tls.wrap_socket(sock, server_hostname=address[0]))
-        # gevent and its like put a socket and a way of waiting of their own there.
+        # gevent and eventlet replace the socket class and `select.poll`: then use blocking calls.
         if type(sock) is socket.socket and is_own_poll() and type(sock).__module__ == "socket":
             return PolledStream(sock, looks and hasattr(os, "sched_yield"))
     except BaseException:

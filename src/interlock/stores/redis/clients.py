@@ -1,4 +1,4 @@
-"""What a client of redis-py or valkey-py says about its server, by its public attributes; no library is imported."""
+"""The settings of a client of redis-py or valkey-py, from its public attributes; no library is imported."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,23 +10,22 @@ from interlock.core.redaction import described
 from interlock.remote._sync.pool import MOST
 from interlock.remote.redispy import LIBRARIES, is_async, is_cluster
 from interlock.stores.redis.library import maker
-from interlock.stores.redis.options import TLS
-from interlock.stores.redis.settings import IO_TIMEOUT, PORT, Address, Credentials, Settings
+from interlock.stores.redis.settings import IO_TIMEOUT, PORT, TLS, Address, Credentials, Settings
 
-UNSAID = (None, 100, 1 << 31)  # what the libraries take where the program does not limit the connections
+UNSAID = (None, 100, 1 << 31)  # the libraries' defaults, used if the program does not limit the connections
 PLAIN = ("Connection", "UnixDomainSocketConnection", "SentinelManagedConnection")
 SECURE = ("SSLConnection", "SentinelManagedSSLConnection")
 
 
 def settings_of_client(client: object, tasks: bool) -> Settings:
-    """Return how a client reaches its server.
+    """Return the settings of a client.
 
     Args:
-        client: of redis-py or valkey-py.
+        client: a client of redis-py or valkey-py.
         tasks: True if asyncio tasks will use the store.
 
     Raises:
-        InvalidArgument: it is none, or of the other colour.
+        InvalidArgument: the object is no such client, or is sync for tasks, or async for threads.
     """
     cluster = is_cluster(client)
     pool = getattr(client, "connection_pool", None)
@@ -56,7 +55,7 @@ def _of_pool(pool: Any) -> Settings:
 
 
 def _of_connection(kind: Any, given: Mapping[str, Any]) -> Settings:
-    """Return what the arguments of a library's connection say; a class of the program's own makes its own."""
+    """Return the settings in a connection's arguments; with `make` if the connection class is the program's own."""
     limit = given.get("socket_timeout") or IO_TIMEOUT
     if kind.__module__.partition(".")[0] not in LIBRARIES or kind.__name__ not in PLAIN + SECURE:
         address = (given.get("host") or "localhost", int(given.get("port") or PORT))

@@ -1,4 +1,4 @@
-"""What the server's refusals mean, and what to do about them: one table."""
+"""The errors for refusals of the server, with advice, and the rights that a user needs."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from interlock.stores.redis.resp import Garbage, Reply, ReplyError
 PASSES = frozenset((
     "OOM", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "MISCONF", "NOREPLICAS",
 ))  # fmt: skip
-"""What the server may not say soon; what to do about each is said in `remote.redispy`."""
+"""Codes of refusals that may pass by themselves; the advice is in `remote.redispy`."""
 NEED_AN_OPERATOR = ("OOM", "MISCONF")
 
 SERVER = (
@@ -19,20 +19,20 @@ SERVER = (
 )
 """The rights that a user needs on a server."""
 DATABASE = "+select"
-"""For a database other than 0."""
+"""An additional right, for a database other than 0."""
 CLUSTER = "+cluster|slots +asking"
-"""On each node of a cluster, besides those of a server."""
+"""Additional rights on each node of a cluster."""
 SENTINEL = "+sentinel|masters"
-"""On the Sentinels, for the user that asks them."""
+"""The rights that a user needs on the Sentinels."""
 _RIGHTS = f"'{SERVER} {DATABASE}'; on a cluster also '{CLUSTER}'; on the Sentinels '{SENTINEL}'"
 
 
 class Redirected(Refused):
-    """Another node of the cluster has the name.
+    """The server answered MOVED or ASK: another node of the cluster has the name.
 
     Attributes:
-        address: its host and port; no host if it is that of the node which says so.
-        asking: True if the name only moves there now: it is to be asked for with ASKING.
+        address: host and port of that node; an empty host means the host of the node that answered.
+        asking: True for ASK: the slot is being moved, and the request needs ASKING before it.
     """
 
     def __init__(self, text: str, where: str = "") -> None:
@@ -44,7 +44,7 @@ class Redirected(Refused):
 
 
 def see_it_is_there(count: Reply, wanted: int, where: str) -> None:
-    """Raise StoreError if fewer replicas have a grant than are wanted, by the answer to `WAIT`."""
+    """Raise StoreError if, by the reply to WAIT, fewer replicas than wanted have a grant."""
     if isinstance(count, ReplyError):
         raise refusal(count, where)
     if count < wanted:
@@ -55,12 +55,12 @@ def see_it_is_there(count: Reply, wanted: int, where: str) -> None:
 
 
 def refusal(error: ReplyError, where: str, line: str = "") -> Refused:
-    """Return what a refusal means: Passing if it may be otherwise soon, Redirected if another node has the name.
+    """Return the error to raise for a refusal: Passing if a retry may help, Redirected if another node has the name.
 
     Args:
-        error: what the server said.
+        error: the reply of the server.
         where: the server, for messages.
-        line: the key that it is about.
+        line: the key of the request.
     """
     text = str(error)
     code = code_of(error)
@@ -85,7 +85,7 @@ def refusal(error: ReplyError, where: str, line: str = "") -> Refused:
 
 
 def full(where: str, text: str) -> NoRoom:
-    """Return the error of a server that has as many connections as it may have."""
+    """Return the error to raise if a server accepts no more connections."""
     return NoRoom(
         f"{where} has as many connections as it may have ({text}): raise maxclients there, or let the processes have "
         f"fewer (?max_connections=)"
@@ -93,7 +93,7 @@ def full(where: str, text: str) -> NoRoom:
 
 
 def unreachable(where: str, error: BaseException) -> StoreError:
-    """Return the error of a connection that could not be made."""
+    """Return the error to raise for a connection that could not be made."""
     text = next((str(each) for each in _causes(error) if str(each)), type(error).__name__)
     if isinstance(error, ReplyError):
         refused = refusal(error, where)
@@ -105,7 +105,7 @@ def unreachable(where: str, error: BaseException) -> StoreError:
     if "SSL" in text or "certificate" in text.lower():
         return Denied(f"can't connect to {where}: {text}; look at the TLS settings (rediss://…?ssl_ca_certs=FILE)")
     if isinstance(error, (ConnectionResetError, BrokenPipeError, EOFError)):
-        return ended(where, error)  # it was there a moment ago: worth another try
+        return ended(where, error)  # the server accepted the connection before: a retry may help
     if isinstance(error, TimeoutError):
         text = "timed out"
     return Unreachable(f"can't connect to {where}: {text}; is it running, and are host, port and password right?")
@@ -118,7 +118,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def garbled(where: str, found: Garbage) -> ConnectionEnded:
-    """Return the error of an answer that is no reply of Redis."""
+    """Return the error to raise for a reply that is not of the Redis protocol."""
     return ConnectionEnded(
         f"what answers in the place of {where} does not speak the protocol of Redis: it said {found.args[0]!r}; are "
         f"host and port right, and what lies between?"

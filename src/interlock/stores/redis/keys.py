@@ -1,8 +1,21 @@
-"""The key of a name on the server, and what a person may read in it."""
+"""The key of a name on the server, in a form that people can read; its slot in a cluster, and the node of each slot.
+
+Source for clusters: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
+"""
+
+from binascii import crc_hqx
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from interlock.core.claims import SEPARATOR
+from interlock.stores.redis.resp import pack
+from interlock.stores.redis.settings import Address
 
-PREFIX = "interlock:2:{"  # the number is that of the form of a line
+PREFIX = "interlock:2:{"  # 2 is the version of the format of a line
+SLOTS = 16384
+CLUSTER_SLOTS = pack("CLUSTER", "SLOTS")
+Shares: TypeAlias = list[tuple[int, int, Address]]
+"""Ranges of slots (first, last) and the node that serves each, in order."""
 
 
 def _quoted(text: str, special: str) -> str:
@@ -19,13 +32,13 @@ def _plain(text: str) -> str:
 
 
 def line_of(key: str) -> str:
-    """Return the server's key of a line; what is in braces is the hash tag of a cluster."""
+    """Return the server's key of a line; the part in braces is the hash tag of a cluster."""
     namespace, _, name = key.partition(SEPARATOR)
     return f"{PREFIX}{_quoted(namespace, '}:')}:{_quoted(name, '}')}}}"
 
 
 def pattern_of(prefix: str) -> str:
-    """Return the pattern that the lines match whose keys begin with a prefix: "" or a namespace and the separator."""
+    """Return the SCAN pattern of all lines whose keys begin with `prefix`: "", or a namespace and the separator."""
     if not prefix:
         return PREFIX + "*}"
     quoted = _quoted(prefix[:-1], "}:")
@@ -35,6 +48,40 @@ def pattern_of(prefix: str) -> str:
 
 
 def key_of(line: str) -> str:
-    """Return the key (namespace and name) that a line belongs to."""
+    """Return the key (namespace and name) of a line."""
     namespace, _, name = line[len(PREFIX) : -1].partition(":")
     return _plain(namespace) + SEPARATOR + _plain(name)
+
+
+def slot_of(key: str) -> int:
+    """Return the slot of a key; only the text in its first pair of braces counts, if it is not empty."""
+    start = key.find("{")
+    end = key.find("}", start + 1)
+    tag = key[start + 1 : end] if 0 <= start < end - 1 else key
+    return crc_hqx(tag.encode(), 0) % SLOTS
+
+
+def host_or(announced: bytes | str | None, answered: str) -> str:
+    """Return the host that a cluster announces; if it announces none, the host of the node that answered."""
+    host = announced.decode() if isinstance(announced, bytes) else announced
+    return answered if host in (None, "", "?") else str(host)
+
+
+def shares_of(reply: Any, answered: str, remap: Callable[[Address], Address] | None) -> Shares:
+    """Parse the reply to CLUSTER SLOTS.
+
+    Args:
+        reply: the reply; empty from a node that has left the cluster.
+        answered: the host of the node that sent it.
+        remap: maps an announced address to one that can be reached from here.
+    """
+    found = []
+    for first, last, primary, *_ in reply:
+        address = host_or(primary[0], answered), int(primary[1])
+        found.append((first, last, address if remap is None else remap(address)))
+    return sorted(found)
+
+
+def covered(shares: Shares) -> int:
+    """Return the number of slots that have a node."""
+    return sum(last + 1 - first for first, last, _ in shares)

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 
 class RedisCommand(NamedTuple):
-    """What is sent to a server.
+    """A request to a server.
 
     Attributes:
         data: one command, or several.
-        line: the key that says which node of a cluster it goes to; "" for any, "@host:port" for that one.
-        replies: how many come; more than one are given as a list.
-        replicas: that must have what it wrote, if it says by a number above 0 that a claim holds the lock.
+        line: the key whose cluster node gets the request; "" for any node, "@host:port" for that one.
+        replies: the number of replies; more than one are returned as a list.
+        replicas: how many replicas must have the write if the reply is a grant.
     """
 
     data: bytes
@@ -23,19 +23,19 @@ class RedisCommand(NamedTuple):
 
 
 class ReplyError(Exception):
-    """An error that the server answered with; its text begins with a code in capitals."""
+    """An error reply of the server; its text begins with a code in capitals."""
 
 
 Reply: TypeAlias = Any
-"""An int, bytes, None, a list of these, or a ReplyError: what the command says it is."""
+"""An int, bytes, None, a list of these, or a ReplyError."""
 
 
 class Garbage(ValueError):
-    """What came is no reply of Redis; its argument is the beginning of it."""
+    """The received bytes are no reply of Redis; the argument is their beginning."""
 
 
 def pack(*words: bytes | str) -> bytes:
-    """Return a command as it is sent."""
+    """Encode a command."""
     parts = [b"*%d\r\n" % len(words)]
     for word in words:
         data = word.encode() if isinstance(word, str) else word
@@ -44,12 +44,12 @@ def pack(*words: bytes | str) -> bytes:
 
 
 def begun(more: int, *words: bytes | str) -> bytes:
-    """Return the beginning of a command, to which `more` words are added by `ended`."""
+    """Encode the beginning of a command; `ended` adds `more` words."""
     return b"*%d\r\n" % (len(words) + more) + pack(*words).partition(b"\r\n")[2]
 
 
 def ended(start: bytes, *words: str) -> bytes:
-    """Return a command of which only these words were missing."""
+    """Complete a command of `begun` with its last words."""
     for word in words:
         data = word.encode()
         start = b"%s$%d\r\n%s\r\n" % (start, len(data), data)
@@ -57,12 +57,12 @@ def ended(start: bytes, *words: str) -> bytes:
 
 
 def grants(reply: Reply) -> bool:
-    """Tell whether the script of an acquire says that the claim holds the lock."""
+    """Return True if the reply of the `enter` script is a grant."""
     return bool((reply[0] if type(reply) is list else reply) > 0)
 
 
 def wait_for(replicas: int, io_timeout: float) -> bytes:
-    """Return the question how many replicas have what this connection has written, in half of a time-out at most.
+    """Return the WAIT command, which counts the replicas that have this connection's writes; half a time-out at most.
 
     Source: https://redis.io/docs/latest/commands/wait/
     """
@@ -75,14 +75,14 @@ class _Incomplete(Exception):
 
 LONGEST_LINE = 65536
 MISSING: Any = object()
-"""What `Parser.next` returns when no whole reply is there yet."""
+"""`Parser.next` returns it if no complete reply has come yet."""
 
 
 class Parser:
-    """Takes bytes as they come, and gives replies.
+    """An incremental parser: bytes in, replies out.
 
     Attributes:
-        unread: what has come of a reply that is not complete.
+        unread: the bytes of replies that were not returned yet.
     """
 
     __slots__ = ("_at", "unread")
@@ -92,7 +92,7 @@ class Parser:
         self._at = 0
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Add received bytes."""
         self.unread = self.unread[self._at :] + data
         self._at = 0
 
@@ -100,7 +100,7 @@ class Parser:
         """Return the next reply, or MISSING; an error of the server is returned, not raised.
 
         Raises:
-            Garbage: it is none.
+            Garbage: the bytes are no reply of Redis.
         """
         start = self._at
         if start == len(self.unread):

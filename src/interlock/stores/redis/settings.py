@@ -1,15 +1,18 @@
-"""How to reach a server, the primary that Sentinel names, or a cluster: read once, from a URL."""
+"""The settings of a connection to a server, to the primary of a Sentinel service, or to a cluster.
 
-import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
+They are read once, from a URL and its options: redis://host?socket_timeout=0.5&max_connections=10.
+"""
+
+import encodings.idna  # noqa: F401 - the first host name would import it, which hangs in a child forked meanwhile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
-from urllib.parse import SplitResult, unquote
+from urllib.parse import SplitResult, parse_qsl, unquote
 
 from interlock.core.errors import InvalidArgument
-from interlock.core.redaction import UNQUOTED, is_torn, masked, whole, why
+from interlock.core.options import flag_in, number_in, seconds_in
+from interlock.core.redaction import UNQUOTED, is_torn, masked, read, whole, why
 from interlock.remote._sync.pool import MOST
-from interlock.stores.redis.options import TLS, is_secure, options_of
 
 IO_TIMEOUT = 2.0  # seconds to wait for a reply, unless the user says otherwise
 PORT, SENTINEL_PORT = 6379, 26379
@@ -17,25 +20,47 @@ Address: TypeAlias = tuple[str, int]
 Credentials: TypeAlias = Callable[[], tuple[str, ...]]
 """Returns a password, or a user and a password."""
 
+EVERYWHERE = frozenset((
+    "username", "password", "client_name", "socket_timeout", "socket_connect_timeout", "max_connections",
+))  # fmt: skip
+"""Options of every kind of URL."""
+TLS = frozenset((
+    "ssl_keyfile", "ssl_certfile", "ssl_password", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data", "ssl_ca_path",
+    "ssl_check_hostname", "ssl_min_version", "ssl_ciphers",
+))  # fmt: skip
+SENTINEL = frozenset(("sentinel_username", "sentinel_password", "sentinel_ssl"))
+WITHOUT_EFFECT = frozenset((
+    "protocol", "decode_responses", "encoding", "encoding_errors", "health_check_interval", "retry_on_timeout",
+    "socket_read_size", "legacy_responses", "lib_name", "lib_version", "socket_keepalive",
+))  # fmt: skip
+"""Options of redis-py that are accepted and ignored, so that a program can use one URL for both."""
+SECONDS = ("socket_timeout", "socket_connect_timeout")
+FLAGS = ("sentinel_ssl",)
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "ssl_cert_reqs": ("required", "optional", "none"),
+    "ssl_check_hostname": ("true", "false", "True", "False", "yes", "no", "1", "0"),
+    "ssl_min_version": ("TLSv1_2", "TLSv1_3", "771", "772"),
+}
+
 
 @dataclass(frozen=True, repr=False)
 class Settings:
-    """How to reach it.
+    """How to connect.
 
     Attributes:
-        kind: what it is.
-        address: host and port, or the path of a UNIX socket; of a server that is reached by itself.
-        nodes: of Sentinels, or of a cluster.
-        service: what the Sentinels call the primary.
-        sentinel: how to reach a Sentinel, but for its address.
-        username, password, db, client_name: for logging in.
-        credentials: asked for user and password with each connection, in their place.
+        kind: a single server, the primary of a Sentinel service, or a cluster.
+        address: host and port of a single server, or the path of a UNIX socket.
+        nodes: the addresses of the Sentinels, or of nodes of the cluster.
+        service: the Sentinels' name of the primary.
+        sentinel: the settings for a Sentinel, without its address.
+        username, password, db, client_name: for the login.
+        credentials: called for user and password at each login, instead of `username` and `password`.
         tls: the options of TLS; None without TLS.
         io_timeout, connect_timeout: seconds.
-        most: connections at once to one server.
-        replicas: that must have a grant before it counts.
-        make: makes connections of the program's own class to an address, in the place of ours.
-        remap: from an address that a cluster announces to one that can be reached from here.
+        most: the most connections to one server.
+        replicas: how many replicas must have a grant before it counts.
+        make: makes a connection of the program's own class to an address; None for ours.
+        remap: maps an address that a cluster announces to one that can be reached from here.
     """
 
     kind: Literal["server", "sentinel", "cluster"] = "server"
@@ -62,7 +87,7 @@ class Settings:
 
     @property
     def where(self) -> str:
-        """What it is called in messages."""
+        """The server, for messages."""
         if self.kind == "sentinel":
             return f"the Redis server that Sentinel calls {self.service!r}"
         if self.kind == "cluster":
@@ -72,14 +97,14 @@ class Settings:
         return f"the Redis server at {self.address[0]}:{self.address[1]}"
 
     def at(self, address: Address) -> "Settings":
-        """Return how to reach one server of the same group."""
+        """Return the settings for a single server of the group."""
         return replace(self, kind="server", address=address)
 
     def context(self) -> Any:
-        """Return the context of TLS; None without TLS.
+        """Return the TLS context; None without TLS.
 
         Raises:
-            OSError, ValueError: a file can't be read, or an option makes no sense.
+            OSError, ValueError: a file can't be read, or an option is not allowed.
         """
         if self.tls is None:
             return None
@@ -113,13 +138,13 @@ def _context_of(tls: Mapping[str, Any]) -> Any:
 
 
 def settings_of(url: SplitResult) -> Settings:
-    """Return what a URL says.
+    """Return the settings of a URL.
 
     Args:
         url: redis://, rediss://, valkey://, valkeys://, unix://, redis+sentinel:// or redis+cluster:// and so on.
 
     Raises:
-        InvalidArgument: it makes no sense, or has an option that is not known.
+        InvalidArgument: the URL can't be read, or has an unknown option.
     """
     given = whole(url)
     _check_quoting(url, given)
@@ -130,12 +155,12 @@ def settings_of(url: SplitResult) -> Settings:
         raise
     except ValueError as error:
         reason = why(error, given)
-    # Not while the error is handled: its own text may show the password.
+    # Outside of the except clause: the text of the chained error could show the password.
     raise InvalidArgument(f"{masked(given)!r} is no URL of a Redis server: {reason}")
 
 
 def _check_quoting(url: SplitResult, given: str) -> None:
-    """Refuse a password with / ? # or @ in it, unquoted: its first part would be taken for a port and shown."""
+    """Refuse a password with an unquoted / ? # or @: a part of it would be taken for a port and shown in errors."""
     query = url.query.partition("@")
     if is_torn(url) and url.netloc and ("@" in url.path + url.fragment or (query[1] and "=" not in query[0])):
         raise InvalidArgument(f"{masked(given)!r} is no URL of a Redis server: it can't be read; {UNQUOTED}")
@@ -223,3 +248,67 @@ def _address(text: str, port: int) -> Address:
     one = SplitResult("", text, "", "", "")
     default = "" if port == PORT else "localhost"
     return one.hostname or default, port if one.port is None else one.port
+
+
+def options_of(url: SplitResult) -> dict[str, str]:
+    """Return the options of a URL.
+
+    Raises:
+        InvalidArgument: an option is unknown, given twice, or has a value that is not allowed.
+    """
+    return read(url, _options_of)
+
+
+def _options_of(url: SplitResult) -> dict[str, str]:
+    known = _known(url.scheme)
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(url.query, keep_blank_values=True):
+        if name not in known:
+            raise InvalidArgument(_unknown(url, name, known))
+        if name in found or not value:
+            raise InvalidArgument(f"{masked(url.geturl())!r}: give {name} one value")
+        found[name] = value
+    for name in found.keys() & SECONDS:
+        seconds_in(name, found[name])
+    for name, least in (("max_connections", 1), ("db", 0), ("replicas", 0)):
+        if name in found:
+            number_in(name, found[name], least)
+    for name in found.keys() & FLAGS:
+        flag_in(name, found[name])
+    for name in found.keys() & CHOICES.keys():
+        if found[name] not in CHOICES[name]:
+            raise InvalidArgument(f"{name} is one of {', '.join(CHOICES[name])}, not {found[name][:20]!r}")
+    return found
+
+
+def is_secure(scheme: str) -> bool:
+    """Return True if a scheme uses TLS."""
+    return scheme.partition("+")[0] in ("rediss", "valkeys")
+
+
+def _known(scheme: str) -> frozenset[str]:
+    kind = scheme.partition("+")[2]
+    known = EVERYWHERE | WITHOUT_EFFECT
+    if is_secure(scheme) or kind == "sentinel":
+        known |= TLS
+    if kind == "sentinel":
+        known |= SENTINEL
+    return known if kind == "cluster" else known | {"db", "replicas"}
+
+
+def _unknown(url: SplitResult, name: str, known: frozenset[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, 1)
+    if close:
+        advice = f"did you mean {close[0]}? "
+    elif name in TLS:
+        advice = "TLS is asked for by rediss://, valkeys:// or the like; "
+    elif name == "db":
+        advice = "a cluster has one database; "
+    elif name == "replicas":
+        advice = "it is for one server, or one that Sentinel names; "
+    else:
+        advice = ""
+    shown = ", ".join(sorted(known - WITHOUT_EFFECT))
+    return f"{url.scheme}:// has no option {name!r}: {advice}there are {shown}"

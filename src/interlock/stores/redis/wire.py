@@ -1,8 +1,15 @@
-"""The steps of a line as commands to Redis, and what the scripts answer."""
+"""The steps of a line as commands for Redis, the Lua scripts that they run, and the parsing of the replies.
 
+Each script is one atomic step of the line, in its own file, and is preceded by `scripts/line.lua`, which reads and
+writes the line.  `enter` and `leave` begin with a short cut for the common cases that uses no function of `line.lua`:
+the server pays for each function it defines.
+"""
+
+import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from pkgutil import get_data  # importlib.resources loads a dozen modules
+from typing import Any, NamedTuple, cast
 
 from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, record_view
 from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
@@ -11,24 +18,65 @@ from interlock.runtime.process import HOST, pid
 from interlock.stores.redis.errors import refusal
 from interlock.stores.redis.keys import line_of
 from interlock.stores.redis.resp import RedisCommand, ReplyError, begun, ended, pack
-from interlock.stores.redis.scripts import ADOPT, ENTER, EVICT, KEPT, LEAVE, LOOK, RENEW, Script
 
 GONE_THERE, DONE_THERE, PENDING_THERE = -1, -2, -10
-DEAF_LOOK = 0.1  # seconds
+DEAF_LOOK = 0.1  # seconds between two polls of a waiter that gets no notifications
 REMOVED_BIT, MORE_BIT, UNHEARD_BIT = 1, 2, 4
 
 
+class Script(NamedTuple):
+    """A Lua script.
+
+    Attributes:
+        text: the source.
+        sha: the SHA-1 of the source, by which EVALSHA calls it.
+    """
+
+    text: bytes
+    sha: bytes
+
+
+def source_of(name: str) -> bytes:
+    """Return the source of a script, a file of this package, which may be in a zip file."""
+    return cast(bytes, get_data(__package__, f"scripts/{name}.lua"))
+
+
+def _script(*names: str) -> Script:
+    text = b"\n".join(map(source_of, names))
+    return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
+
+
+ENTER = _script("enter_short", "line", "enter")
+LEAVE = _script("leave_short", "line", "leave")
+RENEW, ADOPT, EVICT, LOOK, KEPT = [_script("line", each) for each in ("renew", "adopt", "evict", "look", "kept")]
+BY_SHA = {script.sha: script.text for script in (ENTER, LEAVE, RENEW, ADOPT, EVICT, LOOK, KEPT)}
+_CALL = b"\r\n$7\r\nEVALSHA\r\n$40\r\n"
+
+
+def with_source(command: bytes) -> bytes:
+    """Replace EVALSHA by EVAL with the source, for a server that does not have the script."""
+    first, *rest = command.split(_CALL)
+    parts = [first]
+    for each in rest:
+        text = BY_SHA.get(each[:40])
+        if text is None:  # the text of a label that looks like a call
+            parts.append(_CALL + each)
+        else:
+            parts.append(b"\r\n$4\r\nEVAL\r\n$%d\r\n%s%s" % (len(text), text, each[40:]))
+    return b"".join(parts)
+
+
 class RedisWire:
-    """As `remote.wire.Wire`.
+    """The requests and replies of Redis, as `remote.wire.Wire`.
 
     Args:
         where: the server, for messages.
-        io_timeout: seconds to wait for an answer.
-        together: True if lines of different names may be in one command: on a cluster they may not.
-        replicas: that must have a grant before it counts.
+        io_timeout: seconds to wait for a reply.
+        together: True if one command may contain several names; not on a cluster.
+        replicas: how many replicas must have a grant before it counts.
 
     Attributes:
-        deaf: True where a proxy does not support SUBSCRIBE: then waiters poll.
+        deaf: True if the server or a proxy does not support SUBSCRIBE: then waiters poll.
     """
 
     def __init__(self, where: str, io_timeout: float, together: bool, replicas: int = 0) -> None:
@@ -96,7 +144,7 @@ class RedisWire:
 
     def renewed(self, claims: Sequence[Claim], reply: Any) -> list[Renewed]:
         """As `Wire.renewed`."""
-        if not self._together and len(claims) > 1:  # a list of answers
+        if not self._together and len(claims) > 1:  # one command, and so one list, for each claim
             reply = [each[0] if type(each) is list else each for each in reply]
         return [self._renewed(claim, word) for claim, word in zip(claims, reply, strict=True)]
 
@@ -167,7 +215,7 @@ def _call(script: Script, line: str, *words: str) -> RedisCommand:
 
 
 def _entering(spec: LockSpec, mode: Mode, channel: str) -> tuple[bytes, str]:
-    """Return the part of `enter` that is the same for each claim of a spec, and the line."""
+    """Return the beginning of `enter`, which is the same for each claim of a spec, and the line."""
     line = line_of(spec.key)
     words = (
         _milliseconds(spec.ttl), str(spec.units), str(spec.capacity), "1" if spec.once else "0", channel, mode,
@@ -176,7 +224,7 @@ def _entering(spec: LockSpec, mode: Mode, channel: str) -> tuple[bytes, str]:
 
 
 def _leaving(key: str, channel: str) -> tuple[bytes, bytes, str]:
-    """Return what stays the same when a claim leaves, with and without one that was let in, and the line."""
+    """Return the beginning of `leave` for a name, with and without `let_in`, and the line."""
     line = line_of(key)
     start = begun(2, b"EVALSHA", LEAVE.sha, b"1", line, "0", channel)
     return start, ended(start, ""), line

@@ -1,4 +1,4 @@
-"""sqlite:// or an SQLAlchemy engine: locks between the processes of one machine, in a file of SQLite."""
+"""sqlite:// or a SQLAlchemy engine: locks between the processes of one machine, in a SQLite file."""
 
 from typing import Any
 from urllib.parse import SplitResult
@@ -12,10 +12,10 @@ __all__ = ["SqliteStore", "from_client"]
 
 
 class SqliteStore(PlainStore):
-    """A store in a file of SQLite.
+    """A store in a SQLite file.
 
     Args:
-        options: which file.
+        options: the file.
     """
 
     now = staticmethod(clock.now)
@@ -25,7 +25,7 @@ class SqliteStore(PlainStore):
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "SqliteStore":
-        """Connect to sqlite:////PATH."""
+        """Return the store in the file of sqlite:////PATH; it is opened at first use."""
         return cls(options_of(url))
 
     def steps(self) -> Any:
@@ -34,10 +34,10 @@ class SqliteStore(PlainStore):
 
 
 def from_client(client: object, tasks: bool) -> SqliteStore:
-    """Return the store in a file beside the database of an SQLAlchemy engine; the engine itself is not used.
+    """Return the store in a file beside the database of a SQLAlchemy engine; the engine itself is not used.
 
     Args:
         client: an `Engine` or `AsyncEngine` of sqlite.
-        tasks: either will do.
+        tasks: ignored: the store works for threads and tasks.
     """
     return SqliteStore(options_beside(client))

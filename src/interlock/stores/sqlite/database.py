@@ -1,4 +1,4 @@
-"""The claims of a file, as this process has it open: one connection for all its stores, a step at a time."""
+"""The step store on a SQLite file: one connection for all clients of this process, one step at a time."""
 
 import sqlite3
 import stat
@@ -39,7 +39,7 @@ FORKED_INSIDE = (
     "this process was forked, without Python being told, while another thread was in the middle of a step: SQLite "
     "can't be used in it; start it anew, or fork when no thread locks"
 )
-FORK = 10.0  # seconds that a fork waits for a step: the first one opens the files
+FORK = 10.0  # seconds that a fork waits for a step; the first step takes long, since it opens the files
 REMEMBERED = 256  # lines
 ROUNDS = 5
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
@@ -60,13 +60,13 @@ _FORGET = "DELETE FROM line WHERE key = ?"
 
 
 class Database:
-    """The lines of a file; a step store that blocks for as long as the disk takes, and never waits for others.
+    """The lines of a file; a step blocks for the disk only, and reports a file that others have locked as busy.
 
     Args:
-        options: which file.
+        options: the file.
     """
 
-    look_again = 5.0  # seconds; neighbours tell of every hand-over
+    look_again = 5.0  # seconds; a safety net, since processes of this host notify each other of every hand-over
 
     def __init__(self, options: SqliteOptions) -> None:
         self.options = options
@@ -74,25 +74,25 @@ class Database:
         self.mutex = threading.RLock()
         self._inside = False
         self._opened: Opened | None = None
-        self._lines: dict[str, tuple[str, Line]] = {}  # by key: a text that was written here, and what it says
+        self._lines: dict[str, tuple[str, Line]] = {}  # by key: a text that was written here, and its line
         self._busy_since = self._busy_at = 0.0
 
     @property
     def origin(self) -> Origin:
-        """This process, and where it listens."""
+        """This process, and the channel on which it receives notifications."""
         return neighbours.origin
 
     def step(self, key: str, decide: Decide, *args: object) -> Step | None:
-        """Do a step; as `AsyncSteps.step`.
+        """Perform a step; see `AsyncSteps.step`.
 
         Raises:
-            Passing: the disk is full, or others have kept the file busy for too long.
-            StoreError: the file is not what it was, or can't be written; a signal handler or a finalizer comes in the
-                middle of a step of its own thread.
+            Passing: the disk is full, or another program kept the file locked for too long.
+            StoreError: the file was replaced or can't be written, or the caller is a signal handler or a finalizer
+                that interrupted a step of its own thread.
         """
         checked_pid()
         if _forking:
-            with _mutex:  # a fork comes first: else threads that lock all the time would never let it
+            with _mutex:  # let the fork go first, or busy threads could delay it for ever
                 pass
         with self.mutex:
             if self._inside:
@@ -164,7 +164,7 @@ class Database:
         return self._opened
 
     def _failed(self, error: sqlite3.Error) -> None:
-        """Return if others are in the way; a file that fails is opened anew.
+        """Return if the file is busy; for another error close the file, so that the next step opens it again.
 
         Raises:
             StoreError: as `step`.
@@ -178,7 +178,7 @@ class Database:
             ) from error
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
         if code in _BUSY:
-            if not self._busy_since or now - self._busy_at > 1.0:  # no step was asked for a while
+            if not self._busy_since or now - self._busy_at > 1.0:  # the last busy step is long ago
                 self._busy_since = now
             self._busy_at = now
             if now - self._busy_since <= self.options.timeout:
@@ -192,7 +192,7 @@ class Database:
         raise kind(f"{path}: {error}; {_ADVICE.get(code, 'see `interlock doctor`')}") from error
 
     def keys(self, prefix: str) -> list[str]:
-        """List the keys that begin with a text."""
+        """List the keys that begin with `prefix`."""
         checked_pid()
         with self.mutex:
             try:
@@ -203,11 +203,11 @@ class Database:
                 raise Passing(f"{self.options.path} is busy: ask again") from error
 
     def tell(self, promoted: Sequence[Place]) -> None:
-        """Tell waiters in other processes."""
+        """Notify waiters in other processes."""
         neighbours.tell(promoted)
 
     def doctor(self) -> list[Check]:
-        """Look at the version, the file, its place, and how long a commit takes."""
+        """Check the version, the file system, the file, and the duration of a commit."""
         path = self.options.path
         checks = [Check("version", "ok", f"SQLite {sqlite3.sqlite_version}")]
         kind = file_system(Path(path))
@@ -235,7 +235,7 @@ class Database:
             opened.close()
 
     def close(self) -> None:
-        """Note that one user less has it; the last one closes it."""
+        """Count one client less; the last one closes the file."""
         with _mutex:
             self.users -= 1
             neighbours.leave()
@@ -245,9 +245,9 @@ class Database:
                     self._drop()
 
     def inherit(self) -> None:
-        """In a forked child: leave the parent's connection alone, and have one of its own.
+        """Forget the parent's connection in a forked child, without closing it.
 
-        Closed, or finalized, it would undo the parent's transaction, if there is one.
+        Closing or finalizing it would roll back the parent's transaction, if there is one.
         """
         opened, self._opened = self._opened, None
         self.mutex = threading.RLock()
@@ -259,7 +259,7 @@ class Database:
 
 
 def _touch(line: Line, now: Clock) -> Step:
-    """Write a line that is nothing a moment later."""
+    """Write a line that expires at once."""
     return Step(Line((), now.stamp), None)
 
 
@@ -271,10 +271,10 @@ _unusable: set[str] = set()
 
 
 def database_of(options: SqliteOptions) -> Database:
-    """Return the database of this process at a path, for one more connection, which closes it.
+    """Return the database of this process at a path, for one more client, which must close it.
 
     Raises:
-        InvalidArgument: it is in use with other options.
+        InvalidArgument: this process has the file open with other options.
     """
     with _mutex:
         database = _databases.setdefault(options.path, Database(options))
@@ -286,7 +286,7 @@ def database_of(options: SqliteOptions) -> Database:
 
 
 def _before_fork() -> None:
-    """See that no thread is inside of SQLite: its mutexes and its locks on the file would look taken in the child."""
+    """Wait until no thread is inside SQLite: in the child its mutexes and file locks would stay locked for ever."""
     _mutex.acquire()
     _forking.append(True)
     mutexes = [database.mutex for database in _databases.values()]

@@ -1,12 +1,11 @@
-"""The files of the locks: they are what they should be, or it is an error.
+"""Opening the two files of a store, and checking that they are interlock's.
 
-At the path lies a small database that outlives the boots of the machine: it knows which file has the claims of this
-boot, and until when `once` records are kept.  It is written with full synchronization, and rarely.
+The path of the URL is a small database that survives a restart of the machine: it contains the name of the file with
+the claims of this boot, and the records of `once`.  It is written rarely, with full synchronization.
 
-The file of the claims lies beside it.  No holder from before a restart is alive, so each boot
-begins with a new one; therefore nothing in it need reach the disk.  The boot is another one only if neither its id
-nor its beginning is that of before (containers of one kernel may have ids of their own), and no living process has
-the file open.
+The file of the claims is beside it.  No holder survives a restart, so each boot begins with a new file, which need
+not reach the disk.  A boot counts as a new one only if both its id and its start time differ from the stored ones
+(containers on one kernel may have different ids), and no living process has the file open.
 """
 
 import os
@@ -30,7 +29,7 @@ from interlock.stores.files import machine
 from interlock.stores.files.machine import allowed_in
 from interlock.stores.files.opening import FLAGS, Sharing, failed, kind_of, settle_new, sharing_of
 
-BESIDE = ".locks"  # what the file of an engine's locks is called, after the engine's own
+BESIDE = ".locks"  # the suffix of the file of locks beside an engine's database
 _MEMORY = (
     "a database in memory is seen by one connection only: for the threads and tasks of one process write memory://, "
     "else give the locks a file: sqlite:////var/lib/app/locks.db"
@@ -38,12 +37,12 @@ _MEMORY = (
 
 
 class SqliteOptions(NamedTuple):
-    """What is known of a file.
+    """The options of a store.
 
     Attributes:
-        path: absolute, and without symbolic links.
-        timeout: seconds for which others may keep the file busy until that is an error.
-        allow: a type of file system that the user vouches for, like "virtiofs".
+        path: the absolute path of the file, without symbolic links.
+        timeout: seconds for which the file may stay busy before a step raises an error.
+        allow: a type of file system, like "virtiofs", that the user allows because no other machine uses it.
     """
 
     path: str
@@ -55,7 +54,7 @@ def options_of(url: SplitResult) -> SqliteOptions:
     """Read a URL.
 
     Raises:
-        InvalidArgument: there is no absolute path, or an option makes no sense.
+        InvalidArgument: the path is not absolute, or an option is not allowed.
     """
     given = parse_qsl(url.query, keep_blank_values=True)
     if ("mode", "memory") in given:
@@ -73,13 +72,13 @@ def options_of(url: SplitResult) -> SqliteOptions:
 
 
 def options_beside(engine: Any) -> SqliteOptions:
-    """Return the file of the locks of a program whose own database is another one, beside it.
+    """Return the options for a file of locks beside the database of an engine.
 
     Args:
-        engine: of SQLAlchemy.  Its database has one place for locks, by whatever symbolic links it is reached.
+        engine: an engine of SQLAlchemy; symbolic links in the path of its database are resolved.
 
     Raises:
-        InvalidArgument: the database is no file, or it can't be told which one.
+        InvalidArgument: the database is in memory, or its path is relative.
     """
     if engine.dialect.driver not in ("pysqlite", "aiosqlite"):
         raise InvalidArgument(f"locks need an engine of sqlite3 or aiosqlite, not {described(engine)}")
@@ -101,10 +100,10 @@ def _checked(path: str) -> str:
 
 
 def _followed(path: str) -> str:
-    """Return where a symbolic link leads: programs that name the link have the locks of those that name the file.
+    """Resolve symbolic links, so that programs which name the link share locks with those which name the file.
 
     Raises:
-        InvalidArgument: it belongs to another user, who could choose where files are made and removed.
+        InvalidArgument: the link belongs to another user, who could choose where files are created and removed.
     """
     folder, name = os.path.split(path)
     path = os.path.join(os.path.realpath(folder), name)
@@ -115,7 +114,7 @@ def _followed(path: str) -> str:
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
-except ImportError:  # where there are no such locks, the id of the boot alone tells
+except ImportError:  # without flock, boots are distinguished by id and start time alone
     flock = None  # type: ignore[assignment]
 
 Execute: TypeAlias = Callable[..., Any]
@@ -128,20 +127,20 @@ KEPT = (
 )
 LINES = ("CREATE TABLE line (key BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID",)
 SETTINGS = ("PRAGMA trusted_schema = off", "PRAGMA synchronous = off", "PRAGMA journal_mode = persist")
-"""No WAL; and others of a shared folder may not be allowed to remove a journal."""
-LATE = 60 * MICROS  # microseconds by which a power cut may have set back when a file was written
-SAME = MICROS  # microseconds by which two looks at the beginning of one boot may differ
+"""No WAL; and a persistent journal, since other users of a sticky folder may not remove it."""
+LATE = 60 * MICROS  # microseconds by which the time of a file may be too early after a power failure
+SAME = MICROS  # microseconds by which two measurements of the start of one boot may differ
 
 
 class Boot(NamedTuple):
-    """Which boot of the machine a file of claims is for.
+    """The boot of the machine that a file of claims belongs to.
 
     Attributes:
-        file: what its name ends with.
-        id: of the boot.
-        began: when the machine was started, microseconds since the epoch.
-        clock: which time namespace its lease clock is of.
-        ahead: microseconds by which the time of day was ahead of the clock that counts suspended time.
+        file: the suffix of the file's name.
+        id: the id of the boot.
+        began: the start of the machine, in microseconds since the epoch.
+        clock: the offset of the time namespace of its lease clock.
+        ahead: microseconds to add to `clock.awake_or_not` for the time stamps in the file.
     """
 
     file: str
@@ -152,14 +151,14 @@ class Boot(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The file of the claims, as this process has it open.
+    """The open file of the claims.
 
     Attributes:
-        path: where it lies.
-        inode: which file that is.
-        connection: to it.
-        alive: a descriptor of it, whose lock tells others that a living process uses the file; -1 for none.
-        ahead: as of `Boot`.
+        path: its path.
+        inode: its inode and device.
+        connection: the connection of sqlite3.
+        alive: a descriptor whose shared flock shows others that a living process uses the file; -1 for none.
+        ahead: as in `Boot`.
     """
 
     path: str
@@ -169,7 +168,7 @@ class Opened(NamedTuple):
     ahead: int
 
     def is_in_place(self) -> bool:
-        """Tell whether its path still leads to it."""
+        """Return True if the path still leads to this file."""
         try:
             found = os.lstat(self.path)
         except OSError:
@@ -177,7 +176,7 @@ class Opened(NamedTuple):
         return (found.st_ino, found.st_dev) == self.inode
 
     def is_ours(self) -> bool:
-        """Tell whether its descriptors are open still, and no other files: SQLite's were opened beside this one."""
+        """Return True if the descriptor is still this file's; SQLite's own descriptors are then taken to be, too."""
         try:
             found = os.fstat(self.alive)
         except OSError:
@@ -185,14 +184,14 @@ class Opened(NamedTuple):
         return (found.st_ino, found.st_dev) == self.inode
 
     def let_go(self) -> None:
-        """Never close the connection: what it would close or say is another process's, or another file's."""
+        """Leak the connection: closing it would affect the parent's transaction, or other files."""
         import ctypes
 
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
         close_alive(self)
 
     def close(self) -> None:
-        """Close it: first SQLite, which else would lose its locks."""
+        """Close the connection and then the descriptor, whose closing first would drop SQLite's locks."""
         if not self.is_ours():
             self.let_go()
             return
@@ -202,17 +201,17 @@ class Opened(NamedTuple):
 
 
 def close_alive(opened: Opened) -> None:
-    """Close the descriptor, unless a program that became a daemon has done so, and the number is another file."""
+    """Close the descriptor, unless the program has closed it and its number is another file's now."""
     if opened.is_ours() and opened.alive >= 0:
         os.close(opened.alive)
 
 
 def open_claims(options: SqliteOptions) -> Opened:
-    """Open the file of the claims of this boot; what is missing is made.
+    """Open the file of the claims of this boot; create the files that are missing.
 
     Raises:
-        StoreError: there is no folder, it can't be written, or something else lies there.
-        sqlite3.Error: others are in the way, or as SQLite says.
+        StoreError: the folder does not exist or can't be written, or the path is not interlock's file.
+        sqlite3.Error: the database is busy, or SQLite failed.
     """
     path = options.path
     folder = os.path.dirname(path)
@@ -238,7 +237,7 @@ def open_claims(options: SqliteOptions) -> Opened:
 
 
 def _of_this_boot(execute: Execute, path: str, sharing: Sharing) -> Opened:
-    """Open the file of the claims; meanwhile no other process makes or removes one."""
+    """Open the file of the claims; the caller's transaction excludes other processes that do the same."""
     began = int((clock.time_of_day() - clock.awake_or_not()) * MICROS)
     here = Boot(secrets.token_hex(6), machine.boot_id(), began, machine.clock(), began)
     row = execute("SELECT file, id, began, clock, ahead FROM boot").fetchone()
@@ -252,7 +251,7 @@ def _of_this_boot(execute: Execute, path: str, sharing: Sharing) -> Opened:
         _make(file, sharing)
         _fill(file, execute, int(clock.awake_or_not() * MICROS) + boot.ahead)
         for each in others:
-            _remove(each)  # a process that has one open, though no longer noted, must notice that
+            _remove(each)  # a process that still has an old file open notices the removal
         execute("DELETE FROM boot")
         execute("INSERT INTO boot VALUES (?, ?, ?, ?, ?)", boot)
     if boot.clock != here.clock:
@@ -280,7 +279,7 @@ def _is_same(boot: Boot, here: Boot) -> bool:
 
 
 def _lives(file: str) -> bool:
-    """Tell whether a process that lives has a file of claims open: no lock outlives a boot."""
+    """Return True if a living process has a file of claims open, by its flock."""
     if flock is None:
         return False
     try:
@@ -297,7 +296,7 @@ def _lives(file: str) -> bool:
 
 
 def _others(path: str) -> list[str]:
-    """Return the files of claims that are there."""
+    """Return the existing files of claims."""
     folder, name = os.path.split(path)
     ours = re.compile(re.escape(name) + "-[0-9a-f]{12}")
     return [os.path.join(folder, each) for each in os.listdir(folder) if ours.fullmatch(each)]
@@ -310,7 +309,7 @@ def _remove(file: str) -> None:
 
 
 def _fill(file: str, kept: Execute, stamp: int) -> None:
-    """Make the table of a new file, with the records of `once` that are kept."""
+    """Create the table of a new file, with the records of `once` from the other database."""
     with closing(connect(file)) as connection:
         for words in (*SETTINGS, "BEGIN IMMEDIATE"):
             connection.execute(words)
@@ -321,14 +320,14 @@ def _fill(file: str, kept: Execute, stamp: int) -> None:
 
 
 def keep(path: str, key: bytes, done: int, stamp: int, value: str) -> None:
-    """Keep a record of `once` where the next boot finds it; the power may be cut afterwards.
+    """Write a record of `once` durably, so that it survives a restart.
 
     Args:
-        path: of the file that outlives boots.
-        key: of the line.
-        done: until when, in microseconds since the epoch; 0 to keep none.
-        stamp: the time of day.
-        value: of the run.
+        path: the file that survives a restart.
+        key: the key of the line.
+        done: the end of the record, in microseconds since the epoch; 0 to remove the record.
+        stamp: the time of day, in microseconds since the epoch.
+        value: the value of the run.
     """
     with closing(connect(path)) as connection:
         connection.execute("PRAGMA synchronous = full")
@@ -340,24 +339,24 @@ def keep(path: str, key: bytes, done: int, stamp: int, value: str) -> None:
 
 
 def value_kept(path: str, key: bytes) -> str:
-    """Return the value of a record of `once`; "" if none is kept."""
+    """Return the value of a record of `once`; "" if there is none."""
     with closing(connect(path)) as connection:
         row = connection.execute("SELECT value FROM kept WHERE key = ?", (key,)).fetchone()
         return "" if row is None else str(row[0])
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """Return a connection to the file that lies at the path; nothing is read yet."""
+    """Return a connection to an existing file; nothing is read yet."""
     return sqlite3.connect(
         f"file:{quote(os.fsencode(path))}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
     )
 
 
 def _settle(execute: Execute, path: str, schema: tuple[str, ...]) -> None:
-    """Make the tables of an empty file, or see that they are ours; inside of a transaction.
+    """Create the tables of an empty database, or check that they are interlock's; inside a transaction.
 
     Raises:
-        StoreError: it is a database of something else.
+        StoreError: the database is another program's, or another version's.
     """
     application, version, tables = (
         execute(words).fetchone()[0]
@@ -373,11 +372,11 @@ def _settle(execute: Execute, path: str, schema: tuple[str, ...]) -> None:
 
 
 def inode_of(path: str, sharing: Sharing) -> tuple[int, int]:
-    """Return which file lies at a path.
+    """Return inode and device of the file at a path.
 
     Raises:
-        FileNotFoundError: none.
-        StoreError: it is no file of ours.
+        FileNotFoundError: there is no file.
+        StoreError: the file is not safe to use; the message says why.
     """
     found = os.lstat(path)
     what = ""
@@ -395,13 +394,13 @@ def inode_of(path: str, sharing: Sharing) -> tuple[int, int]:
 
 
 def _sharing(found: os.stat_result) -> Sharing:
-    """Return the users who share the files: those who may write to the folder, unless it is a sticky one."""
+    """Return the users who share the files: those who may write to the folder; in a sticky folder only the owner."""
     sharing = sharing_of(found)
     return sharing._replace(mode=sharing.mode & ~0o022) if sharing.mode & stat.S_ISVTX else sharing
 
 
 def _make(path: str, sharing: Sharing) -> None:
-    """Make an empty file; nothing if there is one."""
+    """Create an empty file; do nothing if it exists."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | FLAGS, 0o600)
     except FileExistsError:

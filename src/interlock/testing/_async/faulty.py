@@ -1,4 +1,4 @@
-"""A queue around a queue, with which a fault interferes."""
+"""A queue around another queue, with a fault."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,10 +9,10 @@ from interlock.runtime import _aio as rt
 
 
 class AsyncFaultyQueue:
-    """A queue that hands everything on, through a fault.
+    """A queue that passes each step to another queue, through the methods of a fault.
 
     Args:
-        queue: the real one.
+        queue: the real queue.
         fault: an `Around` of `testing.faults`.
     """
 

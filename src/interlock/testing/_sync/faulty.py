@@ -1,5 +1,5 @@
 # Generated from _async/faulty.py by tools/unasync.py; change that one.
-"""A queue around a queue, with which a fault interferes."""
+"""A queue around another queue, with a fault."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,10 +10,10 @@ from interlock.runtime import _threads as rt
 
 
 class FaultyQueue:
-    """A queue that hands everything on, through a fault.
+    """A queue that passes each step to another queue, through the methods of a fault.
 
     Args:
-        queue: the real one.
+        queue: the real queue.
         fault: an `Around` of `testing.faults`.
     """
 

@@ -1,6 +1,6 @@
-"""The contract that every store keeps, as tests for pytest, each played by threads and by asyncio tasks.
+"""The contract that every store must keep, as tests for pytest; each runs with threads and with asyncio tasks.
 
-To judge a store of your own, write a test module with these lines and the one fixture that they need:
+To test your own store, write a test module with these lines and the one fixture that they need:
 
     import pytest
     from interlock.testing.contract import *
@@ -11,8 +11,8 @@ To judge a store of your own, write a test module with these lines and the one f
         url = f"toy://{tmp_path}"
         return Place(open=lambda: ToyStore.from_url(urlsplit(url)))
 
-`place` says how to connect to a place that is empty when the test begins; each call of `open` returns a new store
-that sees the same lines.  One module of this package is one chapter of the contract.
+`place` describes a storage that is empty when the test begins; each call of `open` returns a new store on the same
+lines.  Each module of this package is one chapter of the contract.
 """
 
 from importlib import import_module

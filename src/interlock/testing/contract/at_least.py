@@ -1,4 +1,4 @@
-"""`at_least`: a lock that is released early stays until then, whoever asks and whatever ends."""
+"""`at_least`: a lock that is released early stays held until that time."""
 
 import time
 from typing import Any
@@ -11,7 +11,7 @@ from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import KINDS, Kind, World
 
 KEPT = 0.8  # seconds
-LATE = 3.0  # seconds that a busy machine and a poll may add
+LATE = 3.0  # seconds of delay by a busy machine and a poll
 SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant", "reader")]
 
 
@@ -53,7 +53,7 @@ def test_the_time_begins_when_the_lock_is_obtained_not_when_it_is_asked_for(
     world: World, locks: Any, ann: Actor, bob: Actor, eve: Actor
 ) -> None:
     held = ann.do(locks.lock(world.name).acquire)
-    # Its lease began when it stood in line, and would end too soon.
+    # Its lease began when it entered the line, and would expire too soon.
     waiting = bob.start(locks.lock(world.name, ttl=RENEWED, at_least=RENEWED, renew=False).acquire)
     world.until_waiting(1)
     until = time.monotonic() + 0.3

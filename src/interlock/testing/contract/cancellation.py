@@ -1,4 +1,4 @@
-"""Cancelled or interrupted at any moment: nothing is left behind, and nothing is lost that was not."""
+"""Cancellations and interrupts at any moment: no claim is left behind, and no lock is reported lost that is held."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ from interlock.testing.faults import Stepwise
 from interlock.testing.waiting import RENEWED, until_renewed
 from interlock.testing.world import Kind, World
 
-MOMENTS = 60  # an acquire has fewer places to switch than that
+MOMENTS = 60  # more than the points at which an acquire can be cancelled
 ROUNDS = 40
 INSTANT = 2e-5  # seconds
 
@@ -22,7 +22,7 @@ INSTANT = 2e-5  # seconds
 async def cancelled_at(moment: int, work: Any) -> Any:
     """Run `work` as a task, cancel it after so many rounds of the loop; return its result, or None if cancelled.
 
-    Later moments take time too, for stores that others answer for.
+    Later moments also take some time, for stores on a server.
     """
     task = asyncio.ensure_future(work)
     for _ in range(moment):
@@ -33,7 +33,7 @@ async def cancelled_at(moment: int, work: Any) -> Any:
 
 
 async def until_waiting(world: World, number: int) -> None:
-    """Let the loop go round until so many stand in line."""
+    """Let the loop run until so many claims wait."""
     while len(world.waiters()) < number:  # noqa: ASYNC110 - no event of ours: it is looked at from outside
         await asyncio.sleep(0)
 
@@ -136,7 +136,7 @@ def test_a_body_cancelled_while_it_leaves_gives_the_lock_back(world: World, kind
 
     for moment in range(MOMENTS):
         world.run(cancelled_at(moment, body()))
-        # A request that was cut off may reach a server a moment later, and what undoes it right behind it.
+        # A cancelled request may reach the server a moment later, followed by the request that undoes it.
         world.until_free(within=2)
         assert not world.run(_owned(lock))
     assert lost == []

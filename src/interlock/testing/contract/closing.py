@@ -63,7 +63,7 @@ def test_a_close_that_can_not_release_says_so_and_closes_all_the_same(world: Wor
     assert failing.closed is True
     with pytest.raises(StoreError, match="closed"):
         ann.do(locks.lock(world.name).acquire)
-    world.until_free(parts[1])  # its lease is renewed no more
+    world.until_free(parts[1])  # its lease is not renewed any more
     ann.do(locks.close)
 
 

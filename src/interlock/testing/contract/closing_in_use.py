@@ -1,4 +1,4 @@
-"""close() while others wait or work, by one who waits, by on_lost or a signal handler, cancelled or interrupted."""
+"""close() while others wait or hold: called by a waiter, on_lost or a signal handler, cancelled, interrupted."""
 
 import asyncio
 import signal
@@ -39,7 +39,7 @@ def test_those_of_the_connection_who_wait_give_up_when_it_is_closed(
     world.actor().do(locks.close)
     assert since(started) < SOON
     assert all(_closed_while_it_waited(job) for job in jobs)
-    assert len(world.waiters()) == 1  # nobody of them stays in line, from the moment when close() is done
+    assert len(world.waiters()) == 1  # no claim of the closed client is left when close() returns
     assert ann.do(held.release) is True
     assert other.result(SOON).held is True
 
@@ -117,7 +117,7 @@ def test_closing_in_the_middle_of_others_work_leaves_nothing(world: World) -> No
         jobs = [actor.start(_until_closed, world, lock, gate, taken) for actor in world.actors(3)]
         ann = world.actor()
         gate.open()
-        # Not until a claim is seen: the interpreter may switch threads only where there is none.
+        # Not by waiting for a visible claim: threads may switch only at moments without one.
         eventually(taken.copy)
         ann.do(locks.close)
         for job in jobs:
@@ -189,7 +189,7 @@ def test_close_in_a_signal_handler_while_the_main_thread_waits(world: World, loc
         striker.result(20)
         signal.signal(signal.SIGUSR1, before)
     assert since(started) < SOON
-    # A store whose statement was interrupted may let close() release only when the call has gone on.
+    # A store whose statement was interrupted may release only after the interrupted call has continued.
     eventually(lambda: held.held is False)
     eventually(lambda: world.nothing_left(held.name))
     assert eventually(lambda: [view.id for view in world.eye.claims(world.name)] == [blocker.id])

@@ -1,4 +1,4 @@
-"""Locks and grants that nobody refers to any more: a warning if one was held, no renewal, and nothing piles up."""
+"""Locks and grants that are collected: a warning if one was held, no more renewals, no growing memory."""
 
 import gc
 import time
@@ -12,7 +12,7 @@ from interlock.testing.world import Kind, World
 
 
 def forget(world: World, make: Any) -> None:
-    """Have an actor acquire the lock that `make` returns and drop both."""
+    """Let an actor acquire the lock that `make` returns, and drop both."""
 
     def work() -> None:
         make().acquire()
@@ -28,7 +28,7 @@ def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, k
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         forget(world, lambda: kind.make(locks, world.name, ttl=RENEWED))
-        eventually(lambda: seen or (gc.collect() and seen))  # a thread of the store's may have the call in its hands
+        eventually(lambda: seen or (gc.collect() and seen))  # a thread of the store may still refer to it
     assert [each.category for each in seen] == [ResourceWarning]
     assert repr(world.name) in str(seen[0].message)
     assert "release()" in str(seen[0].message)
@@ -66,7 +66,7 @@ def test_a_lock_object_keeps_what_was_acquired_by_it(world: World, kind: Kind, a
     with collected():
         ann.do(work if world.colour == "threads" else task)
     until = time.monotonic() + world.holders()[0].expires_in
-    # Renewed, which nobody does for a dropped grant.
+    # The lease is renewed, so the grant was not dropped.
     eventually(lambda: time.monotonic() + world.holders()[0].expires_in > until + 0.1)
     ann.do(lock.release)
     assert world.nothing_left()

@@ -13,12 +13,12 @@ from interlock.testing.world import THREADS, World
 
 
 class Candidate:
-    """A candidate whose work goes on until it is to end; it notes its terms.
+    """A candidate whose work runs until it must end; it records its terms.
 
     Args:
-        world: says the colour.
-        locks: the connection.
-        fails: the first so many terms end by an exception.
+        world: determines the colour.
+        locks: the client.
+        fails: how many of the first terms end by an exception.
     """
 
     def __init__(self, world: World, locks: Any, fails: int = 0) -> None:
@@ -76,7 +76,7 @@ def test_one_leads_and_the_next_one_when_it_stops(world: World) -> None:
 
 
 def _shows_waiters(world: World) -> bool:
-    """Tell whether all who wait are seen from outside."""
+    """Return True if all waiters are visible from outside."""
     return "detach" in world.eye.store.features
 
 
@@ -175,4 +175,4 @@ def test_a_closed_connection_stands_for_nothing(world: World, locks: Any, ann: A
 
 
 async def _nothing(election: Any) -> None:
-    """Nothing."""
+    """Do nothing."""

@@ -1,4 +1,4 @@
-"""Events: what happens to claims is told to whoever subscribes, to a connection or to all, and holds back nobody."""
+"""Events: subscribers of one client or of all are called with what happens to claims, without delaying anything."""
 
 import asyncio
 import logging
@@ -18,14 +18,14 @@ from interlock.testing.world import Kind, World
 
 
 class EventLog:
-    """The events of a connection, in the order in which they came."""
+    """The events of a client, in the order of arrival."""
 
     def __init__(self, source: Callable[[Any], Callable[[], None]]) -> None:
         self.events: list[Event] = []
         self.stop = source(self.events.append)
 
     def kinds(self) -> list[str]:
-        """Return what happened."""
+        """Return the kinds of the events."""
         return [event.kind for event in self.events]
 
     def first(self, kind: str) -> Event:

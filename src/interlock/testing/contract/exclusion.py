@@ -1,4 +1,4 @@
-"""Exclusion: critical sections that lose an update if ever two of them run at once."""
+"""Exclusion: critical sections that lose an update if two of them overlap."""
 
 from collections.abc import Callable
 from typing import Any
@@ -64,7 +64,7 @@ def test_a_kind_and_its_rival_exclude_each_other(
 
 
 def count_with(world: World, lock: Callable[[], Any]) -> int:
-    """Let each of several actors pass many critical sections; return what was counted."""
+    """Let each of several actors run many critical sections; return the final count."""
     box = [0]
     jobs = []
     for actor in world.actors(ACTORS):

@@ -1,4 +1,4 @@
-"""Fences: strictly increasing per name, whatever happens between two holders; fixed in the handle."""
+"""Fences: strictly increasing for each name, whatever happens between two holders; constant in the grant."""
 
 import itertools
 from typing import Any
@@ -9,7 +9,7 @@ from interlock.testing.world import KINDS, Kind, World
 
 
 def increasing(fences: list[int]) -> bool:
-    """Tell whether each is greater than the one before."""
+    """Return True if each is greater than the one before."""
     return all(one < other for one, other in itertools.pairwise(fences))
 
 
@@ -77,7 +77,7 @@ def test_fences_increase_after_thousands_of_other_names(world: World, locks: Any
 
     for _ in range(2):
         ann.within(locks.lock(world.name), lambda grant: fences.append(grant.fence))
-        for _ in range(4):  # a slow disk has the time limit of a call for each hundred
+        for _ in range(4):  # in parts, so that on a slow disk each call keeps its time limit
             ann.do(others)
     ann.within(locks.lock(world.name), lambda grant: fences.append(grant.fence))
     assert increasing(fences)

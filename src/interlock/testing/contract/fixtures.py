@@ -1,4 +1,4 @@
-"""The fixtures of the contract's tests; whoever uses them provides one more, `place`."""
+"""The fixtures of the contract's tests; a test module that uses them must provide one more, `place`."""
 
 import functools
 import signal
@@ -18,7 +18,7 @@ needs_signals = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="
 
 
 def where(can: Callable[[World], bool]) -> Callable[[Test], Test]:
-    """Play a test on stores of which `can(world)` says that they can do it; it sees that the others say so."""
+    """Run a test only on stores for which `can(world)` is True; `can` checks that the others refuse."""
 
     def decorate(test: Test) -> Test:
         @functools.wraps(test)
@@ -32,7 +32,7 @@ def where(can: Callable[[World], bool]) -> Callable[[Test], Test]:
 
 
 def main_thread() -> int:
-    """Return the ident of the main thread, which is the caller: signals reach no other."""
+    """Return the ident of the main thread, which must be the caller: Python runs signal handlers only there."""
     assert threading.current_thread() is threading.main_thread(), "signals reach the main thread only"
     return threading.get_ident()
 
@@ -63,12 +63,12 @@ def world_of_tasks(place: Place) -> Iterator[World]:
 
 @pytest.fixture
 def locks(world: World) -> Any:
-    """A connection of the world."""
+    """A client of the world."""
     return world.connect()
 
 
 def _somebody(world: World) -> Actor:
-    """Somebody who lives in the world; `ann`, `bob` and `eve` are three of them."""
+    """An actor of the world; `ann`, `bob` and `eve` are three of them."""
     return world.actor()
 
 

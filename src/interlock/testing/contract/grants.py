@@ -1,4 +1,4 @@
-"""Grants: what they tell, and releasing: repeated, from elsewhere, tried again after an error."""
+"""Grants: their attributes, and releases: repeated, from another thread or task, retried after an error."""
 
 import time
 from typing import Any
@@ -106,7 +106,7 @@ def test_a_release_that_failed_can_be_tried_again(world: World, kind: Kind, ann:
     for _ in range(2):
         with pytest.raises(StoreError):
             ann.do(grant.release)
-    assert grant.held is False  # it may be another's already
+    assert grant.held is False  # another claim may hold the lock already
     assert ann.do(lock.owned) is False
     faults.broken.clear()
     assert ann.do(grant.release) is True
@@ -121,7 +121,7 @@ def test_renew_gives_a_full_lease_from_now(world: World, kind: Kind, ann: Actor)
     assert ann.do(grant.renew) is True
     left = grant.expires_in
     assert left <= 20
-    assert time.monotonic() + left > began + 19.95  # this order: the machine may stand still between two lines
+    assert time.monotonic() + left > began + 19.95  # in this order: the machine may stall between two lines
     assert world.holders()[0].fence == grant.fence
 
 

@@ -1,4 +1,4 @@
-"""Holds that change hands: detach and attach."""
+"""Handing over a held lock: detach and attach."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ LONG = 60.0
 
 
 def _can(world: World) -> bool:
-    """Tell whether claims of the store outlive their process; see that another one says so."""
+    """Return True if claims of the store outlive their process; check that another store refuses."""
     if "detach" in world.eye.store.features:
         return True
     locks, ann = world.connect(), world.actor()

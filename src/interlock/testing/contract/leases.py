@@ -1,4 +1,4 @@
-"""Leases: renewed while the holder lives, judged by its own clock from before the request, ended when not renewed."""
+"""Leases: renewed while the holder lives, counted from before the request, expired when not renewed."""
 
 import time
 from typing import Any
@@ -12,7 +12,7 @@ from interlock.testing.waiting import RENEWED, Stalls, eventually, moment, since
 from interlock.testing.world import KINDS, Kind, World
 
 SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant")]
-LATE = 1.5  # seconds that a busy machine and a poll may add
+LATE = 1.5  # seconds of delay by a busy machine and a poll
 
 
 @pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
@@ -86,13 +86,14 @@ def test_a_store_that_is_busy_extends_no_lease(world: World, ann: Actor, bob: Ac
     waiting = bob.start(locks.lock(world.name, ttl=2.1, renew=False).acquire)
     eventually(lambda: busy.times)
     ann.do(held.release)
-    before = busy.times
-    eventually(lambda: waiting.done() or busy.times > before + 3)  # a store that tells nobody is to be asked
+    released = time.monotonic()
+    eventually(lambda: waiting.done() or time.monotonic() > released + 0.3)  # without a notification the waiter polls
     busy.busy = False
     grant = waiting.result(20)
     began, own = time.monotonic(), grant.expires_in
     (view,) = world.holders()
-    assert own <= view.expires_in + (time.monotonic() - began) + 0.01
+    # A store's clock is known to half a round trip; had the lease grown, it would be three times as much.
+    assert own <= view.expires_in + (time.monotonic() - began) + 0.1
 
 
 def test_the_holder_knows_the_end_of_its_lease_no_later_than_the_store(world: World, ann: Actor, bob: Actor) -> None:
@@ -138,8 +139,8 @@ def test_the_loss_is_known_at_the_deadline_though_a_renewal_hangs(world: World) 
     assert heard[0] >= deadline
     assert (
         machine.between(deadline, heard[0]) < slow.delay / 2
-    )  # nobody waited for the answer, which says that it was renewed
-    throughout(deadline + 1.0 - time.monotonic(), lambda: grant.lost)  # and which comes too late to change that
+    )  # the loss was reported before the reply, which says that the lease was renewed
+    throughout(deadline + 1.0 - time.monotonic(), lambda: grant.lost)  # the late reply does not change that
     assert len(heard) == 1
 
 
@@ -157,7 +158,7 @@ def test_a_waiter_that_died_costs_at_most_its_own_lease(world: World, locks: Any
     grant = ann.do(locks.lock(world.name).acquire)
     started = moment()
     ghosts = [world.ghost(LockSpec(world.key(), ttl=RENEWED)) for _ in range(3)]
-    # Where entering takes long the first is out when the last one comes.
+    # If entering takes long, the first claim has expired when the last one enters.
     eventually(lambda: len(world.waiters()) == len(ghosts) or since(started) > RENEWED)
     ann.do(grant.release)
     successor = bob.do(locks.lock(world.name).acquire)

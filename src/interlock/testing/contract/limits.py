@@ -1,4 +1,4 @@
-"""What ends a hold though its holder lives, and who wants it: at_most, wanted."""
+"""`at_most`, which ends a hold although its holder lives, and `wanted`, which says that another claim waits."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Loss acts: the grant knows, `check` raises, `with` raises on leaving; the body of a task is cancelled."""
+"""The loss of a lock: the grant knows it, `check` and the end of `with` raise, the body of a task is cancelled."""
 
 import asyncio
 import logging
@@ -174,7 +174,7 @@ def test_a_cancellation_from_outside_is_not_swallowed_by_the_loss(world: World) 
                 assert grant.lost
                 task = asyncio.current_task()
                 assert task is not None
-                task.cancel()  # somebody else wants it to end, just now
+                task.cancel()  # a cancellation from outside at the same moment
                 raise
 
     async def story() -> str:
@@ -230,7 +230,7 @@ def test_a_loss_cancels_nobody_who_has_left_the_body(world: World) -> None:
         grant = await lock.acquire()  # without a body
         failing.broken.add("renew")
         await until_lost(grant)
-        await asyncio.sleep(0.1)  # a cancellation would come now
+        await asyncio.sleep(0.1)  # a cancellation would arrive now
         return "went on"
 
     assert world.run(story()) == "went on"

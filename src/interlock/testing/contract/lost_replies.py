@@ -1,4 +1,4 @@
-"""Lost replies: the request was done, nobody knows; asking again strands no orphan."""
+"""Lost replies: a request was performed without the caller's knowledge; a retry leaves no second claim."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_replies_lost_while_waiting_do_not_lose_the_lock(world: World, kind: Kin
 def test_when_no_reply_ever_comes_it_is_an_error_and_nothing_stays(world: World, kind: Kind, ann: Actor) -> None:
     locks, lossy = world.connect_with(lambda store: Lossy(store, enter=1000))
     lock = kind.make(locks, world.name)
-    for timeout in (0, None, 60):  # it is told long before that
+    for timeout in (0, None, 60):  # the error comes long before that
         with pytest.raises(StoreError):
             ann.do(lock.acquire, timeout=timeout)
         assert world.nothing_left()

@@ -17,12 +17,12 @@ MINUTE = 60.0
 
 
 class Work:
-    """Work of both colours, which counts its runs.
+    """Work for both colours, which counts its runs.
 
     Args:
-        world: says the colour.
-        result: of each run: its number is put in.
-        gate: it waits for; None to be quick.
+        world: determines the colour.
+        result: returned beside the run's number; an exception is raised instead.
+        gate: the gate that it waits for; None for none.
     """
 
     def __init__(self, world: World, result: Any = None, gate: Any = None) -> None:
@@ -53,7 +53,7 @@ class Work:
 
 
 def _can(world: World) -> bool:
-    """Tell whether the store keeps records; see that one which does not says so."""
+    """Return True if the store keeps records; check that a store without them refuses."""
     if "once" in world.eye.store.features:
         return True
     locks = world.connect()

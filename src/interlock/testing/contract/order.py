@@ -1,4 +1,4 @@
-"""Order: strictly first come, first served; nobody barges, nobody starves."""
+"""Order: strictly first come, first served; no claim overtakes, none starves."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from interlock.testing.world import Kind, World
 
 
 def line_up(world: World, locks: Sequence[Any], order: list[int]) -> list[Any]:
-    """Let one actor after the other enter the line; each writes its number into `order` when it is inside."""
+    """Let one actor after the other enter the line; each writes its number into `order` when it holds the lock."""
     before = len(world.waiters())
     jobs = []
     for number, lock in enumerate(locks):
@@ -89,7 +89,7 @@ def test_who_gives_up_in_the_middle_of_the_line_does_not_disturb_the_order(
     order: list[int] = []
     grant = ann.do(locks.lock(world.name).acquire)
     first = line_up(world, [locks.lock(world.name)] * 2, order)
-    short = bob.start(locks.lock(world.name).acquire, timeout=RENEWED)  # it waits until the others stand in line
+    short = bob.start(locks.lock(world.name).acquire, timeout=RENEWED)  # long enough for the others to enter the line
     world.until_waiting(3)
     last = [world.actor().start_within(locks.lock(world.name), lambda grant: order.append(2))]
     world.until_waiting(4)
@@ -104,7 +104,7 @@ def test_who_gives_up_in_the_middle_of_the_line_does_not_disturb_the_order(
 def test_when_the_head_gives_up_those_behind_who_fit_get_in(world: World, ann: Actor, bob: Actor, eve: Actor) -> None:
     rw = world.connect().rwlock(world.name)
     ann.do(rw.read().acquire)
-    writer = bob.start(rw.write().acquire, timeout=RENEWED)  # it waits until the reader stands in line
+    writer = bob.start(rw.write().acquire, timeout=RENEWED)  # long enough for the reader to enter the line
     world.until_waiting(1)
     reader = eve.start(rw.read().acquire)
     world.until_waiting(2)

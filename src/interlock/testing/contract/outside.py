@@ -1,4 +1,4 @@
-"""Seen from outside: who holds and who waits, eviction, and the doctor."""
+"""The view from outside: holders and waiters, eviction, and the doctor."""
 
 import os
 import socket
@@ -51,7 +51,7 @@ def test_a_claim_tells_since_when_it_waits_and_since_when_it_holds(
         actor.do(grant.release)
         grant = successor.result(20)
         (view,) = eventually(partial(held_by, world, grant.id))
-        if view.held_since is not None:  # a store need not know
+        if view.held_since is not None:  # optional for a store
             error = world.place.clock_error
             assert before - error <= view.held_since <= time.time() + error
             assert view.held_since - view.waiting_since >= 0.3
@@ -107,7 +107,7 @@ def test_an_evicted_waiter_begins_again_at_the_end_of_the_line(
     second = eve.start_within(locks.lock(world.name), lambda grant: order.append("eve"))
     world.until_waiting(2)
     assert world.eye.evict(world.name, evicted) == 1
-    # It is told, and does not find out by its next heartbeat only.
+    # The waiter is notified, before its next heartbeat.
     eventually(lambda: len(world.waiters()) == 2 and evicted not in [view.id for view in world.waiters()], within=3)
     ann.do(grant.release)
     first.result(20)
@@ -128,7 +128,7 @@ def test_evict_counts_what_it_removed(world: World, locks: Any, ann: Actor) -> N
 
 
 def test_the_doctor_finds_a_good_store_good_and_leaves_nothing(world: World, locks: Any, ann: Actor) -> None:
-    others = {view.id for view in world.eye.claims()}  # of tests before, if the place is not for this one alone
+    others = {view.id for view in world.eye.claims()}  # claims of earlier tests, if the place is shared
     grant = ann.do(locks.lock(world.name).acquire)
     checks = ann.do(locks.doctor)
     assert checks

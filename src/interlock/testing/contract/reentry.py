@@ -111,7 +111,7 @@ def test_a_hold_whose_handles_are_all_forgotten_ends_at_once(world: World, locks
             with warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
                 locks.rlock(world.name, ttl=0.6).acquire()
-                return eventually(lambda: len(seen))  # a renewal that is on its way holds the grant, and tells
+                return eventually(lambda: len(seen))  # a renewal in progress still refers to the grant
         finally:
             gc.enable()
 

@@ -1,4 +1,4 @@
-"""Renewals: one that fails, hangs or is slow holds back no other, and what is held no more is not renewed."""
+"""Renewals: one that fails, hangs or is slow does not delay the others; released locks are not renewed."""
 
 import asyncio
 import threading

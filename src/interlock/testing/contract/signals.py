@@ -1,4 +1,4 @@
-"""Interrupts and signals: Ctrl-C leaves no claim behind, and a handler that locks at any moment hangs nobody."""
+"""Interrupts and signals: Ctrl-C leaves no claim behind, and a handler that uses locks never causes a hang."""
 
 import os
 import re
@@ -21,22 +21,26 @@ from interlock.testing.world import Kind, World
 LIBRARY = os.path.dirname(interlock.__file__) + os.sep
 TESTING = os.path.join(LIBRARY, "testing") + os.sep
 
+STRIDE = 6
+"""A test interrupts every 6th moment, and has a parameter for the first one: together they interrupt all."""
+
 quiet = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-"""An interrupt may hit a socket that is just being made; Python closes it, with a warning."""
+"""An interrupt may come while a socket is made; Python then closes it with a warning."""
 
 
 def called_at(
     moment: int, work: Callable[[], object], handler: Callable[[], object], seen: list[str] | None = None
 ) -> bool:
-    """Call the handler of a signal at a moment of some work; return False if it had fewer moments.
+    """Call a signal handler at a given moment of some work; return False if the work has fewer moments.
 
-    Python handles signals at the entry of a function and the return of a built-in one; the library's own are counted.
+    Python runs signal handlers at the entry of a function and at the return of a built-in one; those of the library
+    count.
 
     Args:
-        moment: from 0.
-        work: what is interrupted.
-        handler: what interrupts it.
-        seen: where it was interrupted is added here.
+        moment: the number of the moment, from 0.
+        work: the work to interrupt.
+        handler: the interrupting function.
+        seen: gets the code position of the interrupt.
     """
     left = moment
 
@@ -62,7 +66,7 @@ def called_at(
 
 
 class Interrupting(Around):
-    """Raises KeyboardInterrupt at one step: `before` it is done, or `after` it was done."""
+    """Raises KeyboardInterrupt at one step: before or after the step is performed."""
 
     def __init__(self, store: Any) -> None:
         super().__init__(store)
@@ -126,7 +130,7 @@ def test_a_body_whose_end_is_interrupted_leaves_nothing(world: World, kind: Kind
     assert lock.owned() is False
 
 
-@quiet  # a socket that was just being made is closed by Python, with a warning
+@quiet  # Python closes a socket that was being made with a warning
 @needs_signals
 @of_threads
 def test_a_wait_interrupted_by_a_signal_leaves_nothing(world: World, kind: Kind) -> None:
@@ -154,9 +158,10 @@ def test_a_wait_interrupted_by_a_signal_leaves_nothing(world: World, kind: Kind)
     assert holder.release() is True
 
 
+@pytest.mark.parametrize("first", range(STRIDE))
 @pytest.mark.parametrize("same", [False, True], ids=["another name", "the same name"])
 @of_threads
-def test_a_handler_that_locks_at_any_moment_hangs_nobody(world: World, same: bool, locks: Any) -> None:
+def test_a_handler_that_locks_at_any_moment_hangs_nobody(world: World, same: bool, first: int, locks: Any) -> None:
     outer = locks.lock(world.name)
     inner = locks.lock(world.name if same else world.fresh_name())
     rival = world.eye.lock(world.name)
@@ -183,13 +188,13 @@ def test_a_handler_that_locks_at_any_moment_hangs_nobody(world: World, same: boo
 
     acquire()
     release()
-    number, struck = 0, 1
+    number, struck = first, 1
     while struck:
         struck = strikes(acquire)
         assert rival.acquire(blocking=False) is None, where[-1]
         struck += strikes(release)
         eventually(world.nothing_left)
-        number += 1
-    assert number > 5
-    # A file of SQLite is locked by the very step that was interrupted.
+        number += STRIDE
+    assert number > first + STRIDE
+    # A SQLite file is locked by the interrupted step itself.
     assert all(re.search("in the middle of a step of its own thread|is locked", error) for error in refused), refused

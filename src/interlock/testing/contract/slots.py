@@ -1,4 +1,4 @@
-"""Slots: each holder of a semaphore has the lowest number that no other has; one of several things likewise."""
+"""Slots: each holder of a semaphore gets the lowest free slot, and of `one_of` the first free item."""
 
 from typing import Any
 

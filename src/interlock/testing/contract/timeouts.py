@@ -1,4 +1,4 @@
-"""Time-outs: one deadline for the whole call, whatever happens meanwhile."""
+"""Time-outs: each call has one deadline, whatever happens meanwhile."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from interlock.testing.faults import Failing, Slow
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, moment, since
 from interlock.testing.world import Kind, World
 
-LATE = 1.0  # seconds that a busy machine may add
+LATE = 1.0  # seconds of delay by a busy machine
 
 
 def test_a_try_answers_at_once(world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor) -> None:
@@ -94,7 +94,7 @@ def test_the_timeout_is_counted_over_all_wakeups(
     started = moment()
     waiting = bob.start(locks.rwlock(world.name).write().acquire, timeout=RENEWED)
     world.until_waiting(1)
-    while not waiting.done():  # each eviction wakes it and makes it begin again
+    while not waiting.done():  # each eviction wakes the waiter, which enters again
         for view in world.waiters():
             world.eye.evict(world.name, view.id)
         assert since(started) < RENEWED + LATE

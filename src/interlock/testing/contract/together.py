@@ -1,4 +1,4 @@
-"""Several names at once: all or none, in one global order, so that nobody deadlocks."""
+"""Several names at once: all or none, in one global order, so that there is no deadlock."""
 
 import time
 from typing import Any
@@ -13,7 +13,7 @@ from interlock.testing.world import World
 
 
 def names(world: World, number: int = 3) -> list[str]:
-    """Return so many names that nobody uses."""
+    """Return so many unused names."""
     return [world.fresh_name() for _ in range(number)]
 
 

@@ -1,4 +1,4 @@
-"""An event loop gets its turn, however quick the locks are."""
+"""Other tasks of an event loop run, also while fast locks never suspend."""
 
 import asyncio
 import time
@@ -9,9 +9,9 @@ import pytest
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.world import World
 
-PAIRS = 300_000  # more than any store does meanwhile
+PAIRS = 300_000  # more than any store performs during the test
 TICKS = 10
-MOST_BUSY = 0.2  # seconds of the loop's own CPU for all ticks, whatever else the machine does
+MOST_BUSY = 0.2  # seconds of CPU time of the loop for all ticks, independent of other load
 
 
 @pytest.mark.parametrize("what", ["acquire", "re-enter", "renew", "locked", "claims"])
@@ -41,7 +41,7 @@ def test_what_completes_at_once_lets_other_tasks_run(world: World, what: str, lo
         assert task.cancelled()
         assert busy < MOST_BUSY
         if what == "re-enter":
-            await locks.evict(world.name)  # its task is gone
+            await locks.evict(world.name)  # the task of the claim has ended
         await grant.release()
 
     world.run(story())

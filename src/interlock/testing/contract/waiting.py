@@ -1,4 +1,4 @@
-"""Waiting: woken by an event, one at a time, with no hot loop; no wake-up is missed."""
+"""Waiting: a release wakes one waiter by an event, without busy waiting; no wake-up is lost."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from interlock.testing.waiting import eventually, moment, since
 from interlock.testing.world import Kind, World
 
 CROWD = 20
-LOOKS = 6  # a second, of a waiter whom nobody notifies
+LOOKS = 6  # polls in a second of a waiter that is not notified
 SLOW = 0.2  # seconds; a poll takes longer, also on a busy machine: see `since`
 
 
@@ -69,7 +69,7 @@ def test_an_uncontended_acquire_is_one_step_and_a_release_another(world: World, 
 
 @of_tasks
 def test_no_wakeup_is_missed_whenever_the_release_comes(world: World) -> None:
-    locks = world.connect(Stepwise)  # one connection: a store that can only be looked at tells within it
+    locks = world.connect(Stepwise)  # one client: a store of records notifies only within it
     waiting, holding = locks.lock(world.name), locks.lock(world.name)
 
     async def story(steps: int) -> float:

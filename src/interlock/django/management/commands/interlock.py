@@ -1,8 +1,8 @@
-"""`manage.py interlock`: the command `interlock` on the locks of INTERLOCK; and `migrate`, one process at a time.
+"""`manage.py interlock`: the command `interlock` with the store of INTERLOCK; and `migrate`, one process at a time.
 
-`migrate` runs in one process, the others that start meanwhile wait and go on.  Its lock needs no table, which the
-migration may be about to make: it is the server's own, or lies beside the file of SQLite.  It ends with its session,
-so a process that is killed keeps it from nobody.
+`migrate` runs in one process; others that start meanwhile wait, and then find nothing to do.  Its lock needs no
+table, since the migration may create that table: it is a lock of the database server, or in a folder beside the file
+of SQLite.  The lock ends with its session, so a killed process does not block others.
 """
 
 import argparse
@@ -36,11 +36,11 @@ def migrate(words: Sequence[str], say: Callable[[str], object]) -> None:
     """Run `migrate` while no other process does so on the same database.
 
     Args:
-        words: its arguments.
-        say: shows a line to people.
+        words: the arguments of `migrate`.
+        say: prints a line.
 
     Raises:
-        CommandError: there is no lock without a table on this kind of database; or as `migrate`.
+        CommandError: this kind of database has no lock without a table, or `migrate` raised it.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--database", default=DEFAULT_DB_ALIAS)
@@ -54,8 +54,8 @@ def alone(alias: str, waits: Callable[[], object]) -> Iterator[None]:
     """Hold the lock of migrations on a database.
 
     Args:
-        alias: in DATABASES.
-        waits: called once if another process has it.
+        alias: the alias in DATABASES.
+        waits: called once if another process has the lock.
     """
     vendor = vendor_of(alias)
     if vendor == "sqlite":
@@ -78,7 +78,7 @@ def alone(alias: str, waits: Callable[[], object]) -> Iterator[None]:
         with connection.cursor() as cursor:
             if not TRIES[vendor](cursor, alias):
                 waits()
-                # One that waited in the server would keep CREATE INDEX CONCURRENTLY from coming to its end.
+                # Poll: a session that waits in the server would block CREATE INDEX CONCURRENTLY.
                 while not TRIES[vendor](cursor, alias):
                     sleep(PAUSE)
             yield
@@ -102,18 +102,18 @@ TRIES: dict[str, Callable[[Any, str], bool]] = {"postgresql": _postgresql, "mysq
 
 
 class Command(BaseCommand):
-    """Hands the words on to the command line of `interlock`, with the configured store."""
+    """Runs the command line of `interlock` with the configured store."""
 
     help = "Run a command under a lock, see who holds which, take one away: interlock run NAME -- COMMAND…"
-    requires_system_checks: list[str] = []  # a guarded command starts fast; doctor looks
+    requires_system_checks: list[str] = []  # a guarded command must start fast; `doctor` runs checks
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare --alias, and the words of `interlock`."""
+        """Declare --alias, and the arguments of `interlock`."""
         parser.add_argument("--alias", default=DEFAULT, help="Which entry of INTERLOCK. Default: %(default)s.")
         parser.add_argument("words", nargs=argparse.REMAINDER, metavar="run|ls|show|watch|evict|doctor|migrate …")
 
     def handle(self, *args: object, **options: Any) -> None:
-        """Run it; a status that is not 0 ends the process with it."""
+        """Run `interlock`; exit with its status if that is not 0."""
         alias = options["alias"]
         if alias not in places():
             raise CommandError(f"INTERLOCK has no {alias!r}; it has: {', '.join(sorted(places()))}", returncode=64)

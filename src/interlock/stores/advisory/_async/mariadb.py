@@ -1,4 +1,4 @@
-"""How tasks talk with MariaDB: PyMySQL blocks, so a thread does it meanwhile."""
+"""Requests to MariaDB for asyncio tasks: PyMySQL blocks, so each runs in a worker thread."""
 
 from interlock.core.errors import StoreError
 from interlock.runtime import _aio as rt
@@ -8,11 +8,11 @@ from interlock.stores.advisory.mariadb import MariaSession
 from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows
 
 LEAP = 1_000_000  # fences
-LOST_ROW = "1032"  # the server crashed before the one row of a new sequence was on the disk
+LOST_ROW = "1032"  # error of a sequence without its row: the server crashed before the row was on disk
 
 
 class AsyncMariaTalk(AsyncTalk[MariaSession]):
-    """How tasks talk with MariaDB."""
+    """Requests to MariaDB."""
 
     words = statements.MARIA
 
@@ -30,12 +30,12 @@ class AsyncMariaTalk(AsyncTalk[MariaSession]):
             await self._leap(session)
         except Refusal as error:
             if error.state == LOST_ROW:
-                await self.say(session, "drop")  # another may be at it
+                await self.say(session, "drop")  # IF EXISTS: another process may repair it at the same time
             await self._make(session)
             await self._leap(session)
 
     async def _make(self, session: MariaSession) -> None:
-        # Never from 1: a session that has set an older one meanwhile sets this one no more.
+        # Start at the clock, not at 1: a session that has leapt on a dropped sequence does not leap on this one.
         sequence, ((clock,),) = session.options.sequence, await self.say(session, "now")
         make = f"{self.words['make'].format(sequence=sequence)}{clock}"
         try:
@@ -47,16 +47,18 @@ class AsyncMariaTalk(AsyncTalk[MariaSession]):
             ) from error
 
     async def _leap(self, session: MariaSession) -> None:
-        """Set the sequence beyond what it gave out before a crash of the server and may have forgotten.
+        """Set the sequence beyond all numbers that it issued before a crash of the server.
 
-        What it gives out is not on the disk yet.  No session outlives a crash, so whoever takes a number after it has
-        been here.  Fences are set to the server's clock, in microseconds, which nobody takes numbers faster than;
-        SETVAL never sets them back.  Where the clock was set back they leap over what a second can have given out.
+        The sequence may have lost these: the server issues a number before it is on disk.  No session survives a
+        crash, so every session that takes a number after it has run this method.  The sequence is set to the server's
+        clock in microseconds, since numbers are issued more slowly than that; SETVAL never sets it back.  If the
+        clock was set back, by more than `LEAP` behind the sequence, then the sequence leaps by `LEAP`: more than it
+        can issue in a second.
         """
         sequence, ((clock,),) = session.options.sequence, await self.say(session, "now")
         if await self.rows(session, f"SELECT SETVAL({sequence}, {clock})") == [(None,)]:
             ((ahead,),) = await self.say(session, "fence")
-            if int(str(ahead)) - int(str(clock)) > LEAP:  # else somebody has just set it
+            if int(str(ahead)) - int(str(clock)) > LEAP:  # else another session has just set it
                 await self.rows(session, f"SELECT SETVAL({sequence}, {int(str(ahead)) + LEAP})")
 
     async def rows(self, session: MariaSession, text: str, seconds: float | None = IO_TIMEOUT) -> Rows:

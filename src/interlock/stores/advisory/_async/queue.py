@@ -1,4 +1,4 @@
-"""The queue on sessions, for tasks: a holder has a session, a waiter one that waits in the server's line."""
+"""The queue on sessions, for tasks: each holder has a session, and the first waiter of a name waits on a session."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -25,12 +25,12 @@ from interlock.stores.advisory.room import (
 )
 from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Refusal, Rows, refused
 
-LOOK_AGAIN = 1.0  # seconds; only a safety net
+LOOK_AGAIN = 1.0  # seconds between two polls of a waiter; a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
-AWAY = 0.25  # seconds until a server that is away is asked again
-RECOVERY = 60.0  # seconds to wait for it, where the caller has set no limit
-SOONEST = 0.05  # seconds after which a wait is broken off once more
-MOMENT = 0.001  # seconds
+AWAY = 0.25  # seconds until an unavailable server is asked again
+RECOVERY = 60.0  # seconds to wait for an unavailable server if the caller has set no limit
+SOONEST = 0.05  # seconds after which a wait in the server is cancelled once more
+MOMENT = 0.001  # seconds between two checks whether a session is free
 SIDE_BY_SIDE = 16  # sessions that are renewed at a time: a slow server must not let the last of many leases end
 RENEWED_WITHIN = 60.0  # seconds
 NOT_RENEWED = StoreError("the sessions that were to be asked before this one did not answer in time")
@@ -41,7 +41,7 @@ class AsyncAdvisoryQueue:
 
     Args:
         room: the claims and sessions of this process.
-        talk: how tasks talk with the sessions.
+        talk: the requests to the server on these sessions.
     """
 
     node_of = None
@@ -53,7 +53,7 @@ class AsyncAdvisoryQueue:
         self.rest = room.rest
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
-        """Let a function be called with each claim that is not had any more; from any thread."""
+        """Set the function that is called, from any thread, with the id of each claim that is lost."""
         self.doubt = doubt
 
     def subscribe(self) -> Any:
@@ -79,13 +79,13 @@ class AsyncAdvisoryQueue:
             if free and await self._attempt(place, wait):
                 return EnterResult("using", place.fence)
         finally:
-            if place.state == "trying":  # only the try itself gives back what it has
+            if place.state == "trying":  # no other caller releases the lock of a claim that still tries
                 self._room.take_out(place.claim.id)
                 await rt.finish(self._end, place)
         return OCCUPIED if wait else REFUSED
 
     async def _attempt(self, place: AdvisoryPlace, wait: bool) -> bool:
-        """Ask for the lock; True if the claim has it."""
+        """Try to take the lock in the server; True if the claim now holds it."""
         room, most = self._room, self._room.options.max_sessions
         place.session = await self._session(most)
         if place.session is None:
@@ -97,14 +97,14 @@ class AsyncAdvisoryQueue:
         except Refusal as error:
             raise refused(error) from error
         with room.mutex:
-            if fence is None or not room.is_in(place):  # it was evicted meanwhile
+            if fence is None or not room.is_in(place):  # not in the room: it was evicted meanwhile
                 return False
             place.take(fence)
         room.mind(place)
         return True
 
     async def _session(self, most: float = math.inf) -> Any:
-        """Return an unused session, opened if need be; None if there are as many as there may be."""
+        """Return an idle session, or open a new one; None if there are `most` already."""
         session = self._room.take(most)
         if session is not None and session.fd < 0:
             try:
@@ -126,16 +126,16 @@ class AsyncAdvisoryQueue:
         if room.may_stand(place):
             try:
                 pause = await self._stand(place)
-            except StoreError as error:  # the server is away, or takes no more sessions
+            except StoreError as error:  # the server is unavailable, or accepts no more sessions
                 return EnterResult("busy", 0, AWAY, False, Outage(error, max(RECOVERY, claim.spec.ttl)))
         if not room.is_in(place):
             return IS_GONE
         return EnterResult("using", place.fence) if place.state == "using" else EnterResult("pending", 0, pause)
 
     async def _stand(self, place: AdvisoryPlace) -> float:
-        """Let a claim wait in the server's line; return after how many seconds it asks again unless notified."""
+        """Let a claim wait in the server; return after how many seconds it polls unless it is notified."""
         room, session = self._room, None
-        place.until = max(place.until, now() + IO_TIMEOUT)  # a server that is slow to open one costs no place in line
+        place.until = max(place.until, now() + IO_TIMEOUT)  # its lease must not expire while a session is opened
         try:
             session = await self._session(room.most_to_wait())
         finally:
@@ -151,7 +151,7 @@ class AsyncAdvisoryQueue:
         return NO_SESSION
 
     async def _wait(self, place: AdvisoryPlace, session: BaseSession) -> None:
-        """Wait in the server until the lock is granted, or the wait is broken off; in a task of its own."""
+        """Wait in the server until the lock is granted or the wait is cancelled; runs in a task of its own."""
         room, fence = self._room, None
         try:
             fence = await self._talk.wait(session, place.key, place.kind)
@@ -165,7 +165,7 @@ class AsyncAdvisoryQueue:
         if over is not None:
             over.tell(True)
         if left:
-            return  # the caller that took it out gives back what it has
+            return  # the caller that took the claim out releases its lock
         if fence is not None:
             room.mind(place)
             place.waiter.tell(Granted(place.claim.id, fence))
@@ -189,7 +189,7 @@ class AsyncAdvisoryQueue:
         return await self._end(place) and alive
 
     async def _end(self, place: AdvisoryPlace) -> bool:
-        """Give back what a claim has that was taken out; False if its session has ended.
+        """Release the lock of a claim that was taken out of the room; False if its session has ended.
 
         Raises:
             StoreError: the server does not answer.
@@ -211,17 +211,17 @@ class AsyncAdvisoryQueue:
                 await self.ask("break off", pid=place.session.pid)
             except StoreError:
                 deadline = 0.0
-            # In vain where it came before the server had begun with what it breaks off.
+            # The cancel has no effect if it arrives before the server has begun the wait.
             await over.wait(pause)
             pause *= 2
         if place.stands and place.session is not None:
             place.session.silent = True
 
     async def _give_back(self, place: AdvisoryPlace, session: BaseSession) -> bool:
-        """Give back what a session has, and keep it for the next; False if it has ended.
+        """Release the lock of a session, and keep the session for the next caller; False if it has ended.
 
         Raises:
-            StoreError: it does not answer.
+            StoreError: the server does not answer, or refuses.
         """
         deadline = now() + IO_TIMEOUT
         try:
@@ -259,7 +259,7 @@ class AsyncAdvisoryQueue:
     async def _renew_some(
         self, claims: Sequence[Claim], answers: dict[str, Renewed], over: "rt.AsyncWaiter[bool]"
     ) -> None:
-        """Renew claims, a session after another; then tell that it is over."""
+        """Renew claims one after another; then notify the caller."""
         try:
             for claim in claims:
                 answers[claim.id] = await self._renew(claim)
@@ -279,7 +279,7 @@ class AsyncAdvisoryQueue:
                 if place.session.alive:
                     return error
                 ours = False
-            if not ours and room.take_out(claim.id) is place:  # it has ended, or a pooler has lent it
+            if not ours and room.take_out(claim.id) is place:  # the session has ended, or a pooler has lent it
                 place.session.silent = False
                 room.lose(place)
         with room.mutex:
@@ -294,13 +294,16 @@ class AsyncAdvisoryQueue:
     # -- from outside -----------------------------------------------------------------------------------
 
     async def look(self, key: str) -> list[ClaimView]:
-        """List the claims of a name; those of other processes by their sessions, and only where a name is given."""
+        """List the claims of a name, or those of this process in a namespace.
+
+        The server knows only hashes of names: claims of other processes are listed by their sessions, for one name.
+        """
         if key.endswith(SEPARATOR):
             return [view_of(each) for each in self._room.settled(key)]
         rows = await self.ask("look", number_of(key))
         own = self._room.settled(key)
         by_pid = {str(each.session.pid): each for each in own if each.session is not None}
-        ours = {str(each.pid) for each in list(self._room.sessions)}  # also those that are about to give it back
+        ours = {str(each.pid) for each in list(self._room.sessions)}  # also sessions that are about to release it
         shown = [by_pid[str(row[0])] for row in rows if str(row[0]) in by_pid]
         views = [view_of(each) for each in shown] + [
             foreign_view(key, row) for row in rows if str(row[0]) not in ours
@@ -309,10 +312,10 @@ class AsyncAdvisoryQueue:
         return sorted(views, key=lambda view: view.state != "using")
 
     async def ask(self, word: str, key: int = 0, pid: int = 0) -> Rows:
-        """Send a request on an unused session.
+        """Send a request on an idle session.
 
         Raises:
-            StoreError: the server can't be asked, or refuses.
+            StoreError: the server can't be reached, or refuses.
         """
         session = await self._session()
         try:
@@ -323,10 +326,10 @@ class AsyncAdvisoryQueue:
             self._room.keep(session)
 
     async def evict(self, key: str, id: str | None) -> int:
-        """As `Queue.evict`, for claims of this process.
+        """Evict claims of this process; see `Queue.evict`.
 
         Raises:
-            StoreError: another process has it: only the end of its session would take it away.
+            StoreError: another process holds the lock: only the end of its session releases it.
         """
         count = 0
         for place in self._room.settled(key):
@@ -341,7 +344,7 @@ class AsyncAdvisoryQueue:
         return count
 
     async def namespaces(self) -> list[str]:
-        """List the namespaces in which this process holds a lock or waits: the server has only hashes."""
+        """List the namespaces in which this process holds a lock or waits: the server knows only hashes."""
         return sorted({namespace_of(each.claim.spec.key) for each in list(self._room.places.values())})
 
     async def doctor(self) -> list[Check]:
@@ -354,7 +357,7 @@ class AsyncAdvisoryQueue:
         self.abort()
 
     def abort(self) -> None:
-        """Take out the claims that entered here; the server frees what they have."""
+        """Lose all claims that entered by this queue, and end their sessions; the server releases their locks."""
         for place in list(self._room.places.values()):
             if place.owner is self and place.state != "trying" and self._room.take_out(place.claim.id) is place:
                 self._room.lose(place)

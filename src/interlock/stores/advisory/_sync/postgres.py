@@ -1,7 +1,7 @@
 # Generated from _async/postgres.py by tools/unasync.py; change that one.
-"""How tasks talk with PostgreSQL.
+"""Requests to PostgreSQL for asyncio tasks.
 
-libpq is used directly, without blocking: so an answer is awaited with a deadline, by whoever has time for it.
+They use libpq directly in non-blocking mode, so that a caller can wait for a reply until a deadline.
 """
 
 import math
@@ -19,12 +19,12 @@ from interlock.stores.advisory.postgres import PostgresSession
 from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows
 
 MISSING = ("42P01", "3F000")  # the sequence, or its schema
-FLUSH = 0.1  # seconds
-BEHIND = 3  # transactions that are opened behind a pooler, to see whether one of them gets our server
+FLUSH = 0.1  # seconds between two attempts to send the rest of a request
+BEHIND = 3  # transactions opened to find out whether a pooler gives our server session to one of them
 
 
 class PostgresTalk(Talk[PostgresSession]):
-    """How tasks talk with PostgreSQL."""
+    """Requests to PostgreSQL."""
 
     words = statements.POSTGRES
 
@@ -46,13 +46,13 @@ class PostgresTalk(Talk[PostgresSession]):
             self._make(session)
 
     def _make(self, session: PostgresSession) -> None:
-        """Make the sequence, and set it beyond what it gave out before a crash and may have forgotten.
+        """Create the sequence, and set it beyond all numbers that it issued before a crash.
 
-        The server writes down 32 numbers at a time, and may give one out before that is on the disk; a replica that
-        takes over may lack more.  No session outlives either, so whoever takes a number after it has leapt.  Fences
-        are set to the server's clock, in microseconds, which nobody takes numbers faster than.  Only where the clock
-        was set back they leap over more: if they always did, those who lost many openings in a fail-over would leap
-        too short.
+        The server logs 32 numbers at a time, and may issue one before the log is on disk; a replica that is promoted
+        may lack more.  No session survives a crash or fail-over, so every session that takes a number after it has
+        leapt.  "leap" sets the sequence to the server's clock in microseconds, since numbers are issued more slowly
+        than that.  Only if the clock is behind the sequence (it was set back), it adds a constant instead.  Adding
+        the constant each time would not do: a promoted replica that lost many such additions would leap too short.
         """
         sequence = session.options.sequence
         make = f"{self.words['make'].format(sequence=sequence)}{int(clock.time_of_day() * 1_000_000)}"
@@ -66,10 +66,10 @@ class PostgresTalk(Talk[PostgresSession]):
         self.say(session, "leap")
 
     def _refuse_lent(self, session: PostgresSession) -> None:
-        """Refuse a pooler that gives our session of the server to others between our statements.
+        """Refuse a pooler that lends our server session to other clients between our statements.
 
-        Its protocol tells another process than the server does.  So transactions are opened beside ours: a pooler in
-        session mode leaves our session to us.
+        The caller has found a pooler: the backend pid of the protocol is not the one of the server.  This opens more
+        transactions: in session mode none of them gets our server session.
         """
         others = [session.another() for _ in range(BEHIND)]
         try:
@@ -79,7 +79,7 @@ class PostgresTalk(Talk[PostgresSession]):
                 other.pid = session.pid
                 if self.ping(other) or not self.ping(session):
                     raise StoreError(statements.LENT)
-        except (Refusal, UnknownOutcome) as error:  # in statement mode there are no transactions
+        except (Refusal, UnknownOutcome) as error:  # a pooler in statement mode refuses transactions
             raise StoreError(f"{statements.LENT} ({error})") from error
         finally:
             for other in others:
@@ -91,7 +91,7 @@ class PostgresTalk(Talk[PostgresSession]):
             if session.owes:
                 with suppress(Refusal):
                     self._answer(session, IO_TIMEOUT)
-            session.owes = True  # before it does: an interrupt may come at any line
+            session.owes = True  # before the request is sent: an interrupt may come at any line
             session.plain.send_query(text.encode())
             return self._answer(session, math.inf if seconds is None else seconds)
         except psycopg.Error as error:
@@ -107,7 +107,7 @@ class PostgresTalk(Talk[PostgresSession]):
                 session.silent = True
                 raise UnknownOutcome(f"PostgreSQL has not answered within {seconds:g} s")
             rt.ready(session.fd, min(left, FLUSH) if unsent else left, bool(unsent))
-            plain.consume_input()  # also before all is sent: a server that can't write does not read
+            plain.consume_input()  # also while sending: a server that can't write its reply stops reading
         found, said = [], ("", "")
         while (result := plain.get_result()) is not None:
             if result.status == pq.ExecStatus.FATAL_ERROR:
@@ -120,5 +120,5 @@ class PostgresTalk(Talk[PostgresSession]):
             raise session.broken(Refusal(*said) if any(said) else None)
         session.owes = session.silent = False
         if any(said):
-            raise Refusal(*said)  # none that is kept here: with its traceback it would keep the caller's grant
+            raise Refusal(*said)  # not kept in a local: its traceback would keep the caller's grant alive
         return found

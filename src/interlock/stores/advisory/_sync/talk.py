@@ -1,5 +1,5 @@
 # Generated from _async/talk.py by tools/unasync.py; change that one.
-"""What a session is asked, as tasks do it: the same of PostgreSQL and of MariaDB, in their own words."""
+"""The requests on a session, for tasks: the same for PostgreSQL and MariaDB, with the statements of each."""
 
 from collections.abc import Mapping
 from typing import Generic, TypeVar
@@ -12,7 +12,7 @@ S = TypeVar("S", bound=BaseSession)
 
 
 class Talk(Generic[S]):
-    """How tasks talk with the sessions of one kind of server.
+    """The requests on the sessions of one kind of server.
 
     Attributes:
         words: the statements of that server.
@@ -21,10 +21,10 @@ class Talk(Generic[S]):
     words: Mapping[str, str]
 
     def open(self, session: S) -> None:
-        """Connect a new session, and see that these locks can be kept there.
+        """Connect a new session, and check that the server is usable for advisory locks.
 
         Raises:
-            StoreError: the server can't be reached, or its locks are not for all.
+            StoreError: the server can't be reached, or its locks do not exclude all clients.
         """
         try:
             rt.offload(session.connect)
@@ -40,9 +40,9 @@ class Talk(Generic[S]):
         """Perform a statement, and return the rows.
 
         Args:
-            session: the session to ask.
-            text: of the statement.
-            seconds: to wait for the answer; None for no limit.
+            session: the session to use.
+            text: the statement.
+            seconds: to wait for the reply; None for no limit.
 
         Raises:
             Refusal: the server refuses.
@@ -53,16 +53,17 @@ class Talk(Generic[S]):
     def say(
         self, session: S, word: str, key: int = 0, kind: str = "", pid: int = 0, seconds: float | None = IO_TIMEOUT
     ) -> Rows:
-        """Perform a statement of its words, as `rows`.
+        """Perform a statement of `words`; see `rows`.
 
         Args:
-            session: the session to ask.
-            word: which.
-            key, kind: the lock, and "_shared" for a reader.
-            pid: of another session.
-            seconds: to wait for the answer; None for no limit.
+            session: the session to use.
+            word: the key of the statement in `words`.
+            key: the lock.
+            kind: "_shared" for a reader, "" otherwise.
+            pid: another session, for a statement that names one.
+            seconds: to wait for the reply; None for no limit.
         """
-        # In lower case: MariaDB compares names without regard to case.
+        # Hexadecimal in lower case: MariaDB compares lock names without regard to case.
         name, sequence = f"interlock_{key & (1 << 64) - 1:016x}", session.options.sequence
         return self.rows(
             session, self.words[word].format(key=key, name=name, kind=kind, sequence=sequence, pid=pid), seconds
@@ -74,7 +75,7 @@ class Talk(Generic[S]):
         return fence if fence is None else int(fence)
 
     def wait(self, session: S, key: int, kind: str) -> int | None:
-        """Wait for the lock; return the fence, or None if the wait was broken off: the lock may be there even so."""
+        """Wait for the lock; return the fence, or None if the wait was cancelled: the session may hold the lock."""
         try:
             ((fence,),) = self.say(session, "wait", key, kind, seconds=None)
             if fence == "apart":
@@ -84,13 +85,13 @@ class Talk(Generic[S]):
         return fence if fence is None else int(fence)
 
     def give_back(self, session: S, key: int) -> None:
-        """Give back what it has, after an answer that came too late was taken."""
+        """Release the lock of a session, after the reply that is still due was read."""
         try:
             self.say(session, "give back", key)
-        except Refusal:  # it was broken off itself, too late for the wait
+        except Refusal:  # a cancel that was meant for the wait came late, and hit the release
             self.say(session, "give back", key)
 
     def ping(self, session: S) -> bool:
-        """Tell whether a session is still ours; False if a pooler has given it to another client."""
+        """Return True if the session is still ours; False if a pooler has lent it to another client."""
         ((found,),) = self.say(session, "ping")
         return bool(int(str(found)) == session.pid)

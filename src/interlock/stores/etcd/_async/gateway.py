@@ -1,7 +1,7 @@
-"""Requests to the members of an etcd cluster over the JSON gateway: log-in, deadlines, and the next member."""
+"""Requests to the members of an etcd cluster over the JSON gateway: log-in, deadlines, and fail-over."""
 
 import contextlib
-import encodings.idna  # noqa: F401  # else the first connection imports it, perhaps in a forked child
+import encodings.idna  # noqa: F401  # loaded now: the first connection imports it, perhaps in a forked child
 import json
 import math
 import random
@@ -21,8 +21,8 @@ from interlock.stores.etcd.options import EtcdOptions
 from interlock.stores.etcd.wire import Json, LoggedOut, refusal
 
 LEADER = {"Grpc-Metadata-Hasleader": "true"}
-"""Lets a member that is cut off from the majority say so at once, and end its watches."""
-LONGEST_SILENCE = 10.0  # seconds, after which a watch is asked for anew
+"""With this header, a member without a leader answers with an error at once, and ends its watches."""
+LONGEST_SILENCE = 10.0  # seconds without an event, after which the watch is requested again
 
 
 class AsyncGateway:
@@ -32,8 +32,8 @@ class AsyncGateway:
         options: how to connect.
 
     Attributes:
-        answered: whether one of them ever did: then the address is right.
-        closed: whether nothing is asked any more.
+        answered: True if a member has ever answered: then the address is right.
+        closed: True if no more requests are sent.
     """
 
     def __init__(self, options: EtcdOptions) -> None:
@@ -44,12 +44,12 @@ class AsyncGateway:
         self.closed = False
         self._sockets: dict[int, tuple[Any, Descriptor]] = {}  # by the numbers of their descriptors
         self.answered = False
-        # No client: what that adds (redirects, cookies, proxies) costs as much as the request itself.
-        limits = httpx.Limits(max_connections=options.most + 1, max_keepalive_connections=options.most)  # and a watch
+        # A transport, not a Client: its redirects, cookies and proxies cost as much as the request itself.
+        limits = httpx.Limits(max_connections=options.most + 1, max_keepalive_connections=options.most)  # + the watch
         self._transport = httpx.AsyncHTTPTransport(options.tls, trust_env=False, limits=limits)
 
     def deadline(self, limit: float = math.inf) -> float:
-        """Return until when all requests of a step are to be answered, after so many seconds at most."""
+        """Return the deadline for all requests of a step: after the I/O time-out, or `limit` seconds if shorter."""
         return clock.now() + min(limit, self._options.io_timeout)
 
     async def transact(
@@ -60,11 +60,11 @@ class AsyncGateway:
         deadline: float,
         repeat: bool = True,
     ) -> Json:
-        """Perform operations as one transaction; return etcd's answer.
+        """Perform operations as one transaction; return etcd's reply.
 
         Args:
-            compare: what must be so.
-            success, failure: what is done then, and otherwise.
+            compare: the comparisons.
+            success, failure: the operations if all comparisons are true, and otherwise.
             deadline, repeat: as for `ask`.
 
         Raises:
@@ -77,29 +77,29 @@ class AsyncGateway:
         """Send a request to one member after the other, until one answers; to the first one twice.
 
         Args:
-            path: of the request.
+            path: the path of the request, without "/v3/".
             body: one JSON object, or several for a stream.
             deadline: until when to wait, by `clock.now`.
-            repeat: whether it may be performed twice.
-            left: so many members may be asked; 0 for all.
+            repeat: True if the request may be performed twice.
+            left: the most members to ask; 0 for all.
 
         Raises:
             Refused, Unreachable, Denied: nothing was done.
-            UnknownOutcome: there was no answer.
+            UnknownOutcome: there was no reply.
         """
         left, member = left or len(self._options.members) + 1, self._member
-        shares = left if repeat else min(left, 2)  # where no other is asked after this one, it may take longer
+        shares = left if repeat else min(left, 2)  # without a retry the first request may take more of the time
         try:
             return await self._ask(path, body, max(0.001, (deadline - clock.now()) / shares))
         except (Passing, Unreachable, UnknownOutcome) as error:
             if isinstance(error, Denied) or left == 1 or (isinstance(error, UnknownOutcome) and not repeat):
                 raise
-        if member == self._member:  # else another request has found that out already
+        if member == self._member:  # else another request has changed the member already
             self.distrust()
         return await self.ask(path, body, deadline, repeat, left - 1)
 
     async def _ask(self, path: str, body: str, seconds: float) -> list[Json]:
-        """Ask one member, and log in where that is needed."""
+        """Send a request to one member; log in first if it asks for that."""
         try:
             return await self._send(path, body, seconds)
         except LoggedOut:
@@ -114,30 +114,30 @@ class AsyncGateway:
         try:
             response = await self._respond(self._request(where, path, body, seconds, seconds))
             text = await response.aread()
-        except (httpx.HTTPError, OSError) as error:  # anyio passes on some of TLS
+        except (httpx.HTTPError, OSError) as error:  # anyio lets some TLS errors through as OSError
             raise self._failure(error, where, seconds) from error
         self.answered = True
         return _read(response.status_code, text, where)
 
     async def _respond(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, and note which socket was used."""
+        """Send a request, and record which socket was used."""
         self._let_go()
         response = await self._transport.handle_async_request(request)
         used: Any = response.extensions["network_stream"].get_extra_info("socket")
         self._sockets[used.fileno()] = used, Descriptor(used.fileno())
-        if self.closed:  # asked after that: who closes shuts down what is there, and the pool forgets what it opens
+        if self.closed:  # checked after the socket is recorded: `abort` shuts down only recorded sockets
             await response.aclose()
             raise closed()
         return response
 
     def _let_go(self) -> None:
-        """Let httpx close no descriptor that the program has closed before: its number may be another file by now."""
+        """Detach sockets that the program has closed, or httpx would close another file with the same descriptor."""
         for used, file in list(self._sockets.values()):
             if isinstance(used, socket.socket) and not file.is_ours():  # asyncio does not give its sockets away
                 used.detach()
 
     def _request(self, where: str, path: str, body: str, seconds: float, silence: float) -> httpx.Request:
-        """Return a request of a member; of this process, which is no child of the one that connected."""
+        """Return a request to a member; raise if the gateway is closed, or this is a forked child."""
         if self.closed or self._pid != checked_pid():
             raise closed()
         limits = {"connect": seconds, "read": silence, "write": seconds, "pool": seconds}
@@ -146,7 +146,7 @@ class AsyncGateway:
         return httpx.Request("POST", url, headers=headers, content=body, extensions={"timeout": limits})
 
     def _failure(self, error: Exception, where: str, seconds: float) -> StoreError:
-        """Return what an error of httpx, or of what is below it, means."""
+        """Return the StoreError for an error of httpx or of its transport."""
         if "SSL" in str(error):
             return Denied(f"{where} refuses TLS, or is another server: {error}; see ssl_ca=, ssl_cert= and ssl_key=")
         if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
@@ -155,20 +155,20 @@ class AsyncGateway:
             return no_room(where, self._options.most, seconds)
         if isinstance(error, httpx.TimeoutException):
             return no_answer(where, seconds)
-        # In TLS 1.3 a server that misses a certificate says so after the handshake, or just hangs up.
+        # A TLS 1.3 server that requires a client certificate says so after the handshake, or only hangs up.
         if self._options.tls and not self.answered:
             error = OSError(f"{error or 'it hung up'}; does it want a client certificate? See ssl_cert= and ssl_key=")
         return ended(where, error)
 
     async def listen(self, body: str, hear: Callable[[str], rt.Result[bool]]) -> None:
-        """Watch, until nothing was said for a while; one watch at a time.
+        """Watch until no event came for `LONGEST_SILENCE`; one watch at a time.
 
         Args:
             body: the request.
-            hear: is called with each line of the answer, until it answers False.
+            hear: is called with each line of the reply, until it returns False.
 
         Raises:
-            StoreError: the watch ended otherwise.
+            StoreError: the watch ended for another reason.
         """
         where, silence = self._options.members[self._member], LONGEST_SILENCE * random.uniform(0.8, 1.0)
         try:
@@ -188,7 +188,7 @@ class AsyncGateway:
         raise ended(where)
 
     def distrust(self) -> None:
-        """Ask another member from now on."""
+        """Send further requests to the next member."""
         self._member = (self._member + 1) % len(self._options.members)
 
     async def aclose(self) -> None:
@@ -196,7 +196,7 @@ class AsyncGateway:
         await self._transport.aclose()
 
     def abort(self) -> None:
-        """Take no more requests, and end those of others, and the watch; never waits."""
+        """Refuse further requests, and end those in progress and the watch; never waits."""
         self.closed = True
         self._let_go()
         for _, file in list(self._sockets.values()):
@@ -208,10 +208,10 @@ _url = lru_cache(64)(httpx.URL)
 
 
 def _read(status: int, text: bytes, where: str) -> list[Json]:
-    """Return what a member answered.
+    """Return the JSON objects of a member's reply.
 
     Raises:
-        StoreError: it refused; or it is no etcd.
+        StoreError: the member refused, or the server is not etcd.
     """
     try:
         answers = [json.loads(line) for line in text.splitlines() or [b""]]

@@ -1,4 +1,4 @@
-"""The queue of etcd: claims are keys in the order of their creation, which decides which of them hold the lock."""
+"""The queue of etcd: each claim is a key, and the order of their creation decides which claims hold the lock."""
 
 import json
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ from interlock.stores.etcd._async.turns import AsyncTurns
 from interlock.stores.etcd.options import EtcdOptions
 from interlock.stores.etcd.wire import CLAIMS, DONE, LIVE, Found, Json
 
-LOOK_AGAIN = 10.0  # seconds; only a safety net, since deletions are watched
-FEW = 16  # claims whose leases are asked for in a listing
-AT_ONCE = 100  # operations of one transaction; etcd takes 128
+LOOK_AGAIN = 10.0  # seconds between two polls of a waiter; a safety net, since deletions are watched
+FEW = 16  # the most claims of a name for which a listing asks how long their leases last
+AT_ONCE = 100  # operations of one transaction; etcd accepts 128
 
 
 class AsyncEtcdQueue:
@@ -52,14 +52,14 @@ class AsyncEtcdQueue:
         self._turns = AsyncTurns(self._gateway, self._read, options.prefix)
 
     def set_doubt(self, doubt: Any) -> None:
-        """Nothing: what was committed is there."""
+        """Do nothing: a committed claim is never in doubt."""
 
     def subscribe(self) -> Any:
-        """Return what the caller can wait on."""
+        """Return a waiter for the caller."""
         return rt.AsyncWaiter()
 
     def rest(self) -> None:
-        """Nothing: idle connections end by themselves."""
+        """Do nothing: the transport closes idle connections by itself."""
 
     async def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         """As `AsyncQueue.enter`."""
@@ -77,10 +77,10 @@ class AsyncEtcdQueue:
         return answer
 
     async def _stands_yet(self, claim: Claim, deadline: float) -> EnterResult:
-        """Say where a claim that waits stands, and extend its lease.
+        """Return the state of a waiting claim, and extend its lease.
 
-        In this order, as in `renew`: a leader that is stuck while there is another extends leases of its own (etcd's
-        issue 15247), but answers no such read.
+        First the read, as in `renew`: a deposed leader that is stuck still extends leases (etcd issue 15247), but
+        does not answer a linearizable read.
         """
         found = await self._read(claim.spec.key, deadline)
         lease = self._leases.of.get(claim.id)
@@ -88,7 +88,7 @@ class AsyncEtcdQueue:
         return await self._stands(claim, found, asked, deadline)
 
     async def _enter(self, claim: Claim, wait: bool, deadline: float) -> EnterResult:
-        """Put a claim where nobody stands, or at the end of the line if it waits or there is room for it."""
+        """Put a claim into an empty line, or at the end of the line if it waits or there is room for it."""
         spec, folder = claim.spec, self._folder(claim.spec.key)
         path, lease, look = folder + CLAIMS + claim.id, await self._leases.take(claim, deadline), wire.look(folder)
         queued = [wire.put(path, wire.place_of(claim, True), lease), look]
@@ -109,13 +109,13 @@ class AsyncEtcdQueue:
                 return DONE_BEFORE if was_done else REFUSED
             found = wire.looked(folder, await self._gateway.transact([], queued, [], deadline, repeat=False))
         answer = await self._stands(claim, found, True, deadline)
-        if not wait and answer.state == "pending":  # others were quicker
+        if not wait and answer.state == "pending":  # other claims took the room meanwhile
             await self.leave(claim)
             return REFUSED
         return answer
 
     async def _stands(self, claim: Claim, found: Found, asked: bool, deadline: float) -> EnterResult:
-        """Return the state of a claim; one whose turn it is gets its slot."""
+        """Return the state of a claim; a new holder of a semaphore gets its slot."""
         place, folder = found.place(claim.id), self._folder(claim.spec.key)
         if place is not None and place.once and found.record is not None:
             await self.leave(claim)
@@ -141,14 +141,14 @@ class AsyncEtcdQueue:
         """Return the state of a claim whose request failed.
 
         Raises:
-            StoreError: waiting does not help, or is not wanted.
+            StoreError: `error`, if a retry will not help or the caller does not wait.
         """
         self._turns.remove(claim.id)
         if not again:
-            with suppress(StoreError):  # else its lease ends: it is not extended
+            with suppress(StoreError):  # if this fails the lease expires, since nobody extends it
                 await self._leases.end(claim, self._gateway.deadline())
         answer = away(claim, error, wait, self._gateway.answered)
-        # A late request finds no lease.
+        # After the revocation a late request can't enter: it finds no lease.
         return answer._replace(state="gone") if answer.state == "indeterminate" and not again else answer
 
     async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
@@ -169,15 +169,15 @@ class AsyncEtcdQueue:
             removed = lone = await self._change(path, changes, deadline, repeat=False)
         except UnknownOutcome:
             lone = await self._change(path, changes, deadline)
-            removed = lone or not done  # the first request may have done it
+            removed = lone or not done  # the first request may have removed the claim
         if lone:
             self._leases.free(claim)
-        else:  # a request that was broken off may come late
+        else:  # a cancelled request that arrives late must find no lease
             await self._leases.end(claim, deadline)
         return removed
 
     async def _change(self, path: str, changes: list[Json], deadline: float, repeat: bool = True) -> bool:
-        """Perform operations if a key is there; True if it was."""
+        """Perform operations if a key exists; return whether it did."""
         return "succeeded" in await self._gateway.transact([wire.is_there(path)], changes, [], deadline, repeat)
 
     async def kept(self, key: str) -> str | None:
@@ -191,7 +191,7 @@ class AsyncEtcdQueue:
         return await self._change(path, [wire.delete(path)], self._gateway.deadline())
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """As `AsyncQueue.renew`: by one transaction that reads, and one stream that extends."""
+        """As `AsyncQueue.renew`: transactions read the lines of many names, then streams extend many leases."""
         deadline = self._gateway.deadline(min([claim.spec.ttl / 3 for claim in claims], default=0.0))
         keys = list(dict.fromkeys(claim.spec.key for claim in claims))
         lines: dict[str, Found] = {}
@@ -235,7 +235,7 @@ class AsyncEtcdQueue:
         return count
 
     async def look(self, key: str) -> list[ClaimView]:
-        """As `AsyncQueue.look`; how long leases last is asked for a few of them only, one by one as etcd wants it."""
+        """As `AsyncQueue.look`; etcd tells one lease at a time, so only up to `FEW` of one name are asked for."""
         views, deadline = [], self._gateway.deadline()
         for each, found in sorted((await self._lines(key)).items()):
             few = len(found.line.places) <= FEW and not key.endswith(SEPARATOR)
@@ -251,7 +251,7 @@ class AsyncEtcdQueue:
         return sorted({namespace_of(key) for key in await self._lines("")})
 
     async def _lines(self, key: str) -> dict[str, Found]:
-        """Return what stands in the folder of a key, in those of a namespace, or in all of them."""
+        """Return the claims and records of a key, of a namespace, or of all keys, by key."""
         prefix = self._options.prefix
         body = json.dumps(wire.in_folder(self._folder(key) if key else f"{prefix}/"))
         (reply,) = await self._gateway.ask("kv/range", body, self._gateway.deadline())
@@ -261,13 +261,13 @@ class AsyncEtcdQueue:
         return {each: wire.found_in(self._folder(each), {"kvs": some}) for each, some in lines.items()}
 
     async def _read(self, key: str, deadline: float = 0.0) -> Found:
-        """Return what stands in the folder of a key: no member that is behind answers."""
+        """Return the claims and the record of a key, by a linearizable read."""
         body = json.dumps(wire.in_folder(self._folder(key)))
         (reply,) = await self._gateway.ask("kv/range", body, deadline or self._gateway.deadline())
         return wire.found_in(self._folder(key), reply, int(reply["header"]["revision"]))
 
     async def doctor(self) -> list[Check]:
-        """Look at version, leader, alarms, round trip, and the shortest lease."""
+        """Check version, leader, alarms, a linearizable read, and the shortest lease."""
         deadline = self._gateway.deadline()
         try:
             (status,) = await self._gateway.ask("maintenance/status", "{}", deadline)
@@ -306,6 +306,6 @@ class AsyncEtcdQueue:
         await self._gateway.aclose()
 
     def abort(self) -> None:
-        """Give up what is open, without waiting."""
+        """Close all connections without waiting."""
         self._gateway.abort()
         self._turns.waiters.wake_all()

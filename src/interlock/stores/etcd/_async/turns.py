@@ -1,7 +1,8 @@
-"""The waiters of this process or event loop, and whose turn it is: one watch of all deletions.
+"""The waiters of this process or event loop, notified by one watch of all deletions.
 
-What stands before a waiter only gets less.  So a deletion is looked into only if it seems to be somebody's turn then,
-by what the last look at that name told; what etcd says in that linearizable read counts, not what was heard.
+Claims before a waiter are only ever deleted, never added.  So after a deletion a name is read again only if, by its
+last known line without the deleted claims, a waiter may hold the lock now.  The linearizable read decides, not the
+watch.
 """
 
 from collections.abc import Callable
@@ -25,11 +26,11 @@ class AsyncTurns:
 
     Args:
         gateway: the cluster.
-        read: tells what stands in the folder of a key, by a linearizable read.
-        prefix: with which keys begin.
+        read: returns the claims of a key, by a linearizable read.
+        prefix: the prefix of all keys.
 
     Attributes:
-        waiters: what wakes each.
+        waiters: the waiters, by the ids of their claims.
     """
 
     def __init__(self, gateway: AsyncGateway, read: Callable[[str], rt.Result[Found]], prefix: str) -> None:
@@ -44,24 +45,24 @@ class AsyncTurns:
         self._used = 0.0
 
     def add(self, claim: Claim, waiter: Tells) -> None:
-        """Wait, before the request which puts the claim into the line: what is deleted from then on is heard."""
+        """Add a waiter; call this before the request that puts the claim into the line, to miss no deletion."""
         self.waiters.add(claim.id, waiter)
         self._keys[claim.id] = claim.spec.key
 
     def remove(self, id: str) -> None:
-        """Let a claim wait no more."""
+        """Remove the waiter of a claim."""
         self._keys.pop(id, None)
         self.waiters.remove(id)
 
     def watch(self, revision: int) -> None:
-        """Let what is deleted after a revision be heard, unless it is."""
+        """Start to watch the deletions after a revision, unless the watch is running."""
         with self._mutex:
             self._used = clock.now()
-            if not self._runs:  # nor if no thread can be started: then waiters poll
+            if not self._runs:  # stays False if no thread can be started: then waiters poll
                 self._runs = rt.spawn("interlock-listener", self._run, revision) is not None
 
     async def _run(self, revision: int) -> None:
-        self._revision = revision  # what was deleted until then is known; 0 while nothing is
+        self._revision = revision  # deletions up to it are known; 0 while none are
         try:
             while self._is_wanted():
                 try:
@@ -79,11 +80,11 @@ class AsyncTurns:
             return self._runs
 
     async def _hear(self, text: str) -> bool:
-        """Take a line of the watch; False to hear no more."""
+        """Handle a line of the watch; return False to end the watch."""
         gone, revision = heard(self._prefix, text)
         keys = set(self._keys.copy().values())
         self._known = {key: line for key, line in self._known.items() if key in keys and self._revision}
-        if not self._revision:  # it begins now, and earlier deletions were missed
+        if not self._revision:  # the watch begins now, and earlier deletions were missed
             self.waiters.wake_all()
         if gone or not self._revision:
             self._revision = revision
@@ -92,7 +93,7 @@ class AsyncTurns:
         return self._is_wanted()
 
     async def _look_at(self, key: str, gone: set[str]) -> None:
-        """Notify the waiters whose turn it is after deletions, and those whose claims are gone."""
+        """Notify the waiters of a key that hold the lock after deletions, and those whose claims are gone."""
         waiting = [id for id, each in self._keys.copy().items() if each == key]
         line = self._known[key] = line_of(
             place for place in self._known.get(key, EMPTY).places if place.id not in gone
@@ -104,7 +105,7 @@ class AsyncTurns:
         for id in waiting:
             place = found.place(id)
             if place is None or (place.state == USING and (place.once or numbered(place.units, place.capacity))):
-                self.waiters.notify(id, 0)  # it is gone, or more has to be done
+                self.waiters.notify(id, 0)  # it is gone, or must look to get its slot or the record of a run
             elif place.state == USING:
                 self.waiters.notify(id, place.fence)
                 self.remove(id)

@@ -1,5 +1,5 @@
 # Generated from _async/leases.py by tools/unasync.py; change that one.
-"""The leases of the claims of one process or event loop; one that nothing is bound to any more is used again."""
+"""The leases of the claims of one process or event loop; a lease that is free again is reused for the next claim."""
 
 import json
 import math
@@ -12,12 +12,12 @@ from interlock.runtime import clock
 from interlock.stores.etcd._sync.gateway import Gateway
 from interlock.stores.etcd.wire import LeaseEnded
 
-LONG = 5.0  # seconds; longer leases last a second more at the server, for as long as which one can be used again
-STREAM = 16  # leases that are extended by one request: so many are in the first 512 bytes, which the gateway reads
+LONG = 5.0  # seconds; a lease from here on is made a second longer, so that it can be reused during that second
+STREAM = 16  # leases extended by one request: as many as fit into the first 512 bytes, which the gateway reads
 
 
 class Lease:
-    """A lease of etcd: its number, and until when it lasts at least, by the clock of its holder."""
+    """A lease of etcd: its number, and until when it lasts at least, by this process's clock."""
 
     def __init__(self, id: str, until: float = 0.0) -> None:
         self.id = id
@@ -25,7 +25,7 @@ class Lease:
 
 
 class Leases:
-    """Leases by the claims that are bound to them.
+    """The leases, by claim.
 
     Args:
         gateway: the cluster.
@@ -40,9 +40,9 @@ class Leases:
         self.of: dict[str, Lease] = {}
 
     def take(self, claim: Claim, deadline: float) -> str:
-        """Return the number of a lease for a claim, which lasts as long as that asks for at least."""
+        """Return the number of a lease that lasts at least as long as the claim asks for: a reused or a new one."""
         ttl = claim.spec.ttl
-        lease = self.of.get(claim.id)  # of a request that had no answer
+        lease = self.of.get(claim.id)  # from an earlier request of this claim that had no reply
         with suppress(IndexError):
             lease = lease or self._spare[_seconds(ttl)].pop()
         if lease is None or (
@@ -53,15 +53,15 @@ class Leases:
         return lease.id
 
     def grant(self, seconds: int, deadline: float) -> Lease:
-        """Make a lease; etcd makes one that is shorter than an election longer."""
+        """Make a lease; etcd makes it longer if it would be shorter than an election."""
         sent = clock.awake_or_not()
         (reply,) = self._gateway.ask("lease/grant", json.dumps({"TTL": str(seconds)}), deadline)
         return Lease(reply["ID"], sent + int(reply["TTL"]))
 
     def extend(self, leases: Sequence[Lease], deadline: float) -> list[int]:
-        """Extend leases, many by one request; return how many seconds each has: 0 if it has ended.
+        """Extend leases, many by one request; return the seconds that each has left: 0 if it has expired.
 
-        The gateway reads no more of a stream once it has begun to answer: what had no answer is asked for again.
+        The gateway stops reading a stream when it begins to answer: the leases without a reply are requested again.
         """
         left: dict[str, int] = {}
         while missing := [lease for lease in leases if lease.id not in left][:STREAM]:
@@ -74,20 +74,20 @@ class Leases:
         return [left[lease.id] for lease in leases]
 
     def free(self, claim: Claim) -> None:
-        """Keep the lease of a claim for the next one: nothing is bound to it any more."""
+        """Keep the lease of a claim for the next claim; the caller has deleted all keys that were bound to it."""
         lease = self.of.pop(claim.id, None)
         if lease is not None:
             self._spare[_seconds(claim.spec.ttl)].append(lease)
 
     def end(self, claim: Claim, deadline: float) -> None:
-        """End the lease of a claim, with all that is bound to it, or that a late request would bind."""
+        """Revoke the lease of a claim: this deletes its keys, and a late request can't put them there any more."""
         lease = self.of.pop(claim.id, None)
         if lease is not None:
             with suppress(LeaseEnded):
                 self._gateway.ask("lease/revoke", json.dumps({"ID": lease.id}), deadline)
 
     def left(self, id: str, deadline: float) -> float:
-        """Return how many seconds a lease has left, by its number."""
+        """Return how many seconds a lease has left; `id` is its number."""
         (reply,) = self._gateway.ask("lease/timetolive", json.dumps({"ID": id}), deadline)
         return float(reply.get("TTL", -1)) + 1  # whole seconds, rounded down
 

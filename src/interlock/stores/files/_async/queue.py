@@ -1,4 +1,4 @@
-"""The queue of a folder: the common steps are taken by compiled code, where this installation has it."""
+"""The queue of a folder; compiled code performs the common steps, if it is installed."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from interlock.stores.files.steps import FileSteps
 
 
 class AsyncFolderSteps:
-    """The lines of a folder, with methods of this kind."""
+    """The lines of a folder, as `AsyncSteps`."""
 
     look_again = FileSteps.look_again
 
@@ -27,11 +27,11 @@ class AsyncFolderSteps:
         return await rt.offload(self._steps.doctor)
 
     async def aclose(self) -> None:
-        """Nothing: the queue gives up what is open, with the last of them."""
+        """Do nothing: the queue closes the lines."""
 
 
 class AsyncFileWaiter:
-    """Waits at a pipe for a message, or for the death of a process before it.
+    """A waiter that reads a pipe; it also wakes when a process before it in the line dies.
 
     Args:
         steps: the lines of the folder.
@@ -46,7 +46,7 @@ class AsyncFileWaiter:
         self.pipe = steps.begin_wait()
 
     def tell(self, message: object = None) -> None:
-        """Wake the waiter, from any thread; a message is kept until it is read."""
+        """Wake the waiter, from any thread; it keeps the last message until the next `wait`."""
         if message is not None:
             self._message = message
         self.pipe.ring()
@@ -60,14 +60,14 @@ class AsyncFileWaiter:
             ready = await rt.readable(pipe.fd, watched, seconds)
             if pipe.fd in ready:
                 told = pipe.read()
-            # A process that has slept runs slowly: no more than this is done when it was simply told.
-            if len(ready) > (pipe.fd in ready):  # they would only report their deaths again and again
+            # A process that has slept runs slowly: after a plain notification no more than this is done.
+            if len(ready) > (pipe.fd in ready):  # a dead process's pipe would be ready for ever
                 pipe.unwatch([token for fd, token in watched.items() if fd in ready])
         message, self._message = self._message, None
         return told if message is None else message
 
     def close(self) -> None:
-        """Give the pipe back."""
+        """Return the pipe for the next waiter."""
         if not self.closed:
             self.closed = True
             self._steps.end_wait(self.pipe)
@@ -80,7 +80,7 @@ class AsyncFileQueue(AsyncStepQueue):
         steps: the lines.
     """
 
-    busy_limit = 1.0  # seconds: the guard is held for microseconds, except by a process that was stopped in it
+    busy_limit = 1.0  # seconds: the guard is held for microseconds, unless its process was stopped meanwhile
     busy_text = (
         "the guard of a line, or the marker of the folder, is held by a process that was stopped in the middle of a "
         "step, or by some other program: continue it or kill it (lslocks shows which), then call again"
@@ -94,7 +94,7 @@ class AsyncFileQueue(AsyncStepQueue):
     async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
         if self._quick is not None and not again:
             # async only
-            await rt.give_way()  # nothing else here waits
+            await rt.give_way()  # a quick step never waits, and would starve other tasks
             result = self._quick.enter(claim, waiter, wait)
             if result is not None:
                 return result

@@ -15,9 +15,9 @@ from interlock.stores.postgresql.wire import PgStatement, PostgresWire, Row
 
 SWEEP_EVERY = 64  # releases
 SWEEP_PAGES = 64
-SWEEP_AGE = 60.0  # seconds
+SWEEP_AGE = 60.0  # seconds without use, after which a name may be deleted
 OLDEST = 140000
-SKEW = 1.0  # seconds that two clocks may differ without a word
+SKEW = 1.0  # seconds; doctor warns if the clocks differ by more
 ROUNDS = 5
 
 
@@ -25,7 +25,7 @@ class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[Row]]):
     """A queue in a PostgreSQL database.
 
     Args:
-        options: how to connect, and where the table is.
+        options: how to connect, and the table.
     """
 
     def __init__(self, options: PostgresOptions) -> None:
@@ -37,7 +37,7 @@ class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[Row]]):
         self._releases = count(1)
 
     async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
-        """As `AsyncQueue.leave`; old names are swept now and then."""
+        """As `AsyncQueue.leave`; each `SWEEP_EVERY` releases also delete old names."""
         removed = await super().leave(claim, done, value)
         if next(self._releases) % SWEEP_EVERY == 0:
             try:
@@ -47,7 +47,7 @@ class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[Row]]):
         return removed
 
     async def look(self, key: str) -> list[ClaimView]:
-        """As `AsyncQueue.look`: a namespace is one request too."""
+        """As `AsyncQueue.look`; also a whole namespace takes one request."""
         return self._statements.views(key, await self._ask_twice(self._statements.look(key)))
 
     async def namespaces(self) -> list[str]:
@@ -55,7 +55,7 @@ class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[Row]]):
         return [name for (name,) in await self._ask_twice(self._statements.namespaces)]
 
     async def doctor(self) -> list[Check]:
-        """Look at a server's version, role, durability, clock, round trip and table."""
+        """Check a server's version, role, durability, clock, round trip and table."""
         try:
             return await self._examine()
         except LockError as error:

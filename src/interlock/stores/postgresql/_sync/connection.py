@@ -1,12 +1,11 @@
 # Generated from _async/connection.py by tools/unasync.py; change that one.
-"""Connections to PostgreSQL, by libpq's own protocol in pipeline mode: an answer for each request, by a deadline.
+"""Connections to PostgreSQL by libpq in pipeline mode, where each request has a deadline.
 
-psycopg connects; from then on libpq is used directly, as `psycopg.pq`: a step has an absolute deadline, and a
-notification is read where it comes.  In pipeline mode several statements are one request: who is stopped after it was
-sent holds nothing.
+psycopg connects; after that the code uses libpq directly (`psycopg.pq`), for absolute deadlines and notifications.
+In pipeline mode several statements are one request: a process that is stopped after sending it holds no row lock.
 """
 
-import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
+import encodings.idna  # noqa: F401 - the first host name would import it, which hangs in a child forked meanwhile
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -21,47 +20,45 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores.postgresql.options import PostgresOptions, connecting
-from interlock.stores.postgresql.problems import (
+from interlock.stores.postgresql.wire import (
     AT_ONCE,
+    BEGIN,
+    COMMIT,
     FUNCTION,
     ISOLATION,
     READ_ONLY,
     RECOVERY,
+    ROLLBACK,
     SCHEMA,
     TABLE,
-    failure,
-    not_connected,
-    refusal,
-)
-from interlock.stores.postgresql.wire import (
-    BEGIN,
-    COMMIT,
-    ROLLBACK,
     PgStatement,
     PostgresWire,
     Row,
+    failure,
     finish,
     linger,
+    not_connected,
     not_ours,
     notifying,
+    refusal,
     telling,
 )
 
-RETRY_LIMIT = 2.0  # seconds for which a step is tried again that others were in the way of
+RETRY_LIMIT = 2.0  # seconds for which a step is retried that failed because of other transactions
 PAUSE = 0.005  # seconds between two tries
-FULL_SOCKET = 0.001  # seconds until a socket that takes no more is tried again
+FULL_SOCKET = 0.001  # seconds until a full socket is tried again
 
 
 class Server:
-    """A database, as the threads of a process or the tasks of a loop reach it.
+    """A database, for the threads of a process or the tasks of an event loop.
 
     Args:
         options: how to connect.
         wire: the statements.
-        channel: where this process or loop is told of promotions.
+        channel: the channel on which this process or loop is notified of promotions.
 
     Attributes:
-        explicit: True if a transaction must say its isolation, since the defaults of the database or role are others.
+        explicit: True if each transaction must set its isolation level, because the default is not read committed.
     """
 
     def __init__(self, options: PostgresOptions, wire: PostgresWire, channel: str) -> None:
@@ -71,11 +68,11 @@ class Server:
         self.explicit = False
 
     def open(self, deadline: float) -> "PgConnection":
-        """Return a new connection; as `dial`."""
+        """Return a new connection for requests; raises as `dial`."""
         return PgConnection(self.dial(deadline), self)
 
     def subscribe(self, deadline: float) -> "PgSubscription":
-        """Return a new connection that listens; as `dial`."""
+        """Return a new connection that listens; raises as `dial`."""
         subscription = PgSubscription(self.dial(deadline), self)
         try:
             subscription.listen(deadline)
@@ -88,7 +85,8 @@ class Server:
         """Connect.
 
         Raises:
-            StoreError: Unreachable, Denied, NoRoom; or it can't be used for locks.
+            Unreachable, Denied, NoRoom: the connection failed.
+            StoreError: `dial` returned a connection that is in a transaction.
         """
         options = self.options
         try:
@@ -105,7 +103,7 @@ class Server:
         else:
             pgconn: PGconn = connection.pgconn
             if pgconn.transaction_status == TransactionStatus.IDLE:
-                del connection.pgconn  # else psycopg warns if an interrupt takes it from its thread
+                del connection.pgconn  # psycopg would warn when it collects a connection that is open
                 return pgconn
             raise StoreError(f"a new connection to {options.where} is in a transaction: `dial` returns new ones only")
         raise Unreachable(f"{options.where} can't be reached; {UNTOLD}")
@@ -115,7 +113,7 @@ class PgConnection:
     """A connection; one request at a time.
 
     Args:
-        pgconn: of libpq; it belongs to this object from now on.
+        pgconn: a connection of libpq, which this object owns from now on.
         server: the database.
     """
 
@@ -131,14 +129,14 @@ class PgConnection:
         self._pid = checked_pid()
         self._file = Descriptor(pgconn.socket)
         self._ended = False
-        # A database of another encoding lacks characters: they are escaped, and all that escape are.
+        # A database with another encoding lacks characters, so texts are escaped.
         self._coding = "utf-8" if pgconn.parameter_status(b"server_encoding") == b"UTF8" else "unicode_escape"
         pgconn.nonblocking = 1
         pgconn.enter_pipeline_mode()
         self._arrivals = rt.Arrivals(pgconn.socket, self._read)
 
     def _is_ours(self) -> bool:
-        """Tell whether its descriptor is still its own; if not, libpq is to touch it no more."""
+        """Return True if the descriptor is still ours; if not, end the connection without libpq touching it."""
         if self._ended or self._file.is_ours():
             return True
         self._end()
@@ -146,7 +144,7 @@ class PgConnection:
         return False
 
     def _end(self) -> None:
-        """Wait for nothing more: the number of its socket may be that of the next connection."""
+        """Stop waiting at the socket: its number may soon belong to another connection."""
         self._ended = True
         self._arrivals.close()
 
@@ -165,15 +163,15 @@ class PgConnection:
 
         Args:
             request: the statement.
-            deadline: by `clock.now`.
+            deadline: until when to wait, by `clock.now`.
 
         Raises:
             Refused: the database did nothing.
-            ConnectionEnded, NoAnswer: perhaps it does.
+            ConnectionEnded, NoAnswer: the statement may be performed.
         """
         if self._is_ours():
             self._arrivals.look()
-        if self._ended:  # while it was unused
+        if self._ended:  # it ended while it was idle
             self._begin(self._server.dial(deadline))
         rows = self._insist(request, deadline)
         others = telling(rows, request.told) if request.told is not None and rows[0][-1] else None
@@ -187,11 +185,11 @@ class PgConnection:
         return rows
 
     def _insist(self, statement: PgStatement, deadline: float) -> list[Row]:
-        """Perform a statement, and do what is missing for it."""
+        """Perform a statement; retry after a conflict, after setting the isolation, or after creating the table."""
         made, until = False, min(deadline, clock.now() + RETRY_LIMIT)
         server = self._server
         while True:
-            explicit = server.explicit  # another thread may learn it meanwhile
+            explicit = server.explicit  # read once: another thread may set it meanwhile
             try:
                 if explicit:
                     return self._in_transaction(deadline, statement)
@@ -209,7 +207,7 @@ class PgConnection:
                     raise
 
     def _in_transaction(self, deadline: float, *statements: PgStatement) -> list[Row]:
-        """Perform statements in a transaction that says its isolation, by one request."""
+        """Perform statements in a transaction that sets its isolation level, by one request."""
         try:
             return self.exchange((BEGIN, *statements, COMMIT), deadline)
         except Refused as error:
@@ -219,12 +217,12 @@ class PgConnection:
             raise
 
     def exchange(self, statements: Sequence[PgStatement], deadline: float) -> list[Row]:
-        """Perform statements by one request; return the rows of the last that has some."""
+        """Perform statements by one request; return the rows of the last one that has rows."""
         results: list[PGresult] = []
         pgconn, arrivals = self._pgconn, self._arrivals
         try:
             self._send(statements)
-            while pgconn.flush() and clock.now() < deadline:  # more than a socket takes at once
+            while pgconn.flush() and clock.now() < deadline:  # the request is larger than the socket's buffer
                 arrivals.wait(min(deadline, clock.now() + FULL_SOCKET))
             while True:
                 while not self._ended and pgconn.is_busy():
@@ -266,7 +264,7 @@ class PgConnection:
         return rows
 
     def abandon(self, undo: PgStatement | None) -> None:
-        """Give up a request that has no answer; what undoes it follows it, should it be performed later."""
+        """Give up a request without a reply; send the statement that undoes it, in case it is performed later."""
         if undo is None or not self._is_ours() or self._ended or self._pid != checked_pid():
             self.close()
             return
@@ -276,24 +274,24 @@ class PgConnection:
             self._pgconn.flush()
         except psycopg.OperationalError:
             pass
-        linger(self._pgconn, self._file)  # a server may do nothing for a client that has left
+        linger(self._pgconn, self._file)  # a server may drop the requests of a client that has disconnected
 
     def close(self) -> None:
-        """Close it; in a forked child, leave the parent's alone, on which libpq would say goodbye."""
+        """Close the connection; not in a forked child, where libpq would end the parent's session."""
         self._end()
         if self._pid == checked_pid():
             finish(self._pgconn, self._file)
 
 
 class PgSubscription(PgConnection):
-    """A connection that listens, as `Subscription`; it ends with the object."""
+    """A connection that listens, as `Subscription`."""
 
     def give_up(self) -> None:
-        """Close it before anybody else knows of it."""
+        """Close a subscription that was not returned to a caller."""
         super().close()
 
     def listen(self, deadline: float) -> None:
-        """Listen, unless a pooler lies between, which takes messages to others: then waiters look often."""
+        """Start to listen; not behind a pooler, which delivers messages to other clients: then waiters poll."""
         rows = self.exchange((PgStatement(b"SELECT pg_backend_pid()"),), deadline)
         self._deaf = self._server.wire.deaf = rows[0][0] != str(self._pgconn.backend_pid)
         if not self._deaf:
@@ -303,7 +301,7 @@ class PgSubscription(PgConnection):
         """As `Subscription.receive`."""
         while True:
             while not self._pgconn.is_busy() and self._pgconn.get_result() is not None:
-                pass  # the answer to what it told itself
+                pass  # the replies to the notifications of `confirm`
             found = []
             while (note := self._pgconn.notifies()) is not None:
                 found.append(note.extra.decode(errors="replace"))
@@ -317,7 +315,7 @@ class PgSubscription(PgConnection):
                 raise no_answer(self._where, self._server.options.io_timeout)
 
     def confirm(self, deadline: float) -> None:
-        """Tell this connection something, to find out whether it hears."""
+        """Send a notification to this connection itself, to find out whether it still receives."""
         if not self._is_ours():
             raise ended(self._where)
         try:
@@ -327,10 +325,10 @@ class PgSubscription(PgConnection):
             raise failure("", str(error).strip(), self._where, True) from error
 
     def close(self) -> None:
-        """End it, from any thread, and wake the thread or task that waits at the socket."""
+        """End the connection, from any thread, and wake the thread or task that waits at the socket."""
         if self._ended or self._pid != checked_pid():
             return
         if not self._file.is_ours():
             not_ours.add(self._pgconn)
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the connection is closed already
             self._file.shut_down()

@@ -16,9 +16,9 @@ from interlock.stores.postgresql.wire import PgStatement, PostgresWire, Row
 
 SWEEP_EVERY = 64  # releases
 SWEEP_PAGES = 64
-SWEEP_AGE = 60.0  # seconds
+SWEEP_AGE = 60.0  # seconds without use, after which a name may be deleted
 OLDEST = 140000
-SKEW = 1.0  # seconds that two clocks may differ without a word
+SKEW = 1.0  # seconds; doctor warns if the clocks differ by more
 ROUNDS = 5
 
 
@@ -26,7 +26,7 @@ class PostgresQueue(ServerQueue[PgStatement, list[Row]]):
     """A queue in a PostgreSQL database.
 
     Args:
-        options: how to connect, and where the table is.
+        options: how to connect, and the table.
     """
 
     def __init__(self, options: PostgresOptions) -> None:
@@ -38,7 +38,7 @@ class PostgresQueue(ServerQueue[PgStatement, list[Row]]):
         self._releases = count(1)
 
     def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
-        """As `Queue.leave`; old names are swept now and then."""
+        """As `Queue.leave`; each `SWEEP_EVERY` releases also delete old names."""
         removed = super().leave(claim, done, value)
         if next(self._releases) % SWEEP_EVERY == 0:
             try:
@@ -48,7 +48,7 @@ class PostgresQueue(ServerQueue[PgStatement, list[Row]]):
         return removed
 
     def look(self, key: str) -> list[ClaimView]:
-        """As `Queue.look`: a namespace is one request too."""
+        """As `Queue.look`; also a whole namespace takes one request."""
         return self._statements.views(key, self._ask_twice(self._statements.look(key)))
 
     def namespaces(self) -> list[str]:
@@ -56,7 +56,7 @@ class PostgresQueue(ServerQueue[PgStatement, list[Row]]):
         return [name for (name,) in self._ask_twice(self._statements.namespaces)]
 
     def doctor(self) -> list[Check]:
-        """Look at a server's version, role, durability, clock, round trip and table."""
+        """Check a server's version, role, durability, clock, round trip and table."""
         try:
             return self._examine()
         except LockError as error:

@@ -35,7 +35,7 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
     """The queue of one process or event loop on one server.
 
     Args:
-        settings: how to reach it.
+        settings: how to connect.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -48,7 +48,7 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         self._waiters.trusts = not settings.replicas
 
     async def _subscribe(self, deadline: float) -> AsyncSubscription:
-        """Subscribe; where the server, or a proxy, knows no SUBSCRIBE, say that waiters look often instead."""
+        """Subscribe; if the server or a proxy does not support SUBSCRIBE, log that, and let waiters poll."""
         try:
             return await self._dialer.subscribe(self.channel, deadline)
         except Refused as error:
@@ -60,12 +60,12 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
             return AsyncDeaf()
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """As `AsyncQueue.renew`; looks whether the server is still the one to ask."""
+        """As `AsyncQueue.renew`; asks the Sentinels first whether the primary has changed."""
         await self._dialer.check()
         return await super().renew(claims)
 
     async def keys(self, prefix: str) -> list[str]:
-        """List the keys that begin with a prefix and may have claims; by SCAN, in small steps."""
+        """List the keys that begin with `prefix` and may have claims; by SCAN, in small steps."""
         return sorted(await self._keys_at("", prefix))
 
     async def _keys_at(self, node: str, prefix: str) -> set[str]:
@@ -79,23 +79,23 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
                 return found
 
     async def nodes(self) -> list[str]:
-        """Return what stands for each server that has keys, in the place of a line."""
+        """Return a `RedisCommand.line` for each server that has keys."""
         return [""]
 
     def dialer_to(self, address: Address) -> AsyncDialer:
-        """Return what makes connections to another server of the same group."""
+        """Return a dialer for another server with the same settings."""
         return AsyncDialer(self._settings.at(address))
 
     async def ask(self, command: bytes, node: str) -> Any:
-        """Ask a server something that may be asked twice; `node` stands for it in the place of a line."""
+        """Send a command that may be performed twice; `node` is its `RedisCommand.line`."""
         return await self._ask_twice(RedisCommand(command, node))
 
     async def listen(self) -> None:
-        """Return when messages are heard."""
+        """Wait until the subscription is confirmed."""
         await self._listener.start(clock.now() + self._settings.io_timeout)
 
     async def hears_itself(self, seconds: float) -> bool:
-        """Send a message to this process; tell whether it arrives."""
+        """Publish a message to this process; return True if it arrives within `seconds`."""
         id, waiter = rt.fresh_id(), self.subscribe()
         self._waiters.add(id, waiter)
         try:
@@ -110,7 +110,7 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
 
 
 class AsyncDeaf:
-    """In the place of a subscription, where there is none: it hears nothing."""
+    """A subscription that receives nothing, for servers without SUBSCRIBE."""
 
     def __init__(self) -> None:
         self._waiter: rt.AsyncWaiter[object] = rt.AsyncWaiter()
@@ -122,7 +122,7 @@ class AsyncDeaf:
         return []
 
     async def confirm(self, deadline: float) -> None:
-        """Nothing: it is never silent."""
+        """Do nothing: it needs no proof that messages arrive."""
 
     def close(self) -> None:
         """As `AsyncSubscription.close`."""
@@ -130,5 +130,5 @@ class AsyncDeaf:
 
 
 def fresh_channel() -> str:
-    """Return the name of a channel of this listener only."""
+    """Return the name of a new channel."""
     return CHANNEL + rt.fresh_id()

@@ -1,7 +1,7 @@
 # Generated from _async/cluster.py by tools/unasync.py; change that one.
-"""A cluster: which node a name lives on, and what to do when it moves.
+"""A Redis cluster: the node of each name, and what to do when a name moves to another node.
 
-All fields of a line are in one key, so a slot that is moved key by key has each line here or there, never in parts.
+All fields of a line are in one key, so while a slot moves key by key, each line is on one node as a whole.
 Source: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
 """
 
@@ -19,29 +19,27 @@ from interlock.runtime import clock
 from interlock.stores.redis._sync.connection import Dialer, RedisSubscription
 from interlock.stores.redis._sync.queue import RedisQueue, fresh_channel, pool_to
 from interlock.stores.redis.errors import Redirected, refusal
-from interlock.stores.redis.keys import line_of
+from interlock.stores.redis.keys import CLUSTER_SLOTS, SLOTS, Shares, covered, host_or, line_of, shares_of, slot_of
 from interlock.stores.redis.resp import RedisCommand, Reply, ReplyError, pack
-from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Address, Settings
-from interlock.stores.redis.slots import CLUSTER_SLOTS, SLOTS, Shares, covered, host_or, shares_of, slot_of
-from interlock.stores.redis.wire import RedisWire
+from interlock.stores.redis.wire import RedisWire, with_source
 
-PAUSE = 0.05  # seconds before a node is asked again that could not do it
-HOPS = 5  # nodes that point elsewhere in a row, before there is a pause
+PAUSE = 0.05  # seconds before a failed request is retried
+HOPS = 5  # redirections in a row, after which there is a pause before each
 ASKING = pack("ASKING")
 
 
 class Cluster:
-    """The connections to the nodes of a cluster; as a pool.
+    """The connections to the nodes of a cluster; used as a pool.
 
     Args:
-        settings: how to reach it.
-        wire: what its commands say.
+        settings: how to connect.
+        wire: the commands.
 
     Attributes:
-        addresses: of the nodes that serve slots.
-        version: how often the map was read.
-        on_change: called after it has changed.
+        addresses: the nodes that serve slots.
+        version: how often the slot map was read.
+        on_change: called after the map has changed.
         entering: as for `Pool`.
     """
 
@@ -58,7 +56,7 @@ class Cluster:
         self.closed = False
 
     def dialer(self, address: Address) -> Dialer:
-        """Return what makes connections to a node."""
+        """Return a dialer for a node."""
         return Dialer(self._settings.at(address))
 
     def _pool(self, address: Address) -> Asks[RedisCommand, Reply]:
@@ -74,10 +72,10 @@ class Cluster:
         return pool
 
     def node_of(self, line: str) -> Address:
-        """Return the node that a line lives on; any for no line.
+        """Return the node of a line; any node for "".
 
         Raises:
-            Passing: no node has it now.
+            Passing: no node serves its slot now.
         """
         if not line:
             return random.choice(self.addresses or list(self._settings.nodes))
@@ -90,7 +88,7 @@ class Cluster:
         return address
 
     def ask(self, command: RedisCommand, deadline: float, undo: Claim | None = None) -> Reply:
-        """As `Pool.ask`, on the node that the line lives on; follows it until the deadline."""
+        """As `Pool.ask`, on the node of the command's line; follows redirections until the deadline."""
         target: Address | None = None
         asking = False
         hops = 0
@@ -143,17 +141,17 @@ class Cluster:
         try:
             self.read_map(version, first)
         except StoreError:
-            pass  # the next request says so
+            pass  # the next request gets the error
 
     def read_map(self, version: int = -1, first: Address | None = None) -> None:
-        """Read the map, unless another request has read it after `version`.
+        """Read the slot map, unless another request has read it after `version`.
 
         Args:
-            version: what was known when something went wrong; -1 to read it in any case.
-            first: the node that knows best, if any.
+            version: the version that a failed request used; -1 to read the map in any case.
+            first: the node to ask first, if any.
 
         Raises:
-            StoreError: no node tells it.
+            StoreError: no node returned a map.
         """
         failure: StoreError | None = None
         best: tuple[int, Shares] = 0, []
@@ -188,7 +186,7 @@ class Cluster:
             self.on_change()
 
     def distrust(self) -> None:
-        """Use no connection any more that there is now."""
+        """Use the present connections for no more requests."""
         for pool in list(self._pools.values()):
             pool.distrust()
 
@@ -205,11 +203,11 @@ class Cluster:
 
 
 class ClusterSubscription:
-    """A subscription at whichever node is there: messages reach all of them.
+    """A subscription at any node: a cluster delivers each message to all nodes.
 
     Args:
-        subscription: at the node.
-        address: of the node.
+        subscription: the subscription at the node.
+        address: the address of the node.
         cluster: the cluster of the node.
     """
 
@@ -221,11 +219,11 @@ class ClusterSubscription:
         self.close = subscription.close
 
     def confirm(self, deadline: float) -> None:
-        """See that the node is in the cluster: one that has left confirms all, and is deaf."""
+        """Check that the node is still in the cluster: one that has left confirms, but receives no messages."""
         try:
             self._cluster.read_map()
         except StoreError:
-            return  # waiters ask the store in a while, which says so
+            return  # the waiters' own polls get the error
         if self.address not in self._cluster.addresses:
             raise ended("a node that has left the Redis cluster")
         self._confirm(deadline)
@@ -235,7 +233,7 @@ class RedisClusterQueue(RedisQueue):
     """The queue of one process or event loop on a cluster.
 
     Args:
-        settings: how to reach it.
+        settings: how to connect.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -262,20 +260,20 @@ class RedisClusterQueue(RedisQueue):
         raise failure or Unreachable("the Redis cluster has no nodes that serve slots")
 
     def _map_changed(self) -> None:
-        """Let all look; subscribe elsewhere if the node of the subscription has gone."""
+        """Wake all waiters; subscribe at another node if the node of the subscription has left."""
         if self._address not in self._cluster.addresses:
             self._listener.distrust()
         self._waiters.wake_all()
 
     def node_of(self, claim: Claim) -> object:
-        """Return the node that has a claim, so that the claims of one node are renewed together."""
+        """Return the node of a claim: the claims of one node are renewed together."""
         try:
             return self._cluster.node_of(line_of(claim.spec.key))
-        except StoreError:  # requests say so
+        except StoreError:  # the request gets the error
             return None
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """As `Queue.renew`; those that one answer does not serve are asked for alone, wherever they are."""
+        """As `Queue.renew`; a claim that fails in the common request is renewed by one of its own."""
         answers = ServerQueue.renew(self, claims)
         for place, answer in enumerate(answers):
             if isinstance(answer, StoreError) and len(claims) > 1:
@@ -286,12 +284,12 @@ class RedisClusterQueue(RedisQueue):
         return answers
 
     def nodes(self) -> list[str]:
-        """Return what stands for each node that serves slots, in the place of a line."""
+        """Return "@host:port" for each node that serves slots; see `RedisCommand.line`."""
         self._cluster.read_map()
         return [f"@{host}:{port}" for host, port in self._cluster.addresses]
 
     def keys(self, prefix: str) -> list[str]:
-        """As `RedisQueue.keys`, of all nodes."""
+        """As `RedisQueue.keys`, on all nodes."""
         found: set[str] = set()
         for node in self.nodes():
             found |= self._keys_at(node, prefix)
@@ -299,4 +297,4 @@ class RedisClusterQueue(RedisQueue):
 
 
 def _nobody_cares() -> None:
-    """Take a change that concerns no waiter."""
+    """Do nothing: the default of `on_change`."""

@@ -1,5 +1,5 @@
 # Generated from _async/connection.py by tools/unasync.py; change that one.
-"""Connections to one server: opened, logged in, and asked."""
+"""Connections to one server: connect, log in, send requests, subscribe, ask the Sentinels."""
 
 import re
 from collections.abc import Callable
@@ -13,18 +13,18 @@ from interlock.runtime import clock, log
 from interlock.stores.redis import _threads as sockets
 from interlock.stores.redis.errors import garbled, refusal, see_it_is_there, unreachable
 from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, ReplyError, grants, pack, wait_for
-from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Address, Settings
+from interlock.stores.redis.wire import with_source
 
 INFO = pack("INFO", "replication")
 _PRIMARY = re.compile(rb"role:master\b.*^master_replid:(\w+)", re.DOTALL | re.MULTILINE)
 
 
 class RedisConnection:
-    """One command out, one reply in.
+    """A connection; one request at a time.
 
     Attributes:
-        trust: kept for the pool.
+        trust: a value that the pool stores here.
     """
 
     __slots__ = ("_io_timeout", "_parser", "_where", "stream", "trust")
@@ -49,10 +49,10 @@ class RedisConnection:
         return reply
 
     def raw(self, data: bytes, replies: int, deadline: float) -> Any:
-        """Send, and return the reply, which may be a ReplyError; more than one as a list.
+        """Send, and return the reply, which may be a ReplyError; several replies as a list.
 
         Raises:
-            ConnectionEnded, NoAnswer: it did not come.
+            ConnectionEnded, NoAnswer: the reply did not come.
         """
         try:
             self.stream.send(data, deadline)
@@ -60,7 +60,7 @@ class RedisConnection:
                 return [self.next(deadline) for _ in range(replies)]
             data = self.stream.receive(deadline)
             if data[:1] == b":" and data[1:-2].isdigit() and data[-2:] == b"\r\n":
-                return int(data[1:-2])  # most of the time
+                return int(data[1:-2])  # the most common reply, without the parser
             return self._rest(data, deadline)
         except TimeoutError:
             raise no_answer(self._where, self._io_timeout) from None
@@ -70,7 +70,7 @@ class RedisConnection:
             raise ended(self._where, error) from error
 
     def next(self, deadline: float) -> Any:
-        """Return what comes next."""
+        """Return the next reply or message."""
         reply = self._parser.next()
         if reply is MISSING:
             return self._rest(self.stream.receive(deadline), deadline)
@@ -90,7 +90,7 @@ class RedisConnection:
         if undo is None:
             self.stream.close()
         else:
-            self.stream.send_and_close(with_source(undo.data))  # no caller would read NOSCRIPT
+            self.stream.send_and_close(with_source(undo.data))  # with the source: nobody could answer NOSCRIPT
 
     def close(self) -> None:
         """As `Connection.close`."""
@@ -98,7 +98,7 @@ class RedisConnection:
 
 
 class RedisSubscription:
-    """A connection that hears the messages on one channel."""
+    """A connection that is subscribed to one channel."""
 
     __slots__ = ("_channel", "_connection", "_where")
 
@@ -122,7 +122,7 @@ class RedisSubscription:
         return []
 
     def confirm(self, deadline: float) -> None:
-        """Subscribe again: that changes nothing where the server knows of it, and mends it where it does not."""
+        """Subscribe again: the reply proves that the connection works, and a lost subscription is restored."""
         try:
             self._connection.stream.send(pack("SUBSCRIBE", self._channel), deadline)
         except OSError as error:
@@ -134,14 +134,14 @@ class RedisSubscription:
 
 
 class Dialer:
-    """Makes connections to one server, and notices when they lead to another primary than before.
+    """Makes connections to one server, and notices when another primary answers at its address.
 
     Args:
-        settings: how to reach it.
-        question: what each connection begins with; nothing for a Sentinel, whose users need no right to INFO.
+        settings: how to connect.
+        question: the last command of a login; none for a Sentinel, whose users need no right to INFO.
 
     Attributes:
-        moved: called when another server has taken its place.
+        moved: called when another primary has taken its place.
     """
 
     def __init__(self, settings: Settings, question: bytes = INFO) -> None:
@@ -154,14 +154,14 @@ class Dialer:
         self.moved: Callable[[], object] = _nobody_cares
 
     def open(self, deadline: float, looks: bool = True) -> RedisConnection:
-        """Return a connection that is ready.
+        """Return a connection after login.
 
         Args:
             deadline: until when, by `clock.now`.
-            looks: True where replies are expected at once.
+            looks: True if replies are expected at once.
 
         Raises:
-            StoreError: it can't be reached, or does not let us in.
+            StoreError: the server can't be reached, or refuses the log-in.
         """
         settings = self.settings
         deadline = min(deadline, clock.now() + settings.connect_timeout)
@@ -194,7 +194,7 @@ class Dialer:
         return RedisConnection(stream, self.where, self.settings.io_timeout)
 
     def _log_in(self, connection: RedisConnection, deadline: float) -> Any:
-        """Log in; return what the server says about its replication, if that is asked."""
+        """Log in; return the reply to INFO, if that is asked."""
         settings = self.settings
         login: tuple[str, ...] = tuple(each for each in (settings.username, settings.password) if each is not None)
         if settings.credentials is not None:
@@ -219,7 +219,7 @@ class Dialer:
                     raise Denied(f"can't connect to {self.where}: {reply}; {LOGIN}") from reply
                 raise unreachable(self.where, reply) from reply
         info = replies[-1] if self._question else None
-        if isinstance(info, ReplyError) and code_of(info) not in ("NOPERM", "UNKNOWN"):  # proxies know no INFO
+        if isinstance(info, ReplyError) and code_of(info) not in ("NOPERM", "UNKNOWN"):  # a proxy may lack INFO
             raise unreachable(self.where, info) from info
         return info
 
@@ -227,7 +227,7 @@ class Dialer:
         """Return a subscription that the server has confirmed.
 
         Raises:
-            StoreError: it can't be reached, or refuses.
+            StoreError: the server can't be reached, or refuses.
         """
         connection = self.open(deadline, looks=False)
         try:
@@ -240,37 +240,37 @@ class Dialer:
         return RedisSubscription(connection, channel, self.where)
 
     def check(self) -> None:
-        """Ask the Sentinels whether the primary is another one by now."""
+        """Ask the Sentinels whether the primary has changed."""
         if self._sentinels is not None:
             try:
                 address = self._sentinels.primary(clock.now() + self.settings.io_timeout)
             except StoreError:
-                return  # locks go on over open connections
+                return  # the open connections may still work
             if address != self._address:
                 self._address = address
                 self.moved()
 
 
 class Sentinels:
-    """Asks the Sentinels of a service which server is its primary.
+    """Asks the Sentinels of a service for the address of its primary.
 
     Source: https://redis.io/docs/latest/develop/reference/sentinel-clients/
 
     Args:
-        settings: of the service.
+        settings: the settings of the service.
     """
 
-    IO_TIMEOUT = 0.25  # seconds to wait for one of several
+    IO_TIMEOUT = 0.25  # seconds to wait for one of several Sentinels
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._silent = False
 
     def primary(self, deadline: float) -> Address:
-        """Return the address of the primary, by the Sentinel that knows of the latest fail-over.
+        """Return the address of the primary, from the Sentinel with the latest fail-over (the highest epoch).
 
         Raises:
-            StoreError: none of them knows it.
+            StoreError: no Sentinel knows it.
         """
         answers = []
         failure: StoreError | None = None
@@ -312,4 +312,4 @@ class Sentinels:
 
 
 def _nobody_cares() -> None:
-    """Take the news of another primary where nothing depends on it."""
+    """Do nothing: the default of `moved`."""

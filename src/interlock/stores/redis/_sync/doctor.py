@@ -1,5 +1,5 @@
 # Generated from _async/doctor.py by tools/unasync.py; change that one.
-"""doctor: is this server fit to keep locks, and may this user do all that they need?"""
+"""The checks of `doctor`: whether a server can keep locks, and whether this user has the rights for them."""
 
 import re
 from typing import Any
@@ -11,25 +11,25 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 from interlock.stores.redis.keys import line_of
 from interlock.stores.redis.resp import RedisCommand, ReplyError, pack
-from interlock.stores.redis.scripts import source_of
+from interlock.stores.redis.wire import source_of
 
-SKEW = 1.0  # seconds that two clocks may differ without a word
-BEARS = 3  # a lease is renewed at a third: it bears so much skew
+SKEW = 1.0  # seconds; a check warns if clocks differ by more
+BEARS = 3  # a lease of this many times the skew is safe, since it is renewed after a third
 ROUNDS = 5
-NAMES = 4  # tried for each node of a cluster, so that hardly any is left out
-TRIES, MESSAGE_LIMIT = 3, 2.0  # one message may be lost, as when a node has just joined its cluster; seconds
+NAMES = 4  # random names tried for each node of a cluster, so that almost every node gets one
+TRIES, MESSAGE_LIMIT = 3, 2.0  # a message may be lost when a node has just joined its cluster; seconds for each
 REPLICA_LIMIT = 1.0  # seconds to wait for a replica
 SPARED = {
     "publish": "waiters of other processes are not told, and hear by their own look, up to 5 s late",
     "scan": "claims() can't list all names",
     "info": "nothing is known about the server, and that another one took its place may be noticed late",
 }
-"""The rights without which locks still work, and what is missing then."""
+"""The rights without which locks still work, and the consequence of each missing one."""
 _REPLICA = re.compile(rb"^slave\d+:ip=([^,]+),port=(\d+)", re.MULTILINE)
 
 
 def examine(queue: Any) -> list[Check]:
-    """Look at version, round trip, clocks, memory policy, persistence and rights; let a message go round."""
+    """Check version, round trip, clocks, memory policy, persistence, rights, and the delivery of a message."""
     checks = []
     missing: dict[str, None] = {}
     try:
@@ -61,14 +61,14 @@ def _server(queue: Any, node: str) -> list[Check]:
     try:
         text = queue.ask(pack("INFO"), node)
     except LockError:
-        text = b""  # the access list may forbid it; nothing depends on it
+        text = b""  # the access list may forbid INFO
     pairs = (line.partition(":") for line in text.decode(errors="replace").splitlines() if ":" in line)
     about = {name: value for name, _, value in pairs}
     return [*_about(about), _clock(-ahead), Check("server", "ok", f"answers in {min(times) * 1e6:.0f} us")]
 
 
 def _ahead(queue: Any, node: str) -> tuple[float, float]:
-    """Return by how many seconds a server's clock is ahead of this machine's, and how long that took."""
+    """Return by how many seconds a server's clock is ahead of this machine's, and the duration of the request."""
     sent, day = clock.now(), clock.time_of_day()
     seconds, micros = queue.ask(pack("TIME"), node)
     took = clock.now() - sent
@@ -109,7 +109,7 @@ def _about(about: dict[str, str]) -> list[Check]:
 
 
 def _clocks(queue: Any, nodes: list[str]) -> list[Check]:
-    """Say how far the clocks differ of all servers that may come to judge a lease: primaries and their replicas."""
+    """Compare the clocks of all servers that may judge a lease, now or after a fail-over: primaries and replicas."""
     ahead: dict[str, float] = {}
     unheard: list[str] = []
     for node in nodes:
@@ -190,7 +190,7 @@ def _try_scripts(queue: Any, missing: dict[str, None]) -> None:
     try:
         queue.look(key)
     except LockError as error:
-        if "evalsha" in str(error.__cause__):  # else it is what was found already
+        if "evalsha" in str(error.__cause__):  # else the error is one that was found before
             missing["evalsha"] = None
     for name, why in zip(refused[::2], refused[1::2], strict=True):
         if code_of(ReplyError(why.decode(errors="replace"))) == "NOPERM":
@@ -198,7 +198,7 @@ def _try_scripts(queue: Any, missing: dict[str, None]) -> None:
 
 
 def _message(queue: Any, missing: dict[str, None]) -> Check:
-    """Subscribe, publish and receive, as a waiter that is promoted is told."""
+    """Subscribe, publish and receive, as in the notification of a waiter."""
     began = clock.now()
     step = "subscribe"
     heard = False

@@ -31,7 +31,7 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
     """The queue of one process or event loop on one server.
 
     Args:
-        settings: how to reach it.
+        settings: how to connect.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -44,7 +44,7 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
         self._waiters.trusts = not settings.replicas
 
     def _subscribe(self, deadline: float) -> Subscription:
-        """Subscribe; where the server, or a proxy, knows no SUBSCRIBE, say that waiters look often instead."""
+        """Subscribe; if the server or a proxy does not support SUBSCRIBE, log that, and let waiters poll."""
         try:
             return self._dialer.subscribe(self.channel, deadline)
         except Refused as error:
@@ -56,12 +56,12 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
             return Deaf()
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """As `Queue.renew`; looks whether the server is still the one to ask."""
+        """As `Queue.renew`; asks the Sentinels first whether the primary has changed."""
         self._dialer.check()
         return super().renew(claims)
 
     def keys(self, prefix: str) -> list[str]:
-        """List the keys that begin with a prefix and may have claims; by SCAN, in small steps."""
+        """List the keys that begin with `prefix` and may have claims; by SCAN, in small steps."""
         return sorted(self._keys_at("", prefix))
 
     def _keys_at(self, node: str, prefix: str) -> set[str]:
@@ -75,23 +75,23 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
                 return found
 
     def nodes(self) -> list[str]:
-        """Return what stands for each server that has keys, in the place of a line."""
+        """Return a `RedisCommand.line` for each server that has keys."""
         return [""]
 
     def dialer_to(self, address: Address) -> Dialer:
-        """Return what makes connections to another server of the same group."""
+        """Return a dialer for another server with the same settings."""
         return Dialer(self._settings.at(address))
 
     def ask(self, command: bytes, node: str) -> Any:
-        """Ask a server something that may be asked twice; `node` stands for it in the place of a line."""
+        """Send a command that may be performed twice; `node` is its `RedisCommand.line`."""
         return self._ask_twice(RedisCommand(command, node))
 
     def listen(self) -> None:
-        """Return when messages are heard."""
+        """Wait until the subscription is confirmed."""
         self._listener.start(clock.now() + self._settings.io_timeout)
 
     def hears_itself(self, seconds: float) -> bool:
-        """Send a message to this process; tell whether it arrives."""
+        """Publish a message to this process; return True if it arrives within `seconds`."""
         id, waiter = rt.fresh_id(), self.subscribe()
         self._waiters.add(id, waiter)
         try:
@@ -106,7 +106,7 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
 
 
 class Deaf:
-    """In the place of a subscription, where there is none: it hears nothing."""
+    """A subscription that receives nothing, for servers without SUBSCRIBE."""
 
     def __init__(self) -> None:
         self._waiter: rt.Waiter[object] = rt.Waiter()
@@ -118,7 +118,7 @@ class Deaf:
         return []
 
     def confirm(self, deadline: float) -> None:
-        """Nothing: it is never silent."""
+        """Do nothing: it needs no proof that messages arrive."""
 
     def close(self) -> None:
         """As `Subscription.close`."""
@@ -126,5 +126,5 @@ class Deaf:
 
 
 def fresh_channel() -> str:
-    """Return the name of a channel of this listener only."""
+    """Return the name of a new channel."""
     return CHANNEL + rt.fresh_id()

@@ -1,4 +1,4 @@
--- A claim that holds the lock goes on under another id, with its fence, slot and place.
+-- Give the place of a holder to another id, with its fence and slot.
 -- ARGV: id, new id, ttl, channel, about.
 -- Returns the fence, or {fence, slot}; -1 if it is gone.
 local id, new, ttl, channel, about = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
@@ -7,7 +7,7 @@ drop('')  -- see `flush`
 known = settle(new, known)
 local answer = -1
 local state, ended, _, _, its, _, slot = parse(known)
-if id ~= new and state == 'u' and ended > now then  -- it was done, and the reply was lost
+if id ~= new and state == 'u' and ended > now then  -- an earlier call did it, and its reply was lost
   answer = granted(its, slot)
 else
   local stop = now + 1 + ttl

@@ -1,30 +1,30 @@
--- A claim asks for the lock, or where it stands.
--- ARGV: ttl, units, capacity, once (0 or 1), channel, mode, about, id.  mode: t (one try), o (one try of one that would
--- wait), w (it waits), a (it stands in line, or is gone).
+-- Enter a claim, or return the state of one that entered before.
+-- ARGV: ttl, units, capacity, once (0 or 1), channel, mode, about, id.  mode: t (one try), o (one try of a claim that
+-- would wait), w (wait), a (it entered before).
 -- Returns the fence, or {fence, slot}: it holds the lock; 0: occupied; -1: gone; -2: the run was completed before;
--- -(10 + milliseconds): it waits, and looks again then; or {that, before, fence}: it holds the lock with that fence as soon
--- as `before` has left.
+-- -(10 + milliseconds): it waits, and polls after that time; or {that, before, fence}: it waits, and will hold the lock
+-- with that fence as soon as the claim `before` has left.
 local ttl, units, capacity = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local once, channel, mode, about, id = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local stop = now + 1 + ttl
 local mine = open(id)
 local rest = once .. ' ' .. now .. ' ' .. channel .. ' ' .. about
 local is_done = once == '1' and line.done > now
-if line.done > 0 and line.done <= now then  -- it is over; without one, most steps take the short cut
+if line.done > 0 and line.done <= now then  -- the record has expired; without one, most steps take the short cut
   drop('done')
   drop('value')
   line.done = 0
 end
 
--- How long a waiter waits until it looks.  The head looks when the first lease of a holder ends.  The others look a
--- little later, in case the head is dead too, and as often as the shortest lease before them could end.
+-- The time until a waiter polls.  The first waiter polls when the first lease of a holder expires.  The others poll a
+-- little later, in case the first one is dead too, and as often as the shortest lease before them could expire.
 local function look_after(number)
   local soon = math.max(1, line.ends - now + 1)
   if number == line.first then return soon end
   return math.min(soon + 1000, math.max(1000, line.quick))
 end
 
--- Stand in line; return the answer.
+-- Enter the line as a waiter; return the reply.
 local function stand()
   -- Who is right before it, if that is of the same process and wants the lock for itself?
   local before, record = line.holder, nil
@@ -54,10 +54,10 @@ local function stand()
   return {answer, before, tonumber(its)}
 end
 
--- Return the answer to a claim that is in line.
+-- Return the reply to a claim that is in the line.
 local function extended(record)
   local state, ended, u, c, its, number, slot, held, its_rest = parse(record)
-  if not state or ended <= now then  -- what has expired is never revived
+  if not state or ended <= now then  -- an expired claim is never renewed
     drop('@' .. id)
     drop('#' .. (number or ''))
     flush()
@@ -78,7 +78,7 @@ if line.used > 0 or line.first <= line.last then
   mine = settle(id, mine)
   answer = mine and extended(mine)
 end
-if answer then  -- it was there
+if answer then  -- the claim entered before
 elseif mode == 'a' then
   answer = -1
 elseif is_done then

@@ -1,6 +1,6 @@
--- The short cut of `enter`, which stands before all else, for itself: nobody holds the lock and nobody waits, or somebody
--- has it all for itself.  Nothing is written unless it applies.
--- ARGV and answers: enter.lua.  What the fields mean: line.lua.
+-- The short cut of `enter`, the first part of the script: the lock is free and nobody waits, or one exclusive claim
+-- holds it.  Nothing is written unless the short cut applies.
+-- ARGV and replies: see enter.lua.  Fields: see line.lua.
 do
   local call, key = redis.call, KEYS[1]
   local ttl, units, capacity, once, channel, mode, about, id = unpack(ARGV)

@@ -1,6 +1,6 @@
--- Take out one claim, or all, whoever's they are; waiters among them are told to look.
+-- Evict one claim, or all, of any process; the waiters among them are notified to look.
 -- ARGV: id, or empty for all.
--- Returns how many; as a list if more are to be promoted than one step does.
+-- Returns how many; as a list if waiters are left to promote, since one step promotes a limited number.
 local wanted = ARGV[1]
 open(wanted)
 local evicted, gone = 0, {}

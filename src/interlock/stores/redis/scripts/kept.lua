@@ -1,4 +1,4 @@
--- Answers the value of the record of a completed run, or nothing if none is kept.
+-- Return the value of the record of a completed run; nothing without a record.
 -- ARGV: "forget" to forget it.
 local forget = ARGV[1] == 'forget'
 open('')

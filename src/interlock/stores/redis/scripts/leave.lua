@@ -1,8 +1,8 @@
--- A claim goes; whoever is next holds the lock.
--- ARGV: milliseconds for which it is recorded that its run was completed (0 for no record), channel, let_in (the claim that
--- knows already that it comes next, or empty), id; with a record, the value that is kept.
--- Returns 1 if it was there, else 0; plus 2 if more are to be promoted than one step does; plus 4 if others could not be
--- told; or a list of that and of id, fence and slot of those of the same channel who were promoted.
+-- Remove a claim; the next waiters become holders.
+-- ARGV: milliseconds for which its run is recorded as completed (0 for no record), channel, let_in (the waiter of the
+-- same process that was let in already, or empty), id; with a record, its value.
+-- Returns 1 if the claim was there, else 0; plus 2 if waiters are left to promote; plus 4 if some could not be notified;
+-- or a list of that number and of id, fence and slot of the promoted waiters of the same channel.
 local record, channel, let_in, id, value = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local mine = open(id)
 if line.more == '1' or line.ends and line.ends <= now then mine = settle(id, mine) end
@@ -31,7 +31,7 @@ if removed == 1 and record > 0 then
   write('done', line.done)
   write('value', value)
   keep(line.done)
-  -- Those who want to run only if nobody has need not wait any more.
+  -- Waiting claims of `once` leave: the run was completed.
   for place = line.first, line.last do
     local other = call('HGET', line.key, '#' .. place)
     local its_state, _, _, _, _, _, _, _, rest = parse(other and call('HGET', line.key, '@' .. other))

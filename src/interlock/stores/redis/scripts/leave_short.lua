@@ -1,6 +1,6 @@
--- The short cut of `leave`, which stands before all else, for itself: the claim has the lock for itself, and nobody waits
--- or the first waiter wants it for itself.  Nothing is written unless it applies.
--- ARGV and answers: leave.lua.  What the fields mean: line.lua.
+-- The short cut of `leave`, the first part of the script: the claim is the only holder and exclusive, and nobody waits or
+-- the first waiter is exclusive.  Nothing is written unless the short cut applies.
+-- ARGV and replies: see leave.lua.  Fields: see line.lua.
 do
   local call, key = redis.call, KEYS[1]
   local record, channel, let_in, id = unpack(ARGV)
@@ -31,7 +31,7 @@ do
         else
           call('HSET', key, 'using', using, '@' .. next, its, 'queue', first + 1 .. ' ' .. last .. rest)
         end
-        if next == let_in then return 1 end  -- it has begun
+        if next == let_in then return 1 end  -- this process has let it in already
         local where = string.match(about, '^%d %d+ (%S+) ')
         if where == channel then return {1, next, tonumber(fence), 0} end
         local answer = redis.pcall('PUBLISH', where, next .. ' ' .. fence .. ' 0')

@@ -1,24 +1,24 @@
--- The line of one name, in one hash.  This stands before each step.  Fields:
---   fence   the highest one that was issued, in microseconds of the server's clock or counted on from there
+-- The line of one name, in one hash.  This text precedes each script.  Fields:
+--   fence   the highest fence that was issued: microseconds of the server's clock, or the last fence plus one
 --   kept    when the key expires
---   done    until when it is recorded that a run of `once` was completed
---   value   what that run has left for who comes later
+--   done    the end of the record that a run of `once` was completed
+--   value   the value of that run
 --   using   totals of the holders: "units capacity ends mixed slots holder": the smallest capacity; no lease ends before
 --           `ends`; mixed is 1 if capacities differ; slots has a 1 for each number that is taken, or is "-"; holder is the
 --           id if one has it all for itself, else "-"
 --   queue   of the waiters: "first last quick more": the numbers of the first and the last; no waiter's lease is shorter
---           than `quick`; more is 1 while others whose turn has come are still to be promoted
---   #N      the id of the waiter with that number; one that gave up leaves a hole
+--           than `quick`; more is 1 while there are waiters left to promote
+--   #N      the id of the waiter with that number; missing for a waiter that has left
 --   @ID     a claim: "state ends units capacity fence number slot held once since channel about"; state is u (it holds
 --           the lock; number is 0) or p (it waits)
--- Times are milliseconds of the server's clock.  A claim has its fence from the moment when it enters.  After every step:
--- the first waiter does not fit beside the holders, and nobody waits where nobody holds.
+-- Times are milliseconds of the server's clock.  A claim gets its fence when it enters.  After every step there is no
+-- room for the first waiter beside the holders, and there is no waiter without a holder.
 local call = redis.call
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local instant = clock[1] .. string.sub('00000' .. clock[2], -6)  -- microseconds; as text, since formatting them is slow
--- What is known of the line: in one table, because functions that share few variables are quickly made.  What is to be
--- written and dropped is kept until `save`.
+-- The state of the line in one table, because Lua makes functions with few shared variables faster.  Writes and deletions
+-- are collected until `save`.
 local line = {key = KEYS[1], told = {}, unheard = 0, drops = {}, writes = {}, counted = false, queued = false,
   fence = '0', kept = 0, done = 0, used = 0, first = 1, last = 0, mixed = '0', slots = '-', holder = '-'}
 
@@ -63,7 +63,7 @@ local function write(field, value)
   line.writes[#line.writes + 1] = value
 end
 
--- Write what is to be written; first what is dropped, since a server without memory lets scripts go on that began so.
+-- Perform the collected deletions and writes; deletions first: a script that begins with one may go on out of memory.
 local function flush()
   if line.drops[1] then call('HDEL', line.key, unpack(line.drops)) end
   if line.writes[1] then call('HSET', line.key, unpack(line.writes)) end
@@ -78,7 +78,7 @@ end
 -- Issue the next fence, as text.
 local function next_fence()
   local before = line.fence
-  -- As texts of the same length they compare as numbers do.
+  -- Texts of the same length compare like numbers.
   if #before == #instant and before >= instant or #before > #instant then
     line.fence = string.format('%.0f', tonumber(before) + 1)
   else
@@ -87,8 +87,8 @@ local function next_fence()
   return line.fence
 end
 
--- Let the key live beyond `stop`: an idle name keeps its fence for 60 s, so that the clock is beyond it then, also that of
--- another server.  30 s longer, so that most steps need not do it again.
+-- Let the key live until 60 s after `stop`: when the fence of an idle name is lost, the clock is beyond it, also the one
+-- of another server.  30 s more, so that most steps need not set the expiry again.
 local function keep(stop)
   if line.kept >= stop + 60000 then return end
   line.kept = stop + 90000
@@ -96,7 +96,7 @@ local function keep(stop)
   line.expires = true
 end
 
--- Nobody holds the lock and nobody waits: a key that would live for long expires when the clock is beyond the fence.
+-- The lock is free and nobody waits: a key with a late expiry expires when the clock is beyond the fence.
 local function idle()
   local stop = math.max(now, tonumber(line.fence) / 1000, line.done) + 90000
   if line.kept - stop > 240000 then
@@ -106,7 +106,7 @@ local function idle()
   end
 end
 
--- Note whether a number is taken.
+-- Mark a slot as taken or free.
 local function mark(slot, taken)
   local all = line.slots == '-' and '' or line.slots
   all = all .. string.rep('0', slot + 1 - #all)
@@ -114,7 +114,7 @@ local function mark(slot, taken)
   line.slots = all == '' and '-' or all
 end
 
--- Count one more holder; return its number: `slot`, or the lowest that is free.
+-- Add a holder to the totals; return its slot: `slot`, or the lowest free one.
 local function count(id, stop, u, c, slot)
   line.counted = true
   line.holder = line.used == 0 and u == c and id or '-'
@@ -122,19 +122,19 @@ local function count(id, stop, u, c, slot)
   if line.limit and line.limit ~= c then line.mixed = '1' end
   line.limit = math.min(line.limit or c, c)
   line.ends = math.min(line.ends or stop, stop)
-  if u ~= 1 or c < 2 or c > 1024 then return 0 end  -- such holders have no numbers
+  if u ~= 1 or c < 2 or c > 1024 then return 0 end  -- such holders have no slots
   slot = slot or line.slots == '-' and 0 or (string.find(line.slots, '0', 1, true) or #line.slots + 1) - 1
   mark(slot, '1')
   return slot
 end
 
--- Nobody holds it.
+-- Set the totals of a free lock.
 local function clear()
   line.counted = true
   line.used, line.limit, line.ends, line.mixed, line.slots, line.holder = 0, nil, nil, '0', '-', '-'
 end
 
--- Drop the holders whose leases have ended, and count the others afresh.
+-- Drop the holders whose leases have expired, and count the others again.
 local function sweep()
   flush()
   clear()
@@ -152,7 +152,7 @@ local function sweep()
   flush()
 end
 
--- Return the id and the facts of the first waiter whose lease is good; drop those before it.
+-- Return the id and the facts of the first waiter whose lease has not expired; drop those before it.
 local function head()
   while line.first <= line.last do
     local id = call('HGET', line.key, '#' .. line.first)
@@ -165,8 +165,8 @@ local function head()
   end
 end
 
--- Promote the waiters whose turn has come, from the head; nobody overtakes one that does not fit.  250 in one step: the
--- server does nothing else meanwhile.
+-- Promote waiters in order until one does not fit; no waiter overtakes it.  At most 250 in one step, because the server
+-- does nothing else meanwhile.
 local function hand_over()
   if line.more == '1' then line.more, line.queued = '0', true end
   for turn = 1, 251 do
@@ -186,7 +186,7 @@ local function hand_over()
   end
 end
 
--- Drop the holders whose leases have ended, and promote; return the record of one claim as it is then.
+-- Drop the holders whose leases have expired, and promote; return the record of one claim after that.
 local function settle(id, mine)
   local ended = line.ends and line.ends <= now
   if ended then sweep() end
@@ -214,24 +214,24 @@ local function save()
   line.expires = false
 end
 
--- Tell those who were promoted, but for one who knows: by message, or by the reply if the caller's process is theirs.
+-- Notify the promoted claims, except `knows`: by a message, or by the reply if they are of the caller's process.
 local function tell(channel, knows, reply)
   for _, one in ipairs(line.told) do
     local id, its, slot, where = unpack(one)
-    if id == knows then  -- it has begun
+    if id == knows then  -- this process has let it in already
     elseif where == channel then
       reply[#reply + 1] = id
       reply[#reply + 1] = tonumber(its)
       reply[#reply + 1] = slot
     else
       local answer = redis.pcall('PUBLISH', where, id .. ' ' .. its .. ' ' .. slot)
-      if type(answer) == 'table' and answer.err then line.unheard = 4 end  -- this user may not
+      if type(answer) == 'table' and answer.err then line.unheard = 4 end  -- this user has no right to publish
     end
   end
   return reply
 end
 
--- What a holder is answered: its fence, and its number if that is not 0.
+-- The reply to a holder: its fence, and its slot if that is not 0.
 local function granted(its, slot)
   if tonumber(slot) == 0 then return tonumber(its) end
   return {tonumber(its), tonumber(slot)}

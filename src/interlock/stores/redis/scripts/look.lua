@@ -1,2 +1,2 @@
--- Returns the server's clock, and all fields of the line.
+-- Return the server's clock, and all fields of the line.
 return {string.format('%.0f', now), call('HGETALL', line.key)}

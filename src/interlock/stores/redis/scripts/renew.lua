@@ -1,6 +1,6 @@
--- Extend leases that have not ended.
+-- Extend leases that have not expired.
 -- KEYS: the line of each claim.  ARGV: id and ttl of each.
--- Returns for each 0 (gone), 1 (kept) or 2 (kept, and somebody waits); or what is wrong with its key.
+-- Returns for each 0 (gone), 1 (kept) or 2 (kept, and another claim waits); or the error of its key.
 local function renew(id, stop)
   local mine = open(id)
   drop('')  -- see `flush`
@@ -23,7 +23,7 @@ end
 local answers = {}
 for i = 1, #KEYS do
   line.key, line.told, line.drops, line.writes, line.expires = KEYS[i], {}, {}, {}, false
-  -- What is wrong with one key does not keep the others from being renewed.
+  -- An error of one key must not prevent the renewal of the others.
   local ok, answer = pcall(renew, ARGV[2 * i - 1], now + 1 + tonumber(ARGV[2 * i]))
   if not ok and type(answer) == 'table' then answer = answer.err end
   answers[i] = ok and answer or tostring(answer)

@@ -1,4 +1,4 @@
--- Try each command that the scripts use, on a line that nobody uses; return what was refused, and why.
+-- Try each command that the scripts use, on an unused line; return the refused commands and their errors.
 -- ARGV: when the key expires, a channel.
 local refused = {}
 local function try(...)
