@@ -1,4 +1,4 @@
-"""The one command of examples/library: it starts the site, and ends with all its processes."""
+"""The run command of examples/library starts the site, and ends with all its processes."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from tests.support.library_site import Example, processes_of
 
 
 def words_of(process: subprocess.Popen[str]) -> list[str]:
-    """Return what the site says until it says where it is."""
+    """Return the lines that the site prints, up to its address."""
     said = []
     for line in process.stdout:
         said.extend(line.split())

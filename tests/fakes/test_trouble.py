@@ -1,4 +1,4 @@
-"""The fakes for users' tests behave as stores that have that trouble."""
+"""The fakes for users' tests behave as stores with those faults."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""A program becomes a daemon: its descriptors are closed, and their numbers are files and sockets of its own."""
+"""A program becomes a daemon: it closes all descriptors, and its own files and sockets get their numbers."""
 
 import pytest
 

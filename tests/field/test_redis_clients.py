@@ -1,4 +1,4 @@
-"""Servers and clients of Redis that are not the usual ones: own connection classes, fakes, proxies, no scripts."""
+"""Unusual servers and clients of Redis: custom connection classes, fakes, proxies, no scripts."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ from redis.asyncio import Redis as ClientOfTasks  # noqa: E402
 
 
 def of_own(kind: Any) -> Any:
-    """Return a class whose objects are counted, and know what the program does not tell: the user's name."""
+    """Return a connection class that counts its objects and adds the password itself."""
 
     class Own(kind):  # type: ignore[misc]
         made = 0

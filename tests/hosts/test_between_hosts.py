@@ -1,4 +1,4 @@
-"""A server and two clients on hosts of their own: cables that are pulled, that lose one direction, that are long."""
+"""A server and two clients on three hosts: links that are cut, that lose one direction, that are slow."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -49,7 +49,7 @@ def url_of(server: RedisServer | PostgresServer, address: str, port: int) -> str
 
 @pytest.fixture
 def on(server: RedisServer | PostgresServer, hosts: Hosts) -> Iterator[On]:
-    """Starts a process on another host; cables are whole again after the test."""
+    """Starts a process on another host; all links work again after the test."""
     with ExitStack() as ending:
 
         def start(host: Host) -> Remote:
@@ -92,7 +92,7 @@ result = time.monotonic() - begun
 
 
 def take(timeout: float = 20.0) -> str:
-    """Return statements that take the lock, and say when and with which fence."""
+    """Return statements that acquire the lock and return the time and the fence."""
     return TAKE.format(ttl=TTL, timeout=timeout)
 
 

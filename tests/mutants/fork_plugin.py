@@ -1,7 +1,7 @@
-"""A plugin of pytest that collects the tests once, and then judges errors in forked children of its process.
+"""A plugin of pytest that collects the tests once, and runs them against each error in a forked child.
 
-It is told by a connection: (file, text with the error, tests, seconds).  It answers (whether a test failed, which
-one), or None where an error can't be put into a process that runs: what an import has executed.
+It receives over a connection: (file, text with the error, tests, seconds).  It answers (whether a test failed, which
+one), or None if the error can't be put into a running process, because an import has already executed that code.
 """
 
 import gc
@@ -24,12 +24,12 @@ LOOK = 0.02  # seconds
 
 
 class CanNot(Exception):
-    """The error can't be put into a process that runs."""
+    """The error can't be put into a running process."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Judge what is asked for, in the place of running all tests."""
+    """Judge the errors that the connection sends, instead of running all tests."""
     if CONNECTION not in os.environ:
         return None
     items = {item.nodeid: item for item in session.items}
@@ -51,7 +51,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 def _judge(
     session: pytest.Session, functions: dict[FunctionType, CodeType], items: Sequence[pytest.Item], seconds: float
 ) -> tuple[bool, str]:
-    """Run tests with other code in a child of its own, until one fails."""
+    """Run tests with other code in a forked child, until one fails."""
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
@@ -100,7 +100,7 @@ def _run(session: pytest.Session, items: Sequence[pytest.Item], writes: int) -> 
 
 
 def _changed(file: Path, code: str) -> dict[FunctionType, CodeType]:
-    """Return the live functions of a module that have other code, with that.
+    """Return the functions of an imported module whose code differs, each with its new code.
 
     Raises:
         CanNot: what differs is no function, or its module is not imported.

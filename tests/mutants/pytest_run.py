@@ -1,4 +1,4 @@
-"""Run pytest in a copy of the tree, and end what hangs."""
+"""Run pytest in a copy of the tree, and kill it if it hangs."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ class Ended(NamedTuple):
 
 
 def copied_to(tree: Path, root: Path = ROOT) -> Path:
-    """Copy the project, without what is made from it."""
+    """Copy the project without generated files."""
     copytree(root, tree, ignore=NOT_COPIED)
     return tree
 

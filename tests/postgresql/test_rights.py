@@ -1,4 +1,4 @@
-"""A role with no more rights than the documentation lists can do everything; with one less it is told what to do."""
+"""A role with only the documented rights can do everything; without one of them the error tells what to grant."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ ADVICE = (
 
 @pytest.fixture
 def table(ask: Ask) -> Iterator[str]:
-    """A table of somebody else, in a schema of its own, and a role that may do what the documentation says."""
+    """A table of another owner in its own schema, and a role with the documented rights."""
     name = f"t{uuid4().hex}"
     ask(f"CREATE SCHEMA {name}")
     ask(ddl(name, name, grace=0))
@@ -41,12 +41,12 @@ def table(ask: Ask) -> Iterator[str]:
 
 @pytest.fixture
 def plain(server: PostgresServer, table: str) -> str:
-    """How that role connects."""
+    """The URL with that role."""
     return f"{server.url.replace('postgres@', 'plain@')}?table={table}&schema={table}"
 
 
 def do_everything(ours: Side) -> None:
-    """Take each step that a store has."""
+    """Take each step of the store."""
     locks = ours.locks
     grant = ours.take("a")
     assert ours.do(grant.renew)

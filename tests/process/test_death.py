@@ -1,4 +1,4 @@
-"""Processes that are killed, stopped, or come to their end, while they hold a lock or wait for one."""
+"""Processes that are killed, are stopped, or exit, while they hold a lock or wait for one."""
 
 import signal
 from collections.abc import Callable
@@ -24,7 +24,7 @@ ACQUIRE = "lock = locks.lock('book', ttl={ttl}); grant = lock.acquire(); result 
 
 
 def acquire(ttl: float = TTL) -> str:
-    """Return the statements with which a remote acquires."""
+    """Return statements by which a remote process acquires."""
     return ACQUIRE.format(ttl=ttl)
 
 

@@ -1,4 +1,4 @@
-"""Files: closing while threads and tasks wait; nobody reads or watches a descriptor that is another's by then."""
+"""Files: closing while threads and tasks wait; no waiter reads or watches a descriptor that was reused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def remote(folder: Path) -> Iterator[Remote]:
 
 
 def waiting_threads(locks: interlock.Locks, number: int = WAITERS) -> list[Future[Any]]:
-    """Start threads that wait for the lock; return what becomes of them."""
+    """Start threads that wait for the lock; return their futures."""
     waits: list[Future[Any]] = [Future() for _ in range(number)]
 
     def wait(future: Future[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Files: a liveness pipe or a pipe that was removed from alive/ is noticed, and what was claimed under it is lost."""
+"""Files: the removal of a liveness pipe or a pipe from alive/ is noticed; claims made with it are lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def remote(folder: Path) -> Iterator[Remote]:
 
 
 def until_not_trusted() -> None:
-    """Let the time pass for which a liveness pipe is taken to be still in its folder."""
+    """Wait until a liveness pipe in its folder is checked again."""
     passed = time.monotonic() + 0.05
     eventually(lambda: time.monotonic() > passed)
 
@@ -142,7 +142,7 @@ def test_what_is_no_pipe_proves_no_life(folder: Path, kind: str) -> None:
 
 
 def complaints(locks: interlock.Locks) -> dict[str, str]:
-    """Return what the doctor has to complain about."""
+    """Return the problems that the doctor finds."""
     return {check.name: check.detail for check in locks.doctor() if check.status != "ok"}
 
 

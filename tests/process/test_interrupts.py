@@ -1,4 +1,4 @@
-"""Interrupts by real signals, at whatever line they come: what is left ends with its lease or by `release()`."""
+"""Interrupts by real signals, at any line: a claim that is left ends with its lease or by `release()`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event loops that end one after the other, on one connection: nothing of theirs stays."""
+"""Event loops that end one after the other, on one connection: it keeps nothing of an ended loop."""
 
 from __future__ import annotations
 

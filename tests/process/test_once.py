@@ -1,4 +1,4 @@
-"""What a crash forgets of a completed run: of the server that keeps its record, and of the process that runs."""
+"""Records of completed runs after a crash of the server that keeps them, or of the process that runs."""
 
 from collections.abc import Callable
 from contextlib import ExitStack

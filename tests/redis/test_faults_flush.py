@@ -1,4 +1,4 @@
-"""What the server knows is taken away: connections, subscriptions, scripts, all data."""
+"""The server loses connections, subscriptions, scripts, or all data."""
 
 from typing import Any
 

@@ -18,12 +18,12 @@ SLACK = 1.0  # seconds for a busy machine
 
 @pytest.fixture
 def place(server: RedisServer, proxy: Proxy) -> Place:
-    """The server; the proxy before it lives longer than what is connected through it."""
+    """The server; its proxy is closed after the connections through it."""
     return place_of(server.url)
 
 
 def warm(world: World, proxy: Proxy, options: str = "", **how: Any) -> Any:
-    """Return a connection through the proxy whose scripts are loaded and whose set-up is done."""
+    """Return a connection through the proxy that has loaded its scripts and finished its set-up."""
     locks = connect_to(world, proxy.url + options, **how)
     ann = world.actor()
     ann.do(ann.do(locks.lock(world.fresh_name()).acquire).release)
@@ -208,7 +208,7 @@ def test_a_message_that_was_swallowed_is_made_good_by_a_slow_look(
 
 
 def _outcome(world: World, lock: Any) -> Any:
-    """Return what acquires `lock` within a time and tells in words what came of it."""
+    """Return a function that acquires `lock` with a time-out and returns the result in words."""
 
     def told(grant: Any) -> str:
         return "nothing" if grant is None else "a grant"

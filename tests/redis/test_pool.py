@@ -1,4 +1,4 @@
-"""How many connections a process has: never more than it may, and none for long that it does not use."""
+"""The pool never opens more connections than its limit, and soon closes idle ones."""
 
 import contextlib
 import threading
@@ -27,13 +27,13 @@ def number_of_connections(wire: Wire) -> int:
 
 @pytest.fixture
 def wire(server: RedisServer) -> Iterator[Wire]:
-    """A connection that looks at the others."""
+    """A connection that lists the others."""
     with server.wire() as found:
         yield found
 
 
 def use_by_many(locks: interlock.Locks, wire: Wire, threads: int = THREADS) -> int:
-    """Let so many threads lock at once, each a name of its own; return how many connections were seen at most."""
+    """Let so many threads lock at once, each its own name; return the highest number of connections."""
     together = threading.Barrier(threads)
 
     def use(number: int) -> bool:

@@ -1,4 +1,4 @@
-"""What interlock's own connections owe their users, as a client library does: the network forgets, signals come."""
+"""Interlock's own connections do what a client library must: survive dropped connections and signals."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ POOLED = 8
 
 @pytest.fixture
 def place(server: RedisServer, proxy: Proxy) -> Place:
-    """The server; the proxy before it lives longer than what is connected through it."""
+    """The server; its proxy is closed after the connections through it."""
     return place_of(server.url)
 
 
 def pooled(world: World, proxy: Proxy, options: str = "?socket_timeout=0.5") -> Any:
-    """Return a connection through the proxy, that has used several sockets at once."""
+    """Return a connection through the proxy that has used several sockets at once."""
     locks = connect_to(world, proxy.url + options)
     actors = world.actors(POOLED)
     proxy.delay(0.05)

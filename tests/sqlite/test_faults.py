@@ -1,4 +1,4 @@
-"""What may go wrong between a lock and its file: each is done to real files and processes."""
+"""Faults between a lock and its file, each with real files and processes."""
 
 import os
 import random
@@ -32,7 +32,7 @@ database.close()
 
 
 def healthy(file: str) -> bool:
-    """Ask SQLite, from outside, whether the file is sound."""
+    """Check the integrity of the file by a separate connection of SQLite."""
     with closing(sqlite3.connect(file)) as connection:
         return bool(connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)])
 

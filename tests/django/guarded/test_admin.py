@@ -1,4 +1,4 @@
-"""The admin: a second editor is shown both values, chooses, and loses nothing."""
+"""The admin shows a second editor both values; he chooses one, and loses no input."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ def book() -> Book:
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """Have somebody else change a book just before the next saves of one."""
+    """Let another user change a book just before the next saves of a book."""
     connected: list[Any] = []
     late: list[Callable[[], Any]] = []
 
@@ -75,7 +75,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 
 
 def page_of(html: str) -> dict[str, str]:
-    """What a browser sends of a page, untouched."""
+    """Return the data that a browser sends from an unchanged page."""
     sent: dict[str, str] = {}
     for tag in re.findall(r"<input [^>]*>", html):
         attributes = {name: unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}

@@ -1,4 +1,4 @@
-"""What is done with a field that two have changed: the policies of a model."""
+"""The policies of a model decide about a field that two writers have changed."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,7 +27,7 @@ from interlock.django.guarded.conflicts import OnStale
 
 @pytest.fixture
 def pair() -> tuple[Counter, Counter]:
-    """Two instances of one row: mine, and theirs, which is saved first."""
+    """Two instances of one row: mine, and the other writer's, which is saved first."""
     Counter.objects.create(total=10, tags=["red", "blue"], settings={"a": 1, "deep": {"x": 1, "y": 2}}, name="naem")
     return Counter.objects.get(), Counter.objects.get()
 

@@ -1,4 +1,4 @@
-"""A site with django-modeltranslation and a guarded model: `test_shown` runs it."""
+"""A site with django-modeltranslation and a guarded model; `test_shown` runs it."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""SQLite: the claims of a site that names no store are in files beside its database, or in memory with it."""
+"""SQLite: without a configured store, the claims are in files beside the database, or in memory if it is."""
 
 import os
 import stat
@@ -79,7 +79,7 @@ if connection.vendor == "sqlite":  # elsewhere the claims are in the database
 
 @pytest.fixture
 def database(databases: None, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """A SQLite database called "apart", which a test describes."""
+    """A SQLite database called "apart", with the test's settings."""
     described: dict[str, Any] = {**connections.settings["default"], "ENGINE": ENGINE, "NAME": tmp_path / "db.sqlite3"}
     connections.settings["apart"] = described
     yield described

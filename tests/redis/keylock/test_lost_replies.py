@@ -1,6 +1,6 @@
-"""What becomes of lost replies, cut connections, black holes, and servers that are killed or paused.
+"""Lost replies, cut connections, black holes, and servers that are killed or paused.
 
-Also with clients as people make them: redis-py sends a command again by itself, and does not tell.
+Also with clients with default settings: redis-py silently sends a command again.
 """
 
 import threading
@@ -26,14 +26,14 @@ CLIENTS = {
 
 @pytest.fixture(params=CLIENTS)
 def through(request: pytest.FixtureRequest, house: Any) -> tuple[Any, Any]:
-    """A proxy, and a client through it, of each library with what it does by default."""
+    """A proxy, and a client through it, of each library with its default retries."""
     library, retries = CLIENTS[request.param]
     proxy = house.proxy()
     return proxy, house.client_through(proxy, retries, library=library)
 
 
 def pattern_of_drop(house: Any) -> bytes:
-    """Return what is in a request that deletes the key."""
+    """Return bytes that a request which deletes the key contains."""
     return b"DELIFEQ" if house.server.kind == "valkey" else b"EVAL"
 
 

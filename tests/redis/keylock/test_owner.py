@@ -1,4 +1,4 @@
-"""Whose lock it is: of one thread or task, unless the program says otherwise."""
+"""The owner of a lock is one thread or task, unless the program chooses otherwise."""
 
 import ctypes
 import os
@@ -82,7 +82,7 @@ def test_threads_exclude_each_other_by_one_object(house: Any) -> None:
 @pytest.mark.parametrize("colour", ["threads"], indirect=True)
 @pytest.mark.parametrize("fork", [os.fork, ctypes.PyDLL(None).fork], ids=["os.fork", "without Python's hooks"])
 def test_a_forked_child_owns_nothing_of_its_parents(house: Any, fork: Any) -> None:
-    """uWSGI forks by the C library, which tells Python nothing."""
+    """uWSGI forks by the C library, so Python's hooks do not run."""
     client = house.client()
     lock, again = KeyLock(client, house.key), ReentrantKeyLock(client, "lock:again")
     with lock, again:

@@ -1,4 +1,4 @@
-"""The pages about these locks are true: their code runs, and the original scheme does what its page says."""
+"""The code of the pages about these locks runs, and the original scheme does what its page says."""
 
 import asyncio
 import inspect
@@ -19,7 +19,7 @@ REFERENCE = DOCS / "stores/redis-keylock.md"
 
 
 class Stuck(Exception):
-    """Somebody steps back again and again."""
+    """A client steps back again and again."""
 
 
 def blocks(page: Path) -> list[str]:
@@ -40,7 +40,7 @@ def pauses(rounds: int = 25) -> Any:
 
 @pytest.fixture
 def client(server: RedisServer) -> Iterator[redis.Redis]:
-    """A client that decodes, of an empty server."""
+    """A client that decodes replies, of an empty server."""
     with redis.Redis(host=server.host, port=server.port, decode_responses=True) as found:
         found.flushall()
         yield found
@@ -81,7 +81,7 @@ def test_the_examples_of_the_reference_say_what_they_answer(client: redis.Redis,
 
 
 async def awaited(report: Any, server: RedisServer) -> Any:
-    """Run a coroutine function of the page with a client of its colour."""
+    """Run a coroutine function of the page with a client for asyncio."""
     client = redis.asyncio.Redis(host=server.host, port=server.port)
     try:
         result = report(client)

@@ -1,4 +1,4 @@
-"""The re-entrant lock: document 003 of the original scheme, with a count that dies with its lease."""
+"""The re-entrant lock: document 003 of the original scheme, with a count that ends with its lease."""
 
 from typing import Any
 
