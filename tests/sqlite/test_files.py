@@ -330,7 +330,7 @@ def test_doctor_finds_what_is_damaged(remote: Callable[[], Remote], claims: Call
 
 
 def status_on(kind: str, url: str, monkeypatch: pytest.MonkeyPatch, allow: str = "") -> str:
-    """Return the result with a file on that file system: refused, or the doctor's status."""
+    """Use a file on that file system; return "used", or the kind of the refusal."""
     monkeypatch.setattr(machine, "file_system", lambda path: kind)
     try:
         with interlock.connect(f"{url}?allow={allow}" if allow else url) as locks:
