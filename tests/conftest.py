@@ -24,8 +24,17 @@ MANY = 24
 
 IN_ONE_COLOUR = (
     "file", "sqlite", "mariadb", "orm", "postgresql", "redis", "etcd", "s3", "postgresql+advisory", "mysql+advisory",
+    "valkey", "records", "texts that are swapped", "bucket in memory",
 )  # fmt: skip
-"""Stores on which each test runs in one colour only: both colours have the same source, or tasks use threads."""
+"""Stores on which each test runs in one colour only: both colours have the same source, or tasks use threads.
+
+Redis and Valkey have the same code: each test runs with threads on one of them, and with tasks on the other.
+"""
+
+SPREAD = "field"
+"""The folder of tests that each run on half of their stores only: they test the client in programs of many kinds."""
+
+FEW = 4  # a test with fewer stores runs on all of them
 
 EVERY = 6  # one of so many combinations is kept, if the parameters have so many values
 
@@ -40,7 +49,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Apply the options."""
     kept = items
     if config.getoption("thin"):
-        kept = [item for item in in_one_colour(thinned(items)) if item.get_closest_marker("rare") is None]
+        kept = [item for item in spread(in_one_colour(thinned(items))) if item.get_closest_marker("rare") is None]
     kept.sort(key=_store)  # sorted by store, so that each worker starts only one or two servers
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
@@ -63,7 +72,7 @@ def thinned(items: list[pytest.Item]) -> list[pytest.Item]:
 def in_one_colour(items: list[Any]) -> list[Any]:
     """Omit one colour of each test on most stores; which one differs from test to test, and from store to store.
 
-    Both colours have the same source; their differences are tested in memory and on Valkey, where both run.
+    Both colours have the same source; their differences are tested in memory, and on Redis or Valkey.
     """
     found: dict[tuple[tuple[str, str], str], dict[str, list[Any]]] = {}
     for item in items:
@@ -73,9 +82,25 @@ def in_one_colour(items: list[Any]) -> list[Any]:
             found.setdefault((_test(item), store), {}).setdefault(colour, []).append(item)
     left_out: set[Any] = set()
     for (test, store), colours in found.items():
-        if len(colours) == 2:
+        if len(colours) == 2 and (store != "valkey" or (test, "redis") in found):
             left_out |= {*colours[("threads", "tasks")[(crc32(test[1].encode()) + IN_ONE_COLOUR.index(store)) % 2]]}
     return [item for item in items if item not in left_out]
+
+
+def spread(items: list[Any]) -> list[Any]:
+    """Omit every second store of each test in the folder `SPREAD`; which stores differs from test to test."""
+    stores: dict[tuple[str, str], list[str]] = {}
+    for item in items:
+        if item.path.parent.name == SPREAD:
+            seen = stores.setdefault(_test(item), [])
+            seen += {_store(item)} - {"", *seen}
+    left_out = {
+        (test, store)
+        for test, seen in stores.items()
+        if len(seen) >= FEW
+        for store in seen[crc32(test[1].encode()) % 2 :: 2]
+    }
+    return [item for item in items if (_test(item), _store(item)) not in left_out]
 
 
 def _is_kept(values: dict[str, object], axes: dict[str, list[object]], start: int) -> bool:

@@ -5,8 +5,6 @@ import signal
 import subprocess
 import urllib.request
 
-import pytest
-
 from interlock.testing.waiting import eventually
 from tests.support.library_site import Example, processes_of
 
@@ -26,24 +24,19 @@ def page(address: str) -> str:
         return answer.read().decode()
 
 
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
-def test_the_site_starts_answers_and_ends_without_leaving_a_process(example: Example, ending: signal.Signals) -> None:
-    with example.start("./run") as process:
-        address = words_of(process)[-1]
-        assert "A Christmas Carol" in page(address)
-        assert "nav-sidebar" in page(address + "static/admin/css/nav_sidebar.css")
-        eventually(lambda: len(processes_of(process.pid)) == 4)  # the master and three workers
-        os.kill(process.pid, ending)
-        assert process.wait(20) == 0
-        eventually(lambda: not processes_of(process.pid))
-
-
-def test_a_second_start_keeps_what_is_there_and_tells_no_password_again(example: Example) -> None:
+def test_the_site_starts_twice_keeps_what_is_there_and_ends_each_time_without_leaving_a_process(
+    example: Example,
+) -> None:
     told = []
-    for _ in range(2):
+    for ending in (signal.SIGTERM, signal.SIGINT):
         with example.start("./run") as process:
             told += words_of(process)
-            process.terminate()
+            address = told[-1]
+            assert "A Christmas Carol" in page(address)
+            assert "nav-sidebar" in page(address + "static/admin/css/nav_sidebar.css")
+            eventually(lambda: len(processes_of(process.pid)) == 4)  # the master and three workers
+            os.kill(process.pid, ending)
             assert process.wait(20) == 0
-    assert told.count("password:") == 1
+            eventually(lambda: not processes_of(process.pid))
+    assert told.count("password:") == 1  # which is told at the first start only
     assert told.count("books,") == 1

@@ -1,6 +1,6 @@
 """Make the errors of a mutation tool in a copy of the tree, and check that quick tests fail: `./dev mutants tool`.
 
-    ./dev mutants tool                          a random sample of the errors in core and locks
+    ./dev mutants tool                          a random sample of the errors in core, client and the store of memory
     ./dev mutants tool --seed 7 --number 50     another one, smaller
     ./dev mutants tool acquire.py stores/files  in these files only
 
@@ -189,7 +189,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="draws the same errors again")
     parser.add_argument("--number", type=int, default=200, help="of errors (default: %(default)s)")
     parser.add_argument("--trees", type=int, default=os.cpu_count() or 1, help="errors that are judged side by side")
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="parts of paths (default: core and locks)")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="parts of paths (default: core, client, memory)")
     given = parser.parse_args(words)
     drawn, possible = sample(ROOT, given.paths, given.seed, given.number)
     if not drawn:

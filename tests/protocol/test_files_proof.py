@@ -14,7 +14,6 @@ from proof.files.report import markdown
 from proof.files.world import World
 
 PAGE = Path(__file__).parents[2] / "docs" / "stores" / "files.md"
-pytestmark = pytest.mark.xdist_group("files_proof")  # whose verdicts are computed once
 SMALL = [each for each in CONFIGURATIONS if not each.large]
 
 

@@ -15,7 +15,6 @@ from proof.handoff.report import markdown
 from proof.handoff.world import World
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "handoff.md"
-pytestmark = pytest.mark.xdist_group("handoff_proof")  # whose verdicts are computed once
 SMALL = [each for each in CONFIGURATIONS if not each.large]
 WORLDS = list(dict.fromkeys(mutant.configuration for mutant in MUTANTS))
 

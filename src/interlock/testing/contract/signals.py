@@ -21,6 +21,9 @@ from interlock.testing.world import Kind, World
 LIBRARY = os.path.dirname(interlock.__file__) + os.sep
 TESTING = os.path.join(LIBRARY, "testing") + os.sep
 
+STRIDE = 6
+"""A test interrupts every 6th moment, and has a parameter for the first one: together they interrupt all."""
+
 quiet = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """An interrupt may come while a socket is made; Python then closes it with a warning."""
 
@@ -155,9 +158,10 @@ def test_a_wait_interrupted_by_a_signal_leaves_nothing(world: World, kind: Kind)
     assert holder.release() is True
 
 
+@pytest.mark.parametrize("first", range(STRIDE))
 @pytest.mark.parametrize("same", [False, True], ids=["another name", "the same name"])
 @of_threads
-def test_a_handler_that_locks_at_any_moment_hangs_nobody(world: World, same: bool, locks: Any) -> None:
+def test_a_handler_that_locks_at_any_moment_hangs_nobody(world: World, same: bool, first: int, locks: Any) -> None:
     outer = locks.lock(world.name)
     inner = locks.lock(world.name if same else world.fresh_name())
     rival = world.eye.lock(world.name)
@@ -184,13 +188,13 @@ def test_a_handler_that_locks_at_any_moment_hangs_nobody(world: World, same: boo
 
     acquire()
     release()
-    number, struck = 0, 1
+    number, struck = first, 1
     while struck:
         struck = strikes(acquire)
         assert rival.acquire(blocking=False) is None, where[-1]
         struck += strikes(release)
         eventually(world.nothing_left)
-        number += 1
-    assert number > 5
+        number += STRIDE
+    assert number > first + STRIDE
     # A SQLite file is locked by the interrupted step itself.
     assert all(re.search("in the middle of a step of its own thread|is locked", error) for error in refused), refused
