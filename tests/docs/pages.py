@@ -37,7 +37,7 @@ TRANSLATIONS = {
     "docs/zh/first-lock.md": "docs/tutorial/first-lock.md",
 }
 
-# Commands that take minutes, and what runs them instead.
+# Commands that take minutes, and the tests that run them instead.
 RUN_BY_COMMAND = {
     "./dev": ".github/workflows",
     ". .venv/bin/activate": "dev",

@@ -220,10 +220,10 @@ def test_a_connection_that_opens_while_all_are_closed_is_closed_too(colour: str)
             one.do(one.locks.close)
             assert looking.exception(10) is None or "closed" in str(looking.exception())
             del looking
-        gc.collect()  # what was left open says so
+        gc.collect()  # warns of connections that were left open
 
 
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # asyncio's word on loops that end so
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # asyncio's warning about such loops
 def test_a_loop_that_ended_without_close_leaves_no_connection(own: EtcdServer) -> None:
     ended: list[asyncio.AbstractEventLoop] = []  # kept, so that nothing is collected
 

@@ -38,5 +38,5 @@ def test_the_site_starts_twice_keeps_what_is_there_and_ends_each_time_without_le
             os.kill(process.pid, ending)
             assert process.wait(20) == 0
             eventually(lambda: not processes_of(process.pid))
-    assert told.count("password:") == 1  # which is told at the first start only
+    assert told.count("password:") == 1  # shown at the first start only
     assert told.count("books,") == 1

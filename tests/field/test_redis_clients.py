@@ -119,7 +119,7 @@ def test_behind_what_knows_no_subscribe_waiters_look_often_and_that_is_said_once
         else:
             with interlock.connect(server.url) as others, others.lock("x", timeout=20), others.lock("y"):
                 pass
-        assert clock.now() - began < 2.5  # the look of those who listen comes after 5 s
+        assert clock.now() - began < 2.5  # a listener polls only after 5 s
     assert [record.message for record in caplog.records].count(said := caplog.records[0].message) == 1
     assert "who waits looks every" in said
 

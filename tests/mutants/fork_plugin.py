@@ -55,7 +55,7 @@ def _judge(
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
-        os.setsid()  # what the tests start ends with it
+        os.setsid()  # processes that the tests start end with it
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
@@ -81,7 +81,7 @@ def _judge(
         pass
     if status is None:
         os.waitpid(child, 0)
-    os.set_blocking(reads, False)  # what a test has started may keep it open
+    os.set_blocking(reads, False)  # a process that a test started may keep it open
     try:
         noticed = os.read(reads, 65536).decode()
     except BlockingIOError:
@@ -108,7 +108,7 @@ def _changed(file: Path, code: str) -> dict[FunctionType, CodeType]:
     if not any(_file_of(module) == file for module in list(sys.modules.values())):
         raise CanNot
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what the error looks like
+        warnings.simplefilter("ignore")  # warnings about the code with the error
         before, after = (compile(text, str(file), "exec") for text in (file.read_text(), code))
     changes = dict(_differences(before, after))
     found = {
@@ -124,7 +124,7 @@ def _changed(file: Path, code: str) -> dict[FunctionType, CodeType]:
 
 @cache
 def _live_functions() -> list[FunctionType]:
-    gc.unfreeze()  # the tests' own conftest hides what there is from the collector
+    gc.unfreeze()  # the tests' conftest has frozen all objects
     functions = [each for each in gc.get_objects() if type(each) is FunctionType]
     gc.freeze()
     return functions

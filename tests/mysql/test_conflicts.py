@@ -99,7 +99,7 @@ def table_of(url: str) -> str:
     return url.partition("table=")[2].partition("&")[0]
 
 
-# A renewal leaves out rows that somebody has locked, so only a locked table holds it up.
+# A renewal skips locked rows, so only a locked table delays it.
 held_up = pytest.mark.parametrize(
     ("step", "how"), [("enter", "row"), ("leave", "row"), ("enter", "table"), ("leave", "table"), ("renew", "table")]
 )

@@ -113,7 +113,7 @@ def test_a_paused_server_costs_one_time_out_and_leaves_nothing(server: MariaServ
             assert since(began) < 6
         finally:
             server.resume()
-        eventually(lambda: locks.claims("a") == [], 20)  # what was underway may hold it until its lease ends
+        eventually(lambda: locks.claims("a") == [], 20)  # a step in progress may hold it until its lease ends
         lock.acquire().release()
 
 

@@ -27,7 +27,7 @@ async def connected(url: str, **settings: Any) -> AsyncIterator[Any]:
 async def happened(condition: Callable[[], Awaitable[Any]]) -> None:
     """Wait until the condition is true, without blocking the loop."""
     async with asyncio.timeout(WAIT_LIMIT):
-        while not await condition():  # noqa: ASYNC110 - what happens elsewhere sets no event
+        while not await condition():  # noqa: ASYNC110 - no event is set for it
             await asyncio.sleep(0.005)
 
 

@@ -9,7 +9,7 @@ from interlock.optimistic.redis import NOT_IN_A_TRANSACTION, READS, READS_OF_A_P
 from tests.servers import RedisServer, Refused
 
 NO_KEYS_TO_WATCH = {"clusterscan", "dbsize", "keys", "lolwut", "randomkey", "scan"}
-KEYS_IN_PATTERNS = {"sort_ro"}  # BY and GET read keys that nobody can name beforehand
+KEYS_IN_PATTERNS = {"sort_ro"}  # the keys of BY and GET are not known before the read
 NEWER_THAN_THE_SERVERS = {"digest"}
 
 
@@ -78,7 +78,7 @@ hgetall a
 
 def seen_by(server: RedisServer, example: str) -> list[str]:
     """The keys of a command, according to the server."""
-    with suppress(Refused):  # which it says of a command without a key
+    with suppress(Refused):  # raised for a command without a key
         return list(server.command("COMMAND", "GETKEYS", *example.split()))
     return []
 

@@ -24,7 +24,7 @@ def test_the_identity_lock_is_released_by_its_owner_only_however_the_key_changes
 
     def interfere() -> None:
         other.delete("lock")  # it expired between the text's GET and its DEL ...
-        other.set("lock", "you", nx=True)  # ... and somebody else got it
+        other.set("lock", "you", nx=True)  # ... and another client acquired it
 
     other.set("lock", "me")
     assert transact(other, release) is False

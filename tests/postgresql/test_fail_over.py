@@ -15,7 +15,7 @@ from tests.postgresql.conftest import table_of
 from tests.servers import PostgresReplica, PostgresServer
 from tests.support.sides import Side, side
 
-GRACE = 5  # seconds, and of the leases; also with a busy machine a fail-over is over before
+GRACE = 5  # seconds, also of the leases; longer than a fail-over takes on a busy machine
 
 
 @pytest.fixture

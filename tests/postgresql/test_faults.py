@@ -83,7 +83,7 @@ def test_a_paused_server_costs_one_time_out_and_leaves_nothing(server: PostgresS
             assert since(began) < 6
         finally:
             signal_all(pids, "CONT")
-        eventually(lambda: locks.claims("a") == [], 40)  # what was underway may hold it until its lease ends
+        eventually(lambda: locks.claims("a") == [], 40)  # a step in progress may hold it until its lease ends
         lock.acquire().release()
 
 

@@ -130,7 +130,7 @@ def full(
     else:
         need("pgbouncer")
         with PgBouncer((server.host, server.port, server.user), config={"max_client_conn": "1"}) as pooler:
-            with eventually(lambda: connected(pooler.url)):  # who saw that it answers may still be there
+            with eventually(lambda: connected(pooler.url)):  # the readiness check may still be connected
                 yield pooler.url
 
 

@@ -93,7 +93,7 @@ def test_one_right_less_is_an_error_that_says_which_are_needed(plain: str, table
     with side(THREADS, plain) as ours:
         with pytest.raises(StoreError, match=re.escape(ADVICE)):
             do_everything(ours)
-        ask(f"GRANT DELETE ON {table}.{table} TO plain")  # for what is released when it closes
+        ask(f"GRANT DELETE ON {table}.{table} TO plain")  # for claims that `close` releases
 
 
 def test_a_role_that_may_not_make_the_table_is_told_who_may(server: PostgresServer, table: str, ask: Ask) -> None:

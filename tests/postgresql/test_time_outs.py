@@ -116,6 +116,6 @@ def test_a_step_that_is_the_victim_of_a_deadlock_is_taken_again(
         elif step == "enter":
             assert ours.do(doing.result().release) is True
         else:
-            eventually(waiting.done)  # it was evicted too, and enters anew
+            eventually(waiting.done)  # it was evicted too, and enters again
             assert next_one.do(waiting.result().release) is True
         assert ours.claims("a") == []

@@ -124,7 +124,7 @@ def test_a_holder_stopped_past_its_lease_learns_that_it_lost(locks: interlock.Lo
     assert holder.do("result = [grant.lost, grant.held, grant.expires_in, grant.fence]") == [True, False, 0, fence]
     assert holder.do("result = grant.release()") is False
     assert grant.held is True
-    assert max(logged(log)[1]) > fence  # the resource can refuse what comes with the old fence
+    assert max(logged(log)[1]) > fence  # so the resource can refuse writes with the old fence
 
 
 def test_a_stopped_waiter_costs_the_others_at_most_its_lease(world: World, remote: Start) -> None:

@@ -64,7 +64,7 @@ def test_threads_that_wait_when_it_is_closed_get_a_store_error(folder: Path, rem
         with pytest.raises(StoreError, match="closed"):
             wait.result(WAIT_LIMIT)
     for ours, theirs in pairs:
-        assert ours.recv(4096) == BYTES  # nobody who waited has read from them
+        assert ours.recv(4096) == BYTES  # no former waiter has read from them
         ours.close()
         theirs.close()
     until_waiting(folder, 0)
@@ -79,7 +79,7 @@ def test_tasks_that_wait_when_it_is_closed_get_a_store_error(folder: Path, remot
         waits = [asyncio.create_task(locks.lock("book").acquire()) for _ in range(WAITERS)]
         await asyncio.to_thread(until_waiting, folder, WAITERS)
         await locks.close()
-        # The sockets get the numbers of the pipes; the loop must watch them as what they are.
+        # The sockets get the numbers of the pipes; the loop must watch them as sockets.
         pairs = many_sockets()
         found = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), WAIT_LIMIT)
         assert [type(each) for each in found] == [StoreError] * WAITERS

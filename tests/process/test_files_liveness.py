@@ -108,7 +108,7 @@ def test_a_waiter_whose_files_were_removed_still_gets_its_turn(folder: Path, rem
         for path in before:
             if what == "everything" or (path.suffix != "") == (what == "the pipe"):
                 path.unlink()
-        # At its next look it has a pipe by which it can be told, and stands in line for others too.
+        # At its next poll it makes a new pipe, and is in line again for other processes.
         eventually(
             lambda: (
                 liveness_pipes_of(folder, HERE)
@@ -138,7 +138,7 @@ def test_what_is_no_pipe_proves_no_life(folder: Path, kind: str) -> None:
     assert Liveness(folder / "alive").is_alive(other.name) is False
 
 
-# -- what the doctor sees ---------------------------------------------------------------------------------
+# -- the doctor -------------------------------------------------------------------------------------------
 
 
 def complaints(locks: interlock.Locks) -> dict[str, str]:

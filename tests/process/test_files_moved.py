@@ -200,7 +200,7 @@ def test_all_who_wait_get_the_lock_though_a_subfolder_is_removed(
         until_waiting(folder, 2)
         (folder / room).rename(folder.with_name("old"))
         grant.release()
-        # In any order, as the places in line may be gone with the folder; and who got it there has lost it with it.
+        # In any order: the places in line may be lost with the folder, and so may a grant in that folder.
         wait.join()
         assert got in ([True], [False])
         assert other.answer() in (True, False)

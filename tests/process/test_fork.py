@@ -23,7 +23,7 @@ CHILD_LOCKS = pytest.mark.parametrize(
 )  # fmt: skip
 """Stores that a child can use though its parent did; on the other it is told: see tests/bucket."""
 Start = Callable[[], Remote]
-SOON = 3.0  # seconds; who is not told looks by itself after five
+SOON = 3.0  # seconds; a waiter without a notification polls after five
 
 HOLD = """
 lock = locks.lock('book', ttl={ttl})

@@ -34,7 +34,7 @@ for _ in range(strikes):
             signal.setitimer(signal.ITIMER_REAL, 0)
     except KeyboardInterrupt:
         pass
-    for each in (lock, other):  # it lives on, and may have a grant of which the program never heard
+    for each in (lock, other):  # the process lives on, and may hold a grant that the program never received
         try:
             while True:
                 each.release()

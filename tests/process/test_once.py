@@ -37,7 +37,7 @@ class Crashing(NamedTuple):
 
 
 SERVERS = {
-    # Its commits are asynchronous unless a step says otherwise.
+    # Its commits are asynchronous unless a step makes them durable.
     "postgresql": Crashing("postgres", PostgresServer, "?grace=1"),
     "mariadb": Crashing("mariadb", MariaServer),
     "etcd": Crashing("etcd", EtcdServer),

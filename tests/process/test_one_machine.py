@@ -98,7 +98,7 @@ def test_who_was_first_has_the_folder_to_itself(tmp_path: Path, shifted: Callabl
     assert ahead.do("result = grant.renew()") is True
     ahead.do("locks.close()")
     second.do("locks.close()")
-    with interlock.connect(f"file://{path}") as locks:  # nobody is there any more
+    with interlock.connect(f"file://{path}") as locks:  # no other process uses it now
         assert locks.lock(NAME).acquire(timeout=0) is not None
 
 

@@ -120,7 +120,7 @@ def test_what_lies_in_the_place_of_a_line_is_named_and_stops_no_other_name(
     path = folder / "lines" / NAME
     trap(path, secret)
     before = os.lstat(path)
-    os.utime(path, (0, 0), follow_symlinks=False)  # old enough to be swept by who connects
+    os.utime(path, (0, 0), follow_symlinks=False)  # old enough to be deleted by a new connection
     with connect(folder) as locks:
         with pytest.raises(StoreError, match=f"{path}.*remove it"):
             locks.lock(NAME).acquire(timeout=0)

@@ -118,5 +118,5 @@ def test_a_coroutine_is_a_protocol_too() -> None:
 
     automaton = Automaton(protocol)
     walk(automaton, [0, 1])
-    assert len(automaton) == 3  # what is in slots belongs to the state
+    assert len(automaton) == 3  # values in slots belong to the state
     assert automaton.where(0).startswith("effect (runtime.py:")

@@ -21,7 +21,7 @@ from interlock.testing.world import Place, World
 from tests.servers import RedisCluster, RedisServer, need
 from tests.support.redis_worlds import SERVERS, client_ids, connect_to, in_colour, key_of, place_of
 
-AT_ONCE = 4.0  # seconds; whoever is not told looks after five
+AT_ONCE = 4.0  # seconds; a waiter without a notification polls after five
 LIBRARIES = {
     "redis": (redis.cluster.RedisCluster, redis.asyncio.cluster.RedisCluster),
     "valkey": (valkey.cluster.ValkeyCluster, valkey.asyncio.cluster.ValkeyCluster),
@@ -174,7 +174,7 @@ def test_a_node_that_knows_no_host_means_its_own(world: World, cluster: RedisClu
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_announced_addresses_are_translated_everywhere(world: World, cluster: RedisCluster, library: str) -> None:
-    announced = dict(enumerate(cluster.nodes, 1))  # ports that nobody can have
+    announced = dict(enumerate(cluster.nodes, 1))  # ports that can't be used
 
     def remap(address: tuple[str, int]) -> tuple[str, int]:
         return address[0], announced[address[1]].port

@@ -97,7 +97,7 @@ def test_a_lock_is_used_while_its_slot_moves(
     grant = ann.do(locks.lock(world.name).acquire)
     with cluster.moving(key_of(world.name)):
         waiting = bob.start(locks.lock(world.name).acquire)
-        throughout(0.3, lambda: not waiting.done())  # in line, or told to try again
+        throughout(0.3, lambda: not waiting.done())  # in line, or tries again
     assert ann.do(grant.release) is True
     later = waiting.result(10)
     assert later.fence > grant.fence

@@ -110,14 +110,14 @@ def test_a_hand_over_tells_one_waiter_only(world: World, server: RedisServer) ->
     grant = holder.do(lock.acquire)
     waiting = [each.start(world.connect().lock(world.name).acquire) for each in waiters]
     world.until_waiting(10)
-    eventually(lambda: is_quiet(server))  # who subscribed after it stood in line looks once, and now has
+    eventually(lambda: is_quiet(server))  # a waiter that subscribed after it entered polls once
     started = moment()
     with watching(server) as monitor:
         assert holder.do(grant.release) is True
         first = eventually(lambda: [future for future in waiting if future.done()])
     assert len(first) == 1
     asked = sum(monitor.commands.values())
-    looks = 10 * since(started)  # of those who wait on, each at most one a second; a storm is ten at once
+    looks = 10 * since(started)  # at most one a second by each remaining waiter; a storm would be ten at once
     assert asked <= 4 + looks, monitor.commands  # the release, and the renewal that a watchdog may begin with
     assert len(one_after_another(waiters, waiting)) == 10
 

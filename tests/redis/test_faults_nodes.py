@@ -15,7 +15,7 @@ from tests.support.redis_worlds import key_of, place_of
 LEASES = 500
 LATENCY = 0.01  # seconds
 TTL = 6.0
-LATE = 0.5  # seconds after the deadline by which a loss is told: what a busy machine adds, less than any time-out
+LATE = 0.5  # seconds after the deadline until a loss is reported: a busy machine's delay, less than any time-out
 ROUNDS = 1.5  # leases that the others are watched for
 
 

@@ -92,7 +92,7 @@ def test_a_primary_that_becomes_a_replica_is_a_clear_error(world: World, server:
     assert ann.do(grant.release) is True
 
 
-# -- who may ---------------------------------------------------------------------------------------------
+# -- rights ----------------------------------------------------------------------------------------------
 
 
 @GUARDED

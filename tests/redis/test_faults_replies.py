@@ -11,7 +11,7 @@ from interlock.testing.world import Kind, Place, World
 from tests.servers import Proxy, RedisServer
 from tests.support.redis_worlds import connect_to, in_colour, place_of
 
-IO_TIMEOUT = 2.0  # seconds; the store's own, unless the URL or the client says otherwise
+IO_TIMEOUT = 2.0  # seconds; the store's default
 TRY = 1.0  # seconds that one try may take when the store is in trouble
 SLACK = 1.0  # seconds for a busy machine
 
@@ -201,7 +201,7 @@ def test_a_message_that_was_swallowed_is_made_good_by_a_slow_look(
     world.until_waiting(1)
     proxy.black_hole(passes_requests=True)
     assert ann.do(grant.release) is True
-    eventually(lambda: world.holders())  # the server has told bob, who did not hear it
+    eventually(lambda: world.holders())  # the server has notified bob, who did not receive it
     proxy.restore()
     assert bob.do(waiting.result(12).release) is True
     assert world.nothing_left()

@@ -145,7 +145,7 @@ def test_an_acquire_waits_for_a_connection_within_its_timeout(
             others.enter_context(server.wire()).ask("PING")
         waiting = ann.start(locks.lock(world.name).acquire, timeout=WAIT_LIMIT)
         begun = moment()
-        with contextlib.suppress(StoreError):  # it says so, or that the time is over
+        with contextlib.suppress(StoreError):  # it reports the limit, or the time-out
             assert bob.do(locks.lock(world.name).acquire, timeout=0.5) is None
         assert since(begun) < 5
         eventually(lambda: rejected(wire) > 12)  # more than are tried while one command is under way

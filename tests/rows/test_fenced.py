@@ -147,7 +147,7 @@ def test_several_rows_are_written_or_none(engine: Engine, locks, books: Table) -
         with pytest.raises(StaleFence, match="stop the work") as error:
             fenced(books, early).write(connection, books.c.id.in_([1, 2]), name="late")
     assert error.value.fence == fence + 5
-    assert names(engine) == ["old", "kept"]  # what else the transaction did is the caller's
+    assert names(engine) == ["old", "kept"]  # the caller decides about the rest of the transaction
 
 
 def test_a_rollback_undoes_what_was_written_with_the_fence(engine: Engine, locks, books: Table) -> None:
@@ -304,7 +304,7 @@ def test_the_one_who_waits_for_the_row_sees_the_later_fence(engine: Engine, lock
         thread.start()
         asked = "pg_stat_activity where wait_event_type = 'Lock'"
         if "mysql" in url:
-            # Not innodb_trx: it shows nothing new to who asks it more often than ten times a second.
+            # Not innodb_trx: its cache is not refreshed for a client that reads it more than ten times a second.
             asked = "information_schema.processlist where left(info, 6) = 'UPDATE'"
         with engine.connect() as eye:
             if url.startswith("sqlite"):  # it waits for the file, and nothing shows it

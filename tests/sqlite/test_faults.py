@@ -157,7 +157,7 @@ def test_a_folder_that_is_gone_is_an_error(locks: Any, folder: Path) -> None:
     for what in ("removed or replaced", "make it"):
         with pytest.raises(StoreError, match=what):
             locks.lock("b").acquire(timeout=0)
-    os.rename(f"{folder}.moved", folder)  # for what looks after the test
+    os.rename(f"{folder}.moved", folder)  # for the checks after the test
 
 
 def test_a_disk_that_is_full_is_an_error_until_there_is_room(remote: Start) -> None:

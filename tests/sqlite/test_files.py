@@ -24,7 +24,7 @@ from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually, moment, since, throughout
 
 NOBODY = 65534
-ROLLBACK = b"\1\1"  # of the header: the versions of the format that who writes and who reads must know; 2 is WAL
+ROLLBACK = b"\1\1"  # in the header: the format versions for writing and reading; 2 is WAL
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_waiter_is_told_by_other_processes_and_not_by_other_users(
                 speaking.sendto(forged, f"\0{channel}")
         released = moment()
     assert other.answer() > 7
-    assert since(released) < 4  # it still hears
+    assert since(released) < 4  # it was notified: it still listens
 
 
 # -- places ------------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def test_doctor_finds_what_is_damaged(remote: Callable[[], Remote], claims: Call
     one = remote()
     assert one.do("result = sorted({check.status for check in locks.doctor()})") == ["ok"]
     one.do("grants = [locks.lock(f'{number}' * 300).acquire() for number in range(100)]")
-    other = remote()  # what one process has read, it does not read again
+    other = remote()  # another process, since the first has cached the pages
     with open(claims(), "r+b") as file:
         file.seek(4096 * 6)
         file.write(os.urandom(4096 * 4))

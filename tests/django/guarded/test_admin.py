@@ -50,7 +50,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
             if connection.vendor != "sqlite":
                 in_threads(update)
                 return
-            # There nobody else can commit while the page's transaction reads; so it is as if they had just before.
+            # On SQLite no other can commit during the page's transaction, so the change is simulated.
             late.append(update)
             if set(changes(instance)) & set(values):
                 raise StaleObject(instance)

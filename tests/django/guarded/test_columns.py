@@ -245,7 +245,7 @@ if ON == "postgresql":
             setattr(one, field, theirs)
             with statements() as sql:
                 one.save()
-            assert len(sql) == (2 if field == "span" else 1)  # what the database makes of a range is read
+            assert len(sql) == (2 if field == "span" else 1)  # the stored form of a range is read
             setattr(two, field, mine)
             with pytest.raises(StaleObject):
                 two.save()

@@ -119,7 +119,7 @@ def stamps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[OnStale], tupl
         monkeypatch.setattr(Letter, "on_stale", policy, raising=False)
         vars(Letter).get("_guarded_plan") and delattr(Letter, "_guarded_plan")
         Letter.objects.create(subject="naem")
-        Letter.objects.update(stamp=11)  # whatever it was made: Django 6.0 asks a field twice for what it inserts
+        Letter.objects.update(stamp=11)  # set it, since Django 6.0 calls the field twice for an insert
         return Letter.objects.get(), Letter.objects.get()
 
     yield pair_of

@@ -127,7 +127,7 @@ class TestUndone:
             book.save()
 
         undone(body)
-        if "copies" in vars(book):  # Django 6 forgets it where a database can't return what it has computed
+        if "copies" in vars(book):  # Django 6 drops it if the database can't return computed values
             book.save()
             assert Book.objects.get().copies == 2
 

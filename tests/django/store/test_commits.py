@@ -381,7 +381,7 @@ def test_an_interrupted_commit_is_released_when_its_session_has_ended(
 
     with override_locks():
         seen = seen_at_close(monkeypatch)
-        with pytest.raises((Interrupted, DatabaseError)):  # or what Django meets when it clears up
+        with pytest.raises((Interrupted, DatabaseError)):  # or an error of Django's clean-up
             begin()
         connection.close()
         assert seen == [["using"]]

@@ -13,7 +13,7 @@ from interlock import InvalidArgument, StoreError
 from interlock.django import locks
 from interlock.django.databases import libpq_of, pymysql_of
 
-POOL = {"pool": True} if django.VERSION >= (5, 1) else {}  # libpq is told of what this Django does not know
+POOL = {"pool": True} if django.VERSION >= (5, 1) else {}  # older Django passes it to libpq
 
 Described = Callable[..., None]
 

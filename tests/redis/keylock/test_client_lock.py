@@ -125,7 +125,7 @@ def test_blocking_waits(house: Any, make: Any) -> None:
     assert waiting.result(20) is True
 
 
-# -- what is better -----------------------------------------------------------------------------------------
+# -- improvements -------------------------------------------------------------------------------------------
 
 
 def ours(house: Any, **how: Any) -> Any:

@@ -73,7 +73,7 @@ def test_a_key_of_another_type_is_a_clear_error(house: Any) -> None:
 
 def test_a_server_that_is_not_there_is_a_clear_error(house: Any) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        taken.bind(("127.0.0.1", 0))  # bound, but not listening
         client = house.client(port=taken.getsockname()[1], retry=retry_of(house))
         for method in (house.lock(client=client).acquire, house.lock(client=client).locked):
             with pytest.raises(StoreError, match="can't be reached"):

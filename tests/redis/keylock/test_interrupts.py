@@ -70,7 +70,7 @@ def test_a_cancelled_waiter_leaves_nothing(house: Any) -> None:
 @pytest.mark.parametrize("name", ["KeyLock", "ReentrantKeyLock", "ClientLock", "IdentityLock"])
 def test_a_release_that_is_cancelled_at_any_turn_is_done(house: Any, name: str) -> None:
     """redis/redis-py#3847: without a time limit the key would stay for ever."""
-    locks = [house.lock(name) for _ in range(1, TURNS)]  # of clients of their own: what the server has is found out
+    locks = [house.lock(name) for _ in range(1, TURNS)]  # own clients: each detects the server's commands anew
     me = ("me",) if name == "IdentityLock" else ()
 
     async def session() -> list[int]:

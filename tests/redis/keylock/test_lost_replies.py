@@ -46,7 +46,7 @@ def test_a_release_whose_reply_was_lost_is_a_release(house: Any, through: tuple[
         assert house.do(lock.acquire)
     proxy.cut_after_request(pattern_of_drop(house))
     for _ in range(3 if name == "ReentrantKeyLock" else 1):
-        assert house.do(lock.release) in (True, None)  # a ClientLock raises, or says nothing
+        assert house.do(lock.release) in (True, None)  # a ClientLock raises, or returns None
     assert proxy.cuts == 1
     assert not house.eye.exists(house.key)
 
@@ -184,7 +184,7 @@ def test_a_killed_server_is_a_store_error_and_its_locks_are_gone(own_server: Any
         with pytest.raises(StoreError):
             lock.release()
         own_server.start()
-        assert lock.release() is True  # not there any more, and it was asked for in time
+        assert lock.release() is True  # the key is gone, and the release was requested in time
         assert lock.acquire()
         own_server.restart()
-        assert lock.release() is False  # nobody had asked: it was lost
+        assert lock.release() is False  # lost before any release was requested

@@ -103,5 +103,5 @@ def test_a_clock_that_a_test_froze_freezes_no_lock(house: Any) -> None:
     with freezegun.freeze_time("2012-01-14"):
         assert lock.acquire()
         assert other.acquire(timeout=0.1) is False
-        assert other.acquire(timeout=20) is True  # when the lease is over
+        assert other.acquire(timeout=20) is True  # after the lease
         assert lock.expires_in == 0

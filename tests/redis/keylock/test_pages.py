@@ -71,7 +71,7 @@ def test_who_finds_it_used_leaves_its_id_and_nobody_ever_gets_in(client: redis.R
         with pytest.raises(Stuck):
             seeds["acquire"](client, "book:1", who, pauses())
     assert client.ttl("pending:book:1") == -1  # and it will never go away
-    assert seeds["acquire"](client, "book:1", "B", pauses()) is True  # only B itself could mend it
+    assert seeds["acquire"](client, "book:1", "B", pauses()) is True  # only B itself could repair it
 
 
 @pytest.mark.parametrize("command", ["scard", "get", "srem"])
@@ -107,7 +107,7 @@ def test_two_clients_of_the_original_scheme_step_back_together(client: redis.Red
     with ThreadPoolExecutor(2) as pool:
         tries = [pool.submit(seeds["acquire"], InStep(), "book:1", who, pauses()) for who in ("A", "B")]
         assert [type(each.exception(20)) for each in tries] == [Stuck, Stuck]
-    assert not client.exists("using:book:1")  # and all the time nobody held it
+    assert not client.exists("using:book:1")  # and nobody held it during that time
 
 
 def test_the_repair_leaves_nothing_behind(client: redis.Redis, server: RedisServer) -> None:
