@@ -21,7 +21,7 @@ class Ended(NamedTuple):
 
     Attributes:
         status: its exit status; None if it took too long.
-        said: what it said.
+        said: its output.
     """
 
     status: int | None

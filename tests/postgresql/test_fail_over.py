@@ -33,7 +33,7 @@ def there(replica: PostgresReplica) -> Iterator[Any]:
 
 
 def hosts(url: str, *servers: PostgresServer) -> str:
-    """Return the URL that names several servers, of which one may write."""
+    """Return a URL that names several servers, one of them the primary."""
     one = servers[0]
     named = ",".join(f"{each.host}:{each.port}" for each in servers)
     query = f"grace={GRACE}&target_session_attrs=read-write&table={table_of(url)}"

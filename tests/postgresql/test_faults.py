@@ -188,7 +188,7 @@ def test_a_replica_is_refused_and_has_a_grace_when_it_takes_over(server: Postgre
 
 
 def _started(ask: Ask) -> Any:
-    """Return when the server began, also anew after a crash of a backend; None while it does not answer."""
+    """Return when the server started, or restarted after a backend's crash; None while it does not answer."""
     try:
         return ask("SELECT backend_start FROM pg_stat_activity WHERE backend_type = 'checkpointer'")[0][0]
     except (psycopg.OperationalError, IndexError):

@@ -1,4 +1,4 @@
-"""What save() of a guarded model writes, and what it refuses."""
+"""`save` of a guarded model: the columns that it writes, and the changes that it refuses."""
 
 import pickle
 from datetime import date

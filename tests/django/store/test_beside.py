@@ -96,7 +96,7 @@ class ToApart:
 
 @pytest.fixture
 def apart(database: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The claims that INTERLOCK says nothing of belong to the database "apart"."""
+    """Without the setting INTERLOCK, the claims belong to the database "apart"."""
     with override_settings(DATABASE_ROUTERS=[ToApart()]):
         yield database
 
