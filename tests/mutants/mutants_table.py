@@ -1,10 +1,10 @@
-"""Errors that somebody might make in the code, and the tests that notice each: `./dev mutants` tries them all."""
+"""Errors that a change of the code might make, and the tests that find each: `./dev mutants` tries them all."""
 
 from typing import NamedTuple
 
 
 class Change(NamedTuple):
-    """A text in a file of the project, found there exactly once, and what the error makes of it."""
+    """A text that occurs exactly once in a file of the project, and the text that replaces it."""
 
     file: str
     old: str
@@ -15,9 +15,9 @@ class Mutant(NamedTuple):
     """One error.
 
     Attributes:
-        name: what is wrong with the code then.
-        changes: what makes it so.
-        tests: what pytest is to run; one of them fails.
+        name: what is then wrong with the code.
+        changes: the changes that make the error.
+        tests: arguments for pytest; one of these tests fails.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Files: what a connection has open is closed in time, and never more than the process may have."""
+"""Files: a connection closes its descriptors in time, and never has more open than the process may."""
 
 from __future__ import annotations
 

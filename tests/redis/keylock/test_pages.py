@@ -1,4 +1,4 @@
-"""The pages about these locks are true: their code runs, and the original scheme does what its page says."""
+"""The code of the pages about these locks runs, and the original scheme does what its page says."""
 
 import asyncio
 import inspect
@@ -22,7 +22,7 @@ REFERENCE = DOCS / "stores/redis-keylock.md"
 
 
 class Stuck(Exception):
-    """Somebody steps back again and again."""
+    """A client steps back again and again."""
 
 
 def blocks(page: Path) -> list[str]:
@@ -47,7 +47,7 @@ class Died(Exception):
 
 @pytest.fixture
 def client(server: RedisServer) -> Iterator[redis.Redis]:
-    """A client that decodes, of an empty server."""
+    """A client that decodes replies, of an empty server."""
     with redis.Redis(host=server.host, port=server.port, decode_responses=True) as found:
         found.flushall()
         yield found
@@ -71,7 +71,7 @@ def test_who_finds_it_used_leaves_its_id_and_nobody_ever_gets_in(client: redis.R
         with pytest.raises(Stuck):
             seeds["acquire"](client, "book:1", who, pauses())
     assert client.ttl("pending:book:1") == -1  # and it will never go away
-    assert seeds["acquire"](client, "book:1", "B", pauses()) is True  # only B itself could mend it
+    assert seeds["acquire"](client, "book:1", "B", pauses()) is True  # only B itself could repair it
 
 
 @pytest.mark.parametrize("command", ["scard", "get", "srem"])
@@ -107,7 +107,7 @@ def test_two_clients_of_the_original_scheme_step_back_together(client: redis.Red
     with ThreadPoolExecutor(2) as pool:
         tries = [pool.submit(seeds["acquire"], InStep(), "book:1", who, pauses()) for who in ("A", "B")]
         assert [type(each.exception(20)) for each in tries] == [Stuck, Stuck]
-    assert not client.exists("using:book:1")  # and all the time nobody held it
+    assert not client.exists("using:book:1")  # and nobody held it during that time
 
 
 def test_the_repair_leaves_nothing_behind(client: redis.Redis, server: RedisServer) -> None:
@@ -128,7 +128,7 @@ def test_the_examples_of_the_reference_say_what_they_answer(client: redis.Redis,
 
 
 async def awaited(report: Any, server: RedisServer) -> Any:
-    """Run a coroutine function of the page with a client of its colour."""
+    """Run a coroutine function of the page with a client for asyncio."""
     client = redis.asyncio.Redis(host=server.host, port=server.port)
     try:
         result = report(client)
