@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import interlock
+
 ROOT = Path(__file__).parents[1]
 NAMES = re.compile(r"(\d+|\+[\w-]+)\.(added|changed|deprecated|removed|fixed|security)(\.\d+)?\.md|template\.md")
 
@@ -28,3 +30,11 @@ def test_a_release_moves_the_lines_into_the_changelog(tmp_path: Path) -> None:
 
 def test_each_file_is_a_line_of_one_kind() -> None:
     assert [path.name for path in (ROOT / "changelog.d").iterdir() if not NAMES.fullmatch(path.name)] == []
+
+
+def test_the_first_section_is_that_of_this_version_and_until_its_release_it_is_written_there() -> None:
+    first = re.search(r"^## (\S+) \((.+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert first is not None
+    assert first[1] == interlock.__version__
+    if first[2] == "unreleased":  # else a release would make a second section of the same version
+        assert [path.name for path in (ROOT / "changelog.d").iterdir()] == ["template.md"]

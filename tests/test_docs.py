@@ -47,7 +47,7 @@ def test_files_of_ours_that_a_page_names_exist() -> None:
     files = [f"/{each.relative_to(ROOT)}" for folder in folders for each in (ROOT / folder).rglob("*.*")]
     found = []
     for page in PAGES:
-        if page.name == "CHANGELOG.md":  # it tells what was
+        if page.name == "CHANGELOG.md":  # it describes old versions
             continue
         named = re.findall(r"`((?!interlock\.)[\w./-]+\.(?:py|pyi|c|lua|sql))`", page.read_text())
         found += [

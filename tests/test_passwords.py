@@ -73,7 +73,7 @@ def test_a_wrong_url_is_told_without_its_password(url: str, password: str, caplo
         with pytest.raises(interlock.LockError) as caught:
             attempt()
         told: BaseException | None = caught.value
-        while told is not None:  # also what a traceback leaves out
+        while told is not None:  # also errors that a traceback omits
             text = f"{told} {told!r}"
             assert not any(part in text for part in TELLTALE), text
             told = told.__cause__ or told.__context__

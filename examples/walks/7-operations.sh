@@ -1,4 +1,4 @@
-# Who holds what, is the store fit, and away with what is stuck.
+# Check the store, list the holders, evict one that is dead.
 pip install "interlock[cli,redis]"
 interlock doctor
 interlock run deploy -- sleep 60 & stuck=$!

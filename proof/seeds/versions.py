@@ -64,7 +64,7 @@ ALONE = "each write commits at once, on a connection of its own"
 FRESH = "each look reads the latest committed records, from the primary"
 ORDER = "pendings are read no later than usings"
 ATOMIC = "pending becomes using in one step, or is seen as using before it stops being seen as pending"
-OWN_ID = "each way out removes the claim, by its own id"
+OWN_ID = "every exit removes the claim, by its own id"
 
 
 def _database() -> list[Version]:

@@ -67,7 +67,7 @@ def test_defaults_and_time_limits_of_the_server_change_nothing(level: str) -> No
             other.lock("book")
             found = pool.submit(locks.lock("book").acquire, timeout=20)
             (session,) = eventually(lambda: other.locks(granted=False))
-            other.ask("SELECT SLEEP(2.5)")  # what must not happen within two of the limits
+            other.ask("SELECT SLEEP(2.5)")  # longer than two of the limits: it must still wait
             assert other.locks(granted=False) == [session]
             other.unlock("book")
             assert found.result(20).release()

@@ -44,7 +44,7 @@ def test_time_outs_of_the_role_do_not_free_it_or_end_a_wait(own_server: Postgres
         other.lock("book")
         found = pool.submit(locks.lock("book").acquire, timeout=20)
         waits = eventually(lambda: other.locks(granted=False))
-        time.sleep(1)  # what must not happen within three of the time-outs
+        time.sleep(1)  # longer than three of the time-outs: it must still wait
         assert other.locks(granted=False) == waits
         other.unlock("book")
         assert found.result(20).held
@@ -184,7 +184,7 @@ def test_a_waiter_that_is_the_victim_of_a_deadlock_waits_on(own_server: Postgres
     """The holder creates an index, which waits for all earlier transactions, including the waiter's."""
     other, third = OnPostgres(own_server), OnPostgres(own_server)
     other.ask("CREATE TABLE books (name text)")
-    other.ask("ALTER ROLE postgres SET deadlock_timeout = '2s'")  # of the waiter, who looks once
+    other.ask("ALTER ROLE postgres SET deadlock_timeout = '2s'")  # of the waiter, which checks for a deadlock once
     other.ask("SET deadlock_timeout = '5min'")
     other.lock("book")
     with interlock.connect(url_of(own_server)) as locks, ThreadPoolExecutor() as pool:

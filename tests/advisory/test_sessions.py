@@ -128,7 +128,7 @@ def test_a_killed_process_frees_its_locks_at_once(server: Any, locks: Any) -> No
 def test_a_forked_child_ends_and_uses_no_session_of_its_parent(
     locks: Any, other: Any, fork: Callable[[], int]
 ) -> None:
-    locks.lock("free").acquire().release()  # a session that nobody uses, which the child finds
+    locks.lock("free").acquire().release()  # an idle session, which the child finds
     with locks.lock("book") as grant:
         before = other.sessions()
         child = fork()
@@ -293,7 +293,7 @@ def test_connections_on_which_nothing_is_said_are_kept_alive(server: Any, other:
         found = []
         for name in os.listdir("/proc/self/fd"):
             if not os.path.realpath(f"/proc/self/fd/{name}").rpartition("/")[2].startswith("socket:"):
-                continue  # the copy of another would stay open: of the pipe, too, whose end tells who ends a server
+                continue  # a copy of another descriptor would stay open, also of the pipe whose end stops a server
             with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as connection:
                 if connection.getpeername()[:2] == (server.host, server.port):
                     found.append([connection.getsockopt(socket.IPPROTO_TCP, each) for each in KEPT_ALIVE])

@@ -12,7 +12,7 @@ PAGE = ROOT / "docs" / "interlock.1"
 
 
 def test_the_manual_page_is_what_the_help_says() -> None:
-    # In a process of its own: click keeps what a command was asked for last.
+    # In a separate process, since click keeps state of the last call of a command.
     made = subprocess.run(
         [sys.executable, "-m", "tests.support.manpage"], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -41,7 +41,7 @@ def test_a_signal_that_is_ignored_stays_so_for_interlock_and_its_command(
     run.send_signal(number)  # does not end the wait
     holder.ended()
     assert run.hear().isdigit()
-    run.send_signal(number)  # reaches nobody
+    run.send_signal(number)  # reaches no process
     run.send_signal(signal.SIGUSR2)
     assert run.hear() == "SIGUSR2"
     assert run.ended() == (0, "", "")

@@ -48,7 +48,7 @@ def test_with_keep_a_lost_lock_is_70(house: House) -> None:
         run.hear_error()
     house.locks.evict("book")
     assert run.wait(timeout=30) == 70
-    assert any("stop them" in run.hear_error() for _ in range(2))  # the log says it too, before or after
+    assert any("stop them" in run.hear_error() for _ in range(2))  # the log has a line about it too, before or after
     (house.folder / "fifo").write_text("go\n")
 
 

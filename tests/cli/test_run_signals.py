@@ -83,7 +83,7 @@ def test_a_waiter_that_was_killed_leaves_nothing_behind(house: House) -> None:
     waiter.wait(timeout=30)
     assert holder.ended() == (0, "out\n", "")
     assert house.run("run", "-w", "20", "book", "--", "true") == (0, "", "")
-    assert waiter.ended()[1:] == ("", "")  # nobody has its output open any more
+    assert waiter.ended()[1:] == ("", "")  # no process has its output open any more
     assert not (house.folder / "ran").exists()
 
 

@@ -17,7 +17,7 @@ from interlock.testing.world import Kind, World
 NAN, INF = math.nan, math.inf
 HUGE = 10**400  # no float can hold it
 TOO_LONG = 10**5000  # nor can it be written
-UNLIKE = [Decimal(5), Fraction(5), 5j]  # what is no number for seconds and permits
+UNLIKE = [Decimal(5), Fraction(5), 5j]  # not accepted as seconds or permits
 BAD_TTL = [
     0,
     0.0,

@@ -24,7 +24,7 @@ def test_a_dropped_grant_whose_lease_has_ended_keeps_no_thread_busy() -> None:
         _drop(locks)
         gc.collect()
         began = time.process_time()
-        time.sleep(WATCHED)  # what happens meanwhile is the test
+        time.sleep(WATCHED)  # the process must be idle during this time
         assert time.process_time() - began < MOST_BUSY
         assert locks.claims() == []
 
@@ -35,7 +35,7 @@ def test_a_dropped_grant_whose_lease_has_ended_keeps_no_loop_busy() -> None:
             await locks.lock("page", ttl=0.3).acquire()
             gc.collect()
             began = time.process_time()
-            await asyncio.sleep(WATCHED)  # what happens meanwhile is the test
+            await asyncio.sleep(WATCHED)  # the process must be idle during this time
             assert time.process_time() - began < MOST_BUSY
 
     with warnings.catch_warnings():

@@ -92,7 +92,7 @@ def test_what_can_not_be_shown_is_said_by_its_type() -> None:
         ("redis://me:secret@host/0", "redis://me:***@host/0"),
         ("redis://secret@host", "redis://***@host"),
         ("redis:me:secret@host", "redis:***@host"),
-        ("me:secret@host", "me:***@host"),  # a scheme can't be told from a user
+        ("me:secret@host", "me:***@host"),  # a scheme can't be distinguished from a user
         ("  redis://me:s@c@host", "  redis://me:***@host"),
         ("unix:///run/me@host/socket", "unix:///run/me@host/socket"),
         ("redis:///me:secret@host", "redis:///me:***@host"),

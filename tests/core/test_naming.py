@@ -166,10 +166,10 @@ class Compiled(Coroutine[Any, Any, None]):
     closed = False
 
     def send(self, value: Any) -> Any:
-        """Run on."""
+        """Go on."""
 
     def throw(self, *error: Any) -> Any:
-        """Run on, to what is raised."""
+        """Go on until the exception is raised."""
 
     def __await__(self) -> Any:
         """Wait for it."""

@@ -20,7 +20,7 @@ django.setup()
 
 
 def _server(kind: str, stack: ExitStack) -> dict[str, str]:
-    """Start the private server of a kind of database, and return how Django finds it."""
+    """Start a private server of a kind of database; return Django's settings for it."""
     if kind == "sqlite":
         return {}
     if kind == "postgresql":
@@ -55,7 +55,7 @@ def set_up(stack: ExitStack) -> None:
 
 @pytest.fixture(scope="session")
 def databases() -> Iterator[None]:
-    """The test databases; tests commit for real, and clear what they have written."""
+    """The test databases; tests really commit, and delete the rows that they wrote."""
     with ExitStack() as stack:
         set_up(stack)
         yield

@@ -1,4 +1,4 @@
-"""Django settings of all tests in this folder; INTERLOCK_TEST_DATABASE says which database they run on."""
+"""Django settings of all tests in this folder; INTERLOCK_TEST_DATABASE selects their database."""
 
 import atexit
 import os
@@ -15,9 +15,9 @@ ENGINES = {"sqlite": "sqlite3", "postgresql": "postgresql", "mariadb": "mysql"}
 
 
 def own_folder() -> Path:
-    """Return a new folder for files of this process, in that of the process that began; it removes all at its end.
+    """Return a new folder for this process's files, inside the first process's, which removes all at its exit.
 
-    Many processes of the tests are killed, and remove nothing.
+    Many of the tests' processes are killed, and can remove nothing.
     """
     begun = os.environ.get("INTERLOCK_TEST_FOLDER")
     if begun is None:

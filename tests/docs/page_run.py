@@ -1,7 +1,7 @@
 """Run the blocks of one page in their order, as a reader would: `python -m tests.docs.page_run PAGE FOLDER`.
 
 The prelude of a page is Python that runs first, in the same names.  Two of its names are known here: `ADDRESSES`
-(what stands on the page -> what it is in this test), and `check()`, called at the end.
+(text on the page -> its replacement in this test), and `check()`, called at the end.
 """
 
 import ast

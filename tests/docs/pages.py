@@ -1,4 +1,4 @@
-"""The blocks of code of the documentation, and who runs them."""
+"""The code blocks of the documentation, and the tests that run them."""
 
 import re
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ TRANSLATIONS = {
     "docs/zh/first-lock.md": "docs/tutorial/first-lock.md",
 }
 
-# Commands that take minutes, and what runs them instead.
+# Commands that take minutes, and the tests that run them instead.
 RUN_BY_COMMAND = {
     "./dev": ".github/workflows",
     ". .venv/bin/activate": "dev",
@@ -55,7 +55,7 @@ RUN_BY_COMMAND = {
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: where it begins, its language, its text."""
+    """One fenced block: its first line, language and text."""
 
     page: Path
     line: int  # of its first line of code, from 1
@@ -65,7 +65,7 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """What a console shows after its prompt, continued lines joined; a script as a whole."""
+        """The commands after the prompts of a console, with continued lines joined; a script as a whole."""
         if self.language != "console":
             return [self.text]
         lines = self.text.replace("\\\n", " ").splitlines()
@@ -93,7 +93,7 @@ def name_of(page: Path) -> str:
 
 
 def prelude_of(page: Path) -> Path:
-    """Return the file that makes what the examples of a page take for granted; it need not be there."""
+    """Return the path of the file that prepares what the examples of a page use; it may not exist."""
     return PRELUDES / (name_of(page).removesuffix(".md").replace("/", "_").replace("-", "_").lower() + ".py")
 
 

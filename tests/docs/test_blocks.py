@@ -1,4 +1,4 @@
-"""Every block of Python and shell in the documentation is run, or says why not."""
+"""Every block of Python and shell in the documentation is run, or gives a reason why not."""
 
 import json
 import os

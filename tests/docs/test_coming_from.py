@@ -1,4 +1,4 @@
-"""What excludes what while a program moves to interlock: each claim of docs/coming-from, with the real libraries.
+"""Which old locks exclude interlock's: each statement of docs/coming-from, with the real libraries.
 
 (django-redis and django-pglock: in the preludes of their pages, which need a configured Django.)
 """
@@ -26,7 +26,7 @@ Held = Callable[[Path], AbstractContextManager[Any]]
 
 @contextmanager
 def flock(path: Path) -> Iterator[None]:
-    """Hold a path by flock(1); raise `TimeoutError` if another has it."""
+    """Hold a path by flock(1); raise `TimeoutError` if another process holds it."""
     words = ["flock", "-n", "-E", "42", str(path), "-c", "echo held; read line"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -93,7 +93,7 @@ def client() -> Iterator[Redis]:
 
 
 def held_by(lock: Any) -> bool:
-    """Try to take a lock once, and give it back."""
+    """Try to acquire a lock once, and release it; return whether another holds it."""
     if not lock.acquire(blocking=False):
         return True
     lock.release()
@@ -101,7 +101,7 @@ def held_by(lock: Any) -> bool:
 
 
 def pairs(client: Redis) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
-    """Return for each library its lock and ours, which are to exclude each other."""
+    """Return for each library its lock and interlock's, which should exclude each other."""
     return {
         "redis-py": (lambda: client.lock("report", timeout=60), lambda: KeyLock(client, "report")),
         "ClientLock": (

@@ -1,4 +1,4 @@
-"""The table of features in the contract says what the stores say of themselves."""
+"""The table of features in the contract agrees with the stores' `features`."""
 
 import os
 import re
@@ -30,7 +30,7 @@ print(*getattr(databases, {kind!r}, getattr(store, {kind!r}, None))("default").f
 
 
 def rows() -> Iterator[tuple[str, set[str]]]:
-    """Yield the stores of the table, each scheme once, and what it says that they have."""
+    """Yield the stores of the table, each scheme once, and the features listed there."""
     _, _, table = PAGE.read_text().partition("\n## Features\n")
     lines = [line.split("|")[1:-1] for line in table.partition("\n## ")[0].splitlines() if line.startswith("|")]
     head, _, *body = [[cell.strip().strip("`") for cell in line] for line in lines]
@@ -53,7 +53,7 @@ def test_the_table_says_what_a_store_has(scheme: str, said: set[str], tmp_path: 
 
 
 def features_of_django(kind: str) -> set[str]:
-    """Ask a process that has settings."""
+    """Return the features of Django's store, from a process with settings."""
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "tests.django.settings",

@@ -1,4 +1,4 @@
-"""The recipes of one leader, with real workers: of uvicorn, gunicorn and Django, and celery beat on two hosts."""
+"""The recipes for one leader, with real workers: uvicorn, gunicorn, Django, and celery beat on two hosts."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def note(sender, **_):
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """The environment of workers that share a folder of locks."""
+    """The environment of workers that share a folder of file://."""
     path = os.pathsep.join((str(tmp_path), str(ROOT), str(ROOT / "src")))
     (tmp_path / "ledger").touch()
     return {
@@ -43,7 +43,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def started() -> Iterator[list["subprocess.Popen[bytes]"]]:
-    """Processes that are ended at the end."""
+    """A list of processes, which are ended after the test."""
     found: list[subprocess.Popen[bytes]] = []
     yield found
     for process in found:
@@ -53,7 +53,7 @@ def started() -> Iterator[list["subprocess.Popen[bytes]"]]:
 
 
 def pids(environment: dict[str, str]) -> list[int]:
-    """Return who has done the work, each time."""
+    """Return the process that did the work, for each run."""
     return [int(line) for line in Path(environment["LEDGER"]).read_text().split()]
 
 

@@ -1,4 +1,4 @@
-"""The recipes do what their pages say: real workers, servers and crontabs, on private servers."""
+"""The recipes do what their pages promise: real workers, servers and crontabs, on private servers."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def environment(server: RedisServer, tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def shop(environment: dict[str, str]) -> Iterator[interlock.Locks]:
-    """The locks of the workers, taken by the test."""
+    """A connection of the test to the workers' locks."""
     with interlock.connect(environment["INTERLOCK_URL"], namespace="shop") as locks:
         yield locks
 
@@ -263,7 +263,7 @@ def cron_lines() -> list[tuple[dict[str, str], str]]:
 
 
 def job(folder: Path, commands: str = "") -> None:
-    """Write the program that cron starts."""
+    """Write the program that cron runs."""
     (folder / "job").write_text(f"#!/bin/sh\n{commands}\necho $1 >>done\n")
     (folder / "job").chmod(0o755)
 

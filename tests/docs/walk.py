@@ -1,4 +1,4 @@
-"""Walk examples/walks as strangers do, each in a fresh virtual environment: `python -m tests.docs.walk [WORD…]`.
+"""Run examples/walks as a new user would, each in a new virtual environment: `python -m tests.docs.walk [WORD…]`.
 
 The wheel of this tree is built first, so `pip install interlock` in a walk is this interlock.  Prints, in Markdown,
 what docs/explanation/walks.md has: the time of each walk, and of its installation.
@@ -21,7 +21,7 @@ ON_REDIS = ("2-", "3-", "7-")
 
 
 def main(folder: Path, words: list[str]) -> None:
-    """Walk those whose names have one of the words; without words all of them."""
+    """Run the walks whose names contain one of the words; without words all."""
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT],
         check=True, capture_output=True, env={**os.environ, "INTERLOCK_PURE": "1"},

@@ -1,4 +1,4 @@
-"""Servers for the tests of engines that a program has already."""
+"""Servers for the tests of engines that the program passes."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from tests.servers import MariaServer, PostgresServer, need
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """A server of this module's own, which its tests may pause."""
+    """A private server of this module, which its tests may pause."""
     need("postgres")
     with PostgresServer() as server:
         yield server
@@ -20,7 +20,7 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def ask(server: PostgresServer) -> Callable[..., list[Any]]:
-    """Ask the server from outside."""
+    """Runs a statement on a separate connection."""
 
     def asked(words: str, *values: Any) -> list[Any]:
         with psycopg.connect(server.url, autocommit=True) as connection:
@@ -32,7 +32,7 @@ def ask(server: PostgresServer) -> Callable[..., list[Any]]:
 
 @pytest.fixture(scope="module")
 def mariadb() -> Iterator[MariaServer]:
-    """A MariaDB of this module's own."""
+    """A private MariaDB of this module."""
     need("mariadb")
     with MariaServer() as server:
         server.start()

@@ -1,4 +1,4 @@
-"""The table of locks is made and dropped by migrations, as a program's own tables are."""
+"""Migrations create and drop the table of locks, like the program's own tables."""
 
 import io
 from collections.abc import Callable
@@ -23,7 +23,7 @@ LEFT = "SELECT count(*) FROM pg_proc WHERE proname LIKE %s", "SELECT count(*) FR
 
 
 def migrate(connection: Any, work: Callable[[Any], object], **how: Any) -> None:
-    """Do what a migration does, on a connection of SQLAlchemy."""
+    """Run a migration's work on a connection of SQLAlchemy."""
     context = MigrationContext.configure(connection, opts=how)
     with Operations.context(context) as operations, context.begin_transaction():
         work(operations)

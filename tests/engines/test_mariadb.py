@@ -1,4 +1,4 @@
-"""An `AsyncEngine` of aiomysql or asyncmy: PyMySQL connects with its arguments."""
+"""PyMySQL connects with the arguments of an `AsyncEngine` of aiomysql or asyncmy."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ DRIVERS = ["aiomysql", "asyncmy"]
 
 @asynccontextmanager
 async def engine_of(server: MariaServer, driver: str, **given: Any) -> AsyncIterator[AsyncEngine]:
-    """An engine whose locks make their table themselves."""
+    """An engine whose locks create their table themselves."""
     engine = create_async_engine(server.url.replace("mysql:", f"mysql+{driver}:"), **given)
     try:
         yield engine.execution_options(interlock_table=f"t{uuid4().hex}", interlock_create=True)

@@ -1,4 +1,4 @@
-"""A private server of etcd for these tests, and a connection of each colour to it."""
+"""Private servers of etcd for these tests."""
 
 from collections.abc import Iterator
 from uuid import uuid4
@@ -11,7 +11,7 @@ from tests.servers import EtcdCluster, EtcdServer, need
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[EtcdServer]:
-    """One that is shared, and never broken."""
+    """A server that all tests share, and that no test breaks."""
     need("etcd")
     with EtcdServer() as started:
         yield started
@@ -19,7 +19,7 @@ def server() -> Iterator[EtcdServer]:
 
 @pytest.fixture
 def url(server: EtcdServer) -> str:
-    """A place of its own on it."""
+    """The URL of an empty place on it."""
     return f"{server.url}/{uuid4().hex}"
 
 
@@ -33,7 +33,7 @@ def own() -> Iterator[EtcdServer]:
 
 @pytest.fixture
 def cluster() -> Iterator[EtcdCluster]:
-    """Three members that the test may break."""
+    """A cluster of three members that the test may break."""
     need("etcd")
     with EtcdCluster() as started:
         yield started

@@ -1,4 +1,4 @@
-"""What may go wrong between a lock and etcd: each is done to real servers."""
+"""Faults between a lock and etcd, each on real servers."""
 
 import asyncio
 import gc
@@ -22,7 +22,7 @@ from tests.servers.etcd import coded
 
 
 class Locking:
-    """Acquires and releases in one colour, for tests that are written once."""
+    """Acquires and releases in one colour, so that each test is written once."""
 
     def __init__(self, url: str, colour: str, **how: Any) -> None:
         self._loop = asyncio.new_event_loop() if colour == TASKS else None
@@ -65,7 +65,7 @@ class Locking:
 
 
 def waits(locks: Any, name: str) -> Callable[[], bool]:
-    """Tell whether somebody waits, seen from outside."""
+    """Return a function that tells whether a waiter is in line."""
     return lambda: any(view.state == "pending" for view in locks.claims(name))
 
 
@@ -220,10 +220,10 @@ def test_a_connection_that_opens_while_all_are_closed_is_closed_too(colour: str)
             one.do(one.locks.close)
             assert looking.exception(10) is None or "closed" in str(looking.exception())
             del looking
-        gc.collect()  # what was left open says so
+        gc.collect()  # warns of connections that were left open
 
 
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # asyncio's word on loops that end so
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # asyncio's warning about such loops
 def test_a_loop_that_ended_without_close_leaves_no_connection(own: EtcdServer) -> None:
     ended: list[asyncio.AbstractEventLoop] = []  # kept, so that nothing is collected
 
@@ -244,7 +244,7 @@ def test_a_loop_that_ended_without_close_leaves_no_connection(own: EtcdServer) -
 
 
 def test_a_waiter_reads_before_it_extends_its_lease(own: EtcdServer, colour: str) -> None:
-    """A leader that is stuck extends leases that another one has taken over, but answers no read (etcd#15247)."""
+    """A stuck leader extends leases that a new leader already manages, but answers no read (etcd#15247)."""
     with Proxy(own.host, own.port) as proxy, interlock.connect(own.url) as eye, ThreadPoolExecutor(1) as pool:
         with Locking(f"etcd://{proxy.host}:{proxy.port}", colour) as one:
             grant = eye.lock("a").acquire()

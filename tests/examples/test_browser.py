@@ -1,4 +1,4 @@
-"""What people see of locks and guards in the admin of examples/library, in real browsers."""
+"""Locks and guards in the admin of examples/library, in real browsers."""
 
 import re
 import socket
@@ -24,7 +24,7 @@ def library() -> Iterator[Library]:
 
 @pytest.fixture(scope="module")
 def browsers(library: Library) -> Iterator[Browsers]:
-    """A browser on each of two desks."""
+    """Two browsers, one for each desk."""
     with two_browsers(library) as both:
         yield both
 
@@ -43,7 +43,7 @@ def ben(library: Library, browsers: Browsers) -> Person:
 
 @pytest.fixture
 def clara(library: Library, browsers: Browsers) -> Person:
-    """Somebody on the second desk who may look at claims, and nothing else."""
+    """A user on the second desk who may only view claims."""
     return library.person(browsers[1], "clara")
 
 

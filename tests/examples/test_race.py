@@ -11,7 +11,7 @@ from tests.support.library_site import Example, processes_of
 
 ROUNDS = "2"
 THINKING = "50"
-"""ms between reading and writing, so that each round without protection is lost for sure."""
+"""ms between reading and writing, long enough that each round without protection loses updates."""
 
 
 RACES = {

@@ -1,4 +1,4 @@
-"""The one command of examples/library: it starts the site, and ends with all its processes."""
+"""The run command of examples/library starts the site, and ends with all its processes."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from tests.support.library_site import Example, processes_of
 
 
 def words_of(process: subprocess.Popen[str]) -> list[str]:
-    """Return what the site says until it says where it is."""
+    """Return the lines that the site prints, up to its address."""
     said = []
     for line in process.stdout:
         said.extend(line.split())
@@ -38,5 +38,5 @@ def test_the_site_starts_twice_keeps_what_is_there_and_ends_each_time_without_le
             os.kill(process.pid, ending)
             assert process.wait(20) == 0
             eventually(lambda: not processes_of(process.pid))
-    assert told.count("password:") == 1  # which is told at the first start only
+    assert told.count("password:") == 1  # shown at the first start only
     assert told.count("books,") == 1

@@ -1,4 +1,4 @@
-"""The site's own tests hold, under each protection."""
+"""The site's own tests pass, under each protection."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The page about tests is true: pytest runs its examples, with the plugin as the only help."""
+"""pytest runs the examples of the page about tests, with no other help than the plugin."""
 
 import re
 import subprocess
@@ -63,7 +63,7 @@ def test_the_page_has_all_the_examples() -> None:
 
 
 def test_the_plugin_is_light_and_gives_way(tmp_path: Path) -> None:
-    """An entry point is loaded by every run of pytest: by its name, so that `-p no:interlock` leaves it out."""
+    """Every run of pytest loads the entry point by its name, so `-p no:interlock` can disable it."""
     installed = tmp_path / "interlock-0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: interlock\nVersion: 0\n")

@@ -1,4 +1,4 @@
-"""The fakes for users' tests behave as stores that have that trouble."""
+"""The fakes for users' tests behave as stores with those faults."""
 
 import asyncio
 import threading
@@ -92,7 +92,7 @@ def test_who_can_not_give_back_a_turn_that_came_too_late_waits_for_the_next(fake
     fake.stall(1.2)
     fake.drop_reply("leave")
     with pytest.raises(interlock.StoreError, match="leave"):
-        locks.lock("other").acquire(timeout=0.1)  # nobody kept it from the caller, and a claim may be left
+        locks.lock("other").acquire(timeout=0.1)  # no other holder caused it, and a claim may be left
 
 
 def test_tasks_have_the_same_faults(fake: FakeLocks) -> None:

@@ -1,4 +1,4 @@
-"""Programs as they run in the field, each in a process of its own, over the table of stores."""
+"""Programs as users run them, each in its own process, on every store."""
 
 import os
 import subprocess
@@ -12,13 +12,13 @@ import pytest
 from tests.support.stores import PARTIAL_ROWS, ROWS, Row
 
 Run: TypeAlias = Callable[..., str]
-# A bucket has threads that no forked child has, and says so.
+# A bucket is left out: its threads do not exist in a forked child, where it raises an error.
 EVERYWHERE = [row for row in [*ROWS, *PARTIAL_ROWS] if row.schemes and not row.twin and row.name != "s3"]
 
 
 @pytest.fixture(params=[row for row in EVERYWHERE if row.reaches_processes], ids=lambda row: row.name)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty place of each store that reaches other processes, or of those that a test names."""
+    """The URL of an empty place of each store that processes can share, or of the stores that a test names."""
     named = request.param
     row: Row = named if isinstance(named, Row) else next(each for each in EVERYWHERE if each.name == named)
     found = row.place(tmp_path).url
@@ -35,7 +35,7 @@ def redis_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs a program with arguments; returns what it wrote to stdout, without the last line's end."""
+    """Runs a program with arguments; returns its stdout without the last newline."""
 
     def run(program: str, *words: str, **environment: str) -> str:
         file = tmp_path / "program.py"

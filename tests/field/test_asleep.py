@@ -1,7 +1,7 @@
-"""A process that is stopped, and a machine that is suspended: whoever slept past the lease is told at its first look.
+"""A stopped process and a suspended machine: a holder that slept past its lease learns of the loss at once.
 
-No test can suspend the machine.  What that does to a process: CLOCK_BOOTTIME goes on, CLOCK_MONOTONIC stands still.
-The kernel does so in a namespace of time, to a process of one thread; a library before C's, to any.
+No test can suspend the machine.  During a suspend, CLOCK_BOOTTIME goes on and CLOCK_MONOTONIC stands still.  A time
+namespace of the kernel simulates that for a process of one thread; a preloaded library simulates it for any process.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Celery itself: workers that fork or have threads, children that are killed, and beat on two hosts."""
+"""Celery: workers that fork or have threads, killed children, and beat on two hosts."""
 
 import os
 import subprocess
@@ -57,7 +57,7 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Of the processes, with a broker of their own; the app is beside the test, which may import it."""
+    """The environment of the processes, with a private broker; the app is in the test's folder."""
     pytest.importorskip("celery")
     need("valkey")
     (tmp_path / "app.py").write_text(APP)
@@ -69,7 +69,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
-    """Starts a process of the shop; all end with the test."""
+    """Starts a process of the app; all processes end with the test."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*words: str) -> "subprocess.Popen[bytes]":
@@ -85,7 +85,7 @@ def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
 
 
 def ask(environment: dict[str, str], folder: Path, code: str) -> Any:
-    """Return what a client of the workers prints, as Python."""
+    """Return the output of a client of the workers, evaluated as Python."""
     words = [sys.executable, "-c", f"from app import *\nprint(repr({code}))"]
     done = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stderr
@@ -113,7 +113,7 @@ def test_tasks_exclude_each_other_and_one_whose_child_is_killed_is_done(
 
 
 def beats(folder: Path) -> list[int]:
-    """Return which beat has sent each task that was done."""
+    """Return for each completed task the beat that sent it."""
     lines = (folder / "ledger").read_text().splitlines()
     return [int(line.split()[1]) for line in lines if line.startswith("tick")]
 

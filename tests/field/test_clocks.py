@@ -1,4 +1,4 @@
-"""Tests freeze the clock: time-outs end even so, and nobody gets in beside a holder."""
+"""A user's test freezes the clock: time-outs still end, and a lock still has one holder."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Functions that Cython and mypyc have compiled run under their locks, or are refused: never without."""
+"""Functions compiled by Cython and mypyc run with their locks, or are refused; they never run without."""
 
 import subprocess
 import sys

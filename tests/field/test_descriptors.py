@@ -1,4 +1,4 @@
-"""A program becomes a daemon: its descriptors are closed, and their numbers are files and sockets of its own."""
+"""A program becomes a daemon: it closes all descriptors, and its own files and sockets get their numbers."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def locked(locks):
         try:
             with locks.lock("a", timeout=10):
                 return beside()
-        except interlock.StoreError as error:  # a closed connection may be told once
+        except interlock.StoreError as error:  # an error may report the closed connection once
             said = error
     return said
 locks = interlock.connect(url)
@@ -29,7 +29,7 @@ pairs = [socket.socketpair() for _ in range(20)]
 files = [open(f"file{number}", "w+b") for number in range(20)]
 print(locked(locks))
 locks.close()
-gc.collect()  # an error that was told has what failed
+gc.collect()  # the reported error still refers to the failed connection
 print(sum(os.fstat(file.fileno()).st_size for file in files))
 print(len(select.select([each for pair in pairs for each in pair], [], [], 0)[0]))
 sys.stdout.flush()
@@ -56,7 +56,7 @@ async def locked(locks):
         try:
             async with locks.lock("a", timeout=10):
                 return await beside()
-        except interlock.StoreError as error:  # a closed connection may be told once
+        except interlock.StoreError as error:  # an error may report the closed connection once
             said = error
     return said
 async def within():  # the loop has descriptors of its own: those stay
@@ -76,7 +76,7 @@ async def once(locks):
 def others():
     return [socket.socketpair() for _ in range(10)], [open(f"file{number}", "w+b") for number in range(20)]
 def tell(pairs, files):
-    gc.collect()  # an error that was told has what failed
+    gc.collect()  # the reported error still refers to the failed connection
     print(sum(os.fstat(file.fileno()).st_size for file in files), end=" ")
     print(len(select.select([each for pair in pairs for each in pair], [], [], 0)[0]), flush=True)
 asyncio.run(within())

@@ -1,4 +1,4 @@
-"""uWSGI and C code fork without telling Python: parent and child are two processes even so."""
+"""uWSGI and C code fork without Python's hooks: parent and child still count as two processes."""
 
 import pytest
 

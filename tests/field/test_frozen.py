@@ -1,4 +1,4 @@
-"""A program that PyInstaller has frozen finds the stores, which are imported by their names."""
+"""A program frozen by PyInstaller finds the stores, which are imported by name."""
 
 import subprocess
 import sys

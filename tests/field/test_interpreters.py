@@ -1,4 +1,4 @@
-"""Interpreters that are not as usual: in a subinterpreter, after the main thread, at exit, in a loop of anyio."""
+"""Unusual interpreters: in a subinterpreter, after the main thread, at exit, in a loop of anyio."""
 
 import pytest
 

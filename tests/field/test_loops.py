@@ -1,4 +1,4 @@
-"""A lock for threads around an `await`: the loop would wait for itself; and a loop that is not asyncio's own."""
+"""A lock for threads around an `await`, where the loop would deadlock; and a loop that is not asyncio's own."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Compiled functions, few files, no folder of processes; what a server says that has no table, or two."""
+"""Compiled functions, few open files, no /proc; the errors of a server without the table, or with two."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Servers and clients of Redis that are not the usual ones: own connection classes, fakes, proxies, no scripts."""
+"""Unusual servers and clients of Redis: custom connection classes, fakes, proxies, no scripts."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ from redis.asyncio import Redis as ClientOfTasks  # noqa: E402
 
 
 def of_own(kind: Any) -> Any:
-    """Return a class whose objects are counted, and know what the program does not tell: the user's name."""
+    """Return a connection class that counts its objects and adds the password itself."""
 
     class Own(kind):  # type: ignore[misc]
         made = 0
@@ -119,7 +119,7 @@ def test_behind_what_knows_no_subscribe_waiters_look_often_and_that_is_said_once
         else:
             with interlock.connect(server.url) as others, others.lock("x", timeout=20), others.lock("y"):
                 pass
-        assert clock.now() - began < 2.5  # the look of those who listen comes after 5 s
+        assert clock.now() - began < 2.5  # a listener polls only after 5 s
     assert [record.message for record in caplog.records].count(said := caplog.records[0].message) == 1
     assert "who waits looks every" in said
 

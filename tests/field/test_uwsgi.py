@@ -1,4 +1,4 @@
-"""uWSGI itself: the module connects and locks in the master, and the workers are forked by the C library."""
+"""uWSGI: the module connects and locks in the master, and C code forks the workers."""
 
 import http.client
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What people are told: by time-outs, by paths that are no URLs, by a grant that nobody kept, by copies."""
+"""Messages to users: of time-outs, of paths that are no URLs, of a grant that nobody kept, of copies."""
 
 import copy
 import os
@@ -15,7 +15,7 @@ WITH_PERMITS = [row for row in EVERYWHERE if "advisory" not in row.name]
 
 @pytest.fixture(params=WITH_PERMITS, ids=lambda row: row.name)
 def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty place of each store that has semaphores."""
+    """The URL of an empty place of each store that has semaphores."""
     row: Row = request.param
     return row.place(tmp_path).url or "memory://words"
 

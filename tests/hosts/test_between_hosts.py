@@ -1,4 +1,4 @@
-"""A server and two clients on hosts of their own: cables that are pulled, that lose one direction, that are long."""
+"""A server and two clients on three hosts: links that are cut, that lose one direction, that are slow."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,7 +12,7 @@ from tests.servers import Host, Hosts, PostgresServer, Proxy, RedisServer, need
 
 TTL = 1.0  # seconds of lease
 IO = 1.0  # seconds that one request takes at most
-BUSY = 3.0  # seconds that a busy machine may take for what should take none
+BUSY = 3.0  # seconds of delay by a busy machine
 
 On = Callable[[Host], Remote]
 
@@ -49,7 +49,7 @@ def url_of(server: RedisServer | PostgresServer, address: str, port: int) -> str
 
 @pytest.fixture
 def on(server: RedisServer | PostgresServer, hosts: Hosts) -> Iterator[On]:
-    """Starts a process on another host; cables are whole again after the test."""
+    """Starts a process on another host; all links work again after the test."""
     with ExitStack() as ending:
 
         def start(host: Host) -> Remote:
@@ -92,7 +92,7 @@ result = time.monotonic() - begun
 
 
 def take(timeout: float = 20.0) -> str:
-    """Return statements that take the lock, and say when and with which fence."""
+    """Return statements that acquire the lock and return the time and the fence."""
     return TAKE.format(ttl=TTL, timeout=timeout)
 
 
@@ -110,7 +110,7 @@ def test_whose_cable_is_pulled_is_told_before_another_host_has_the_lock(hosts: H
     hosts.ann.plug()
     ann.start(take())
     assert bob.do(FREE) is True
-    assert ann.answer(within=IO + BUSY)[1] > second  # nothing has to be started anew
+    assert ann.answer(within=IO + BUSY)[1] > second  # without a restart
 
 
 @pytest.mark.parametrize("direction", ["lose_requests", "lose_replies"])
@@ -120,7 +120,7 @@ def test_who_is_heard_but_hears_nothing_leaves_nothing_behind(direction: str, ho
     assert ann.do(FREE) is True  # it is connected
     getattr(hosts.ann, direction)()
     assert ann.do(TRY) < 0.5 + 2 * IO + BUSY
-    assert bob.do(take())  # a claim of ann's that was heard ends with its lease
+    assert bob.do(take())  # a claim of ann's that reached the server ends with its lease
     assert bob.do(FREE) is True
     hosts.ann.heal()
     assert ann.do(take(timeout=IO + BUSY)) is not None
@@ -135,7 +135,7 @@ def test_a_waiter_who_does_not_hear_of_its_turn_has_it_once_the_cable_is_whole(h
     ann.do("while len(locks.claims()) < 2: time.sleep(0.01)")
     hosts.bob.lose_replies()
     assert ann.do(FREE) is True
-    after, _ = ann.do(take(timeout=2 * TTL + IO + BUSY))  # bob's turn was promised to nobody for longer than a lease
+    after, _ = ann.do(take(timeout=2 * TTL + IO + BUSY))  # a hand-over to bob lasts no longer than a lease
     assert ann.do(FREE) is True
     hosts.bob.heal()
     since, _ = bob.answer(within=2 * IO + BUSY)
@@ -161,4 +161,4 @@ def test_a_turn_is_told_over_a_long_cable_not_found_by_looking(
             released, done = holder.do("result = time.monotonic(), grant.release()")
             assert done is True
             took.append(waiter.answer()[0] - released)
-        assert delay < min(took) < 20 * delay + 0.25  # waiters that hear nothing look once in seconds
+        assert delay < min(took) < 20 * delay + 0.25  # waiters without a notification poll every few seconds

@@ -1,4 +1,4 @@
-"""A process that has the quick tests ready, and judges one error after the other in forks of itself."""
+"""A process that has collected the quick tests, and runs them against each error in a forked child."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ class ForkJudge:
 
     Args:
         tree: the copy of the project where they are.
-        tests: those that may be asked.
+        tests: the tests that it may run.
         each: seconds that one of them may take.
     """
 
@@ -38,7 +38,7 @@ class ForkJudge:
         self.tests = frozenset(self._asked.recv())
 
     def judge(self, file: Path, code: str, tests: Sequence[str], seconds: float) -> Any:
-        """Return whether a test failed and which one; None where only a new process can say so."""
+        """Return whether a test failed and which one; None if only a new process can run with the error."""
         self._asked.send((str(file), code, list(tests), seconds))
         return self._asked.recv()
 

@@ -1,7 +1,7 @@
-"""A plugin of pytest that collects the tests once, and then judges errors in forked children of its process.
+"""A plugin of pytest that collects the tests once, and runs them against each error in a forked child.
 
-It is told by a connection: (file, text with the error, tests, seconds).  It answers (whether a test failed, which
-one), or None where an error can't be put into a process that runs: what an import has executed.
+It receives over a connection: (file, text with the error, tests, seconds).  It answers (whether a test failed, which
+one), or None if the error can't be put into a running process, because an import has already executed that code.
 """
 
 import gc
@@ -24,12 +24,12 @@ LOOK = 0.02  # seconds
 
 
 class CanNot(Exception):
-    """The error can't be put into a process that runs."""
+    """The error can't be put into a running process."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Judge what is asked for, in the place of running all tests."""
+    """Judge the errors that the connection sends, instead of running all tests."""
     if CONNECTION not in os.environ:
         return None
     items = {item.nodeid: item for item in session.items}
@@ -51,11 +51,11 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 def _judge(
     session: pytest.Session, functions: dict[FunctionType, CodeType], items: Sequence[pytest.Item], seconds: float
 ) -> tuple[bool, str]:
-    """Run tests with other code in a child of its own, until one fails."""
+    """Run tests with other code in a forked child, until one fails."""
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
-        os.setsid()  # what the tests start ends with it
+        os.setsid()  # processes that the tests start end with it
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
@@ -81,7 +81,7 @@ def _judge(
         pass
     if status is None:
         os.waitpid(child, 0)
-    os.set_blocking(reads, False)  # what a test has started may keep it open
+    os.set_blocking(reads, False)  # a process that a test started may keep it open
     try:
         noticed = os.read(reads, 65536).decode()
     except BlockingIOError:
@@ -100,7 +100,7 @@ def _run(session: pytest.Session, items: Sequence[pytest.Item], writes: int) -> 
 
 
 def _changed(file: Path, code: str) -> dict[FunctionType, CodeType]:
-    """Return the live functions of a module that have other code, with that.
+    """Return the functions of an imported module whose code differs, each with its new code.
 
     Raises:
         CanNot: what differs is no function, or its module is not imported.
@@ -108,7 +108,7 @@ def _changed(file: Path, code: str) -> dict[FunctionType, CodeType]:
     if not any(_file_of(module) == file for module in list(sys.modules.values())):
         raise CanNot
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what the error looks like
+        warnings.simplefilter("ignore")  # warnings about the code with the error
         before, after = (compile(text, str(file), "exec") for text in (file.read_text(), code))
     changes = dict(_differences(before, after))
     found = {
@@ -124,7 +124,7 @@ def _changed(file: Path, code: str) -> dict[FunctionType, CodeType]:
 
 @cache
 def _live_functions() -> list[FunctionType]:
-    gc.unfreeze()  # the tests' own conftest hides what there is from the collector
+    gc.unfreeze()  # the tests' conftest has frozen all objects
     functions = [each for each in gc.get_objects() if type(each) is FunctionType]
     gc.freeze()
     return functions

@@ -1,10 +1,10 @@
-"""Make each error of the table in a copy of the tree, and see that the tests which it names fail: `./dev mutants`.
+"""Make each error of the table in a copy of the tree, and check that its tests fail: `./dev mutants`.
 
     ./dev mutants              all of them
     ./dev mutants fork Lua     those whose names contain one of these words
 
-An error that its tests do not notice has survived.  The exit status is 1 if one has, or if the table does not fit the
-code: a text that is not found exactly once, tests that fail without the error or are not there.
+An error survives if its tests pass.  The exit status is 1 if one survives, or if the table does not fit the code:
+a text that is not found exactly once, tests that fail without the error or do not exist.
 """
 
 import shlex
@@ -32,7 +32,7 @@ def misfits(root: Path = ROOT) -> list[str]:
 
 
 def verdict(tree: Path, tests: str) -> str:
-    """Run tests in a tree; return "passed", "failed", or what is the matter."""
+    """Run tests in a tree; return "passed", "failed", or a description of the problem."""
     words = ["-x", "--timeout=90", *shlex.split(tests)]
     ended = run_pytest(tree, words, LONGEST, PYTHONDONTWRITEBYTECODE="1")
     if ended.status is None:
@@ -43,7 +43,7 @@ def verdict(tree: Path, tests: str) -> str:
 
 
 def judged(tree: Path, mutant: Mutant) -> str:
-    """Make the error, run its tests, take the error back; return "killed", "SURVIVED", or what is the matter."""
+    """Make the error, run its tests, undo it; return "killed", "SURVIVED", or a description of the problem."""
     before = {change.file: (tree / change.file).read_text() for change in mutant.changes}
     try:
         for change in mutant.changes:

@@ -1,10 +1,10 @@
-"""Errors that somebody might make in the code, and the tests that notice each: `./dev mutants` tries them all."""
+"""Errors that a change of the code might make, and the tests that find each: `./dev mutants` tries them all."""
 
 from typing import NamedTuple
 
 
 class Change(NamedTuple):
-    """A text in a file of the project, found there exactly once, and what the error makes of it."""
+    """A text that occurs exactly once in a file of the project, and the text that replaces it."""
 
     file: str
     old: str
@@ -15,9 +15,9 @@ class Mutant(NamedTuple):
     """One error.
 
     Attributes:
-        name: what is wrong with the code then.
-        changes: what makes it so.
-        tests: what pytest is to run; one of them fails.
+        name: what is then wrong with the code.
+        changes: the changes that make the error.
+        tests: arguments for pytest; one of these tests fails.
     """
 
     name: str
@@ -32,7 +32,6 @@ def _error(name: str, tests: str, *texts: str) -> Mutant:
 
 
 MUTANTS = [
-    # -- time ---------------------------------------------------------------------------------------
     # -- partial failure ----------------------------------------------------------------------------
     _error(
         "partial: a connection is used again after an interrupt, transactions of threads",
@@ -51,14 +50,14 @@ MUTANTS = [
     # -- fork ---------------------------------------------------------------------------------------
     _error(
         "fork: a child keeps its parent's line files open",
-        "tests/process/test_files_descriptors.py -k but_the_marker",
+        "tests/process/test_files_descriptors.py -k forked_child",
         "stores/files/steps.py",
         "        for line in self.lines.values():\n            line.shut()\n",
         "",
     ),
     _error(
         "fork: a child keeps the liveness pipes of others open",
-        "tests/process/test_files_descriptors.py -k but_the_marker",
+        "tests/process/test_files_descriptors.py -k forked_child",
         "stores/files/liveness.py",
         "            self.others.popitem()[1].close()\n",
         "            self.others.popitem()\n",
@@ -66,14 +65,14 @@ MUTANTS = [
     # -- start and clean-up -------------------------------------------------------------------------
     _error(
         "start: a sweep takes a liveness pipe that is being made",
-        "tests/process/test_files_descriptors.py -k being_made",
+        "tests/process/test_files_descriptors.py -k when_it_is_locked",
         "stores/files/liveness.py",
         'self.is_alive(token) or (name.startswith(".") and self.is_alive(name))',
         "self.is_alive(token)",
     ),
     _error(
         "start: a dead waiter stays before the one that watches it",
-        "tests/process/test_death.py -k file",
+        "tests/protocol/test_files_proof.py",
         "stores/files/plan.py",
         "            found += places[max(0, at - 1) : at + 1]\n",
         "            pass\n",
@@ -85,23 +84,7 @@ MUTANTS = [
         "        if junk is not None:",
         "        if False:",
     ),
-    # -- Lua ----------------------------------------------------------------------------------------
-    # -- the command --------------------------------------------------------------------------------
-    _error(
-        "command: the wait is poked only once",
-        "tests/cli/test_run_signals.py -k poked_again",
-        "cli/child.py",
-        "        while self._breakable and not self._closed:",
-        "        while False:",
-    ),
     # -- Django, and transactions on Redis ----------------------------------------------------------
-    _error(
-        "key locks: a cancelled task does not wait for the reply to what it has sent",
-        "tests/redis/keylock/test_interrupts.py -k cancelled",
-        "keylock/_async/onekey.py",
-        "await rt.finish_within(PATIENCE, self._try, attempt)",
-        "await self._try(attempt)",
-    ),
     _error(
         "key locks: a release of a cancelled task is not finished",
         "tests/redis/keylock/test_interrupts.py -k any_turn",

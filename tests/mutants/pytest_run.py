@@ -1,4 +1,4 @@
-"""Run pytest in a copy of the tree, and end what hangs."""
+"""Run pytest in a copy of the tree, and kill it if it hangs."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ class Ended(NamedTuple):
 
     Attributes:
         status: its exit status; None if it took too long.
-        said: what it said.
+        said: its output.
     """
 
     status: int | None
@@ -29,7 +29,7 @@ class Ended(NamedTuple):
 
 
 def copied_to(tree: Path, root: Path = ROOT) -> Path:
-    """Copy the project, without what is made from it."""
+    """Copy the project without generated files."""
     copytree(root, tree, ignore=NOT_COPIED)
     return tree
 
@@ -45,7 +45,7 @@ def run_pytest(tree: Path, words: Sequence[str], longest: float, **environment: 
     """
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
     settings = {**os.environ, "PYTHONPATH": str(tree / "src"), **environment}
-    with TemporaryFile("w+", errors="replace") as output:  # no pipe: what a test left behind would keep it open
+    with TemporaryFile("w+", errors="replace") as output:  # no pipe: a process left by a test would keep it open
         process = subprocess.Popen(
             command, cwd=tree, env=settings, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -53,7 +53,7 @@ def run_pytest(tree: Path, words: Sequence[str], longest: float, **environment: 
             status: int | None = process.wait(longest)
         except subprocess.TimeoutExpired:
             status = None
-        finally:  # also after a Ctrl-C; and what the tests have started ends too
+        finally:  # also after a Ctrl-C; ends the tests' processes too
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -1,4 +1,4 @@
-"""The quick tests, what each executes, and which of them are asked about an error in a line."""
+"""The quick tests, the lines that each executes, and the choice of tests for an error in a line."""
 
 import ast
 import re
@@ -43,7 +43,7 @@ Place = tuple[str, int]
 
 
 class Recording(NamedTuple):
-    """What the quick tests did in the tree without an error.
+    """A run of the quick tests in the tree without an error.
 
     Attributes:
         seconds: how long each test took that passed.
@@ -55,7 +55,7 @@ class Recording(NamedTuple):
 
 
 def record(tree: Path, selection: Iterable[str] = (*SELECTION.split(), ROWS)) -> Recording:
-    """Run the quick tests in a tree, and note which of them executes what."""
+    """Run the quick tests in a tree, and record the lines that each executes."""
     (tree / "mutants.coveragerc").write_text(SETTINGS)
     report = tree / "mutants.xml"
     words = ["--cov", "--cov-config=mutants.coveragerc", "--cov-context=test", "--cov-report="]
@@ -89,7 +89,7 @@ def chosen(recording: Recording, tests: set[str], budget: float) -> list[str]:
     """Return tests to run: the quickest for a part of the time, then each function once, then each again.
 
     Args:
-        recording: says how long each takes.
+        recording: has the duration of each.
         tests: to choose from.
         budget: seconds that they may take together.
     """

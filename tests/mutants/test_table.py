@@ -1,4 +1,4 @@
-"""The table of errors that `./dev mutants` makes: each finds its place in the code of today."""
+"""The table of errors of `./dev mutants` fits the code."""
 
 from tests.mutants.mutants_run import misfits
 from tests.mutants.mutants_table import MUTANTS

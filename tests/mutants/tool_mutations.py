@@ -78,7 +78,7 @@ def mutated(source: str, mutation: Mutation) -> str | None:
 
 
 def _left_out(tree: ast.AST) -> Iterator[tuple[Position, Position]]:
-    """Find what is no behaviour: types, overloads and protocols, `__slots__`, and what is written into the log."""
+    """Find code that is no behaviour: types, overloads and protocols, `__slots__`, and log messages."""
     for node in ast.walk(tree):
         match node:
             case ast.arg(annotation=ast.expr() as hint) | ast.FunctionDef(returns=ast.expr() as hint):

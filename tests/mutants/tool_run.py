@@ -1,6 +1,6 @@
-"""Make errors as a tool makes them, in a copy of the tree, and see that quick tests notice: `./dev mutants tool`.
+"""Make the errors of a mutation tool in a copy of the tree, and check that quick tests fail: `./dev mutants tool`.
 
-    ./dev mutants tool                          a random sample of the errors in core and locks
+    ./dev mutants tool                          a random sample of the errors in core, client and the store of memory
     ./dev mutants tool --seed 7 --number 50     another one, smaller
     ./dev mutants tool acquire.py stores/files  in these files only
 
@@ -43,14 +43,14 @@ SPARE = 30.0  # seconds for the start of pytest and the last test
 
 
 class Judged(NamedTuple):
-    """What became of an error.
+    """The verdict on an error.
 
     Attributes:
         mutation: the error.
         change: as a diff.
-        tests: how many tests were asked.
-        killed: whether one of them noticed.
-        by: the test that did; empty where the run as a whole failed.
+        tests: how many tests ran.
+        killed: whether one of them failed.
+        by: the test that failed; empty if the run as a whole failed.
     """
 
     mutation: Mutation
@@ -96,7 +96,7 @@ def ask(tree: Path, tests: Sequence[str], seconds: float) -> Ended:
 
 
 def judge(tree: Path, ready: ForkJudge, recording: Recording, mutation: Mutation, code: str) -> Judged:
-    """Make one error, ask the tests about it, and take it back; in a process of its own only where that is needed."""
+    """Make one error, run its tests, and undo it; in a new process only if that is needed."""
     path = tree / mutation.file
     before = path.read_text()
     change = "\n".join(list(difflib.unified_diff(before.splitlines(), code.splitlines(), lineterm="", n=0))[3:])
@@ -117,7 +117,7 @@ def judge(tree: Path, ready: ForkJudge, recording: Recording, mutation: Mutation
 
 
 def _write(path: Path, text: str) -> None:
-    """Change a module; what Python has compiled of it may look as if it were of the same time and length."""
+    """Write a module, and remove its .pyc, which may match the new file's time and length."""
     path.write_text(text)
     for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
         compiled.unlink()
@@ -146,7 +146,7 @@ def judged(trees: Sequence[Path], recording: Recording, drawn: Sequence[tuple[Mu
 
 
 def unsound(tree: Path, found: Sequence[Judged]) -> set[str]:
-    """Return the tests that noticed an error, and fail without one too."""
+    """Return the tests that failed with an error, and also fail without it."""
     tests = sorted({each.by for each in found if each.by})
     names = tree / "mutants.tests"
     names.write_text("\n".join(tests))
@@ -155,7 +155,7 @@ def unsound(tree: Path, found: Sequence[Judged]) -> set[str]:
 
 
 def interval(killed: int, number: int) -> tuple[float, float]:
-    """Return between which rates that of all errors is, with 95 % confidence.
+    """Return the 95 % confidence interval of the rate of all errors.
 
     Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference, 1927.
     """
@@ -189,7 +189,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="draws the same errors again")
     parser.add_argument("--number", type=int, default=200, help="of errors (default: %(default)s)")
     parser.add_argument("--trees", type=int, default=os.cpu_count() or 1, help="errors that are judged side by side")
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="parts of paths (default: core and locks)")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="parts of paths (default: core, client, memory)")
     given = parser.parse_args(words)
     drawn, possible = sample(ROOT, given.paths, given.seed, given.number)
     if not drawn:

@@ -1,4 +1,4 @@
-"""What all tests on MariaDB's table share: a private server, and an empty table for each test."""
+"""Fixtures of the tests on MariaDB's table: a private server, and an empty table for each test."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +15,7 @@ Ask = Callable[..., list[Any]]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[MariaServer]:
-    """A server of this module's own, which its tests may kill, pause and start again."""
+    """A private server of this module, which its tests may kill, pause and restart."""
     need("mariadb")
     with MariaServer() as server:
         yield server
@@ -23,14 +23,14 @@ def server() -> Iterator[MariaServer]:
 
 @pytest.fixture
 def url(server: MariaServer) -> str:
-    """How to connect to a place without locks."""
+    """The URL of a place without locks."""
     server.start()
     return f"{server.url}?create=true&table=t{uuid4().hex}"
 
 
 @pytest.fixture
 def outside(server: MariaServer) -> Callable[[], Any]:
-    """Connect from outside."""
+    """Opens a separate connection."""
 
     def connected() -> Any:
         return pymysql.connect(
@@ -42,7 +42,7 @@ def outside(server: MariaServer) -> Callable[[], Any]:
 
 @pytest.fixture
 def ask(outside: Callable[[], Any]) -> Ask:
-    """Ask the server from outside."""
+    """Runs a statement on a separate connection."""
 
     def asked(words: str, *values: Any) -> list[Any]:
         with outside() as connection, connection.cursor() as cursor:

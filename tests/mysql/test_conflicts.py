@@ -1,4 +1,4 @@
-"""Others are at the row of a name, or end what is asked of it: the step is tried again, and nothing of it is lost."""
+"""Other sessions lock a name's row, or kill the statement: the step is tried again, and loses nothing."""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Ask = Callable[..., list[Any]]
 
 
 def digest_of(key: str) -> bytes:
-    """What the table has for a key."""
+    """Return the digest that the table stores for a key."""
     return sha256(key.encode()).digest()
 
 
@@ -26,7 +26,7 @@ WAITING = "SELECT trx_mysql_thread_id FROM information_schema.INNODB_TRX WHERE t
 
 
 class Spied:
-    """What the server refused, by its numbers; and somebody who comes between two statements of a step."""
+    """The numbers of the server's errors, and a function to call between two statements of a step."""
 
     def __init__(self) -> None:
         self.refusals: list[str] = []
@@ -35,7 +35,7 @@ class Spied:
 
 @pytest.fixture
 def waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait for a row takes as long as a busy machine needs until somebody is in its way."""
+    """Let a wait for a row take up to 20 s, so that it does not end early on a busy machine."""
     longer = lines.SET.replace("innodb_lock_wait_timeout = 1", "innodb_lock_wait_timeout = 20")
     monkeypatch.setattr(lines, "SET", longer)
 
@@ -58,7 +58,7 @@ def spied(monkeypatch: pytest.MonkeyPatch) -> Spied:
 
 
 class Steps:
-    """One step of a lock: how it is taken, and what must have become of it."""
+    """One step of a lock: its call, and its expected result."""
 
     def __init__(self, locks: Any, step: str) -> None:
         self.locks, self.step = locks, step
@@ -67,7 +67,7 @@ class Steps:
             self.grant.release()
 
     def take(self) -> None:
-        """Take it, and see that it did what it says."""
+        """Take the step, and check its result."""
         if self.step == "enter":
             self.grant = self.locks.lock("a", ttl=60).acquire(timeout=20)
         elif self.step == "leave":
@@ -80,7 +80,7 @@ class Steps:
 
 
 def locked(blocker: Any, table: str, how: str) -> None:
-    """Lock the row, or the table with all that is in it."""
+    """Lock the row, or the whole table."""
     if how == "table":
         blocker.cursor().execute(f"LOCK TABLES {table} WRITE")
     else:
@@ -89,7 +89,7 @@ def locked(blocker: Any, table: str, how: str) -> None:
 
 
 def unlocked(blocker: Any) -> None:
-    """Let others have it."""
+    """Release the row or table."""
     blocker.rollback()
     blocker.cursor().execute("UNLOCK TABLES")
 
@@ -99,7 +99,7 @@ def table_of(url: str) -> str:
     return url.partition("table=")[2].partition("&")[0]
 
 
-# A renewal leaves out rows that somebody has locked, so only a locked table holds it up.
+# A renewal skips locked rows, so only a locked table delays it.
 held_up = pytest.mark.parametrize(
     ("step", "how"), [("enter", "row"), ("leave", "row"), ("enter", "table"), ("leave", "table"), ("renew", "table")]
 )
@@ -139,7 +139,7 @@ def test_a_step_whose_query_is_killed_is_tried_again(
 def test_of_two_who_enter_a_new_name_the_victim_of_a_deadlock_tries_again(
     url: str, ask: Ask, outside: Callable[[], Any], spied: Spied
 ) -> None:
-    """Both wait for the row of a third one, who takes it back: each then has the gap that the other wants."""
+    """Both wait for the row of a third session, which rolls back: each then holds the gap that the other wants."""
     with (
         interlock.connect(url) as locks, interlock.connect(url) as others, outside() as third,
         ThreadPoolExecutor() as pool,

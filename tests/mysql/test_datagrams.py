@@ -1,4 +1,4 @@
-"""Waiters of other processes of the host are told on MariaDB: none looks by itself here."""
+"""On MariaDB, waiters in other processes of the host are notified by datagrams; polling is too slow to pass here."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ result = os.waitpid(child, 0)[1]
 
 @pytest.fixture
 def remote(url: str, locks: Any) -> Iterator[Start]:
-    """Makes processes that are connected to the place, and that have waited before."""
+    """Starts processes that are connected to the place, and that have waited before."""
     made: list[Remote] = []
 
     def make() -> Remote:
@@ -54,7 +54,7 @@ def remote(url: str, locks: Any) -> Iterator[Start]:
 
 
 def handed_over(locks: Any, other: Remote, waiting: str, others: int = 1) -> Any:
-    """Let another process wait, release, and return what it answers."""
+    """Let another process wait, release the lock, and return its answer."""
     grant = locks.lock("a").acquire()
     other.start(waiting)
     eventually(lambda: len(locks.claims("a")) == 1 + others)

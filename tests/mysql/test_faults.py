@@ -1,4 +1,4 @@
-"""What may go wrong between a lock and MariaDB: each is done to a real server."""
+"""Faults between a lock and MariaDB, each on a real server."""
 
 import asyncio
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def test_a_step_killed_while_it_waits_for_a_row_is_done_once(url: str, ask: Ask,
 def test_a_locked_row_holds_back_the_renewal_of_its_own_lock_only(
     url: str, ask: Ask, outside: Callable[[], Any]
 ) -> None:
-    """Each is renewed in one statement with the other, until that fails."""
+    """One statement renews both locks, until it fails."""
     with interlock.connect(url) as locks:
         stuck, free = (locks.lock(name, ttl=6, renew=False).acquire() for name in ("stuck", "free"))
         (key,) = ask(f"SELECT k FROM {table_of(url)} WHERE name = 'stuck'")
@@ -80,7 +80,7 @@ def test_a_locked_row_holds_back_the_renewal_of_its_own_lock_only(
 def test_a_renewal_waits_for_no_row_of_others_however_few_there_are(
     url: str, ask: Ask, outside: Callable[[], Any]
 ) -> None:
-    """A table of few rows is read from its beginning to its end, unless the server is told to use the index."""
+    """The server scans a table of few rows, unless the statement forces the index."""
     with interlock.connect(url) as locks, outside() as blocker:
         locks.lock("stuck").acquire().release()
         free = [locks.lock(f"free{number}", ttl=6, renew=False).acquire() for number in range(3)]
@@ -113,7 +113,7 @@ def test_a_paused_server_costs_one_time_out_and_leaves_nothing(server: MariaServ
             assert since(began) < 6
         finally:
             server.resume()
-        eventually(lambda: locks.claims("a") == [], 20)  # what was underway may hold it until its lease ends
+        eventually(lambda: locks.claims("a") == [], 20)  # a step in progress may hold it until its lease ends
         lock.acquire().release()
 
 
@@ -176,7 +176,7 @@ def test_a_server_with_too_many_connections_is_waited_for(url: str, ask: Ask, ou
 
 
 def test_a_crowd_of_tasks_waits_for_a_silent_server_no_longer_than_one(server: MariaServer, url: str) -> None:
-    """They share a few threads; the time in line for one counts."""
+    """The tasks share a few threads; the time that a task waits for a thread counts."""
 
     async def play() -> None:
         async with interlock.aconnect(f"{url}&timeout=2") as locks:

@@ -1,4 +1,4 @@
-"""Settings of the server, of the account and of the program's engine, which must not change what a lock is."""
+"""Settings of the server, the account and the program's engine that must not weaken a lock."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def engine_url(server: MariaServer) -> str:
 
 
 def alternate(locks: Any, times: int = 10) -> None:
-    """Let four threads add to a number that only a lock protects."""
+    """Let four threads increment a number that only a lock protects."""
     number = 0
 
     def add() -> None:
@@ -143,7 +143,7 @@ def test_a_wrong_option_is_refused(option: str) -> None:
 
 
 def test_a_server_that_forgets_commits_grants_nothing_for_a_while_after_a_crash() -> None:
-    """It keeps its word for leases as long as the grace; longer ones are refused."""
+    """Leases no longer than the grace are safe; longer ones are refused."""
     with MariaServer(config={"innodb-flush-log-at-trx-commit": "0"}) as server:
         url = f"{server.url}?create=true&grace=3"
         with interlock.connect(url) as locks:

@@ -1,4 +1,4 @@
-"""Private servers, clients of both colours, and somebody else who interferes."""
+"""Private servers, clients of both colours, and another client that interferes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -37,14 +37,14 @@ def own_server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def proxy(server: RedisServer) -> Iterator[Proxy]:
-    """A proxy before the server; it behaves until it is told not to."""
+    """A proxy in front of the server, which forwards everything until a test breaks it."""
     with Proxy(server.host, server.port) as proxy:
         yield proxy
 
 
 @pytest.fixture
 def other(server: RedisServer) -> Iterator[Any]:
-    """A plain client of somebody else."""
+    """A plain client that stands for another program."""
     with redis.Redis.from_url(server.url, decode_responses=True) as client:
         yield client
 

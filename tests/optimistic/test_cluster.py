@@ -1,4 +1,4 @@
-"""Transactions on a cluster: one slot, moved slots; and on a server that Sentinel names."""
+"""Transactions on a cluster, in one slot and in moved slots; and on a master of Sentinel."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -40,7 +40,7 @@ def plain(colour: Any, cluster: RedisCluster) -> Any:
 
 
 async def increment(tx: Any) -> int:
-    """Read, and write one more beside it."""
+    """Increment a number, and append it to a list in the same slot."""
     number = int(await tx.get("{book}:number") or 0) + 1
     tx.set("{book}:number", number)
     tx.rpush("{book}:log", number)
@@ -74,7 +74,7 @@ def test_keys_of_different_slots_are_refused_with_advice(colour: Any, cluster: R
 
 @pytest.mark.parametrize("number", range(3))
 def test_a_write_to_another_slot_is_refused_with_advice(colour: Any, cluster: RedisCluster, number: int) -> None:
-    """Some of these slots are on the same node, some are not: the server's answers differ."""
+    """Some of these slots are on the same node, some are not: the server's errors differ."""
 
     async def function(tx: Any) -> None:
         await tx.get("{book}")
@@ -129,7 +129,7 @@ def test_a_client_that_knows_nothing_of_clusters_is_told_to(colour: Any, cluster
 def test_a_lost_answer_of_a_node_is_an_unknown_outcome_and_is_not_repeated(
     colour: Any, client: Any, cluster: RedisCluster
 ) -> None:
-    """The cluster's client would repeat it, on a connection without a watch."""
+    """The cluster's client would repeat the commit on a connection without a WATCH."""
     node = cluster.node_of("{book}")
 
     async def function(tx: Any) -> None:

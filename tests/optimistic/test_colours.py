@@ -1,4 +1,4 @@
-"""What differs between threads and tasks: cancellation, coroutine functions, and the decorator."""
+"""Differences between threads and tasks: cancellation, coroutine functions, and the decorator."""
 
 import asyncio
 import inspect
@@ -25,9 +25,9 @@ async def connected(url: str, **settings: Any) -> AsyncIterator[Any]:
 
 
 async def happened(condition: Callable[[], Awaitable[Any]]) -> None:
-    """Wait until it is so, without blocking the loop."""
+    """Wait until the condition is true, without blocking the loop."""
     async with asyncio.timeout(WAIT_LIMIT):
-        while not await condition():  # noqa: ASYNC110 - what happens elsewhere sets no event
+        while not await condition():  # noqa: ASYNC110 - no event is set for it
             await asyncio.sleep(0.005)
 
 
@@ -122,7 +122,7 @@ def test_a_task_that_is_cancelled_while_it_commits_has_committed_all_or_nothing(
 def test_a_read_that_was_given_up_by_the_function_commits_nothing(
     server: RedisServer, proxy: Proxy, other: Any
 ) -> None:
-    """The function's own time-out cuts the read off, and with it the watch: what follows has no guard any more."""
+    """The function's own time-out closes the connection of the read, and so ends its WATCH: the commit must fail."""
 
     async def main() -> None:
         async with connected(proxy.url) as client:

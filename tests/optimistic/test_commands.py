@@ -1,4 +1,4 @@
-"""What a transaction takes, in both colours: commands, arguments and limits; and what is refused."""
+"""Commands, arguments and limits that a transaction accepts or refuses, in both colours."""
 
 from typing import Any
 

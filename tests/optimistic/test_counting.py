@@ -1,4 +1,4 @@
-"""No update is lost: many increment one number, each by reading it and writing one more."""
+"""No update is lost: many transactions read one number and write it plus one."""
 
 import asyncio
 import subprocess
@@ -36,7 +36,7 @@ with redis.Redis.from_url(url) as client:
 
 
 def increment(tx: Any) -> None:
-    """Read, and write one more."""
+    """Read the number, and write it plus one."""
     tx.set("number", int(tx.get("number") or 0) + 1)
 
 
@@ -107,7 +107,7 @@ def test_processes_lose_no_update(server: RedisServer, other: Any) -> None:
 def test_every_interleaving_of_two_transactions_is_as_if_one_came_after_the_other(
     server: RedisServer, other: Any, tries: int
 ) -> None:
-    """Write skew: each reads both keys and writes one; whoever comes second must see the first."""
+    """Write skew: each reads both keys and writes one; the second to commit must see the first's write."""
     for _ in range(tries):
         other.mset({"on call: Anna": 1, "on call: Bert": 1})
         start = threading.Barrier(2)

@@ -1,4 +1,4 @@
-"""Lost replies, lost connections: what is known is said, and nothing is done twice or without a guard."""
+"""Lost replies and connections: the error tells what is known; nothing is done twice or without a WATCH."""
 
 import time
 from importlib import import_module
@@ -21,7 +21,7 @@ EXEC = b"\r\nEXEC\r\n"
 def test_a_lost_answer_to_the_commit_is_an_unknown_outcome_and_nothing_is_done_twice(
     colour: Any, proxy: Proxy, other: Any, function: Any
 ) -> None:
-    """redis-py's own `transaction()` takes it for a conflict, and increments twice."""
+    """redis-py's own `transaction()` treats it as a conflict, and increments twice."""
     client = colour.client(proxy.url)
     colour.transact(client, increment)
     proxy.cut_after_request(EXEC)
@@ -77,7 +77,7 @@ def test_what_is_asked_at_once_is_never_repeated(colour: Any, proxy: Proxy, othe
 
 
 def test_a_connection_that_somebody_closed_does_not_commit(colour: Any, server: RedisServer, other: Any) -> None:
-    """The library would connect anew without a word; on the new connection nothing is watched, and EXEC would do it.
+    """The library would silently reconnect; the new connection watches nothing, so EXEC would write.
 
     redis-py's own `transaction()` loses the other's update here.
     """
@@ -174,7 +174,7 @@ def test_the_clients_own_time_out_counts_if_it_is_shorter(colour: Any, proxy: Pr
 
 def test_a_thread_that_is_interrupted_while_it_reads_leaves_nothing(server: RedisServer, other: Any) -> None:
     class Interrupted(redis.Connection):
-        """A connection on which the first reply to GET is not waited for."""
+        """A connection that does not wait for the first reply to GET."""
 
         interrupts = 1
 

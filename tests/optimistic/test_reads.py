@@ -1,4 +1,4 @@
-"""Which commands are done at once and what they watch: the table, against what real servers say of themselves."""
+"""The table of commands that read at once, and the keys that they watch, compared with real servers' COMMAND."""
 
 from contextlib import suppress
 from typing import Any
@@ -9,12 +9,12 @@ from interlock.optimistic.redis import NOT_IN_A_TRANSACTION, READS, READS_OF_A_P
 from tests.servers import RedisServer, Refused
 
 NO_KEYS_TO_WATCH = {"clusterscan", "dbsize", "keys", "lolwut", "randomkey", "scan"}
-KEYS_IN_PATTERNS = {"sort_ro"}  # BY and GET read keys that nobody can name beforehand
+KEYS_IN_PATTERNS = {"sort_ro"}  # the keys of BY and GET are not known before the read
 NEWER_THAN_THE_SERVERS = {"digest"}
 
 
 def commands(server: RedisServer) -> dict[str, Any]:
-    """What the server says of each command: name, arity, flags, positions of keys, ..., subcommands."""
+    """The server's description of each command: name, arity, flags, positions of keys, ..., subcommands."""
     return {entry[0].lower(): entry for entry in server.command("COMMAND")}
 
 
@@ -29,7 +29,7 @@ def reads_of(server: RedisServer) -> set[str]:
 
 
 def table() -> set[str]:
-    """The same of our table."""
+    """The same, from our table."""
     names = {name.decode().lower() for name in READS}
     return names | {f"{name}|{part}".lower() for name, part in
                     ((name.decode(), part.decode()) for name, part in READS_OF_A_PART)}  # fmt: skip
@@ -77,8 +77,8 @@ hgetall a
 
 
 def seen_by(server: RedisServer, example: str) -> list[str]:
-    """The keys of a command, as the server sees them."""
-    with suppress(Refused):  # which it says of a command without a key
+    """The keys of a command, according to the server."""
+    with suppress(Refused):  # raised for a command without a key
         return list(server.command("COMMAND", "GETKEYS", *example.split()))
     return []
 

@@ -1,4 +1,4 @@
-"""Servers that refuse, are full, or are started again: nothing is done without a guard."""
+"""Servers that refuse, are full, or restart: nothing is written without a WATCH."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Rows that have a version can be a backend too: the same `transact`, on SQLite, in a few lines."""
+"""A custom backend for `transact`: versioned rows of SQLite, in a few lines."""
 
 import sqlite3
 import threading
@@ -29,16 +29,16 @@ class Rows:
         return sqlite3.connect(self.path, isolation_level=None, timeout=10, check_same_thread=False)
 
     def begin(self, tries: Tries) -> "RowAttempt":
-        """One try."""
+        """Begin one try."""
         return RowAttempt(self.connect(), tries.number)
 
     def buy(self, number: int) -> None:
-        """Somebody else changes a row."""
+        """Change a row as another program would."""
         with closing(self.connect()) as connection:
             connection.execute("UPDATE book SET copies = copies + 1, version = version + 1 WHERE id = ?", [number])
 
     def copies(self) -> list[int]:
-        """What is in the table."""
+        """Return the copies in the table."""
         with closing(self.connect()) as connection:
             return [copies for (copies,) in connection.execute("SELECT copies FROM book ORDER BY id")]
 
@@ -95,7 +95,7 @@ class RowAttempt:
 
 
 class Shelf:
-    """What the function is given."""
+    """The argument that the function receives."""
 
     def __init__(self, attempt: RowAttempt, number: int) -> None:
         self._attempt = attempt

@@ -1,6 +1,6 @@
 """The second seed's text on WATCH, MULTI, EXEC and UNWATCH: each of its statements, on real servers.
 
-First the server itself, as in the text's two terminals; then what becomes of it with `transact`.
+First with plain commands, as in the text's two terminals; then with `transact`.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from interlock.optimistic import transact
 
 
 def test_the_identity_lock_is_released_by_its_owner_only_however_the_key_changes(other: Any) -> None:
-    """The text's `release`: True if released or already free, False if it is another's; without its hidden error."""
+    """The text's `release`, without its bug: True if released or already free, False if another client holds it."""
 
     def release(tx: Any) -> bool:
         holder = tx.get("lock")
@@ -24,7 +24,7 @@ def test_the_identity_lock_is_released_by_its_owner_only_however_the_key_changes
 
     def interfere() -> None:
         other.delete("lock")  # it expired between the text's GET and its DEL ...
-        other.set("lock", "you", nx=True)  # ... and somebody else got it
+        other.set("lock", "you", nx=True)  # ... and another client acquired it
 
     other.set("lock", "me")
     assert transact(other, release) is False

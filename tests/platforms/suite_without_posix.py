@@ -1,4 +1,4 @@
-"""The contract without what only POSIX systems have; run by `test_without_posix`, in a process of its own."""
+"""The contract without the modules of POSIX; `test_without_posix` runs it in a separate process."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What all tests on PostgreSQL share: a private server, and an empty table for each test."""
+"""Fixtures of the tests on PostgreSQL: a private server, and an empty table for each test."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ def colour(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """A server of this module's own, which its tests may kill, pause and start again."""
+    """A private server of this module, which its tests may kill, pause and restart."""
     need("postgres")
     with PostgresServer() as server:
         yield server
@@ -47,7 +47,7 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def url(server: PostgresServer) -> str:
-    """How to connect to a place without locks."""
+    """The URL of a place without locks."""
     if not server.running:
         server.start()
     return f"{server.url}?table=t{uuid4().hex}"
@@ -55,7 +55,7 @@ def url(server: PostgresServer) -> str:
 
 @pytest.fixture
 def ask(server: PostgresServer) -> Ask:
-    """Ask the server from outside."""
+    """Runs a statement on a separate connection."""
 
     def asked(words: str, *values: Any) -> list[Any]:
         with psycopg.connect(server.url, autocommit=True, options=DEFAULTS) as connection:
@@ -67,7 +67,7 @@ def ask(server: PostgresServer) -> Ask:
 
 @pytest.fixture
 def stranger(server: PostgresServer) -> Iterator[Callable[[], Any]]:
-    """Connect as somebody else, whose first statement begins a transaction that ends with the test."""
+    """Opens a separate connection, whose first statement begins a transaction that ends with the test."""
     with ExitStack() as connections:
         yield lambda: connections.enter_context(psycopg.connect(server.url, options=DEFAULTS))
 
@@ -81,7 +81,7 @@ def locks(url: str) -> Iterator[Any]:
 
 @pytest.fixture
 def role(ask: Ask) -> Iterator[Callable[[str], None]]:
-    """Set something for all new sessions."""
+    """Changes a setting of the role for all new sessions."""
     changed: list[str] = []
 
     def change(setting: str) -> None:

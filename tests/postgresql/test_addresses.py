@@ -1,4 +1,4 @@
-"""A server that has several addresses: one that says nothing does not keep anybody from the others."""
+"""A server with several addresses: a silent address does not keep clients from the others."""
 
 import asyncio
 import socket
@@ -24,7 +24,7 @@ async def atake(url: str) -> None:
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """A port where everybody is let in, and nobody is told a word."""
+    """A port that accepts connections, and never answers."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(50)

@@ -1,4 +1,4 @@
-"""An SQLAlchemy engine says where the database is, in both colours; what can't say that is refused."""
+"""Connecting with the settings of an SQLAlchemy engine, in both colours; other engines are refused."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +25,7 @@ OF_THE_HOOK = "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name 
 
 @pytest.fixture
 def engine(server: PostgresServer, ask: Ask, colour: str) -> Iterator[Any]:
-    """An engine of one connection; there are no locks in its database."""
+    """An engine with one connection; its database has no locks."""
     ask("DROP TABLE IF EXISTS interlock_line")
     make: Any = create_async_engine if colour == TASKS else create_engine
     arguments = {"application_name": "of the engine"}

@@ -1,4 +1,4 @@
-"""A replica takes over that has not heard of the last steps, and several hosts in the URL, in both colours."""
+"""A replica takes over without the last steps, and a URL names several hosts, in both colours."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.postgresql.conftest import table_of
 from tests.servers import PostgresReplica, PostgresServer
 from tests.support.sides import Side, side
 
-GRACE = 5  # seconds, and of the leases; also with a busy machine a fail-over is over before
+GRACE = 5  # seconds, also of the leases; longer than a fail-over takes on a busy machine
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def there(replica: PostgresReplica) -> Iterator[Any]:
 
 
 def hosts(url: str, *servers: PostgresServer) -> str:
-    """Return the URL that names several servers, of which one may write."""
+    """Return a URL that names several servers, one of them the primary."""
     one = servers[0]
     named = ",".join(f"{each.host}:{each.port}" for each in servers)
     query = f"grace={GRACE}&target_session_attrs=read-write&table={table_of(url)}"
@@ -46,14 +46,14 @@ def held(ours: Side) -> Any:
 
 
 def cut_off(there: Any) -> None:
-    """Let the replica hear nothing more."""
+    """Stop the replication to the replica."""
     there.execute("ALTER SYSTEM SET primary_conninfo = ''")
     there.execute("SELECT pg_reload_conf()")
     eventually(lambda: not there.execute("SELECT FROM pg_stat_wal_receiver").fetchall())
 
 
 def has_heard(server: PostgresServer, there: Any) -> None:
-    """Wait until the replica knows what the server knows now."""
+    """Wait until the replica has replayed all that the server has written."""
     with psycopg.connect(server.url, autocommit=True) as connection:
         (last,) = connection.execute("SELECT pg_create_restore_point('now')").fetchone() or ("",)
     eventually(lambda: there.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (last,)).fetchone()[0])

@@ -1,4 +1,4 @@
-"""What may go wrong between a lock and PostgreSQL: each is done to a real server."""
+"""Faults between a lock and PostgreSQL, each on a real server."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ def test_terminated_backends_are_replaced(locks: Any, ask: Ask) -> None:
 
 
 def test_a_backend_terminated_in_the_middle_of_a_step_leaves_nothing(locks: Any, ask: Ask, url: str) -> None:
-    """The step waits for the name when its backend ends: it is asked again, and one claim comes of it."""
+    """The backend ends while the step waits for the name's lock: the step is sent again, and makes one claim."""
     lock = locks.lock("a")
     lock.acquire().release()
     with ThreadPoolExecutor() as pool, interlock.connect(url) as others:
@@ -83,7 +83,7 @@ def test_a_paused_server_costs_one_time_out_and_leaves_nothing(server: PostgresS
             assert since(began) < 6
         finally:
             signal_all(pids, "CONT")
-        eventually(lambda: locks.claims("a") == [], 40)  # what was underway may hold it until its lease ends
+        eventually(lambda: locks.claims("a") == [], 40)  # a step in progress may hold it until its lease ends
         lock.acquire().release()
 
 
@@ -138,7 +138,7 @@ def test_killed_under_load_it_never_has_two_holders_nor_one_fence_twice(server: 
 def test_after_a_crash_nobody_gets_a_lock_before_all_forgotten_leases_have_ended(
     server: PostgresServer, url: str, ask: Ask, crash: str
 ) -> None:
-    """The holder itself is forgotten, as if its commit had not been on the disk yet."""
+    """The holder's claim is lost, as if its commit had not reached the disk."""
     table = url.rpartition("=")[2]
     with interlock.connect(f"{url}&grace=1") as locks, interlock.connect(url) as others:
         first = locks.lock("a", ttl=1).acquire()
@@ -171,7 +171,7 @@ def test_a_server_that_was_stopped_properly_has_forgotten_nothing(server: Postgr
 
 
 def test_a_replica_is_refused_and_has_a_grace_when_it_takes_over(server: PostgresServer, url: str) -> None:
-    """What was not replicated is forgotten, as after a crash."""
+    """Claims that were not replicated are lost, as after a crash."""
     with interlock.connect(f"{url}&grace=1") as locks:
         first = locks.lock("a", ttl=1).acquire()
         with PostgresReplica(server) as replica:
@@ -188,7 +188,7 @@ def test_a_replica_is_refused_and_has_a_grace_when_it_takes_over(server: Postgre
 
 
 def _started(ask: Ask) -> Any:
-    """Return when the server began, also anew after a crash of a backend; None while it does not answer."""
+    """Return when the server started, or restarted after a backend's crash; None while it does not answer."""
     try:
         return ask("SELECT backend_start FROM pg_stat_activity WHERE backend_type = 'checkpointer'")[0][0]
     except (psycopg.OperationalError, IndexError):
@@ -213,6 +213,6 @@ def signal_all(pids: list[int], name: str) -> None:
 
 
 def kill_nine(server: PostgresServer) -> None:
-    """End the server and all its backends at once, and forget it."""
+    """Kill the server and all its backends at once."""
     signal_all(children(server), "KILL")
     server.kill()

@@ -1,4 +1,4 @@
-"""A server, role, database or pooler that lets no more connections in."""
+"""A server, role, database or pooler that accepts no more connections."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,7 +19,7 @@ SMALL = {"max_connections": "10"}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """A server of few connections."""
+    """A server with a low limit of connections."""
     need("postgres")
     with PostgresServer(config=SMALL) as server:
         yield server
@@ -27,7 +27,7 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def here(server: PostgresServer, stranger: Callable[[], Any]) -> Any:
-    """Somebody who was let in before the server was full."""
+    """A connection opened before the server was full."""
     connection = stranger()
     connection.autocommit = True
     connection.execute(ddl("full"))
@@ -50,7 +50,7 @@ def fill(server: PostgresServer, stranger: Callable[[], Any]) -> Callable[[], li
 
 
 def refused(server: PostgresServer) -> int:
-    """Return how often somebody was not let in."""
+    """Return how many connections the server refused."""
     return server.log.read_text().count("too many clients")
 
 
@@ -83,7 +83,7 @@ def test_a_waiter_that_stands_in_line_is_handed_the_lock_at_a_full_server(
 def test_a_release_at_a_full_server_waits_for_a_connection_of_its_own_process(
     server: PostgresServer, here: Any, stranger: Callable[[], Any], fill: Callable[[], list[Any]], colour: str
 ) -> None:
-    """The only one is in use for longer than another one is waited for, and the server makes no other."""
+    """The only connection is in use for longer than the wait for a second one, and the server accepts no other."""
     with side(colour, f"{server.url}?table=full") as ours, ours.beside() as stuck:
         grant = ours.take("free")
         blocker = stranger()
@@ -101,7 +101,7 @@ def test_a_release_at_a_full_server_waits_for_a_connection_of_its_own_process(
 
 
 def connected(url: str) -> Any:
-    """Return a connection; None if there is none to be had."""
+    """Return a connection; None if the server refuses it."""
     try:
         return psycopg.connect(url)
     except psycopg.OperationalError:
@@ -112,7 +112,7 @@ def connected(url: str) -> Any:
 def full(
     request: pytest.FixtureRequest, server: PostgresServer, here: Any, fill: Callable[[], list[Any]]
 ) -> Iterator[str]:
-    """How to connect where nobody is let in any more."""
+    """The URL of a server, role, database or pooler that is full."""
     plain = server.url.replace("postgres@", "plain@")
     if request.param == "server":
         fill()
@@ -130,7 +130,7 @@ def full(
     else:
         need("pgbouncer")
         with PgBouncer((server.host, server.port, server.user), config={"max_client_conn": "1"}) as pooler:
-            with eventually(lambda: connected(pooler.url)):  # who saw that it answers may still be there
+            with eventually(lambda: connected(pooler.url)):  # the readiness check may still be connected
                 yield pooler.url
 
 

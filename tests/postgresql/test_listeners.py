@@ -1,4 +1,4 @@
-"""Listeners that hear nothing, in both colours: deaf behind a balancer that forgot them, and behind a pooler."""
+"""Listeners that receive nothing, in both colours: behind a balancer that dropped them, and behind a pooler."""
 
 from collections.abc import Iterator
 
@@ -31,7 +31,7 @@ def test_a_listener_that_a_balancer_has_forgotten_is_noticed_and_replaced(
 
 @pytest.fixture
 def pooler(server: PostgresServer) -> Iterator[PgBouncer]:
-    """A pooler, which takes notifications to others."""
+    """A pooler, which delivers notifications to other sessions."""
     need("pgbouncer")
     with PgBouncer((server.host, server.port, server.user)) as pooler:
         yield pooler

@@ -24,7 +24,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def pooled(server: PostgresServer, url: str, ask: Ask, mode: str) -> Iterator[str]:
-    """How to connect through a pooler of that mode; the table is there."""
+    """The URL of a pooler of that mode; the table exists."""
     need("pgbouncer")
     ask(ddl(table_of(url)))
     config = {"pool_mode": mode, "default_pool_size": "20" if mode == "session" else "2"}
@@ -57,7 +57,7 @@ def test_a_pooler_shares_no_lock_of_the_server_and_loses_no_update(pooled: str, 
     "setting", ["default_transaction_isolation = 'serializable'", "default_transaction_read_only = on"]
 )
 def test_other_defaults_are_set_right(pooled: str, role: Callable[[str], None], setting: str) -> None:
-    """Though statement mode allows no transactions: a step is one request all the same."""
+    """Statement mode allows no transactions, but a step is one statement."""
     role(setting)
     no_update_is_lost(pooled, rounds=5)
 

@@ -1,4 +1,4 @@
-"""A role with no more rights than the documentation lists can do everything; with one less it is told what to do."""
+"""A role with only the documented rights can do everything; without one of them the error tells what to grant."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ ADVICE = (
 
 @pytest.fixture
 def table(ask: Ask) -> Iterator[str]:
-    """A table of somebody else, in a schema of its own, and a role that may do what the documentation says."""
+    """A table of another owner in its own schema, and a role with the documented rights."""
     name = f"t{uuid4().hex}"
     ask(f"CREATE SCHEMA {name}")
     ask(ddl(name, name, grace=0))
@@ -41,12 +41,12 @@ def table(ask: Ask) -> Iterator[str]:
 
 @pytest.fixture
 def plain(server: PostgresServer, table: str) -> str:
-    """How that role connects."""
+    """The URL with that role."""
     return f"{server.url.replace('postgres@', 'plain@')}?table={table}&schema={table}"
 
 
 def do_everything(ours: Side) -> None:
-    """Take each step that a store has."""
+    """Take each step of the store."""
     locks = ours.locks
     grant = ours.take("a")
     assert ours.do(grant.renew)
@@ -93,7 +93,7 @@ def test_one_right_less_is_an_error_that_says_which_are_needed(plain: str, table
     with side(THREADS, plain) as ours:
         with pytest.raises(StoreError, match=re.escape(ADVICE)):
             do_everything(ours)
-        ask(f"GRANT DELETE ON {table}.{table} TO plain")  # for what is released when it closes
+        ask(f"GRANT DELETE ON {table}.{table} TO plain")  # for claims that `close` releases
 
 
 def test_a_role_that_may_not_make_the_table_is_told_who_may(server: PostgresServer, table: str, ask: Ask) -> None:

@@ -1,4 +1,4 @@
-"""Databases, roles, engines and poolers that are set otherwise: refused with a clear error, or set right."""
+"""Unusual settings of databases, roles, engines and poolers: refused with a clear error, or corrected."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ Ask = Callable[..., list[Any]]
 
 
 def careless(locks: Any, box: list[int], rounds: int, pause: float) -> None:
-    """Add to a counter in a way that loses updates unless it runs alone; rest once."""
+    """Increment a counter in a way that loses updates unless it runs alone; pause once."""
     for number in range(rounds):
         if number == rounds // 2:
             threading.Event().wait(pause)
@@ -31,7 +31,7 @@ def careless(locks: Any, box: list[int], rounds: int, pause: float) -> None:
 
 
 def no_update_is_lost(url: str, rounds: int = 25, pause: float = 0.0) -> None:
-    """Let four threads on two connections count."""
+    """Check that four threads on two connections lose no update."""
     box = [0]
     with interlock.connect(url) as one, interlock.connect(url) as two, ThreadPoolExecutor() as pool:
         for done in [pool.submit(careless, locks, box, rounds, pause) for locks in (one, one, two, two)]:
@@ -56,14 +56,14 @@ def test_a_role_that_reads_only_by_default_is_set_right(url: str, role: Any) -> 
     "setting", ["statement_timeout = '1s'", "lock_timeout = '1s'", "idle_session_timeout = '300ms'"]
 )
 def test_time_outs_of_the_role_lose_nothing(url: str, role: Any, setting: str) -> None:
-    """Each connection is idle for longer than that once; a busy machine is never so long about a single one."""
+    """Each connection is idle for longer than the time-out once; even on a busy machine a statement takes less."""
     role(setting)
     no_update_is_lost(url, pause=0.6)
 
 
 @pytest.fixture
 def lazy_server(ask: Ask) -> Iterator[None]:
-    """A server that writes asynchronous commits to the disk much later."""
+    """Let the server write asynchronous commits to the disk much later."""
     ask("ALTER SYSTEM SET wal_writer_delay = '10s'")
     ask("SELECT pg_reload_conf()")
     yield

@@ -1,4 +1,4 @@
-"""What the functions in the database do beyond those of `core.line`: old clocks, old names, foreign texts."""
+"""Functions in the database, where they do more than `core.line`: clocks set back, old names, unusual texts."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ NAMES = ("a", "läßt ☃", "back\\slash \\u00e4", "100 %")
 
 
 def test_a_fence_is_higher_than_all_before_though_the_clock_goes_back(url: str, ask: Ask, colour: str) -> None:
-    """As after a restored dump, or a clock that was set back by an hour; with waiters and without."""
+    """After a restored dump, or a clock that was set back by an hour; with waiters and without."""
     with side(colour, url) as ours, ours.beside() as other:
         first = ours.take("a")
         assert ours.do(first.release) is True
@@ -36,7 +36,7 @@ def test_a_fence_is_higher_than_all_before_though_the_clock_goes_back(url: str, 
 
 
 def test_a_renewal_holds_up_nobody_and_is_held_up_by_nobody(url: str, server: PostgresServer, colour: str) -> None:
-    """One claim is locked by a step that does not end; the others are renewed."""
+    """A step that does not end locks one claim; the others are renewed."""
     with side(colour, url) as ours, psycopg.connect(server.url) as other:
         grants = {name: ours.do(ours.locks.lock(name, ttl=2).acquire) for name in ("a", "b", "c")}
         other.execute(f"SELECT 1 FROM {table_of(url)} WHERE id = %s FOR UPDATE", (grants["b"].id,))
@@ -92,7 +92,7 @@ def test_a_message_that_is_not_ours_lets_nobody_in(url: str, ask: Ask, text: str
 
 
 def made(url: str, change: Callable[[Any], Any]) -> Any:
-    """Do something with a connection for threads."""
+    """Call `change` with a connection for threads; return its result."""
     with interlock.connect(url) as locks:
         return change(locks)
 

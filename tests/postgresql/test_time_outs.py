@@ -1,4 +1,4 @@
-"""Time-outs of the role that strike a step, and deadlocks with others: the step is undone, and taken again."""
+"""Time-outs of the role that cancel a step, and deadlocks with other sessions: the step is tried again."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,12 +21,12 @@ STEPS = ["enter", "leave", "renew", "look", "evict"]
 
 
 def said(server: PostgresServer, words: str) -> int:
-    """Return how often the server has written that into its log."""
+    """Return how often the server's log contains these words."""
     return server.log.read_text().count(words)
 
 
 def step_of(ours: Side, step: str) -> Callable[[], Any]:
-    """Return what takes a step of the lock "a", and puts its answer into a form that can be compared."""
+    """Return a function that takes a step of the lock "a", and returns a comparable form of its answer."""
     if step == "enter":
         return lambda: ours.waits("a", timeout=0)
     grant = ours.take("a")
@@ -41,7 +41,7 @@ def step_of(ours: Side, step: str) -> Callable[[], Any]:
 
 @pytest.fixture
 def made(url: str) -> str:
-    """The table, which is there before the role gets its time-out."""
+    """The URL of a table that exists before the role gets its time-out."""
     with interlock.connect(url) as locks, locks.lock("a"):
         pass
     return table_of(url)
@@ -89,7 +89,7 @@ def test_who_waits_outlasts_a_time_out_that_strikes_again_and_again(
 def test_a_step_that_is_the_victim_of_a_deadlock_is_taken_again(
     server: PostgresServer, url: str, made: str, role: Any, stranger: Any, ask: Ask, colour: str, step: str
 ) -> None:
-    """Two others share the row.  The second waits for the step, which waits for the first, then for the second."""
+    """Two other sessions lock the row.  The second waits for the step, which waits for the first and the second."""
     role("deadlock_timeout = '100ms'")
     with side(colour, url) as ours, side(colour, url) as next_one, ThreadPoolExecutor(1) as pool:
         begin = step_of(ours, step)
@@ -116,6 +116,6 @@ def test_a_step_that_is_the_victim_of_a_deadlock_is_taken_again(
         elif step == "enter":
             assert ours.do(doing.result().release) is True
         else:
-            eventually(waiting.done)  # it was evicted too, and enters anew
+            eventually(waiting.done)  # it was evicted too, and enters again
             assert next_one.do(waiting.result().release) is True
         assert ours.claims("a") == []

@@ -1,4 +1,4 @@
-"""Steps that get no answer, or are cancelled: what they did is undone, and what they hold ends."""
+"""Steps that get no answer, or are cancelled: their changes are undone, and their claims end."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ from tests.support.sides import side
 
 @pytest.fixture
 def blocker(server: PostgresServer) -> Iterator[Any]:
-    """Somebody who stops each step of the lock "a" until he rolls back."""
+    """A connection whose transaction blocks each step of the lock "a" until it is rolled back."""
     with psycopg.connect(server.url) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (number_of("a"),))
         yield connection

@@ -1,4 +1,4 @@
-"""Other processes, for tests on those stores that reach them."""
+"""Other processes, for tests on the stores that several processes can share."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.support.stores import ROWS, Row
 
 @pytest.fixture(params=[row for row in ROWS if row.reaches_processes and not row.twin], ids=lambda row: row.name)
 def row(request: pytest.FixtureRequest) -> Row:
-    """Each store that reaches other processes; how a process ends is not seen by its server."""
+    """Each store that several processes can share; its server does not see how a process ends."""
     found: Row = request.param
     return found
 
@@ -62,5 +62,5 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def log(tmp_path: Path) -> str:
-    """The path of a log that is shared by processes."""
+    """The path of a log that several processes share."""
     return str(tmp_path / "log")

@@ -1,4 +1,4 @@
-"""Many processes, hundreds of critical sections, no lost update; some of them killed in between."""
+"""Many processes, hundreds of critical sections, no lost update; some processes are killed meanwhile."""
 
 import random
 from collections.abc import Callable

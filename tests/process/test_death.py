@@ -1,4 +1,4 @@
-"""Processes that are killed, stopped, or come to their end, while they hold a lock or wait for one."""
+"""Processes that are killed, are stopped, or exit, while they hold a lock or wait for one."""
 
 import signal
 from collections.abc import Callable
@@ -24,7 +24,7 @@ ACQUIRE = "lock = locks.lock('book', ttl={ttl}); grant = lock.acquire(); result 
 
 
 def acquire(ttl: float = TTL) -> str:
-    """Return the statements with which a remote acquires."""
+    """Return statements by which a remote process acquires."""
     return ACQUIRE.format(ttl=ttl)
 
 
@@ -124,7 +124,7 @@ def test_a_holder_stopped_past_its_lease_learns_that_it_lost(locks: interlock.Lo
     assert holder.do("result = [grant.lost, grant.held, grant.expires_in, grant.fence]") == [True, False, 0, fence]
     assert holder.do("result = grant.release()") is False
     assert grant.held is True
-    assert max(logged(log)[1]) > fence  # the resource can refuse what comes with the old fence
+    assert max(logged(log)[1]) > fence  # so the resource can refuse writes with the old fence
 
 
 def test_a_stopped_waiter_costs_the_others_at_most_its_lease(world: World, remote: Start) -> None:

@@ -1,4 +1,4 @@
-"""Where a process may have no more threads or open files, an acquire works or says so, and all works once it may."""
+"""Without room for more threads or open files, an acquire works or reports it; later everything works again."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ class Threads:
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Threads]:
-    """As many as are wanted, until the test says otherwise."""
+    """Allows all threads until the test forbids them."""
     threads, start = Threads(), threading.Thread.start
 
     def starts(thread: threading.Thread) -> None:
@@ -41,13 +41,13 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Threads]:
 
 @pytest.fixture(params=[row for row in [*ROWS, *PARTIAL_ROWS] if row.schemes], ids=lambda row: row.name)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store whose threads no other test has started."""
+    """The URL of a store whose threads no other test has started."""
     row: Row = request.param
     return row.place(tmp_path).url or "memory://no-threads"
 
 
 def outcome(acquire: Callable[[], Any]) -> Any:
-    """Return the grant, None, or the error for which there is none."""
+    """Return the grant, None, or the error that was raised."""
     try:
         return acquire()
     except interlock.LockError as error:
@@ -55,7 +55,7 @@ def outcome(acquire: Callable[[], Any]) -> Any:
 
 
 async def attempt(call: Awaitable[Any]) -> Any:
-    """As `outcome`, of what a task awaits."""
+    """The same as `outcome`, for a coroutine."""
     try:
         return await call
     except interlock.LockError as error:

@@ -1,4 +1,4 @@
-"""Programs that come to their end with locks held and in line: no ghost stays, and nobody gets in too early."""
+"""Programs that exit while they hold locks or wait: no claim of theirs stays, and no waiter gets in too early."""
 
 import subprocess
 import sys
@@ -46,7 +46,7 @@ for number in range(3):
 
 
 def program(text: str, url: str, **how: object) -> "subprocess.Popen[str]":
-    """Start a program that comes to its end by itself."""
+    """Start a program that exits by itself."""
     text = text.format(**how) if how else text
     return subprocess.Popen(
         [sys.executable, "-c", text, url],

@@ -1,4 +1,4 @@
-"""Files: closing while threads and tasks wait; nobody reads or watches a descriptor that is another's by then."""
+"""Files: closing while threads and tasks wait; no waiter reads or watches a descriptor that was reused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def remote(folder: Path) -> Iterator[Remote]:
 
 
 def waiting_threads(locks: interlock.Locks, number: int = WAITERS) -> list[Future[Any]]:
-    """Start threads that wait for the lock; return what becomes of them."""
+    """Start threads that wait for the lock; return their futures."""
     waits: list[Future[Any]] = [Future() for _ in range(number)]
 
     def wait(future: Future[Any]) -> None:
@@ -64,7 +64,7 @@ def test_threads_that_wait_when_it_is_closed_get_a_store_error(folder: Path, rem
         with pytest.raises(StoreError, match="closed"):
             wait.result(WAIT_LIMIT)
     for ours, theirs in pairs:
-        assert ours.recv(4096) == BYTES  # nobody who waited has read from them
+        assert ours.recv(4096) == BYTES  # no former waiter has read from them
         ours.close()
         theirs.close()
     until_waiting(folder, 0)
@@ -79,7 +79,7 @@ def test_tasks_that_wait_when_it_is_closed_get_a_store_error(folder: Path, remot
         waits = [asyncio.create_task(locks.lock("book").acquire()) for _ in range(WAITERS)]
         await asyncio.to_thread(until_waiting, folder, WAITERS)
         await locks.close()
-        # The sockets get the numbers of the pipes; the loop must watch them as what they are.
+        # The sockets get the numbers of the pipes; the loop must watch them as sockets.
         pairs = many_sockets()
         found = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), WAIT_LIMIT)
         assert [type(each) for each in found] == [StoreError] * WAITERS

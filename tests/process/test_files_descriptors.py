@@ -1,4 +1,4 @@
-"""Files: what a connection has open is closed in time, and never more than the process may have."""
+"""Files: a connection closes its descriptors in time, and never has more open than the process may."""
 
 from __future__ import annotations
 
@@ -109,16 +109,18 @@ def lit(folder: Path) -> Liveness:
 def test_a_liveness_pipe_has_its_name_only_when_it_is_locked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "alive").mkdir(parents=True)
     other = lit(folder)
-    flock, seen = liveness.flock, []
+    flock, seen, swept = liveness.flock, [], []
 
     def looks_before(fd: int, how: int) -> None:
         if how & liveness.LOCK_EX:
             seen.append([name for name in os.listdir(folder / "alive") if name[0] != "." and name != other.token])
         flock(fd, how)
+        if how & liveness.LOCK_EX:
+            swept.append(other.sweep())
 
     monkeypatch.setattr(liveness, "flock", looks_before)
     made = lit(folder)
-    assert seen == [[]]
+    assert (seen, swept) == ([[]], [0])
     assert other.is_alive(made.token)
     made.close()
     other.close()

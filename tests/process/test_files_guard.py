@@ -1,4 +1,4 @@
-"""Files: a guard that somebody keeps (a process stopped in its step) costs one deadline, and only its own line."""
+"""Files: a guard that a process stopped in its step keeps delays callers until their deadline, on this line only."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def remote(folder: Path) -> Iterator[Remote]:
 
 @contextmanager
 def stuck(folder: Path, name: str = "book") -> Iterator[None]:
-    """Keep the guard of a line, as a process does that was stopped in its step."""
+    """Keep the guard of a line, like a process that was stopped in its step."""
     fd = os.open(folder / "lines" / name, os.O_RDONLY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -68,7 +68,7 @@ class Colours:
 
 @pytest.fixture(params=["threads", "tasks"])
 def caller(request: pytest.FixtureRequest, folder: Path) -> Colours:
-    """Who acquires."""
+    """The colour that acquires."""
     with connect(folder) as locks, locks.lock("book"):
         pass
     (folder / "lines" / "book").touch()

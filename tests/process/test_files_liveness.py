@@ -1,4 +1,4 @@
-"""Files: a liveness pipe or a pipe that was removed from alive/ is noticed, and what was claimed under it is lost."""
+"""Files: the removal of a liveness pipe or a pipe from alive/ is noticed; claims made with it are lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def remote(folder: Path) -> Iterator[Remote]:
 
 
 def until_not_trusted() -> None:
-    """Let the time pass for which a liveness pipe is taken to be still in its folder."""
+    """Wait until a liveness pipe in its folder is checked again."""
     passed = time.monotonic() + 0.05
     eventually(lambda: time.monotonic() > passed)
 
@@ -108,7 +108,7 @@ def test_a_waiter_whose_files_were_removed_still_gets_its_turn(folder: Path, rem
         for path in before:
             if what == "everything" or (path.suffix != "") == (what == "the pipe"):
                 path.unlink()
-        # At its next look it has a pipe by which it can be told, and stands in line for others too.
+        # At its next poll it makes a new pipe, and is in line again for other processes.
         eventually(
             lambda: (
                 liveness_pipes_of(folder, HERE)
@@ -138,11 +138,11 @@ def test_what_is_no_pipe_proves_no_life(folder: Path, kind: str) -> None:
     assert Liveness(folder / "alive").is_alive(other.name) is False
 
 
-# -- what the doctor sees ---------------------------------------------------------------------------------
+# -- the doctor -------------------------------------------------------------------------------------------
 
 
 def complaints(locks: interlock.Locks) -> dict[str, str]:
-    """Return what the doctor has to complain about."""
+    """Return the problems that the doctor finds."""
     return {check.name: check.detail for check in locks.doctor() if check.status != "ok"}
 
 

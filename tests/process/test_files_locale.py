@@ -1,4 +1,4 @@
-"""A program that has set a locale whose numbers have a comma writes the same claims as all others."""
+"""A program with a locale that has a decimal comma writes the same claims as other programs."""
 
 import os
 import subprocess

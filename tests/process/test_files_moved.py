@@ -1,4 +1,4 @@
-"""Files: a folder that somebody moves, empties or locks while it is used; nobody is left in the wrong place."""
+"""Files: a folder that is moved, emptied or locked during use; no connection goes on with the old folder."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def held(locks: interlock.Locks, within: float = 5) -> interlock.Grant:
 
 
 def until_not_trusted() -> None:
-    """Let the time pass for which files are taken to be still in their folder."""
+    """Wait until files in their folder are checked again."""
     passed = time.monotonic() + 0.05
     eventually(lambda: time.monotonic() > passed)
 
 
 def excludes_others(locks: interlock.Locks, folder: Path) -> bool:
-    """Tell whether who holds a lock of that connection excludes another process from that folder."""
+    """Tell whether a holder on that connection excludes another process that uses that folder."""
     with closing(Remote(f"file://{folder}")) as other:
         with locks.lock("book", timeout=5):
             refused = other.do(TRY) is False
@@ -100,7 +100,7 @@ def test_who_connects_to_where_a_link_led_before_is_there(tmp_path: Path, notice
 
 @contextmanager
 def taken(folder: Path) -> Iterator[None]:
-    """Replace the marker by one that another program keeps locked."""
+    """Replace the marker by a file that another program keeps locked."""
     (folder / "interlock").unlink()
     fd = os.open(folder / "interlock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -200,7 +200,7 @@ def test_all_who_wait_get_the_lock_though_a_subfolder_is_removed(
         until_waiting(folder, 2)
         (folder / room).rename(folder.with_name("old"))
         grant.release()
-        # In any order, as the places in line may be gone with the folder; and who got it there has lost it with it.
+        # In any order: the places in line may be lost with the folder, and so may a grant in that folder.
         wait.join()
         assert got in ([True], [False])
         assert other.answer() in (True, False)

@@ -1,4 +1,4 @@
-"""Modules are loaded at the first use of a name, while another thread forks."""
+"""Modules are imported at the first use of a name, while another thread forks."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The folder of file://: what does not belong there stops nobody, and what is over is cleaned away."""
+"""The folder of file://: foreign files disturb no lock, and files that are no longer needed are deleted."""
 
 import os
 import shutil
@@ -36,14 +36,14 @@ def connect(folder: Path) -> interlock.Locks:
 
 
 def use(locks: interlock.Locks, name: str = NAME) -> int:
-    """Lock once, see that it excludes; return the fence."""
+    """Lock once, and check that it excludes; return the fence."""
     with locks.lock(name, timeout=5) as grant:
         assert locks.lock(name).acquire(timeout=0) is None
         return grant.fence
 
 
 def complaints(locks: interlock.Locks) -> str:
-    """Return what the doctor has to complain about."""
+    """Return the problems that the doctor finds."""
     return " ".join(f"{check.name}: {check.detail}" for check in locks.doctor() if check.status != "ok")
 
 

@@ -1,4 +1,4 @@
-"""Grants that are forgotten while they are held, and ids, in processes of their own."""
+"""Grants that are garbage-collected while they are held, and ids, in separate processes."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def take(name):
 
 
 def told(program: str, *options: str) -> str:
-    """Run a program that must succeed, and return what it says on its standard error."""
+    """Run a program that must succeed, and return its stderr."""
     done = subprocess.run(
         [sys.executable, *options, "-c", ACQUIRE + program], capture_output=True, text=True, timeout=120, check=False
     )

@@ -1,4 +1,4 @@
-"""Fork and other children: a child owns nothing of its parent's locks, and keeps none of them."""
+"""Fork and other children: a child owns none of its parent's locks, and does not keep them held."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ CHILD_LOCKS = pytest.mark.parametrize(
 )  # fmt: skip
 """Stores that a child can use though its parent did; on the other it is told: see tests/bucket."""
 Start = Callable[[], Remote]
-SOON = 3.0  # seconds; who is not told looks by itself after five
+SOON = 3.0  # seconds; a waiter without a notification polls after five
 
 HOLD = """
 lock = locks.lock('book', ttl={ttl})
@@ -62,7 +62,7 @@ def holder_of(remote: Start, ttl: float = 30) -> Remote:
 
 
 def is_held(holder: Remote, locks: interlock.Locks) -> bool:
-    """Tell whether the holder still has its lock, by its own word and seen from outside."""
+    """Tell whether the holder still has its lock, according to itself and to another connection."""
     return holder.do("result = grant.held") is True and locks.lock("book").acquire(timeout=0) is None
 
 

@@ -1,4 +1,4 @@
-"""What locking imports is there once connected: a child that is forked while a thread imports waits for that."""
+"""`connect` imports all that locking needs: a child forked while a thread imports would wait for the import lock."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Under gevent a wait for a lock does not stop the other greenlets: the compiled waits are left out there."""
+"""Under gevent a wait for a lock does not block the other greenlets: the compiled waits are not used there."""
 
 import subprocess
 import sys

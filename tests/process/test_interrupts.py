@@ -1,4 +1,4 @@
-"""Interrupts by real signals, at whatever line they come: what is left ends with its lease or by `release()`."""
+"""Interrupts by real signals, at any line: a claim that is left ends with its lease or by `release()`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ for _ in range(strikes):
             signal.setitimer(signal.ITIMER_REAL, 0)
     except KeyboardInterrupt:
         pass
-    for each in (lock, other):  # it lives on, and may have a grant of which the program never heard
+    for each in (lock, other):  # the process lives on, and may hold a grant that the program never received
         try:
             while True:
                 each.release()

@@ -1,4 +1,4 @@
-"""Event loops that end one after the other, on one connection: nothing of theirs stays."""
+"""Event loops that end one after the other, on one connection: it keeps nothing of an ended loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def _hand_over_once(locks: AsyncLocks) -> None:
     grant = await lock.acquire()
     assert grant is not None
     waiting = asyncio.ensure_future(lock.acquire())
-    while len(await locks.claims()) < 2:  # noqa: ASYNC110 - nothing tells when somebody stands in line
+    while len(await locks.claims()) < 2:  # noqa: ASYNC110 - no event is set when a waiter enters
         await asyncio.sleep(0.001)
     await grant.release()
     later = await waiting
@@ -37,7 +37,7 @@ def _loops() -> int:
 def test_loops_that_end_leave_no_file_no_thread_no_loop_and_no_lock(store: str, tmp_path: Path) -> None:
     url = f"memory://{uuid4().hex}" if store == "memory" else f"file://{tmp_path}/locks"
     locks = interlock.aconnect(url)
-    for _ in range(2):  # what an ended loop left open is closed when the next one begins
+    for _ in range(2):  # the start of a loop closes what the ended loop left open
         asyncio.run(_hand_over_once(locks))
     files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
     loops = _loops()

@@ -1,4 +1,4 @@
-"""What a crash forgets of a completed run: of the server that keeps its record, and of the process that runs."""
+"""Records of completed runs after a crash of the server that keeps them, or of the process that runs."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -37,7 +37,7 @@ class Crashing(NamedTuple):
 
 
 SERVERS = {
-    # Its commits are asynchronous unless a step says otherwise.
+    # Its commits are asynchronous unless a step makes them durable.
     "postgresql": Crashing("postgres", PostgresServer, "?grace=1"),
     "mariadb": Crashing("mariadb", MariaServer),
     "etcd": Crashing("etcd", EtcdServer),

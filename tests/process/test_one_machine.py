@@ -1,4 +1,4 @@
-"""What the processes that share a folder of file:// must have in common, and what the machine may run out of."""
+"""Processes that share a folder of file://: what they must have in common, and limits of the machine."""
 
 import os
 import subprocess
@@ -57,7 +57,7 @@ class Shifted(Remote):
 
 @pytest.fixture
 def shifted() -> Iterator[Callable[[int], Shifted]]:
-    """Starts processes with another clock."""
+    """Starts processes with a shifted clock."""
     started: list[Shifted] = []
 
     def start(offset: int) -> Shifted:
@@ -98,7 +98,7 @@ def test_who_was_first_has_the_folder_to_itself(tmp_path: Path, shifted: Callabl
     assert ahead.do("result = grant.renew()") is True
     ahead.do("locks.close()")
     second.do("locks.close()")
-    with interlock.connect(f"file://{path}") as locks:  # nobody is there any more
+    with interlock.connect(f"file://{path}") as locks:  # no other process uses it now
         assert locks.lock(NAME).acquire(timeout=0) is not None
 
 
@@ -160,7 +160,7 @@ def test_every_call_at_the_limit_of_files_says_what_to_do(tmp_path: Path) -> Non
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
-    """A small file system of its own, and what fills it."""
+    """A small file system, and a function that fills it."""
     path = tmp_path / "disk"
     path.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=0755", "none", str(path)], check=True)
@@ -215,7 +215,7 @@ def test_a_limit_of_file_sizes_is_said(tmp_path: Path) -> None:
 
 
 def status_on(kind: str, path: Path, monkeypatch: pytest.MonkeyPatch, allow: str = "") -> str:
-    """Return what becomes of a folder on that file system: refused, or the doctor's status."""
+    """Return the result with a folder on that file system: refused, or the doctor's status."""
     from interlock.stores.files import checks
 
     monkeypatch.setattr(folder, "file_system", lambda path: kind)

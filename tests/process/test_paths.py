@@ -1,4 +1,4 @@
-"""The folder of file://: what lies at a path is looked at before it is trusted, and again while it is used."""
+"""The folder of file://: each path is checked before it is used, and again during its use."""
 
 import fcntl
 import os
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Iterator[Path]:
-    """A file outside the folder, which nobody may touch."""
+    """A file outside the folder, which must not change."""
     path = tmp_path / "secret"
     path.write_bytes(SECRET)
     path.chmod(0o600)
@@ -64,7 +64,7 @@ def held(locks: interlock.Locks, name: str = NAME, ttl: float = 30.0) -> interlo
 
 
 def complaints(locks: interlock.Locks) -> str:
-    """Return what the doctor has to complain about."""
+    """Return the problems that the doctor finds."""
     return " ".join(f"{check.name}: {check.detail}" for check in locks.doctor() if check.status != "ok")
 
 
@@ -109,7 +109,7 @@ TRAPS = [a_link, a_link_to_nowhere, another_name_of_it, a_pipe, a_folder, a_sock
 
 @pytest.fixture(params=TRAPS, ids=lambda trap: trap.__name__)
 def trap(request: pytest.FixtureRequest) -> Callable[[Path, Path], None]:
-    """Makes something at a path that is no file of ours."""
+    """Makes an object at a path that is not interlock's file."""
     made: Callable[[Path, Path], None] = request.param
     return made
 
@@ -120,7 +120,7 @@ def test_what_lies_in_the_place_of_a_line_is_named_and_stops_no_other_name(
     path = folder / "lines" / NAME
     trap(path, secret)
     before = os.lstat(path)
-    os.utime(path, (0, 0), follow_symlinks=False)  # old enough to be swept by who connects
+    os.utime(path, (0, 0), follow_symlinks=False)  # old enough to be deleted by a new connection
     with connect(folder) as locks:
         with pytest.raises(StoreError, match=f"{path}.*remove it"):
             locks.lock(NAME).acquire(timeout=0)

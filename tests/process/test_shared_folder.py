@@ -38,7 +38,7 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def user() -> Iterator[Callable[..., Remote]]:
-    """Starts a process of a user, which is connected to a folder."""
+    """Starts a process as a user, connected to a folder."""
     started: list[Remote] = []
 
     def start(folder: Path, uid: int, umask: int = 0o022, query: str = "", groups: tuple[int, ...] = ()) -> Remote:
@@ -57,7 +57,7 @@ def user() -> Iterator[Callable[..., Remote]]:
 
 
 def shared(home: Path, mode: int, group: int = 0) -> Path:
-    """Make a folder as an administrator does."""
+    """Make a folder like an administrator."""
     folder = home / "locks"
     folder.mkdir()
     os.chown(folder, ALICE, group)

@@ -1,4 +1,4 @@
-"""The automaton of a protocol: what makes two local states one, what is noticed when it is hidden, renaming."""
+"""The automaton of a protocol: which local states are equal, which hidden state is found, renaming."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proof.runtime import effect
 
 
 def walk(automaton: Automaton, results: list[Any]) -> None:
-    """Extract everything that can be reached with these results."""
+    """Extract all local states that are reachable with these results."""
     queue, seen = deque([automaton.start]), {automaton.start}
     while queue:
         local = queue.popleft()
@@ -118,5 +118,5 @@ def test_a_coroutine_is_a_protocol_too() -> None:
 
     automaton = Automaton(protocol)
     walk(automaton, [0, 1])
-    assert len(automaton) == 3  # what is in slots belongs to the state
+    assert len(automaton) == 3  # values in slots belong to the state
     assert automaton.where(0).startswith("effect (runtime.py:")

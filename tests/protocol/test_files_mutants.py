@@ -1,4 +1,4 @@
-"""Each safeguard of the file store's folded line is needed: without it the checker finds a fault."""
+"""Each safeguard of the file store's folded line is needed: without it the checker finds a violation."""
 
 from __future__ import annotations
 

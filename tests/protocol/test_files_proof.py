@@ -1,4 +1,4 @@
-"""The file store's folded line: production decisions and protocol in every interleaving, with every fault."""
+"""The file store's folded line: the production code's decisions in every interleaving, with every fault."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The compiled fast paths touch no memory that is not theirs, and do nothing that C leaves undefined.
+"""The compiled fast paths have no memory errors and no undefined behaviour.
 
-They are built with AddressSanitizer and UndefinedBehaviorSanitizer into a copy of the package, and tests run on it.
+They are built with AddressSanitizer and UndefinedBehaviorSanitizer in a copy of the package, and tests run on it.
 """
 
 import os
@@ -34,7 +34,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def runtime() -> str:
-    """The sanitizer's library, which must be loaded before Python's own."""
+    """The path of the sanitizer's library, which must be loaded first."""
     compiler = shutil.which("cc")
     assert compiler is not None, "NOT TESTED: there is no C compiler"
     found = subprocess.run([compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
@@ -45,7 +45,7 @@ def runtime() -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of the package and its tests, without what was compiled."""
+    """A copy of the package and its tests, without compiled files."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for each in COPIED:
         shutil.copytree(ROOT / each, tmp_path / each, ignore=shutil.ignore_patterns("*.so", "__pycache__"))

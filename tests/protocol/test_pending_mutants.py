@@ -1,4 +1,4 @@
-"""Each safeguard of the pending protocol is needed: without it, the checker finds a way to the accident."""
+"""Each safeguard of the pending protocol is needed: without it the checker finds a violation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pending protocol, as it is in production, through every interleaving of small and hostile worlds."""
+"""The production code of the pending protocol, in every interleaving of small configurations with faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pending protocol answers in a moment that no process can be timed for."""
+"""The pending protocol's answers in moments too short to time a process for."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The original scheme, as it was published: the verdict on each version, for two and for three clients."""
+"""The original scheme as published: the checker's verdict on each version, for two and for three clients."""
 
 from __future__ import annotations
 

@@ -17,14 +17,14 @@ __all__ = ["ann", "bob", "eve", "locks", "world", "world_of_tasks", "world_of_th
     params=[kind for kind in KINDS if kind.name in ("exclusive", "reader", "semaphore")], ids=lambda k: k.name
 )
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """One kind of lock of each sort; the suite of the contract plays them all on every store."""
+    """One representative of each sort of lock; the contract's suite tests all kinds on every store."""
     found: Kind = request.param
     return found
 
 
 @pytest.fixture(params=servers_with())
 def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    """A private server without persistence, each kind; other settings by `servers_with`, indirectly."""
+    """A private server of each kind, without persistence; `servers_with` gives it other settings, indirectly."""
     kind, how = request.param
     need(kind)
     with RedisServer(kind, **how) as server:
@@ -39,7 +39,7 @@ def place(server: RedisServer) -> Place:
 
 @pytest.fixture
 def proxy(server: RedisServer) -> Iterator[Proxy]:
-    """A proxy before the server; it behaves until it is told not to."""
+    """A proxy in front of the server, which forwards everything until a test breaks it."""
     with Proxy(server.host, server.port) as proxy:
         yield proxy
 

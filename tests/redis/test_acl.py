@@ -1,4 +1,4 @@
-"""The rights that the error recommends are enough for all that is done: the server's log of refusals says so."""
+"""The rights that the error recommends are enough for everything: the server's ACL log has no refusal."""
 
 import logging
 from collections.abc import Iterator
@@ -24,14 +24,14 @@ def make_user(server: RedisServer, *rights: str) -> None:
 
 
 def refused(server: RedisServer) -> set[str]:
-    """What the server has refused to anybody; the libraries try to tell their own names, which need not succeed."""
+    """Return the commands that the server refused, without `client|setinfo`: libraries may fail to set names."""
     entries = [dict(zip(entry[::2], entry[1::2], strict=True)) for entry in server.command("ACL", "LOG")]
     return {entry["object"] for entry in entries} - {"client|setinfo"}
 
 
 @pytest.fixture
 def rights(server: RedisServer) -> Iterator[None]:
-    """A user with the recommended rights; nothing that it does is refused."""
+    """A user with the recommended rights; the server must refuse it nothing."""
     make_user(server, *LINE)
     yield
     assert refused(server) == set()
@@ -84,7 +84,7 @@ def test_the_doctor_sees_all(world: World, server: RedisServer) -> None:
 
 @pytest.mark.parametrize("right", LINE[2:])
 def test_no_right_is_recommended_in_vain(server: RedisServer, right: str) -> None:
-    """Each is a command that the server knows; `+client|setinfo`, say, older ones refuse as a whole."""
+    """Every supported server knows each command: older servers reject a rule such as `+client|setinfo`."""
     make_user(server, right)
 
 

@@ -1,4 +1,4 @@
-"""Clocks of servers that differ: a new primary that is behind; and how long the key of an idle name lives."""
+"""Servers with different clocks: a new primary that is behind; and the lifetime of an idle name's key."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Over any client that a program has: bytes or text, either protocol, with its own retries, pools and sockets."""
+"""With any client of the program: bytes or text, either protocol, its own retries, pools and sockets."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -57,12 +57,12 @@ def made(world: World) -> Iterator[Callable[..., Any]]:
 
 
 def closer(world: World, client: Any) -> Any:
-    """Return what closes a client, in the colour of a world."""
+    """Return a function that closes a client, in the colour of a world."""
     return getattr(client, in_colour(world, "close", "aclose"))
 
 
 def works(world: World, client: Any) -> None:
-    """See that locks work over a client, with a hand-over, and that the client is of use afterwards."""
+    """Check that locks work with a client, with a hand-over, and that the client still works afterwards."""
     ann, bob = world.actors(2)
     lost: list[Any] = []
     locks = connect_to(world, client)

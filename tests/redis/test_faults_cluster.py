@@ -1,4 +1,4 @@
-"""A Cluster that is another one tomorrow: nodes come and go, slots move key by key, addresses are translated."""
+"""A Cluster that changes: nodes join and leave, slots move key by key, addresses are translated."""
 
 import gc
 import socket
@@ -21,7 +21,7 @@ from interlock.testing.world import Place, World
 from tests.servers import RedisCluster, RedisServer, need
 from tests.support.redis_worlds import SERVERS, client_ids, connect_to, in_colour, key_of, place_of
 
-AT_ONCE = 4.0  # seconds; whoever is not told looks after five
+AT_ONCE = 4.0  # seconds; a waiter without a notification polls after five
 LIBRARIES = {
     "redis": (redis.cluster.RedisCluster, redis.asyncio.cluster.RedisCluster),
     "valkey": (valkey.cluster.ValkeyCluster, valkey.asyncio.cluster.ValkeyCluster),
@@ -30,7 +30,7 @@ LIBRARIES = {
 
 @pytest.fixture(autouse=True)
 def no_litter() -> Iterator[None]:
-    """Whoever leaves a connection open is found out here, not by a later test."""
+    """Find connections that a test left open here, not in a later test."""
     yield
     gc.collect()
 
@@ -51,7 +51,7 @@ def place(cluster: RedisCluster) -> Place:
 
 @pytest.fixture
 def guest(cluster: RedisCluster) -> Iterator[RedisServer]:
-    """A node more, without slots, that goes again."""
+    """An additional node without slots, which is removed again."""
     node = cluster.add()
     yield node
     if node in cluster.nodes:
@@ -62,7 +62,7 @@ def guest(cluster: RedisCluster) -> Iterator[RedisServer]:
 
 
 def subscribed_at(world: World, node: RedisServer) -> Any:
-    """Return a connection whose subscription is at this node; which one it is, is chance."""
+    """Return a connection that subscribes at this node; try until the random choice is this node."""
     ann = world.actor()
     with node.wire() as wire:
         for _ in range(60):
@@ -174,7 +174,7 @@ def test_a_node_that_knows_no_host_means_its_own(world: World, cluster: RedisClu
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_announced_addresses_are_translated_everywhere(world: World, cluster: RedisCluster, library: str) -> None:
-    announced = dict(enumerate(cluster.nodes, 1))  # ports that nobody can have
+    announced = dict(enumerate(cluster.nodes, 1))  # ports that can't be used
 
     def remap(address: tuple[str, int]) -> tuple[str, int]:
         return address[0], announced[address[1]].port
@@ -219,7 +219,7 @@ def test_a_url_without_a_sensible_host_is_refused() -> None:
 
 
 def is_of_use(world: World, locks: Any) -> None:
-    """See that a name is locked, and handed over."""
+    """Check that a name can be locked, and handed over."""
     ann, bob = world.actors(2)
     grant = ann.do(locks.lock(world.name).acquire, timeout=10)
     waiting = bob.start(locks.lock(world.name).acquire)
@@ -242,24 +242,24 @@ def client_of(world: World, library: str, **how: Any) -> Iterator[Any]:
 
 @contextmanager
 def nobody_there() -> Iterator[int]:
-    """Keep a port at which nobody listens."""
+    """Reserve a port on which nothing listens."""
     with socket.socket() as keeper:
         keeper.bind(("127.0.0.1", 0))
         yield keeper.getsockname()[1]
 
 
 def ports_of(cluster: RedisCluster) -> list[int]:
-    """Return where the nodes listen."""
+    """Return the nodes' ports."""
     return [node.port for node in cluster.nodes]
 
 
 def ports_seen_by(node: RedisServer) -> set[int]:
-    """Return where the nodes listen, as one of them tells it."""
+    """Return the nodes' ports, according to one of them."""
     return {int(owner[1]) for _, _, owner, *_ in node.command("CLUSTER", "SLOTS")}
 
 
 def node_seen_for(cluster: RedisCluster, key: str) -> int:
-    """Return the port of the node that serves a key, as it is announced."""
+    """Return the announced port of the node that serves a key."""
     slot = cluster.nodes[0].command("CLUSTER", "KEYSLOT", key)
     slots = cluster.nodes[0].command("CLUSTER", "SLOTS")
     return next(int(owner[1]) for first, last, owner, *_ in slots if first <= slot <= last)

@@ -1,4 +1,4 @@
-"""What the server knows is taken away: connections, subscriptions, scripts, all data."""
+"""The server loses connections, subscriptions, scripts, or all data."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def test_a_killed_connection_is_made_anew(world: World, server: RedisServer, kin
 def test_a_waiter_whose_subscription_was_killed_gets_the_lock_all_the_same(
     world: World, server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for colour in ("_sync", "_async"):  # it must be told
+    for colour in ("_sync", "_async"):  # polling is off: only a notification can wake the waiter
         monkeypatch.setattr(f"interlock.remote.{colour}.server_queue.LOOK_AGAIN", WAIT_LIMIT * 3)
     ann, bob = world.actors(2)
     grant = ann.do(world.connect().lock(world.name).acquire)

@@ -1,4 +1,4 @@
-"""What answers is no Redis server, or something on the way puts its own words in: an error that says so."""
+"""The peer is no Redis server, or a device changes the replies: the error names the cause."""
 
 import socketserver
 import threading
@@ -16,10 +16,10 @@ GARBAGE = [b"HTTP/1.1 502 Bad Gateway\r\n\r\n", b":many\r\n", b"$some\r\n", b"*1
 
 
 class Garbling(socketserver.ThreadingTCPServer):
-    """Says +OK to each command but the scripts', to which it says something else.
+    """Answers +OK to each command except scripts, to which it gives another answer.
 
     Attributes:
-        words: what it says.
+        words: the answer to scripts.
         scripts: how many scripts each connection was asked to run.
     """
 

@@ -16,12 +16,12 @@ from tests.support.redis_worlds import SERVERS, key_of, one_after_another, place
 
 FAIL_OVER = 30.0  # seconds
 TTL = 3.0  # seconds
-"""Of a loop that is closed while connections are open, of which nobody can close any then; Python says so of each."""
+"""Warnings of a loop that was closed while connections were open: nothing can close them after that."""
 
 
 @pytest.fixture(autouse=True)
 def no_litter() -> Iterator[None]:
-    """Whoever leaves a connection open is found out here, not by a later test."""
+    """Find connections that a test left open here, not in a later test."""
     yield
     gc.collect()
 
@@ -31,7 +31,7 @@ def no_litter() -> Iterator[None]:
 
 @pytest.fixture(scope="module", params=["valkey"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[RedisCluster]:
-    """A Cluster of three nodes; it takes two seconds to start, so the other kind plays where it matters."""
+    """A Cluster of three nodes; it takes two seconds to start, so tests use the other kind only where it matters."""
     need(request.param)
     with RedisCluster(3, request.param) as cluster:
         yield cluster
@@ -39,7 +39,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[RedisCluster]:
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest) -> Place:
-    """The Cluster; the tests on Sentinels and TLS have places of their own."""
+    """The Cluster; the tests on Sentinels and TLS have their own places."""
     return place_of(request.getfixturevalue("cluster").url)
 
 
@@ -97,7 +97,7 @@ def test_a_lock_is_used_while_its_slot_moves(
     grant = ann.do(locks.lock(world.name).acquire)
     with cluster.moving(key_of(world.name)):
         waiting = bob.start(locks.lock(world.name).acquire)
-        throughout(0.3, lambda: not waiting.done())  # in line, or told to try again
+        throughout(0.3, lambda: not waiting.done())  # in line, or tries again
     assert ann.do(grant.release) is True
     later = waiting.result(10)
     assert later.fence > grant.fence

@@ -119,7 +119,7 @@ def test_processes_count_on_while_one_of_them_is_killed(remote: Callable[[], Rem
 
 
 def counted_well(log: Path, at_least: int) -> None:
-    """See that nobody counted beside somebody else: no number is missing or there twice, and fences increase."""
+    """Check the log of counters: no number is missing or there twice, and fences increase."""
     numbers, fences = logged(str(log))
     assert numbers == list(range(1, len(numbers) + 1))
     assert fences == sorted(set(fences))

@@ -1,4 +1,4 @@
-"""Many waiters cost the server little, and nothing is left behind."""
+"""Many waiters cost the server little, and leave no keys behind."""
 
 import threading
 from collections import Counter
@@ -23,7 +23,7 @@ GROWTH = 4.0  # at most, from 10 to 10,000 in line; log2 grows by 4, a scan of t
 
 
 class Monitor:
-    """Counts what clients ask of a server, without what scripts do."""
+    """Counts the commands that clients send to a server, without those inside scripts."""
 
     def __init__(self, server: RedisServer) -> None:
         self._pool = server.wire()
@@ -40,7 +40,7 @@ class Monitor:
                 self.commands[command.split('"')[1].upper()] += 1
 
     def stop(self, server: RedisServer) -> None:
-        """Stop when all that was asked before has been counted."""
+        """Stop after all earlier commands have been counted."""
         server.command("ECHO", "end of watch")
         self._thread.join()
         self._pool.close()
@@ -57,7 +57,7 @@ def watching(server: RedisServer) -> Iterator[Monitor]:
 
 
 def is_quiet(server: RedisServer) -> bool:
-    """Tell whether nobody asks the server for half a second."""
+    """Tell whether no command reaches the server for half a second."""
     with watching(server) as monitor:
         throughout(0.5, lambda: True)
     return not monitor.commands
@@ -110,14 +110,14 @@ def test_a_hand_over_tells_one_waiter_only(world: World, server: RedisServer) ->
     grant = holder.do(lock.acquire)
     waiting = [each.start(world.connect().lock(world.name).acquire) for each in waiters]
     world.until_waiting(10)
-    eventually(lambda: is_quiet(server))  # who subscribed after it stood in line looks once, and now has
+    eventually(lambda: is_quiet(server))  # a waiter that subscribed after it entered polls once
     started = moment()
     with watching(server) as monitor:
         assert holder.do(grant.release) is True
         first = eventually(lambda: [future for future in waiting if future.done()])
     assert len(first) == 1
     asked = sum(monitor.commands.values())
-    looks = 10 * since(started)  # of those who wait on, each at most one a second; a storm is ten at once
+    looks = 10 * since(started)  # at most one a second by each remaining waiter; a storm would be ten at once
     assert asked <= 4 + looks, monitor.commands  # the release, and the renewal that a watchdog may begin with
     assert len(one_after_another(waiters, waiting)) == 10
 
@@ -135,7 +135,7 @@ def test_the_cost_of_an_operation_does_not_grow_with_the_line(kind_of_server: st
 
 
 def cost(server: RedisServer, name: str, waiters: int) -> float:
-    """Return the microseconds of the server per operation with so many in line.
+    """Return the server's microseconds per operation with so many waiters in line.
 
     The operations are the hand-over to the head, a newcomer, a heartbeat, and a waiter in the middle who gives up.
     """

@@ -15,7 +15,7 @@ from tests.support.redis_worlds import key_of, place_of
 LEASES = 500
 LATENCY = 0.01  # seconds
 TTL = 6.0
-LATE = 0.5  # seconds after the deadline by which a loss is told: what a busy machine adds, less than any time-out
+LATE = 0.5  # seconds after the deadline until a loss is reported: a busy machine's delay, less than any time-out
 ROUNDS = 1.5  # leases that the others are watched for
 
 
@@ -28,7 +28,7 @@ def distant(request: pytest.FixtureRequest) -> Iterator[DistantCluster]:
 
 
 class Holders:
-    """Those who hold many locks, and when each was told that it lost one.
+    """Holders of many locks, and the times at which they learned of a loss.
 
     Args:
         world: where they live.
@@ -55,7 +55,7 @@ class Holders:
         return {grant.name for grant in self.grants if cluster.node_of(key_of(grant.name)) is node}
 
     def late(self, machine: Stalls) -> float:
-        """Return how many seconds after its deadline the last of them was told."""
+        """Return how many seconds after its deadline the last holder learned of its loss."""
         lost = [grant for grant in self.grants if grant.name in self.told]
         return max(machine.between(grant._deadline, self.told[grant.name]) for grant in lost)
 

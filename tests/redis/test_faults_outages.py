@@ -1,4 +1,4 @@
-"""Acquires that begin while the server is away: they wait within their own time, and no longer."""
+"""Acquires that begin while the server is unreachable wait for their own time-out, and no longer."""
 
 import time
 from contextlib import closing
@@ -20,12 +20,12 @@ ONE = pytest.mark.parametrize("server", servers_with()[:1], indirect=True)
 
 
 def starting(world: World, locks: Any, *names: str, **how: Any) -> list[Any]:
-    """Let somebody acquire each name, with a time or without."""
+    """Let an actor acquire each name, with a time-out or without."""
     return [world.actor().start(locks.lock(name, ttl=2).acquire, **how) for name in names]
 
 
 def used(world: World, locks: Any) -> Any:
-    """Return a connection that has done something already."""
+    """Return a connection that has already been used."""
     ann = world.actor()
     ann.do(ann.do(locks.lock(world.fresh_name()).acquire).release)
     return locks

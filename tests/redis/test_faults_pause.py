@@ -14,7 +14,7 @@ from interlock.testing.world import World
 from tests.servers import RedisServer
 from tests.support.redis_worlds import connect_to, until_lost
 
-LATE = 0.2  # seconds after the deadline by which a loss is told
+LATE = 0.2  # seconds after the deadline until a loss is reported
 
 
 def test_nothing_is_lost_when_the_server_stops_for_less_than_the_lease(

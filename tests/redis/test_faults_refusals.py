@@ -20,7 +20,7 @@ GUARDED = pytest.mark.parametrize("server", servers_with(password=SECRET), indir
 
 
 def refusal(world: World, locks: Any, name: str = "") -> str:
-    """Return what the error says that acquiring ends in."""
+    """Return the text of the error that acquiring raises."""
     with pytest.raises(StoreError) as caught:
         world.actor().do(locks.lock(name or world.name).acquire, timeout=2)
     return str(caught.value)
@@ -92,7 +92,7 @@ def test_a_primary_that_becomes_a_replica_is_a_clear_error(world: World, server:
     assert ann.do(grant.release) is True
 
 
-# -- who may ---------------------------------------------------------------------------------------------
+# -- rights ----------------------------------------------------------------------------------------------
 
 
 @GUARDED
@@ -110,7 +110,7 @@ def test_a_missing_password_is_a_clear_error(world: World, server: RedisServer) 
 
 
 def user(server: RedisServer, *rules: str) -> str:
-    """Make a user with such rights, and return the URL to connect as it."""
+    """Create a user with these rights, and return the URL to connect as it."""
     server.command("ACL", "SETUSER", "app", "reset", "on", ">secret", *rules)
     return f"redis://app:secret@{server.host}:{server.port}"
 

@@ -11,19 +11,19 @@ from interlock.testing.world import Kind, Place, World
 from tests.servers import Proxy, RedisServer
 from tests.support.redis_worlds import connect_to, in_colour, place_of
 
-IO_TIMEOUT = 2.0  # seconds; the store's own, unless the URL or the client says otherwise
+IO_TIMEOUT = 2.0  # seconds; the store's default
 TRY = 1.0  # seconds that one try may take when the store is in trouble
 SLACK = 1.0  # seconds for a busy machine
 
 
 @pytest.fixture
 def place(server: RedisServer, proxy: Proxy) -> Place:
-    """The server; the proxy before it lives longer than what is connected through it."""
+    """The server; its proxy is closed after the connections through it."""
     return place_of(server.url)
 
 
 def warm(world: World, proxy: Proxy, options: str = "", **how: Any) -> Any:
-    """Return a connection through the proxy whose scripts are loaded and whose set-up is done."""
+    """Return a connection through the proxy that has loaded its scripts and finished its set-up."""
     locks = connect_to(world, proxy.url + options, **how)
     ann = world.actor()
     ann.do(ann.do(locks.lock(world.fresh_name()).acquire).release)
@@ -201,14 +201,14 @@ def test_a_message_that_was_swallowed_is_made_good_by_a_slow_look(
     world.until_waiting(1)
     proxy.black_hole(passes_requests=True)
     assert ann.do(grant.release) is True
-    eventually(lambda: world.holders())  # the server has told bob, who did not hear it
+    eventually(lambda: world.holders())  # the server has notified bob, who did not receive it
     proxy.restore()
     assert bob.do(waiting.result(12).release) is True
     assert world.nothing_left()
 
 
 def _outcome(world: World, lock: Any) -> Any:
-    """Return what acquires `lock` within a time and tells in words what came of it."""
+    """Return a function that acquires `lock` with a time-out and returns the result in words."""
 
     def told(grant: Any) -> str:
         return "nothing" if grant is None else "a grant"

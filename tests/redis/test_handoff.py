@@ -1,4 +1,4 @@
-"""Who leaves lets its successor in at once: the next of the same process, where nobody outside waits longer."""
+"""A release lets the next waiter in at once: one of the same process, if no other process has waited longer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.support.redis_worlds import Queued, connect_to, place_of
 
 @pytest.fixture
 def place(server: RedisServer, proxy: Proxy) -> Place:
-    """The server; the proxy before it lives longer than what is connected through it."""
+    """The server; its proxy is closed after the connections through it."""
     return place_of(server.url)
 
 
 def let_go(actor: Actor, grant: Any) -> bool:
-    """Release; a connection that was begun while nothing answered may fail that: then it is called again."""
+    """Release; call it again if it fails on a connection that was opened while the server did not answer."""
 
     def answer() -> list[bool]:
         try:

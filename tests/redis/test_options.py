@@ -1,4 +1,4 @@
-"""What stands behind the ? of a URL reaches the connections, or is refused with a word about what there is."""
+"""The options in a URL reach the connections, or are refused with an error that lists the known options."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -139,7 +139,7 @@ def test_what_a_client_says_about_its_server_is_read() -> None:
 
 @pytest.fixture(params=SERVERS)
 def watched(request: pytest.FixtureRequest) -> Iterator[RedisSentinel]:
-    """A master with a replica and three Sentinels, the first of which asks for a password."""
+    """A master with a replica and three Sentinels, the first of which requires a password."""
     need(request.param)
     with RedisSentinel(request.param) as group:
         group.sentinels[0].command("ACL", "SETUSER", "eye", "on", ">s&t", "+@all", "allchannels")
@@ -153,7 +153,7 @@ def keys_in(server: RedisServer, db: int) -> Any:
 
 
 def use(world: World) -> tuple[Any, Any]:
-    """Hold the lock of a world while another one waits; return who holds and who waits."""
+    """Hold the lock of a world while another actor waits; return the holder and the waiter."""
     ann, bob = world.actors(2)
     locks = world.connect()
     grant = ann.do(locks.lock(world.name).acquire, timeout=10)

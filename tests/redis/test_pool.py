@@ -1,4 +1,4 @@
-"""How many connections a process has: never more than it may, and none for long that it does not use."""
+"""The pool never opens more connections than its limit, and soon closes idle ones."""
 
 import contextlib
 import threading
@@ -27,13 +27,13 @@ def number_of_connections(wire: Wire) -> int:
 
 @pytest.fixture
 def wire(server: RedisServer) -> Iterator[Wire]:
-    """A connection that looks at the others."""
+    """A connection that lists the others."""
     with server.wire() as found:
         yield found
 
 
 def use_by_many(locks: interlock.Locks, wire: Wire, threads: int = THREADS) -> int:
-    """Let so many threads lock at once, each a name of its own; return how many connections were seen at most."""
+    """Let so many threads lock at once, each its own name; return the highest number of connections."""
     together = threading.Barrier(threads)
 
     def use(number: int) -> bool:
@@ -145,7 +145,7 @@ def test_an_acquire_waits_for_a_connection_within_its_timeout(
             others.enter_context(server.wire()).ask("PING")
         waiting = ann.start(locks.lock(world.name).acquire, timeout=WAIT_LIMIT)
         begun = moment()
-        with contextlib.suppress(StoreError):  # it says so, or that the time is over
+        with contextlib.suppress(StoreError):  # it reports the limit, or the time-out
             assert bob.do(locks.lock(world.name).acquire, timeout=0.5) is None
         assert since(begun) < 5
         eventually(lambda: rejected(wire) > 12)  # more than are tried while one command is under way

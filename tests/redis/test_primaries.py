@@ -54,7 +54,7 @@ def test_a_grant_counts_when_as_many_replicas_have_it_as_are_wanted(
     world: World, server: RedisServer, replica: RedisServer, ann: Actor, bob: Actor
 ) -> None:
     locks = connect_to(world, f"{server.url}?replicas=1&socket_timeout=4")
-    with server.wire() as wire:  # a replica that has just come counts from its first word on
+    with server.wire() as wire:  # a new replica counts after its first acknowledgement
         wire.ask("SET", "written", "1")
         assert wire.ask("WAIT", 1, 10_000) == 1
     grant = ann.do(locks.lock(world.name).acquire)

@@ -1,4 +1,4 @@
-"""What interlock's own connections owe their users, as a client library does: the network forgets, signals come."""
+"""Interlock's own connections do what a client library must: survive dropped connections and signals."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ POOLED = 8
 
 @pytest.fixture
 def place(server: RedisServer, proxy: Proxy) -> Place:
-    """The server; the proxy before it lives longer than what is connected through it."""
+    """The server; its proxy is closed after the connections through it."""
     return place_of(server.url)
 
 
 def pooled(world: World, proxy: Proxy, options: str = "?socket_timeout=0.5") -> Any:
-    """Return a connection through the proxy, that has used several sockets at once."""
+    """Return a connection through the proxy that has used several sockets at once."""
     locks = connect_to(world, proxy.url + options)
     actors = world.actors(POOLED)
     proxy.delay(0.05)
@@ -42,7 +42,7 @@ def pooled(world: World, proxy: Proxy, options: str = "?socket_timeout=0.5") -> 
     return locks
 
 
-# -- connections that somebody on the way has forgotten -------------------------------------------------
+# -- connections that a device on the way dropped -------------------------------------------------------
 
 
 def test_a_holder_keeps_its_lease_though_all_its_connections_are_forgotten(
@@ -73,7 +73,7 @@ def test_a_lock_is_obtained_and_released_though_all_connections_are_forgotten(
 def test_a_subscription_that_is_forgotten_is_made_anew_while_somebody_waits(
     world: World, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for colour in ("_sync", "_async"):  # it must be told
+    for colour in ("_sync", "_async"):  # polling is off: only a notification can wake the waiter
         monkeypatch.setattr(f"interlock.remote.{colour}.server_queue.LOOK_AGAIN", WAIT_LIMIT * 3)
     locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
     ann, bob = world.actors(2)
@@ -251,7 +251,7 @@ def test_signals_do_not_stretch_the_deadline_of_a_call(proxy: Proxy) -> None:
         child.stdout.close()
 
 
-# -- a server that forgets ------------------------------------------------------------------------------
+# -- a server that loses data ---------------------------------------------------------------------------
 
 
 def test_a_promise_of_a_server_that_forgot_it_is_void_at_once(world: World, server: RedisServer, locks: Any) -> None:
@@ -293,7 +293,7 @@ async def _hand_over_once(locks: Any) -> None:
     await (await waiting).release()
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # nobody closed them; an error would keep them open
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # they were not closed; an error would keep them open
 @pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)
 def test_loops_that_end_one_after_the_other_leave_no_connections(server: RedisServer) -> None:
     locks = interlock.aconnect(server.url)
@@ -307,7 +307,7 @@ def test_loops_that_end_one_after_the_other_leave_no_connections(server: RedisSe
         await locks.close()
 
     asyncio.run(last())
-    gc.collect()  # so that no other test is warned of what nobody closed
+    gc.collect()  # so that no other test gets warnings about connections left open here
 
 
 @pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)

@@ -1,4 +1,4 @@
-"""The pool of exclusive connections: bounded, first come first served, one deadline; on connections for tests."""
+"""The pool of exclusive connections: a limit, first come first served, one deadline; on fake connections."""
 
 import sys
 import threading
@@ -20,12 +20,12 @@ CLAIM = Claim("some", LockSpec("ns\x1fname"))
 
 
 def leave(claim: Claim) -> str:
-    """The request that takes a claim out again."""
+    """Return the request that withdraws a claim."""
     return f"leave {claim.id}"
 
 
 class Played:
-    """A connection that answers with the request, or raises it; `hold` lets it wait for `go`."""
+    """A connection that answers with the request, or raises it; after `hold` it waits for `go`."""
 
     def __init__(self, server: "Server") -> None:
         self.server = server
@@ -57,7 +57,7 @@ class Played:
 
 
 class Server:
-    """What connections are made to."""
+    """The fake server that connections connect to."""
 
     def __init__(self) -> None:
         self.open: list[Played] = []

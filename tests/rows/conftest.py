@@ -1,4 +1,4 @@
-"""Databases for what is done to rows: SQLite, and private servers of PostgreSQL and MariaDB."""
+"""Databases for the tests on rows: SQLite, and private servers of PostgreSQL and MariaDB."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,7 +14,7 @@ SCHEMES = {"postgres": "postgresql+psycopg", "mariadb": "mysql+pymysql"}
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[dict[str, PostgresServer | MariaServer]]:
-    """The servers that were asked for."""
+    """The servers that the tests need."""
     with ExitStack() as stack:
         started: dict[str, PostgresServer | MariaServer] = {}
         yield started
@@ -24,7 +24,7 @@ def servers() -> Iterator[dict[str, PostgresServer | MariaServer]]:
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def url(request: pytest.FixtureRequest, servers: dict[str, PostgresServer | MariaServer], tmp_path: Path) -> str:
-    """How SQLAlchemy connects to each kind of database."""
+    """SQLAlchemy's URL of each kind of database."""
     kind = request.param
     if kind == "sqlite":
         return f"sqlite:///{tmp_path / 'rows.db'}"
@@ -38,7 +38,7 @@ def url(request: pytest.FixtureRequest, servers: dict[str, PostgresServer | Mari
 
 @pytest.fixture
 def engine(url: str) -> Iterator[Engine]:
-    """An engine on each kind of database, with the settings that SQLAlchemy has by default."""
+    """An engine on each kind of database, with SQLAlchemy's default settings."""
     engine = create_engine(url)
     yield engine
     engine.dispose()

@@ -1,4 +1,4 @@
-"""A deadlock that the database breaks is one more try of `transact`, also where it comes inside a savepoint."""
+"""`transact` tries again after a deadlock error, also inside a savepoint."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""A holder that was stopped and comes back writes nothing: the fence in the statement, on real databases."""
+"""A holder that was stopped and resumes writes nothing: the fence in the statement, on real databases."""
 
 import asyncio
 import signal
@@ -44,7 +44,7 @@ class Book(Base):
 
 
 class Point(Base):
-    """A column of it has the name that the columns of a Table go by."""
+    """A model with a column named like an attribute of Table."""
 
     __tablename__ = "fenced_point"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -53,7 +53,7 @@ class Point(Base):
 
 
 class Loose(Base):
-    """Its column came by a migration: without a default, and under another name."""
+    """A model whose column a migration added: without a default, and with another name."""
 
     __tablename__ = "loose_book"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -147,7 +147,7 @@ def test_several_rows_are_written_or_none(engine: Engine, locks, books: Table) -
         with pytest.raises(StaleFence, match="stop the work") as error:
             fenced(books, early).write(connection, books.c.id.in_([1, 2]), name="late")
     assert error.value.fence == fence + 5
-    assert names(engine) == ["old", "kept"]  # what else the transaction did is the caller's
+    assert names(engine) == ["old", "kept"]  # the caller decides about the rest of the transaction
 
 
 def test_a_rollback_undoes_what_was_written_with_the_fence(engine: Engine, locks, books: Table) -> None:
@@ -238,7 +238,7 @@ def test_asyncio_refuses_autocommit(tmp_path: Path, locks) -> None:
 
 
 def test_a_program_that_sends_begin_itself_is_not_in_autocommit(tmp_path: Path, locks) -> None:
-    """So SQLAlchemy's page on SQLite advises, for savepoints that work."""
+    """SQLAlchemy's page on SQLite advises that, so that savepoints work."""
     engine = create_engine(f"sqlite:///{tmp_path / 'begin.db'}")
     event.listen(engine, "connect", lambda plain, _: setattr(plain, "isolation_level", None))
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
@@ -304,7 +304,7 @@ def test_the_one_who_waits_for_the_row_sees_the_later_fence(engine: Engine, lock
         thread.start()
         asked = "pg_stat_activity where wait_event_type = 'Lock'"
         if "mysql" in url:
-            # Not innodb_trx: it shows nothing new to who asks it more often than ten times a second.
+            # Not innodb_trx: its cache is not refreshed for a client that reads it more than ten times a second.
             asked = "information_schema.processlist where left(info, 6) = 'UPDATE'"
         with engine.connect() as eye:
             if url.startswith("sqlite"):  # it waits for the file, and nothing shows it

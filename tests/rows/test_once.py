@@ -12,7 +12,7 @@ from interlock.sql import ONCE, once
 
 @pytest.fixture(autouse=True)
 def without_table(engine: Any) -> None:
-    """The table is made by the first call."""
+    """The first call creates the table."""
     ONCE.drop(engine, checkfirst=True)
 
 

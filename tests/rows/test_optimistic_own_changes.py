@@ -1,4 +1,4 @@
-"""`transact` on sessions of SQLAlchemy sees what others write, and takes its own writes for its own; both colours."""
+"""`transact` on sessions of SQLAlchemy finds the changes of others, and ignores its own; both colours."""
 
 import asyncio
 import gc
@@ -56,7 +56,7 @@ class Author(Base):
 
 
 class Book(Base):
-    """Its copies are loaded when they are asked for."""
+    """A model with the deferred column `copies`."""
 
     __tablename__ = "own_book"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -69,7 +69,7 @@ class Book(Base):
 
 
 class Loan(Base):
-    """Versioned; its author is set to NULL by the flush when that is removed."""
+    """A versioned model; the flush sets its author to NULL when the author is deleted."""
 
     __tablename__ = "own_loan"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -147,7 +147,7 @@ def run(request: pytest.FixtureRequest, engine: Engine, url: str) -> Run:
 
 
 def others(engine: Engine, sql: str) -> None:
-    """Somebody else writes; it would fail, not hang, where a row is locked."""
+    """Write as another client; it fails, and does not hang, if a row is locked."""
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SET LOCAL lock_timeout = '5s'"))
@@ -192,7 +192,7 @@ def test_a_column_of_a_subclass_that_is_loaded_later_is_compared(engine: Engine,
 
 
 def test_what_a_flush_loads_is_compared(engine: Engine, run: Run) -> None:
-    """On MariaDB it may be what the row was when the transaction began, though the row is locked."""
+    """On MariaDB a flush may load the row's value from the begin of the transaction, though the row is locked."""
     runs = []
 
     def rise(session: Session) -> None:
@@ -376,7 +376,7 @@ def test_own_changes_are_no_conflict(engine: Engine, run: Run, function: Callabl
 
 
 def test_a_statement_does_not_hide_what_others_changed(engine: Engine, run: Run) -> None:
-    """It writes what was read once more, so that afterwards nothing seems to have changed."""
+    """The statement writes the old value again, so that afterwards the row seems unchanged."""
 
     def keep(session: Session) -> None:
         weight = session.get_one(Book, 1).weight

@@ -1,4 +1,4 @@
-"""`transact` on sessions of SQLAlchemy: what was read is unchanged at the commit, or it is done again."""
+"""`transact` on sessions of SQLAlchemy: the rows that were read are unchanged at the commit, or it tries again."""
 
 import asyncio
 import threading
@@ -21,7 +21,7 @@ class Base(DeclarativeBase):
 
 
 class Plain(Base):
-    """Without a version: all values are compared."""
+    """A model without a version: all values are compared."""
 
     __tablename__ = "plain_book"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -32,7 +32,7 @@ class Plain(Base):
 
 
 class Versioned(Base):
-    """With the version that SQLAlchemy counts up."""
+    """A model with a version that SQLAlchemy increments."""
 
     __tablename__ = "versioned_book"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -60,7 +60,7 @@ def copies(engine: Engine, book: Any, id: int = 1) -> int:
 
 
 def buys(engine: Engine, book: Any, id: int = 1) -> None:
-    """Somebody else changes a row, by the ORM."""
+    """Change a row as another client, by the ORM."""
     with Session(engine) as session:
         session.get_one(book, id).copies += 10
         session.commit()

@@ -98,11 +98,11 @@ class SeaweedServer(Server):
 
     @property
     def url(self) -> str:
-        """How clients connect."""
+        """The URL for clients."""
         return f"s3://{KEY}:{SECRET}@{BUCKET}?endpoint=http://{self.host}:{self.port}"
 
     def at(self, prefix: str) -> str:
-        """How clients connect to a place of their own."""
+        """Return the URL of a separate place for clients."""
         return self.url.replace(f"@{BUCKET}", f"@{BUCKET}/{prefix}")
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ class AzuriteServer(Server):
         return True
 
     def at(self, prefix: str) -> str:
-        """How clients connect to a place of their own."""
+        """Return the URL of a separate place for clients."""
         from urllib.parse import quote
 
         where = f"?endpoint=http://{self.host}:{self.port}/{ACCOUNT}"

@@ -1,4 +1,4 @@
-"""What all tests on SQLite share: a place without locks, and processes that use it."""
+"""Fixtures of the tests on SQLite: a place without locks, and processes that use it."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -20,13 +20,13 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def url(folder: Path) -> str:
-    """How to connect to a place without locks."""
+    """The URL of a place without locks."""
     return f"sqlite:///{folder}/locks.db"
 
 
 @pytest.fixture
 def claims(url: str, folder: Path) -> Callable[[], str]:
-    """Returns the file of the claims of this boot, which is made if it is missing."""
+    """Returns the file of this boot's claims, and makes it if it is missing."""
 
     def found() -> str:
         with interlock.connect(url) as locks:
@@ -46,7 +46,7 @@ def locks(url: str) -> Iterator[Any]:
 
 @pytest.fixture
 def remote(url: str) -> Iterator[Callable[[], Remote]]:
-    """Makes processes that are connected to the place."""
+    """Starts processes that are connected to the place."""
     made: list[Remote] = []
 
     def make() -> Remote:

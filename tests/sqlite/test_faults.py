@@ -1,4 +1,4 @@
-"""What may go wrong between a lock and its file: each is done to real files and processes."""
+"""Faults between a lock and its file, each with real files and processes."""
 
 import os
 import random
@@ -32,7 +32,7 @@ database.close()
 
 
 def healthy(file: str) -> bool:
-    """Ask SQLite, from outside, whether the file is sound."""
+    """Check the integrity of the file by a separate connection of SQLite."""
     with closing(sqlite3.connect(file)) as connection:
         return bool(connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)])
 
@@ -157,7 +157,7 @@ def test_a_folder_that_is_gone_is_an_error(locks: Any, folder: Path) -> None:
     for what in ("removed or replaced", "make it"):
         with pytest.raises(StoreError, match=what):
             locks.lock("b").acquire(timeout=0)
-    os.rename(f"{folder}.moved", folder)  # for what looks after the test
+    os.rename(f"{folder}.moved", folder)  # for the checks after the test
 
 
 def test_a_disk_that_is_full_is_an_error_until_there_is_room(remote: Start) -> None:

@@ -1,4 +1,4 @@
-"""Which files they are, whose they are, what lies there instead, and what a restart leaves of them."""
+"""The store's files: their names, their owners, foreign files in their place, and a restart of the machine."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually, moment, since, throughout
 
 NOBODY = 65534
-ROLLBACK = b"\1\1"  # of the header: the versions of the format that who writes and who reads must know; 2 is WAL
+ROLLBACK = b"\1\1"  # in the header: the format versions for writing and reading; 2 is WAL
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_folder_that_is_missing_is_an_error(tmp_path: Path) -> None:
 
 
 def restarted(folder: Path) -> None:
-    """Let the machine have been started again: another boot, which began at another time."""
+    """Simulate a restart of the machine: another boot, which began at another time."""
     with closing(sqlite3.connect(folder / "locks.db")) as kept, kept:
         kept.execute("UPDATE boot SET id = 'the one before', began = began - 7200000000")
 
@@ -162,7 +162,7 @@ def test_another_time_namespace_is_refused(url: str, folder: Path, claims: Calla
 
 @pytest.fixture
 def nobody(tmp_path: Path) -> Iterator[Remote]:
-    """A process of a user without rights, whose files are for him alone; it has loaded all that it needs before."""
+    """A process of an unprivileged user with umask 077; it imported all modules before it changed the user."""
     if os.geteuid():
         pytest.fail("this test needs root, as in the containers of the tests")
     for part in [*reversed(tmp_path.parents[:3]), tmp_path]:
@@ -209,7 +209,7 @@ def test_users_of_a_group_share_a_file_whatever_their_umask(
 
 
 def channel_of(file: str, id: str) -> str:
-    """Return where the process of a claim listens."""
+    """Return the address on which the process of a claim listens."""
     with closing(sqlite3.connect(file)) as database:
         lines = "\n".join(text for (text,) in database.execute("SELECT text FROM line"))
     return next(
@@ -242,7 +242,7 @@ def test_a_waiter_is_told_by_other_processes_and_not_by_other_users(
                 speaking.sendto(forged, f"\0{channel}")
         released = moment()
     assert other.answer() > 7
-    assert since(released) < 4  # it still hears
+    assert since(released) < 4  # it was notified: it still listens
 
 
 # -- places ------------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def test_the_locks_of_an_engine_lie_beside_its_database(tmp_path: Path) -> None:
 
 
 def excluded(one: Any, other: Any) -> bool:
-    """Tell whether what one connection locks is locked for the other."""
+    """Tell whether a lock of one connection excludes the other connection."""
     with one.lock("a"):
         return other.lock("a").acquire(timeout=0) is None
 
@@ -322,7 +322,7 @@ def test_doctor_finds_what_is_damaged(remote: Callable[[], Remote], claims: Call
     one = remote()
     assert one.do("result = sorted({check.status for check in locks.doctor()})") == ["ok"]
     one.do("grants = [locks.lock(f'{number}' * 300).acquire() for number in range(100)]")
-    other = remote()  # what one process has read, it does not read again
+    other = remote()  # another process, since the first has cached the pages
     with open(claims(), "r+b") as file:
         file.seek(4096 * 6)
         file.write(os.urandom(4096 * 4))
@@ -330,7 +330,7 @@ def test_doctor_finds_what_is_damaged(remote: Callable[[], Remote], claims: Call
 
 
 def status_on(kind: str, url: str, monkeypatch: pytest.MonkeyPatch, allow: str = "") -> str:
-    """Return what becomes of a file on that file system."""
+    """Use a file on that file system; return "used", or the kind of the refusal."""
     monkeypatch.setattr(machine, "file_system", lambda path: kind)
     try:
         with interlock.connect(f"{url}?allow={allow}" if allow else url) as locks:

@@ -301,6 +301,20 @@ def one_browser() -> Iterator[webdriver.Remote]:
             yield driver
 
 
+def show_as(driver: webdriver.Remote, width: int, scheme: str) -> None:
+    """Show the page as on a screen of another width, to a user who prefers a colour scheme.
+
+    Args:
+        driver: the browser.
+        width: pixels.
+        scheme: "light" or "dark".
+    """
+    screen = {"width": width, "height": VIEW[1], "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
 @contextmanager
 def _browser(address: str) -> Iterator[webdriver.Remote]:
     options = webdriver.ChromeOptions()

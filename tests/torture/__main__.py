@@ -2,7 +2,6 @@
 
 import argparse
 import random
-import shlex
 import sys
 import tempfile
 import time
@@ -12,26 +11,8 @@ from interlock.core.redaction import masked
 from tests.torture.faults import FAULTS, NotMade
 from tests.torture.history import read
 from tests.torture.judge import judge
-from tests.torture.report import as_markdown, as_text
+from tests.torture.report import as_row, as_text, with_row
 from tests.torture.runs import STORES, tortured
-
-HEAD = """# Evidence
-
-What runs of `./dev torture` found, written by them. Each section is one run: processes of threads and of asyncio
-tasks use locks of all kinds while faults are made, and a judge reads what they wrote down. A violation is two holders
-at a time by their own clocks, a fence that repeats or falls, a lost update of a fenced counter, somebody overtaken, a
-time-out not kept, a wait longer than the [contract](../reference/contract.md) promises for the fault, or anything
-left over. How to run it on a store of yours: [tests](../reference/tests.md#torture).
-
-"""
-
-
-def with_section(page: str, section: str) -> str:
-    """Return a page of evidence with a section, which replaces an older one on the same store."""
-    title = section.partition("\n")[0]
-    head, *others = page.rstrip().split("\n\n## ")
-    kept = [f"## {other}" for other in others if f"## {other}".partition("\n")[0] != title]
-    return "\n\n".join([head, *kept, section.rstrip()]) + "\n"
 
 
 def main() -> int:
@@ -44,14 +25,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--slack", type=float, default=2.0)
     parser.add_argument("--fault", action="append", choices=FAULTS, help="only these; all that the store can have")
-    parser.add_argument("--markdown", metavar="FILE", help="a page to write a section into")
+    parser.add_argument("--markdown", metavar="FILE", help="a page to write a row into")
     parser.add_argument("--judge", metavar="FILE", help="run nothing; judge the history of a run")
     args = parser.parse_args()
     if args.judge:
         verdict = judge(read(args.judge))
         print(as_text(verdict))
         return int(bool(verdict.violations))
-    command = shlex.join(["./dev", "torture", *sys.argv[1:]])
     how = {name: getattr(args, name) for name in ("procs", "threads", "secs", "seed", "slack")}
     how |= {} if args.fault is None else {"faults": tuple(args.fault)}
     found = 0
@@ -67,8 +47,8 @@ def main() -> int:
         found += len(verdict.violations)
         if args.markdown:
             page = Path(args.markdown)
-            section = as_markdown(verdict, masked(kind), command, time.strftime("%Y-%m-%d"))
-            page.write_text(with_section(page.read_text() if page.exists() else HEAD, section), encoding="utf-8")
+            row = as_row(verdict, masked(kind), time.strftime("%Y-%m-%d"))
+            page.write_text(with_row(page.read_text() if page.exists() else "", row), encoding="utf-8")
     return int(found > 0)
 
 

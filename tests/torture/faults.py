@@ -138,8 +138,8 @@ def _liveness(struck: Struck) -> None:
 
 def _foreign(struck: Struck) -> None:
     folder, name = the(struck.folder), f"foreign-{time.monotonic_ns()}"
-    os.mkfifo(folder / "using" / name)
-    (folder / "pending" / name).symlink_to("/nowhere")
+    os.mkfifo(folder / "lines" / name)
+    (folder / "lines" / f"{name}-link").symlink_to("/nowhere")
     (folder / "alive" / name).write_bytes(b"\0" * 700)
 
 

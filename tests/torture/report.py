@@ -1,10 +1,12 @@
 """The report of a run: for a terminal, and as Markdown."""
 
-from collections.abc import Sequence
-
 from tests.torture.judge import Verdict
 
 SHOWN = 20
+ENDED = {"ok": "granted", "fail": "timed out", "unknown": "broken off", "cut off": "cut off"}
+COLUMNS = (
+    "store", "run", "operations", "faults", "violations", "excused", "lost without a fence", "longest stall, s",
+)  # fmt: skip
 
 
 def as_text(verdict: Verdict) -> str:
@@ -13,7 +15,7 @@ def as_text(verdict: Verdict) -> str:
     lines = [
         f"seed {verdict.run.plan.seed}: {len(verdict.run.ops)} operations, "
         + ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())),
-        f"{len(verdict.run.faults)} faults: "
+        f"{verdict.faults.total()} faults: "
         + (", ".join(f"{count} {name}" for name, count in sorted(verdict.faults.items())) or "none"),
         f"held by two after the store had lost its data, as documented: {verdict.excused}; "
         f"updates lost without a fence: {verdict.unfenced}",
@@ -26,35 +28,38 @@ def as_text(verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def as_markdown(verdict: Verdict, title: str, command: str, date: str) -> str:
-    """Return a verdict as a section of a page.
+def as_row(verdict: Verdict, store: str, date: str) -> str:
+    """Return a verdict as a row of a page.
 
     Args:
         verdict: the verdict on the run.
-        title: the title of the section.
-        command: the command that made the run.
+        store: the name of the store.
         date: the date of the run.
     """
-    plan = verdict.run.plan
-    facts: Sequence[tuple[str, object]] = (
-        ("operations", len(verdict.run.ops)),
-        *((f"of them {outcome}", count) for outcome, count in sorted(verdict.outcomes.items())),
-        ("faults", len(verdict.run.faults)),
-        ("violations", len(verdict.violations)),
-        ("two holders after the store had lost its data, as documented", verdict.excused),
-        ("updates lost that had no fence", verdict.unfenced),
+    plan, outcomes = verdict.run.plan, verdict.outcomes
+    ended = ", ".join(f"{outcomes[outcome]:,} {words}" for outcome, words in ENDED.items())
+    made = ", ".join(f"{name} {count}" for name, count in sorted(verdict.faults.items()))
+    cells = (
+        store,
+        f"{date}, {plan.secs:g} s, {plan.procs} processes of {plan.threads}, lease {plan.ttl:g} s, seed {plan.seed}",
+        f"{len(verdict.run.ops):,}: {ended}",
+        f"{verdict.faults.total()}: {made}",
+        len(verdict.violations),
+        verdict.excused,
+        verdict.unfenced,
+        f"{max(verdict.stalls.values(), default=0.0):.2f}",
     )
-    lines = [
-        f"## {title}", "", f"`{command}`", "",
-        f"{date}; {plan.procs} processes of {plan.threads}, {plan.secs:g} s, lease {plan.ttl:g} s, "
-        f"seed {plan.seed}.", "",
-        "| what | how many |", "|---|---|", *(f"| {what} | {count} |" for what, count in facts), "",
-    ]  # fmt: skip
-    if verdict.faults or verdict.stalls:
-        lines += ["| fault | made | longest stall near it, s |", "|---|---|---|"]
-        for name in sorted({*verdict.faults, *verdict.stalls}):
-            lines.append(f"| {name} | {verdict.faults[name] or ''} | {verdict.stalls.get(name, 0.0):.2f} |")
-        lines.append("")
-    if verdict.violations:
-        lines += [*(f"- {each}" for each in verdict.violations[:SHOWN]), ""]
-    return "\n".join(lines)
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def with_row(page: str, row: str) -> str:
+    """Return a page with a row in its table, which replaces an older one on the same store.
+
+    Args:
+        page: the page, which ends with the table; empty for a new one.
+        row: the row, from `as_row`.
+    """
+    lines = page.rstrip().splitlines() or [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+    first = row[: row.index("|", 1)]
+    kept = [line for line in lines if not line.startswith(first)]
+    return "\n".join([*kept, row]) + "\n"

@@ -1,4 +1,4 @@
-"""What the tests of guarded models share."""
+"""Fixtures of the tests of guarded models."""
 
 from collections.abc import Iterator
 

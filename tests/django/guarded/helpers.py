@@ -1,4 +1,4 @@
-"""How the tests of guarded models look at statements, race, and undo what they have done."""
+"""Helpers of the tests of guarded models: record statements, run threads at once, roll back."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from guarded.library.models import Book
 
 @contextmanager
 def statements(using: str = "default") -> Iterator[list[str]]:
-    """Collect the SQL that is sent, but for what begins and ends transactions."""
+    """Collect the SQL that is sent, except the statements that begin and end transactions."""
     found: list[str] = []
     with CaptureQueriesContext(connections[using]) as captured:
         yield found
@@ -45,18 +45,18 @@ def in_threads(*functions: Callable[[], Any]) -> list[Any]:
 
 
 class Undo(Exception):
-    """Leaves a block, and undoes it."""
+    """Raised to leave a block and roll it back."""
 
 
 def in_atomic(body: Callable[[], None]) -> None:
-    """Undo what `body` does with its transaction."""
+    """Run `body` in a transaction, and roll it back."""
     with pytest.raises(Undo), transaction.atomic():
         body()
         raise Undo
 
 
 def in_savepoint(body: Callable[[], None]) -> None:
-    """Undo what `body` does with its savepoint."""
+    """Run `body` in a savepoint, and roll it back."""
     with transaction.atomic():
         Book.objects.exists()
         with pytest.raises(Undo), transaction.atomic():

@@ -1,4 +1,4 @@
-"""A form of books, and what a browser sends of a page that showed it."""
+"""A form of books, and the data that a browser sends from its page."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class BookForm(GuardedModelForm):
 
 
 def page_of(form: Any) -> dict[str, Any]:
-    """What a browser sends of a form that was shown, untouched."""
+    """Return the data that a browser sends from an unchanged form."""
     sent = {}
     for field in form:
         value = field.value()
@@ -33,7 +33,7 @@ def page_of(form: Any) -> dict[str, Any]:
 
 
 def shown(form_class: Any = BookForm, model: Any = Book) -> dict[str, Any]:
-    """Show the form of the one object, and return what its page would send untouched."""
+    """Show the form of the only object; return the data that its unchanged page would send."""
     return page_of(form_class(instance=model.objects.get()))
 
 

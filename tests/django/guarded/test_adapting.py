@@ -1,4 +1,4 @@
-"""What is remembered is what the database holds: rounded, cut off, padded; and one writer never conflicts."""
+"""A guarded instance keeps the stored value: rounded, truncated, padded; a single writer never conflicts."""
 
 import math
 from datetime import UTC, datetime
@@ -77,7 +77,7 @@ class TestOneWriter:
 
 
 def test_what_is_added_does_not_drift() -> None:
-    """As a plain model would: what is given goes on, though the column rounds it each time."""
+    """As in a plain model: the sum uses the given values, though the column rounds each one."""
     mine, plain = AdaptingAdded.objects.create(), AdaptingPlain.objects.create()
     for _ in range(10):
         for each in (mine, plain):

@@ -1,4 +1,4 @@
-"""The admin: a second editor is shown both values, chooses, and loses nothing."""
+"""The admin shows a second editor both values; he chooses one, and loses no input."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ def book() -> Book:
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """Have somebody else change a book just before the next saves of one."""
+    """Let another user change a book just before the next saves of a book."""
     connected: list[Any] = []
     late: list[Callable[[], Any]] = []
 
@@ -50,7 +50,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
             if connection.vendor != "sqlite":
                 in_threads(update)
                 return
-            # There nobody else can commit while the page's transaction reads; so it is as if they had just before.
+            # On SQLite no other can commit during the page's transaction, so the change is simulated.
             late.append(update)
             if set(changes(instance)) & set(values):
                 raise StaleObject(instance)
@@ -75,7 +75,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 
 
 def page_of(html: str) -> dict[str, str]:
-    """What a browser sends of a page, untouched."""
+    """Return the data that a browser sends from an unchanged page."""
     sent: dict[str, str] = {}
     for tag in re.findall(r"<input [^>]*>", html):
         attributes = {name: unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}

@@ -1,4 +1,4 @@
-"""Guarded models beside what else acts on them: signals, saves of their own, other mixins, asyncio, libraries."""
+"""Guarded models with signals, their own `save` methods, other mixins, asyncio and other libraries."""
 
 import asyncio
 from collections.abc import Iterator
@@ -224,7 +224,7 @@ def test_the_models_of_migrations_are_guarded_and_refuse() -> None:
 
 
 class TestLibrariesBesideIt:
-    """What django-mptt and django-simple-history do, and the ways out that the documentation names."""
+    """The behaviour with django-mptt and django-simple-history, and the workarounds in the documentation."""
 
     def test_rows_that_are_moved_by_sql_need_the_last_to_win_in_their_places(self) -> None:
         Node.objects.bulk_create([Node(name="root")])

@@ -1,4 +1,4 @@
-"""Each kind of column: a change is noticed, however little, and a value that nobody has changed is never refused."""
+"""Each type of column: every change is found, however small; a value that nobody changed is never refused."""
 
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -83,7 +83,7 @@ CASES = [(field, *case) for field, cases in CHANGES.items() for case in cases]
 
 @pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}: {case[1]!a:.20}-{case[2]!a:.20}")
 def case(request: pytest.FixtureRequest) -> tuple[str, Any, Any, Any]:
-    """A field, the value that was read, theirs and mine."""
+    """A field, the value that was read, the other writer's value, and mine."""
     found: tuple[str, Any, Any, Any] = request.param
     return found
 
@@ -129,7 +129,7 @@ def test_what_was_read_is_no_change(case: tuple[str, Any, Any, Any]) -> None:
 
 
 class TestUnstable:
-    """A column whose value can't be compared in the database is compared in Python, under a lock of its row."""
+    """A column whose value can't be compared in the database is compared in Python, while its row is locked."""
 
     def test_what_somebody_has_changed_is_refused(self) -> None:
         Letter.objects.create(secret="read")
@@ -198,10 +198,10 @@ class TestFiles:
 
 
 class TestOtherDatabases:
-    """What is not tested here is compared under a lock, rather than in a way that may be wrong there."""
+    """On databases that are not tested here, values are compared in Python, while the row is locked."""
 
     class Product:
-        """The connection of the tests, as if it were to another product."""
+        """The tests' connection, which claims to be to another database product."""
 
         mysql_is_mariadb = False
 
@@ -245,7 +245,7 @@ if ON == "postgresql":
             setattr(one, field, theirs)
             with statements() as sql:
                 one.save()
-            assert len(sql) == (2 if field == "span" else 1)  # what the database makes of a range is read
+            assert len(sql) == (2 if field == "span" else 1)  # the stored form of a range is read
             setattr(two, field, mine)
             with pytest.raises(StaleObject):
                 two.save()

@@ -1,4 +1,4 @@
-"""The how-to pages are true: their examples are Python, and what they import is there."""
+"""The examples of the how-to pages are valid Python, and the names that they import exist."""
 
 import ast
 import re

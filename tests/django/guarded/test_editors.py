@@ -1,4 +1,4 @@
-"""A second editor is told who is editing."""
+"""The page tells a second editor who is editing."""
 
 import re
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def address(book: Book) -> str:
 
 
 def opened(client: Client, book: Book) -> list[str]:
-    """Who the page says is editing, besides whoever opens it."""
+    """Open the page; return the other editors that it names."""
     html = client.get(address(book)).content.decode()
     return re.findall(r"Opened by (\w+) [^<]* ago, who may be editing it", html)
 

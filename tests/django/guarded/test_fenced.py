@@ -1,4 +1,4 @@
-"""A holder that has lost its lock can't write any more, even if it doesn't know yet."""
+"""A holder that has lost its lock can't write any more, even if it does not know of the loss yet."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def locks() -> Iterator[Locks]:
 
 
 def taken(locks: Locks) -> Grant:
-    """Take the lock, from whoever has it and will not notice."""
+    """Acquire the lock; evict its holder, who does not notice."""
     locks.evict("ledger")
     grant = locks.lock("ledger", renew=False, ttl=600).acquire(timeout=5)
     assert grant is not None
@@ -40,7 +40,7 @@ def early(locks: Locks) -> Grant:
 
 @pytest.fixture
 def late(locks: Locks, early: Grant) -> Grant:
-    """The grant of the holder after it."""
+    """The grant of the next holder."""
     return taken(locks)
 
 

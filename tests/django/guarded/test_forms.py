@@ -1,4 +1,4 @@
-"""Two people edit one object with a form, and nobody's work is lost."""
+"""Two people edit one object with a form, and no change is lost."""
 
 import re
 from collections.abc import Callable
@@ -211,7 +211,7 @@ class TestPolicies:
 
 
 class TestAtTheLastMoment:
-    """Somebody changes the object between the check of the form and its save."""
+    """Another user changes the object between the validation of the form and its save."""
 
     @pytest.fixture
     def stale(self, book: Book) -> Callable[[], Any]:

@@ -1,4 +1,4 @@
-"""Forms that do not show a value, or show another one: what is hidden stays so, and what others changed is found."""
+"""Forms that hide a value or show another one: it stays hidden, and changes of others are found."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +20,7 @@ def book() -> Book:
 
 
 class Masked(forms.TextInput):
-    """A widget of somebody's own that hides what it has."""
+    """A custom widget that hides its value."""
 
     def format_value(self, value: Any) -> str:
         return "****"
@@ -64,14 +64,14 @@ class SelectForm(GuardedModelForm):
 
 
 class TestWhatIsNotShown:
-    """Of a value that the page does not show, nothing but a digest leaves the server."""
+    """The server sends only a digest of a value that the page does not show."""
 
     @pytest.fixture
     def book(self) -> Book:
         return Book.objects.create(name="naem", notes="the secret", author=Author.objects.create(name="Ann"))
 
     def told(self, form: Any) -> str:
-        """Return all that a page tells, also signed."""
+        """Return all that a page contains, also the signed data."""
         token = form[READ].value()
         said = signing.loads(token, salt=form._salt()) if token else ""
         return f"{said} {form.as_p()} {form.errors}"

@@ -1,4 +1,4 @@
-"""Any order of reads and saves of several people leaves each field as its last honest writer left it."""
+"""After any order of reads and saves of several writers, each field has the value of the last permitted write."""
 
 import pytest
 from guarded.library.models import Book
@@ -26,7 +26,7 @@ STEPS = st.lists(
 
 
 class Person:
-    """Someone with an instance, and what a careful person would know of it."""
+    """A writer with an instance, and a model of the values that he has read and written."""
 
     def __init__(self, key: int) -> None:
         self.key = key
@@ -41,7 +41,7 @@ class Person:
         self.seen[field] = getattr(self.book, field)
 
     def save(self, row: dict[str, str], fields: tuple[str, ...]) -> None:
-        """Save, and see that exactly what should happen has."""
+        """Save, and check that exactly the expected happened."""
         changed = {each for each in fields if getattr(self.book, each) != self.seen[each]}
         mine = {each: getattr(self.book, each) for each in changed}
         stale = {each for each in changed if row[each] != self.seen[each]}

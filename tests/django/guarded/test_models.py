@@ -1,4 +1,4 @@
-"""Guarded models of every build: inherited, proxied, with keys of their own."""
+"""Guarded models of every kind: inherited, proxy models, with other primary keys."""
 
 import django
 import pytest

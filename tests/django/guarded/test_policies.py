@@ -1,4 +1,4 @@
-"""What is done with a field that two have changed: the policies of a model."""
+"""The policies of a model decide about a field that two writers have changed."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,7 +27,7 @@ from interlock.django.guarded.conflicts import OnStale
 
 @pytest.fixture
 def pair() -> tuple[Counter, Counter]:
-    """Two instances of one row: mine, and theirs, which is saved first."""
+    """Two instances of one row: mine, and the other writer's, which is saved first."""
     Counter.objects.create(total=10, tags=["red", "blue"], settings={"a": 1, "deep": {"x": 1, "y": 2}}, name="naem")
     return Counter.objects.get(), Counter.objects.get()
 
@@ -119,7 +119,7 @@ def stamps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[OnStale], tupl
         monkeypatch.setattr(Letter, "on_stale", policy, raising=False)
         vars(Letter).get("_guarded_plan") and delattr(Letter, "_guarded_plan")
         Letter.objects.create(subject="naem")
-        Letter.objects.update(stamp=11)  # whatever it was made: Django 6.0 asks a field twice for what it inserts
+        Letter.objects.update(stamp=11)  # set it, since Django 6.0 calls the field twice for an insert
         return Letter.objects.get(), Letter.objects.get()
 
     yield pair_of

@@ -1,4 +1,4 @@
-"""Real threads with connections of their own: no update is lost, whoever comes first."""
+"""Real threads, each with its own connection: no update is lost, in any order."""
 
 import threading
 from collections.abc import Callable
@@ -15,7 +15,7 @@ THREADS = 4
 
 
 def often(change: Callable[[int], None], threads: int = THREADS, rounds: int = ROUNDS) -> list[int]:
-    """Do a change again and again in several threads at once, reading anew when it is refused.
+    """Make a change again and again in several threads at once; read again when it is refused.
 
     Returns:
         How often each thread was refused.
@@ -184,7 +184,7 @@ def test_a_save_waits_for_a_transaction_that_writes_the_row_and_then_is_refused(
 if connection.vendor == "mysql":
 
     def test_with_repeatable_reads_it_sees_what_the_others_have_committed() -> None:
-        """The reads of such a transaction are old; the comparison is not."""
+        """The reads of such a transaction see an old snapshot; the comparison does not."""
         key = Book.objects.create(name="naem").pk
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -1,4 +1,4 @@
-"""However an instance was read, it knows what it has read."""
+"""An instance keeps the values that were read, for each way to read it."""
 
 import copy
 import pickle
@@ -22,7 +22,7 @@ def book() -> Book:
 
 
 def refuses(mine: Book) -> None:
-    """See that an instance, read before, is refused its name."""
+    """Check that the save of an instance that was read before is refused because of `name`."""
     Book.objects.update(name="theirs")
     mine.name = "mine"
     with pytest.raises(StaleObject):
@@ -31,7 +31,7 @@ def refuses(mine: Book) -> None:
 
 
 def keeps_others(mine: Book) -> None:
-    """See that an instance, read before, writes its name and no more."""
+    """Check that an instance that was read before writes only `name`."""
     Book.objects.update(status="free", notes="theirs")
     mine.name = "mine"
     with statements() as sql:
@@ -294,7 +294,7 @@ class ReadsOfReplica:
 
 
 class TestReplica:
-    """What was read from a replica is guarded when it is saved to the primary."""
+    """An instance that was read from a replica is guarded when it is saved to the primary."""
 
     @pytest.fixture(autouse=True)
     def routed(self, book: Book) -> Iterator[None]:
@@ -334,7 +334,7 @@ class TestReplica:
 
 
 class TestUnguarded:
-    """What was never read can't be compared; these are Django's own saves."""
+    """Values that were never read can't be compared: these saves are Django's own."""
 
     def test_an_instance_made_by_hand_is_written_whole(self, book: Book) -> None:
         Book(pk=book.pk, name="by hand").save()

@@ -1,4 +1,4 @@
-"""REST framework: conflicts and lost states are answers that a client understands."""
+"""REST framework: conflicts and missing preconditions become standard HTTP answers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,7 +29,7 @@ def book() -> Book:
 
 @pytest.fixture
 def meanwhile() -> Iterator[Callable[..., None]]:
-    """Have somebody else change a book just before the next save of one."""
+    """Let another user change a book just before the next save of a book."""
     connected: list[Any] = []
 
     def change(**values: Any) -> None:
@@ -229,7 +229,7 @@ class TestStates:
 
 
 class TestWhatTagsTell:
-    """A tag is of what is shown, and tells nobody of anything else."""
+    """A tag depends only on the data that is shown."""
 
     def get(self, client: APIClient, book: Book, tag: str) -> int:
         response = client.get(f"/api/shelved/{book.pk}/", headers={"if-none-match": tag})

@@ -1,4 +1,4 @@
-"""REST framework: occupied objects and locked views, every error as an answer, and the schema that says so."""
+"""REST framework: occupied objects, locked views, errors as HTTP answers, and the schema that lists them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -91,7 +91,7 @@ class TestOccupied:
 
 
 class TestLocks:
-    """With `occupy` itself, on the store that the settings name."""
+    """With the real `occupy`, on the store that the settings name."""
 
     @pytest.fixture(autouse=True)
     def forget(self) -> Iterator[None]:

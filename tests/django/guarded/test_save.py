@@ -1,4 +1,4 @@
-"""What save() of a guarded model writes, and what it refuses."""
+"""`save` of a guarded model: the columns that it writes, and the changes that it refuses."""
 
 import pickle
 from datetime import date
@@ -153,7 +153,7 @@ def test_a_deleted_row_is_noticed_by_fields_that_are_not_checked(book: Book) -> 
 
 
 def test_a_write_of_what_stands_there_is_no_refusal(book: Book) -> None:
-    """MariaDB counts the rows that an UPDATE changes, unless it is told to count those that it finds."""
+    """MariaDB counts the rows that an UPDATE changes, unless the client asks for those that it matches."""
     mine = Book.objects.only("name").get()
     mine.status = "use"
     with statements() as sql:
@@ -204,7 +204,7 @@ class TestForced:
 
 
 class TestValues:
-    """What has changed is what the database would keep otherwise."""
+    """A field has changed if the database would store another value."""
 
     @pytest.mark.parametrize(
         ("field", "value"),

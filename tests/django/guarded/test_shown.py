@@ -1,4 +1,4 @@
-"""Fields whose attributes are descriptors of somebody else's: what they show need not be what the column has."""
+"""Fields with descriptors of other libraries: the attribute's value may differ from the column's."""
 
 import subprocess
 import sys

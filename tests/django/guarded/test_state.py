@@ -1,4 +1,4 @@
-"""What can be asked of a guarded instance."""
+"""The methods by which a guarded instance reports its state."""
 
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""A guarded instance in transactions: it never believes in a save that was undone, and never spoils a transaction."""
+"""A guarded instance in transactions: it forgets a save that was rolled back, and never breaks a transaction."""
 
 import pickle
 import unittest
@@ -111,7 +111,7 @@ class TestRefusedInTransactions:
         assert sorted(Book.objects.values_list("name", flat=True)) == ["before", "mine"]
 
     def test_what_another_save_has_left_half_done_can_not_be_committed(self, book: Book) -> None:
-        """A refusal that comes out of a signal is not this save's: the other may have written one of its tables."""
+        """A refusal raised in a signal handler is of another save, which may have written one of its tables."""
         magazine = Magazine.objects.create(title="old", month="May")
         Magazine.objects.update(month="theirs")
 
@@ -158,7 +158,7 @@ class TestRefusedInTransactions:
 
 
 class TestManySavepoints:
-    """What is remembered of savepoints does not grow with their number."""
+    """The memory that savepoints take does not grow with their number."""
 
     def remembered(self, book: Book) -> int:
         return len(cast(Any, snapshot_of(book)).undos)
@@ -186,7 +186,7 @@ class TestManySavepoints:
 
 
 class TestDjangosTestCase:
-    """Django's own TestCase holds each test in a transaction that it undoes."""
+    """Django's TestCase runs each test in a transaction that it rolls back."""
 
     def test_no_commit_hooks_are_seen_by_who_counts_them(self) -> None:
         class Case(TestCase):

@@ -1,4 +1,4 @@
-"""A guarded instance whose save was undone with its transaction, in whatever way, does not believe in it."""
+"""A guarded instance whose save was rolled back, in any way, compares with the values from before it."""
 
 import copy
 from collections.abc import Callable
@@ -68,7 +68,7 @@ UNDOINGS = [
 
 @pytest.fixture(params=UNDOINGS, ids=lambda each: each.__name__)
 def undone(request: pytest.FixtureRequest) -> Callable[[Callable[[], None]], None]:
-    """Runs something in a transaction that is undone."""
+    """Runs a function in a transaction that is rolled back."""
     found: Callable[[Callable[[], None]], None] = request.param
     return found
 
@@ -127,7 +127,7 @@ class TestUndone:
             book.save()
 
         undone(body)
-        if "copies" in vars(book):  # Django 6 forgets it where a database can't return what it has computed
+        if "copies" in vars(book):  # Django 6 drops it if the database can't return computed values
             book.save()
             assert Book.objects.get().copies == 2
 

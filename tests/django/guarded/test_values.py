@@ -1,4 +1,4 @@
-"""How values are kept, compared and shown."""
+"""Values are kept, compared and shown."""
 
 import threading
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ class TestKeeping:
 
     def test_what_can_not_change_is_kept_itself(self) -> None:
         class Text(str):
-            """As the members of TextChoices are."""
+            """A subclass of str, like the members of TextChoices."""
 
         for value in (None, 5, "text", Text("text"), models.F("name")):
             assert freeze(value) is value

@@ -1,4 +1,4 @@
-"""Plain views: errors are answers, and class-based views overwrite nothing."""
+"""Plain views: errors become HTTP answers, and class-based views overwrite no change of others."""
 
 import asyncio
 import re
@@ -125,7 +125,7 @@ def test_other_errors_are_left_alone() -> None:
 
 
 def page_of(client: Client, address: str) -> dict[str, str]:
-    """What a browser would send of a page, untouched."""
+    """Return the data that a browser sends from an unchanged page."""
     html = client.get(address).content.decode()
     found = dict(re.findall(r'<input[^>]* name="(\w+)" value="([^"]*)"', html))
     return {**found, "status": re.findall(r'<option value="(\w+)" selected', html)[0]}

@@ -1,4 +1,4 @@
-"""A site with django-modeltranslation and a guarded model: `test_shown` runs it."""
+"""A site with django-modeltranslation and a guarded model; `test_shown` runs it."""
 
 import os
 import sys
@@ -59,7 +59,7 @@ def story(folder: str) -> None:
         found: tuple[str, ...] = Book.objects.filter(pk=pk).values_list("name_en", "name_de", "notes").get()
         return found
 
-    # One writer saves the same instance again and again, read, made anew and refreshed, in both languages.
+    # One writer saves the same instance repeatedly: read, newly made and refreshed, in both languages.
     made = Book.objects.create(name="old")
     read = Book.objects.get(pk=made.pk)
     for number, book in enumerate((read, made)):

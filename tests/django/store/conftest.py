@@ -1,4 +1,4 @@
-"""What the tests of Django's locks share."""
+"""Fixtures of the tests of Django's locks."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ collect_ignore = (
 
 @pytest.fixture(autouse=True)
 def clean(databases: None) -> Iterator[None]:
-    """Leave the tables empty, and no connection of the locks open."""
+    """Empty the tables, and close the connections of the locks."""
     yield
     log.divert(None)  # `interlock run` takes the log of its process, which is that of the tests here
     for alias in ("default", "other"):

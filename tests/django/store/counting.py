@@ -1,4 +1,4 @@
-"""A process of its own on the databases of the tests: started by `python counting.py WORK ROUNDS`."""
+"""A program that uses the databases of the tests in its own process: `python counting.py WORK ROUNDS`."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import django
 
 
 def connect() -> None:
-    """Set Django up on the databases that the parent tells in the environment."""
+    """Set Django up with the databases that the environment names."""
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
     from django.conf import settings

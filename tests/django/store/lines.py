@@ -1,4 +1,4 @@
-"""What happens to lines behind the back of the locks: a lease that is over, a table that is emptied."""
+"""Changes to the table that no step of the store makes: expired leases, deleted rows."""
 
 from django.db import connections
 
@@ -6,7 +6,7 @@ from interlock.core.line import Line, decode, encode
 
 
 def end_leases(alias: str = "default") -> None:
-    """Let the leases of all claims be over for the store, as if their holders had been stopped for long."""
+    """Let the leases of all claims expire, as if their holders had been stopped."""
     connection = connections[alias]
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
@@ -30,7 +30,7 @@ def forget_lines() -> None:
 
 
 def some_lease_is_over() -> bool:
-    """Tell whether the lease of a claim is over that is still there; without a step of the store."""
+    """Tell, without a step of the store, whether a claim in the table has expired."""
     connection = connections["default"]
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":

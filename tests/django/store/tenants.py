@@ -1,4 +1,4 @@
-"""A site of django-tenants with two tenants: `test_apart` runs it on a server of its own."""
+"""A site of django-tenants with two tenants; `test_apart` runs it on a private server."""
 
 import os
 import sys
@@ -85,7 +85,7 @@ def make(schema: str, *models: Any) -> None:
 
 
 def elsewhere(tenant: str, work: Any) -> Any:
-    """Do something in another thread, for a tenant."""
+    """Run `work` in another thread, for a tenant."""
     found = []
 
     def run() -> None:

@@ -28,7 +28,7 @@ urlpatterns = [path("", include(admin_urls()))]  # type: ignore[arg-type]
 
 
 def client_of(*permissions: str) -> Client:
-    """Return the browser of somebody who may do these things."""
+    """Return the test client of a user with these permissions."""
     user = User.objects.create_user(f"ann {len(permissions)}", password="x", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     client = Client()
@@ -38,7 +38,7 @@ def client_of(*permissions: str) -> Client:
 
 @pytest.fixture(autouse=True)
 def people(clean: None) -> object:
-    """The URLs of the admin; and the people of the test are gone at its end."""
+    """Use the URLs of the admin; delete the users of the test afterwards."""
     with override_settings(ROOT_URLCONF=__name__):
         yield
     LogEntry.objects.all().delete()

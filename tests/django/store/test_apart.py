@@ -1,4 +1,4 @@
-"""Rows of different tenants, shards, or whatever NAME keeps apart have different locks."""
+"""Rows of different tenants, shards or values of NAME have different locks."""
 
 import os
 import subprocess
@@ -25,13 +25,13 @@ TENANTS = Path(__file__).with_name("tenants.py")
 
 @pytest.fixture(autouse=True)
 def in_memory() -> Iterator[None]:
-    """Locks that two databases have in common."""
+    """A store in memory, which two databases share."""
     with override_locks():
         yield
 
 
 def is_taken(pk: Any, before: Callable[[], None] = lambda: None) -> bool:
-    """Tell whether another thread, which does something before, can't occupy an item."""
+    """Tell whether another thread, which calls `before` first, can't occupy an item."""
 
     def attempt() -> bool:
         before()
@@ -49,7 +49,7 @@ def as_tenant(name: str) -> Callable[[], None]:
 
 
 def test_two_tenants_never_block_each_other() -> None:
-    """By a connection that has a `schema_name`, as that of django-tenants has one."""
+    """The connection has a `schema_name`, like that of django-tenants."""
     item = Item.objects.create(name="Emma")
 
     def attempts() -> None:

@@ -1,4 +1,4 @@
-"""SQLite: the claims of a site that names no store are in files beside its database, or in memory with it."""
+"""SQLite: without a configured store, the claims are in files beside the database, or in memory if it is."""
 
 import os
 import stat
@@ -51,7 +51,7 @@ if connection.vendor == "sqlite":  # elsewhere the claims are in the database
                 mine.count += 1
                 mine.save()
                 assert in_thread(lambda: locks.lock("other").acquire(timeout=3).release())
-            mine.save()  # with WAL: what was read is not older than what was written
+            mine.save()  # with WAL: the read is not older than the last write
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA journal_mode = delete")
         assert Item.objects.get().count == 1
@@ -79,7 +79,7 @@ if connection.vendor == "sqlite":  # elsewhere the claims are in the database
 
 @pytest.fixture
 def database(databases: None, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """A SQLite database called "apart", which a test describes."""
+    """A SQLite database called "apart", with the test's settings."""
     described: dict[str, Any] = {**connections.settings["default"], "ENGINE": ENGINE, "NAME": tmp_path / "db.sqlite3"}
     connections.settings["apart"] = described
     yield described
@@ -96,7 +96,7 @@ class ToApart:
 
 @pytest.fixture
 def apart(database: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The claims that INTERLOCK says nothing of belong to the database "apart"."""
+    """Without the setting INTERLOCK, the claims belong to the database "apart"."""
     with override_settings(DATABASE_ROUTERS=[ToApart()]):
         yield database
 
@@ -140,7 +140,7 @@ def test_locks_follow_the_database_into_a_test_run_and_out_of_it(apart: dict[str
         assert [view.name for view in there.claims()] == ["kept"]
     apart["NAME"] = tmp_path / "db.sqlite3"
     connections["default"].close()
-    connections["default"].ensure_connection()  # Django connects anew: locks that are kept follow
+    connections["default"].ensure_connection()  # Django reconnects; `Locks` that are kept use the new connection
     with kept:
         assert there.claims() == []
         assert [view.name for view in locks.claims()] == ["kept"]

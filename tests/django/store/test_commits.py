@@ -1,4 +1,4 @@
-"""The last act before a commit: a holder that has lost its lock commits nothing."""
+"""The check before a commit: a holder that has lost its lock commits nothing."""
 
 import asyncio
 import threading
@@ -27,7 +27,7 @@ def item() -> Item:
 
 
 def evict_unseen() -> None:
-    """Evict the only holder from another process's point of view: it is not told."""
+    """Evict the only holder as another process would, without a notification to it."""
     elsewhere(lambda: locks.evict(locks.claims()[0].name)).result(20)
 
 
@@ -134,7 +134,7 @@ if settings.DATABASE != "sqlite":  # which has no rows to lock
 
     @contextmanager
     def stopped_in_its_commit(item: Item, ttl: float) -> Iterator[None]:
-        """Another thread occupies a row, has locked its claim, and does not come to the end of its commit."""
+        """Another thread occupies a row, has locked its claim's row, and stops during its commit."""
         in_commit, go_on = threading.Event(), threading.Event()
 
         def work() -> None:
@@ -229,7 +229,7 @@ if settings.DATABASE == "postgresql":
             elsewhere(evict_unseen).result(20)
 
     def read_first(item: Item) -> None:
-        """Begin the snapshot of a transaction, which then does not show a claim that is made later."""
+        """Take the snapshot of a transaction, which then does not contain later claims."""
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         item.refresh_from_db()
@@ -332,7 +332,7 @@ def test_the_traceback_of_a_commit_that_failed_does_not_keep_the_lock(
 
 
 class Interrupted(Exception):
-    """What a soft time limit of Celery, a `gevent.Timeout` or a signal handler raises at any line."""
+    """Stands for an exception of Celery's soft time limit, `gevent.Timeout` or a signal handler, at any line."""
 
 
 def interrupted(*_: Any) -> None:
@@ -381,7 +381,7 @@ def test_an_interrupted_commit_is_released_when_its_session_has_ended(
 
     with override_locks():
         seen = seen_at_close(monkeypatch)
-        with pytest.raises((Interrupted, DatabaseError)):  # or what Django meets when it clears up
+        with pytest.raises((Interrupted, DatabaseError)):  # or an error of Django's clean-up
             begin()
         connection.close()
         assert seen == [["using"]]

@@ -1,4 +1,4 @@
-"""The connections of the locks of a database: how many there are, poolers between, and when they leave it."""
+"""The locks' connections to a database: their number, poolers, and when they close."""
 
 import asyncio
 import threading
@@ -24,7 +24,7 @@ Site = Callable[..., None]
 
 @pytest.fixture
 def site(databases: None) -> Iterator[Site]:
-    """Keep the claims in the database `default`, connected to in another way, which the test says."""
+    """Keep the claims in the database `default`, with the connection settings that the test gives."""
 
     def use(options: Any = None, **place: Any) -> None:
         connections.settings["claims"] = {**connections.settings["default"], **place}
@@ -40,7 +40,7 @@ def site(databases: None) -> Iterator[Site]:
 
 
 def ask(words: str) -> Any:
-    """Ask the server, by the connection of this thread."""
+    """Run a statement on this thread's connection."""
     with connections["default"].cursor() as cursor:
         cursor.execute(words)
         return cursor.fetchall() if cursor.description else None
@@ -48,7 +48,7 @@ def ask(words: str) -> Any:
 
 @pytest.fixture
 def narrow(databases: None) -> Iterator[str]:
-    """A user who may have few connections at a time."""
+    """A user with a low limit of connections."""
     name = connections["default"].settings_dict["NAME"]
     if POSTGRES:
         ask(f"CREATE ROLE narrow LOGIN CONNECTION LIMIT {MOST}")
@@ -71,7 +71,7 @@ def sessions(user: str) -> int:
 
 
 def crowd(threads: int, rounds: int = 3) -> list[Any]:
-    """Let threads that come at once lock a name of their own each; return what went wrong."""
+    """Let threads start at once and each lock its own name; return the errors."""
     start = threading.Barrier(threads)
 
     def one(number: int) -> Any:

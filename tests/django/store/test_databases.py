@@ -1,4 +1,4 @@
-"""What Django's settings say of a database is what the locks are told."""
+"""The locks connect with the same settings of a database as Django."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,14 +13,14 @@ from interlock import InvalidArgument, StoreError
 from interlock.django import locks
 from interlock.django.databases import libpq_of, pymysql_of
 
-POOL = {"pool": True} if django.VERSION >= (5, 1) else {}  # libpq is told of what this Django does not know
+POOL = {"pool": True} if django.VERSION >= (5, 1) else {}  # older Django passes it to libpq
 
 Described = Callable[..., None]
 
 
 @pytest.fixture
 def described(databases: None) -> Iterator[Described]:
-    """Describe the database "apart" as the one of the tests, but for what the test says."""
+    """Gives the database "apart" the settings of the tests' database, with the test's changes."""
     vendor = {"postgresql": "postgresql", "mariadb": "mysql"}[settings.DATABASE]
 
     def describe(**place: Any) -> None:

@@ -1,4 +1,4 @@
-"""An exception that comes while a lock is released, from a signal handler or a greenlet: no lock stays behind."""
+"""An exception from a signal handler or a greenlet during a release: no lock stays held."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from interlock.django.testing import override_locks
 
 
 class Interrupted(Exception):
-    """As the soft time limit of Celery."""
+    """Stands for the exception of Celery's soft time limit."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""`@occupies`: functions, views and tasks that run under a lock named by their arguments."""
+"""`@occupies`: functions, views and tasks that run with a lock named after their arguments."""
 
 import datetime
 import functools

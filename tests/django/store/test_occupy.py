@@ -1,4 +1,4 @@
-"""`occupy`: the row is one's own until the transaction around it has ended."""
+"""`occupy`: the row is locked until the surrounding transaction has ended."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ from interlock.django.transactions import BrokenTransaction
 
 
 def elsewhere(work: Callable[[], Any]) -> "Future[Any]":
-    """Run `work` in a thread with connections of its own."""
+    """Run `work` in a thread with its own connections."""
     future: Future[Any] = Future()
 
     def run() -> None:
@@ -349,7 +349,7 @@ class TestAReleaseThatFails:
 
 
 class InTestCase(TestCase):
-    """The transaction around a `TestCase` is none."""
+    """`occupy` ignores the transaction of a `TestCase`."""
 
     databases = {"default", "other"}
 

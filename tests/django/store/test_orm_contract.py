@@ -10,7 +10,7 @@ from interlock.testing.contract import Place
 
 @pytest.fixture
 def place(databases: None) -> Place:
-    """The table of the locks, empty: `clean` sees to it."""
+    """The table of the locks; `clean` empties it."""
     beside = connection.vendor == "sqlite"  # in files, whose locks end with their process
     return Place(
         open=lambda: DatabaseStore("default"), open_for_tasks=lambda: DatabaseStore("default"), frees_at_death=beside

@@ -1,4 +1,4 @@
-"""`orm:` - every line of the contract that it promises, and what is its own."""
+"""`orm:` - the lines of the contract that it promises, and its own features."""
 
 from datetime import timedelta
 from importlib import import_module
@@ -25,14 +25,14 @@ ORM = {"default": {"LOCATION": "orm:"}}
 
 @pytest.fixture(autouse=True)
 def by_orm(clean: None) -> Any:
-    """The locks are records of the ORM, in a database where no transaction is in their way."""
+    """The locks are records of the ORM, in a database without an open transaction of the test."""
     there = "orm:other" if settings.DATABASE == "sqlite" else "orm:"
     with override_settings(INTERLOCK={"default": {"LOCATION": there}}):
         yield
 
 
 def records() -> Any:
-    """Return the records that are not over."""
+    """Return the claims' records, without those that only keep a fence."""
     return Record.objects.using("other" if settings.DATABASE == "sqlite" else "default").exclude(state="done")
 
 

@@ -9,5 +9,5 @@ from interlock.testing.contract import Place
 
 @pytest.fixture
 def place(databases: None) -> Place:
-    """The table of records, empty: `clean` sees to it."""
+    """The table of records; `clean` empties it."""
     return Place(open=lambda: OrmStore("default"), open_for_tasks=lambda: OrmStore("default"))

@@ -1,4 +1,4 @@
-"""The locks of a database between real processes, and on connections that others know nothing of."""
+"""The locks of a database between real processes, and on the locks' own connections."""
 
 import json
 import os
@@ -131,7 +131,7 @@ def test_requests_under_atomic_requests_lose_no_update() -> None:
 
 
 def end_all_sessions() -> None:
-    """Let the server end the sessions of all others; SQLite has no server."""
+    """Let the server end all other sessions; SQLite has no server."""
     ends = {
         "postgresql": "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE pid <> pg_backend_pid() AND datname = current_database()",

@@ -1,4 +1,4 @@
-"""Sites as they are served: async views under uvicorn and Daphne, tasks of Celery by prefork, a pool of psycopg's."""
+"""Sites on real servers: async views on uvicorn and Daphne, Celery's tasks in forked workers, a psycopg pool."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def emma(clean: None) -> None:
 
 @contextmanager
 def running(*words: str, **environment: str) -> Iterator[None]:
-    """A program that is there until the block is left, and ends well when it is asked to, with all its processes."""
+    """Run a program during the block; then terminate it, and kill the processes that are left of it."""
     path = os.pathsep.join((str(HERE), os.environ.get("PYTHONPATH", "")))
     program = subprocess.Popen(
         [sys.executable, "-m", *words],

@@ -1,4 +1,4 @@
-"""INTERLOCK in the settings: what it says, and what the checks say about it."""
+"""The setting INTERLOCK: its values, and the messages of Django's checks about it."""
 
 import subprocess
 import sys
@@ -231,7 +231,7 @@ def test_locks_in_memory_for_tests() -> None:
 
 
 class Base:
-    """What a `TestCase` gives to the mixin."""
+    """The methods of `TestCase` that the mixin calls."""
 
     def setUp(self) -> None:
         self.cleanups: list[Any] = []

@@ -1,4 +1,4 @@
-"""The test runs of a site that occupies: `manage.py test` and pytest-django, as its developers start them."""
+"""Test runs of a site that calls `occupy`, by `manage.py test` and by pytest-django."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The panel of django-debug-toolbar: what it shows of the claims of a request, sync and async."""
+"""The panel of django-debug-toolbar shows the claims of a request, sync and async."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ PAGE = "<html><body>a page</body></html>"
 
 
 def three(request: HttpRequest) -> HttpResponse:
-    """One that is released, one that is not obtained, and one that is still held at the end."""
+    """Make a claim that is released, one that is not obtained, and one that is held at the end."""
     with occupy(Item, pk=1):
         pass
     locks.lock("taken").acquire(timeout=0)
@@ -30,7 +30,7 @@ def three(request: HttpRequest) -> HttpResponse:
 
 
 def lost(request: HttpRequest) -> HttpResponse:
-    """One that is evicted while it is held, and two that are taken together."""
+    """Make a claim that is evicted while it is held, and two that are acquired together."""
     grant = locks.lock("evicted").acquire()
     assert grant is not None
     locks.evict("evicted")
@@ -42,12 +42,12 @@ def lost(request: HttpRequest) -> HttpResponse:
 
 
 def none(request: HttpRequest) -> HttpResponse:
-    """No claim."""
+    """Make no claim."""
     return HttpResponse(PAGE)
 
 
 async def from_task(request: HttpRequest) -> HttpResponse:
-    """A claim of a task."""
+    """Make a claim in a task."""
     async with alocks.lock("async"):
         pass
     await alocks.close()

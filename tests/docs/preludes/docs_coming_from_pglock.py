@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import django
 from django.conf import settings
 
-if TYPE_CHECKING:  # names of the page, or of what runs it
+if TYPE_CHECKING:  # names that the page or the test runner defines
     import pglock
 
     from interlock import Locks

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import redis
 from django.conf import settings
 
-if TYPE_CHECKING:  # names of the page, or of what runs it
+if TYPE_CHECKING:  # names that the page or the test runner defines
     from typing import Any
 
     from interlock import Locks

@@ -10,7 +10,7 @@ from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, 
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Session
 
-if TYPE_CHECKING:  # names of the page, or of what runs it
+if TYPE_CHECKING:  # names that the page or the test runner defines
     from typing import Any
 
     Book: Any

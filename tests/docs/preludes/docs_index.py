@@ -1,6 +1,6 @@
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # names of the page, or of what runs it
+if TYPE_CHECKING:  # names that the page or the test runner defines
     from tests.docs.page_run import FOLDER
 
 ADDRESSES = {"/var/lib/app/locks": str(FOLDER / "locks")}

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import interlock
 
-if TYPE_CHECKING:  # names of the page, or of what runs it
+if TYPE_CHECKING:  # names that the page or the test runner defines
     from tests.docs.page_run import FOLDER
 
 folder = FOLDER / "locks"

@@ -8,7 +8,7 @@ from alembic.operations import Operations
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
-if TYPE_CHECKING:  # names of the page, or of what runs it
+if TYPE_CHECKING:  # names that the page or the test runner defines
     from collections.abc import Callable
 
     from interlock import Locks

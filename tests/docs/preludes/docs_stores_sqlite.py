@@ -3,7 +3,7 @@ from typing import TYPE_CHECKING
 import interlock
 from sqlalchemy import create_engine
 
-if TYPE_CHECKING:  # names of the page, or of what runs it
+if TYPE_CHECKING:  # names that the page or the test runner defines
     from tests.docs.page_run import FOLDER
 
 engine = create_engine(f"sqlite:///{FOLDER}/app.db")

@@ -2,7 +2,7 @@ from typing import TYPE_CHECKING
 
 from tests.docs.django_site import make_site
 
-if TYPE_CHECKING:  # names of the page, or of what runs it
+if TYPE_CHECKING:  # names that the page or the test runner defines
     from tests.docs.page_run import FOLDER
 
 globals().update(make_site(FOLDER))

@@ -1,4 +1,4 @@
-"""What the tests of the locks with one key play in: both servers, both colours."""
+"""Fixtures of the tests of the locks with one key: both servers, both colours."""
 
 import asyncio
 import inspect
@@ -36,14 +36,14 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 class House:
-    """A server, a colour, and who plays in it.
+    """A server, a colour, and the actors of a test.
 
     Args:
         server: empty when the test begins.
         colour: "threads" or "tasks".
 
     Attributes:
-        eye: a connection to look at the server from outside.
+        eye: a separate connection to look at the server.
         actor: the first actor; `do` asks it.
     """
 
@@ -69,17 +69,17 @@ class House:
         return client
 
     def keep(self, client: Any) -> None:
-        """Close a client at the end."""
+        """Close a client after the test."""
         self._clients.append(client)
 
     def proxy(self) -> Proxy:
-        """Return a proxy before the server."""
+        """Return a proxy in front of the server."""
         proxy = Proxy(self.server.host, self.server.port)
         self._proxies.append(proxy)
         return proxy
 
     def client_through(self, proxy: Proxy, retries: int | None = None, **how: Any) -> Any:
-        """Return a client that goes through a proxy.
+        """Return a client that connects through a proxy.
 
         Args:
             proxy: the proxy.
@@ -96,7 +96,7 @@ class House:
         return kind.Retry(import_module(f"{library}.backoff").NoBackoff(), retries)
 
     def call(self, function: Any, *args: Any, **how: Any) -> Any:
-        """Call something where this colour lives: on the loop, or here."""
+        """Call a function where this colour runs: on the loop, or in this thread."""
         if self._background is None:
             return function(*args, **how)
 
@@ -122,7 +122,7 @@ class House:
     until = staticmethod(until)
 
     def calls(self, command: str) -> int:
-        """Return how often the server was asked for a command (that it knows) since the test began."""
+        """Return how often the server ran a command (that it knows) since the test began."""
         found = self.eye.info("commandstats").get(f"cmdstat_{command.lower()}", {})
         return int(found.get("calls", 0))
 

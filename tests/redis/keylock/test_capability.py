@@ -12,12 +12,12 @@ from tests.servers import RedisServer
 
 
 def unknown(command: str) -> redis.ResponseError:
-    """Return what a server says of a command that it does not have."""
+    """Return a server's error for an unknown command."""
     return redis.ResponseError(f"unknown command '{command}', with args beginning with: ")
 
 
 class Redis84(redis.Redis):
-    """A client of Redis 8.4 or newer: `DELEX`, but no `DELIFEQ`; it is played by a server that compares in Lua."""
+    """A client that simulates Redis 8.4 or newer, with `DELEX` but no `DELIFEQ`, by scripts in Lua."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Answer as Redis 8.4 does."""
@@ -38,7 +38,7 @@ class Redis84(redis.Redis):
 
 
 class Redis6(redis.Redis):
-    """A client of Redis 6: `SET` does not take GET beside NX, nor IFEQ."""
+    """A client that simulates Redis 6: `SET` takes neither GET together with NX, nor IFEQ."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Answer as Redis 6 does."""
@@ -96,7 +96,7 @@ def test_a_lock_works_on_each_generation_of_servers(server: RedisServer, kind: t
 
 @contextlib.contextmanager
 def user(house: Any, *rules: str) -> Any:
-    """Give a client whose user may do only so much."""
+    """Return a client whose user has only these rights."""
     house.eye.execute_command("ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "+@connection", *rules)
     try:
         with redis.Redis(host=house.server.host, port=house.server.port, username="app", password="secret") as client:

@@ -1,4 +1,4 @@
-"""The drop-in for `client.lock(...)`: methods and exceptions of the library's own lock, not its faults."""
+"""The drop-in for `client.lock(...)`: methods and exceptions of the library's own lock, without its bugs."""
 
 import inspect
 from typing import Any
@@ -15,7 +15,7 @@ from interlock.testing.waiting import eventually
 
 @pytest.fixture(params=["the library's own", "ClientLock"])
 def make(request: pytest.FixtureRequest, house: Any) -> Any:
-    """Makes a lock by `client.lock`: the library's, or ours by one argument more."""
+    """Makes a lock by `client.lock`: the library's, or interlock's by one more argument."""
 
     def made(client: Any = None, **how: Any) -> Any:
         if request.param == "ClientLock":
@@ -125,11 +125,11 @@ def test_blocking_waits(house: Any, make: Any) -> None:
     assert waiting.result(20) is True
 
 
-# -- what is better -----------------------------------------------------------------------------------------
+# -- improvements -------------------------------------------------------------------------------------------
 
 
 def ours(house: Any, **how: Any) -> Any:
-    """Return a lock of ours."""
+    """Return interlock's lock."""
     return house.lock("ClientLock", **how)
 
 

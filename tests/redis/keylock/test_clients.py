@@ -1,4 +1,4 @@
-"""Every client that a program may already have: both libraries and protocols, decoding or not, Clusters."""
+"""Every client that a program may pass: both libraries and protocols, decoding or not, Clusters."""
 
 import asyncio
 from typing import Any

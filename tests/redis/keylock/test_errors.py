@@ -1,4 +1,4 @@
-"""Bad arguments and bad servers: what is said, and that nothing hangs."""
+"""Bad arguments and bad servers: each raises a clear error, and no call hangs."""
 
 import socket
 from typing import Any
@@ -73,7 +73,7 @@ def test_a_key_of_another_type_is_a_clear_error(house: Any) -> None:
 
 def test_a_server_that_is_not_there_is_a_clear_error(house: Any) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        taken.bind(("127.0.0.1", 0))  # bound, but not listening
         client = house.client(port=taken.getsockname()[1], retry=retry_of(house))
         for method in (house.lock(client=client).acquire, house.lock(client=client).locked):
             with pytest.raises(StoreError, match="can't be reached"):
@@ -84,7 +84,7 @@ def test_a_server_that_is_not_there_is_a_clear_error(house: Any) -> None:
 
 
 def retry_of(house: Any) -> Any:
-    """Return what makes a client not try again, in the house's colour."""
+    """Return a setting by which a client does not retry, in the house's colour."""
     from redis.asyncio.retry import Retry as AsyncRetry
 
     return NEVER if house.colour == "threads" else AsyncRetry(NoBackoff(), 0)

@@ -12,12 +12,12 @@ from interlock.redis import AsyncIdentityLock
 
 
 class Meddling:
-    """A client with whose transactions somebody meddles between GET and DEL."""
+    """A client whose transactions call a function between GET and DEL."""
 
     meddle = staticmethod(lambda: None)
 
     def pipeline(self, *args: Any, **options: Any) -> Any:
-        """Return one whose `multi` comes late."""
+        """Return a pipeline that calls the function before `multi`."""
         pipe = super().pipeline(*args, **options)
         begin = pipe.multi
 
@@ -39,7 +39,7 @@ class AsyncMeddled(Meddling, redis.asyncio.Redis):
 
 @pytest.fixture
 def meddled(house: Any) -> Any:
-    """A client with a place to meddle."""
+    """A client that can call a function between GET and DEL."""
     kind = Meddled if house.colour == "threads" else AsyncMeddled
     client = house.call(kind, host=house.server.host, port=house.server.port)
     house.keep(client)

@@ -1,4 +1,4 @@
-"""Cancellations and interrupts while a lock talks or waits: nothing is left behind, what was to end is ended."""
+"""Cancellations and interrupts during a request or a wait: no key is left, and a release is completed."""
 
 import asyncio
 from typing import Any
@@ -70,7 +70,7 @@ def test_a_cancelled_waiter_leaves_nothing(house: Any) -> None:
 @pytest.mark.parametrize("name", ["KeyLock", "ReentrantKeyLock", "ClientLock", "IdentityLock"])
 def test_a_release_that_is_cancelled_at_any_turn_is_done(house: Any, name: str) -> None:
     """redis/redis-py#3847: without a time limit the key would stay for ever."""
-    locks = [house.lock(name) for _ in range(1, TURNS)]  # of clients of their own: what the server has is found out
+    locks = [house.lock(name) for _ in range(1, TURNS)]  # own clients: each detects the server's commands anew
     me = ("me",) if name == "IdentityLock" else ()
 
     async def session() -> list[int]:
@@ -119,12 +119,12 @@ def test_a_body_that_is_cancelled_at_any_turn_of_its_end_leaves_nothing(house: A
 
 
 class Interrupted(redis.Redis):
-    """A client that is interrupted once a command of a kind has been done."""
+    """A client that raises an interrupt after a command of a kind was done."""
 
     when = ""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        """As the client's, and then an interrupt."""
+        """Execute a command, and then raise the interrupt."""
         reply = super().execute_command(*args, **options)
         if args[0] == self.when:
             self.when = ""

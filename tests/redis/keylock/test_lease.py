@@ -1,4 +1,4 @@
-"""The lease: counted from before the request, renewed on demand, and its loss is told."""
+"""The lease starts before the request is sent, is renewed on demand, and its loss is reported."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from interlock import LockLost, LockTimeout
 
 
 class Stop(Exception):
-    """What a body raises."""
+    """Raised by a body."""
 
 
 def test_the_lease_is_counted_from_before_the_request(house: Any) -> None:

@@ -1,6 +1,6 @@
-"""What becomes of lost replies, cut connections, black holes, and servers that are killed or paused.
+"""Lost replies, cut connections, black holes, and servers that are killed or paused.
 
-Also with clients as people make them: redis-py sends a command again by itself, and does not tell.
+Also with clients with default settings: redis-py silently sends a command again.
 """
 
 import threading
@@ -26,14 +26,14 @@ CLIENTS = {
 
 @pytest.fixture(params=CLIENTS)
 def through(request: pytest.FixtureRequest, house: Any) -> tuple[Any, Any]:
-    """A proxy, and a client through it, of each library with what it does by default."""
+    """A proxy, and a client through it, of each library with its default retries."""
     library, retries = CLIENTS[request.param]
     proxy = house.proxy()
     return proxy, house.client_through(proxy, retries, library=library)
 
 
 def pattern_of_drop(house: Any) -> bytes:
-    """Return what is in a request that deletes the key."""
+    """Return bytes that a request which deletes the key contains."""
     return b"DELIFEQ" if house.server.kind == "valkey" else b"EVAL"
 
 
@@ -46,7 +46,7 @@ def test_a_release_whose_reply_was_lost_is_a_release(house: Any, through: tuple[
         assert house.do(lock.acquire)
     proxy.cut_after_request(pattern_of_drop(house))
     for _ in range(3 if name == "ReentrantKeyLock" else 1):
-        assert house.do(lock.release) in (True, None)  # a ClientLock raises, or says nothing
+        assert house.do(lock.release) in (True, None)  # a ClientLock raises, or returns None
     assert proxy.cuts == 1
     assert not house.eye.exists(house.key)
 
@@ -184,7 +184,7 @@ def test_a_killed_server_is_a_store_error_and_its_locks_are_gone(own_server: Any
         with pytest.raises(StoreError):
             lock.release()
         own_server.start()
-        assert lock.release() is True  # not there any more, and it was asked for in time
+        assert lock.release() is True  # the key is gone, and the release was requested in time
         assert lock.acquire()
         own_server.restart()
-        assert lock.release() is False  # nobody had asked: it was lost
+        assert lock.release() is False  # lost before any release was requested

@@ -1,4 +1,4 @@
-"""Whose lock it is: of one thread or task, unless the program says otherwise."""
+"""The owner of a lock is one thread or task, unless the program chooses otherwise."""
 
 import ctypes
 import os
@@ -82,7 +82,7 @@ def test_threads_exclude_each_other_by_one_object(house: Any) -> None:
 @pytest.mark.parametrize("colour", ["threads"], indirect=True)
 @pytest.mark.parametrize("fork", [os.fork, ctypes.PyDLL(None).fork], ids=["os.fork", "without Python's hooks"])
 def test_a_forked_child_owns_nothing_of_its_parents(house: Any, fork: Any) -> None:
-    """uWSGI forks by the C library, which tells Python nothing."""
+    """uWSGI forks by the C library, so Python's hooks do not run."""
     client = house.client()
     lock, again = KeyLock(client, house.key), ReentrantKeyLock(client, "lock:again")
     with lock, again:
@@ -103,5 +103,5 @@ def test_a_clock_that_a_test_froze_freezes_no_lock(house: Any) -> None:
     with freezegun.freeze_time("2012-01-14"):
         assert lock.acquire()
         assert other.acquire(timeout=0.1) is False
-        assert other.acquire(timeout=20) is True  # when the lease is over
+        assert other.acquire(timeout=20) is True  # after the lease
         assert lock.expires_in == 0

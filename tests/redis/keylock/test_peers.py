@@ -1,4 +1,4 @@
-"""Locks of redis-py and valkey-py on the same key: they exclude ours, and ours exclude them."""
+"""Locks of redis-py and valkey-py on the same key exclude interlock's, and the reverse."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(params=["redis", "valkey"])
 def library(request: pytest.FixtureRequest) -> str:
-    """Whose lock is the other one."""
+    """The library of the other lock."""
     found: str = request.param
     return found
 

@@ -1,4 +1,4 @@
-"""The re-entrant lock: document 003 of the original scheme, with a count that dies with its lease."""
+"""The re-entrant lock: document 003 of the original scheme, with a count that ends with its lease."""
 
 from typing import Any
 
@@ -45,9 +45,9 @@ def test_the_count_dies_with_its_lease(house: Any) -> None:
     lock, other = house.lock("ReentrantKeyLock", ttl=1), house.lock(key=house.key)
     house.do(lock.acquire)
     house.do(lock.acquire)
-    assert house.do(other.acquire, timeout=20)  # the lease is over
+    assert house.do(other.acquire, timeout=20)  # the lease has expired
     eventually(lambda: house.do(lambda: lock.expires_in) == 0)
-    assert house.do(lock.acquire) is False  # a count of 2 would have said True
+    assert house.do(lock.acquire) is False  # with a count of 2 it would be True
     assert house.do(lock.release) is False
     assert house.do(lock.release) is False
     assert house.do(other.owned)

@@ -28,7 +28,7 @@ def test_set_nx_ex_is_one_atomic_step_and_so_is_acquire(house: Any) -> None:
 def test_work_that_outlives_its_lease_does_not_delete_the_next_ones_lock(house: Any) -> None:
     first, second, third = house.lock(ttl=2), house.lock(), house.lock()
     assert house.do(first.acquire)
-    assert house.do(second.acquire, timeout=20)  # when the first one's time is over
+    assert house.do(second.acquire, timeout=20)  # after the first one's lease
     assert house.do(first.release) is False
     assert house.do(second.owned)
     assert house.do(third.acquire) is False

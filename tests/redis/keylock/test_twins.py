@@ -1,4 +1,4 @@
-"""Both colours have the same face, and no client library is imported by it."""
+"""Both colours have the same public names, and they import no client library."""
 
 import inspect
 import subprocess

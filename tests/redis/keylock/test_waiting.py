@@ -1,4 +1,4 @@
-"""Waiting: only if asked to, with a deadline that is kept, and without a storm."""
+"""Waiting: only on request, never past the deadline, and with few requests."""
 
 import time
 from typing import Any

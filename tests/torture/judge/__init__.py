@@ -38,8 +38,8 @@ class Verdict:
 
     @property
     def faults(self) -> Counter[str]:
-        """The number of faults of each kind."""
-        return Counter(made.name for made in self.run.faults)
+        """The number of faults of each kind that could be injected."""
+        return Counter(made.name for made in self.run.faults if not made.problem)
 
 
 def judge(records: Iterable[Record], slack: float | None = None) -> Verdict:

@@ -24,12 +24,17 @@ class Span(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A fault that was injected."""
+    """A fault that was injected, or that could not be.
+
+    Attributes:
+        problem: why it could not be injected; empty if it was.
+    """
 
     name: str
     span: Span
     of: str
     loses: bool
+    problem: str
 
 
 @dataclass
@@ -127,7 +132,8 @@ def understood(records: Iterable[Record], slack: float | None = None) -> Run:
             open_ops[process, op.number] = op
             run.ops.append(op)
         elif event == "fault":
-            run.faults.append(Made(record["fault"], Span(record["since"], t), record["of"], record["loses"]))
+            span, problem = Span(record["since"], t), record.get("problem", "")
+            run.faults.append(Made(record["fault"], span, record["of"], record["loses"], problem))
         elif event == "lag":
             run.lags[process].append(Span(record["since"], t))
         elif (process, record.get("op")) in open_ops:

@@ -1,4 +1,4 @@
-"""Models of every kind that a guarded one can be."""
+"""Guarded models of every kind."""
 
 import base64
 import itertools
@@ -37,7 +37,7 @@ class Author(models.Model):
 
 
 class BookFields(models.Model):
-    """What a guarded book and a plain one have in common."""
+    """The fields of a guarded book and a plain one."""
 
     name: "models.CharField[str, str]" = models.CharField(max_length=100)
     status: "models.CharField[str, str]" = models.CharField(
@@ -66,11 +66,11 @@ class BookFields(models.Model):
 
 
 class Book(Guarded, BookFields):
-    """One line is all that it takes."""
+    """A guarded model: the base class is the only difference."""
 
 
 class PlainBook(BookFields):
-    """The same without it, to compare."""
+    """The same model without the guard, for comparison."""
 
 
 class OldBook(Book):
@@ -79,7 +79,7 @@ class OldBook(Book):
 
 
 class Everything(Guarded, models.Model):
-    """A column of each kind that databases compare in their own ways."""
+    """A column of each type that databases compare differently."""
 
     text: "models.CharField[str | None, str | None]" = models.CharField(
         max_length=50, null=True, db_collation=CASELESS
@@ -103,7 +103,7 @@ class Everything(Guarded, models.Model):
 
 
 class Sealed(MaybeText):
-    """A text that is encrypted anew each time it is written, so that no two writings of one text are the same."""
+    """A text that is encrypted at each write, so that the same text is never stored twice as the same value."""
 
     _salts = itertools.count()
 
@@ -120,7 +120,7 @@ class Sealed(MaybeText):
 
 
 class Stamp(Whole):
-    """A number that the field itself raises at each save."""
+    """A number that the field itself increments at each save."""
 
     def pre_save(self, model_instance: models.Model, add: bool) -> int:
         value: int = (getattr(model_instance, self.attname) or 0) + 1
@@ -129,7 +129,7 @@ class Stamp(Whole):
 
 
 class Loud:
-    """Shows what is in the instance in capital letters, as translating descriptors show another column's value."""
+    """Returns the instance's value in capital letters, as translating descriptors return another column's value."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -153,14 +153,14 @@ class Shouted(Guarded, models.Model):
 
 
 class Padded(Text):
-    """Text of a fixed length, which PostgreSQL pads with blanks and MariaDB strips of them."""
+    """Text of a fixed length: PostgreSQL pads it with blanks, MariaDB strips them."""
 
     def db_type(self, connection: Any) -> str | None:
         return "char(8)" if connection.vendor in ("postgresql", "mysql") else super().db_type(connection)
 
 
 class Seconds(MaybeMoment):
-    """A moment in a column without microseconds: PostgreSQL rounds it, MariaDB cuts it off."""
+    """A time in a column without microseconds: PostgreSQL rounds it, MariaDB truncates it."""
 
     def db_type(self, connection: Any) -> str | None:
         kinds = {"postgresql": "timestamp(0) with time zone", "mysql": "datetime"}
@@ -168,7 +168,7 @@ class Seconds(MaybeMoment):
 
 
 class AdaptingFields(models.Model):
-    """Columns that hold values otherwise than they were given."""
+    """Columns that store other values than they were given."""
 
     price: "models.DecimalField[Decimal, Decimal]" = models.DecimalField(
         max_digits=8, decimal_places=2, default=Decimal("0.00")
@@ -205,7 +205,7 @@ class Letter(Guarded, models.Model):
 
 
 class Counter(Guarded, models.Model):
-    """Each field with a policy of its own."""
+    """A model whose fields each have their own policy."""
 
     on_stale = {
         "seen": LAST_WINS,
@@ -239,7 +239,7 @@ class Magazine(Publication):
 
 
 class Account(Guarded, models.Model):
-    """Its primary key is set by hand, and its writers have fences."""
+    """A model with a primary key that the caller sets, written with fences."""
 
     number: "models.CharField[str, str]" = models.CharField(max_length=20, primary_key=True)
     owner: "models.CharField[str, str]" = models.CharField(max_length=50)
@@ -248,7 +248,7 @@ class Account(Guarded, models.Model):
 
 
 class Ledger(models.Model):
-    """Not guarded; its writers have fences."""
+    """A model that is not guarded, written with fences."""
 
     name: "models.CharField[str, str]" = models.CharField(max_length=50)
     balance: "models.IntegerField[int, int]" = models.IntegerField(default=0)
@@ -260,7 +260,7 @@ class Page(Ledger):
 
 
 class Remembered(Guarded, models.Model):
-    """Has a `from_db` as Django's documentation writes it."""
+    """A model with a `from_db` as in Django's documentation."""
 
     name: "models.CharField[str, str]" = models.CharField(max_length=50, default="")
     number: "models.IntegerField[int, int]" = models.IntegerField(default=0)
@@ -285,7 +285,7 @@ class OldRemembered(Remembered):
 
 
 class Node(Guarded, models.Model):
-    """A tree as django-mptt keeps it: its places are moved by SQL, also that of the instance that is saved."""
+    """A tree of django-mptt, which updates the positions by SQL, also that of the instance that is saved."""
 
     on_stale: ClassVar[OnStale] = dict.fromkeys(("left", "right"), LAST_WINS)
 
@@ -319,7 +319,7 @@ if settings.DATABASE == "postgresql":
     from django.contrib.postgres.fields import ArrayField, IntegerRangeField
 
     class Shelf(Guarded, models.Model):
-        """Columns that only PostgreSQL has."""
+        """A model with columns that only PostgreSQL has."""
 
         labels: "ArrayField[list[str], list[str]]" = ArrayField(models.CharField(max_length=20), default=list)
         rows: "ArrayField[list[list[int]], list[list[int]]]" = ArrayField(

@@ -23,7 +23,7 @@ class BookSerializer(serializers.ModelSerializer[Book]):
 
 
 class PlainBooks(viewsets.ModelViewSet[Book]):
-    """No mixin: the model alone keeps updates."""
+    """No mixin: only the model protects updates."""
 
     queryset = Book.objects.all()
     serializer_class = BookSerializer
@@ -41,7 +41,7 @@ class AuthorSerializer(serializers.ModelSerializer[Author]):
 
 
 class NestedSerializer(BookSerializer):
-    """Shows another object, and what is never the same."""
+    """Shows another object, and a value that differs each time."""
 
     author = AuthorSerializer(read_only=True)
     number = serializers.SerializerMethodField()
@@ -90,7 +90,7 @@ class LockedBooks(OccupiedViewSetMixin, viewsets.ModelViewSet[Book]):
 
 
 class OccupiedBooks(OccupiedViewSetMixin, GuardedViewSetMixin, viewsets.ModelViewSet[Book]):
-    """Its `occupy` is a simple stand-in, which a test can hold."""
+    """Its `occupy` is a simple fake, which a test can hold."""
 
     queryset = Book.objects.all()
     serializer_class = BookSerializer

@@ -1,4 +1,4 @@
-"""Models of every kind whose rows can be occupied."""
+"""Models whose rows the tests occupy, of every kind."""
 
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ class OldItem(Item):
 
 
 class Empty(Item):
-    """One whose instances are false, as containers without content are."""
+    """A model whose instances are false, like empty containers."""
 
     class Meta:
         proxy = True
@@ -47,21 +47,21 @@ class Ticket(models.Model):
 
 
 class PaddedField(Text):
-    """Text that PostgreSQL compares without regard to the blanks at its end."""
+    """Text that PostgreSQL compares without trailing blanks."""
 
     def db_type(self, connection: Any) -> str | None:
         return "char(8)" if connection.vendor == "postgresql" else super().db_type(connection)
 
 
 class Shelfmark(models.Model):
-    """Its key is equal, to the database, to other texts."""
+    """A model with a key that the database finds equal to other texts."""
 
     code = PaddedField(max_length=8, primary_key=True, db_collation=CASELESS)
     count: "models.IntegerField[int, int]" = models.IntegerField(default=0)
 
 
 class Place(models.Model):
-    """A row whose key is another's."""
+    """A model whose primary key is a foreign key."""
 
     mark: "models.OneToOneField[Shelfmark, Shelfmark]" = models.OneToOneField(
         Shelfmark, models.CASCADE, primary_key=True
