@@ -366,61 +366,37 @@ enter(PyObject *module, PyObject *args)
     Py_ssize_t tail_size;
     double ttl;
     int capacity, pid;
-    char padded[ID_WIDTH];
-    Line line;
-    Slot holder;
-    if (!PyArg_ParseTuple(args, "OOidy#sO!i", &object, &id, &capacity, &ttl, &tail, &tail_size, &token, &PyDict_Type,
-                          &others, &pid))
-        return NULL;
-    const Names *names = PyModule_GetState(module);
-    long long answer = 0;
-    if (tail_size == SLOT - TAIL_AT && pad(id, padded) && guard(names, object, pid, &line)) {
-        if (line.first)
-            answer = OTHERS_WAIT;
-        else if (line.held > 0)
-            answer = capacity == 1 && !has_id(&line, line.held, padded) &&
-                             read_live(names, &line, line.held, &holder, token, others)
-                         ? TAKEN
-                         : 0;
-        else if (line.held == 0 && line.top > 0) /* a new line is left to Python */
-            answer = write_slot(&line, line.head, "using   ", ttl, padded, 0, tail);
-        unguard(&line);
-    }
-    return PyErr_Occurred() ? NULL : PyLong_FromLongLong(answer);
-}
-
-static PyObject *
-join(PyObject *module, PyObject *args)
-{
-    PyObject *object, *id, *others;
-    const char *tail, *token;
-    Py_ssize_t tail_size;
-    double ttl;
     long pipe;
-    int pid;
     char padded[ID_WIDTH];
     Line line;
     Slot holder, first, before;
-    if (!PyArg_ParseTuple(args, "OOdy#lsO!i", &object, &id, &ttl, &tail, &tail_size, &pipe, &token, &PyDict_Type,
-                          &others, &pid))
+    if (!PyArg_ParseTuple(args, "OOidy#lsO!i", &object, &id, &capacity, &ttl, &tail, &tail_size, &pipe, &token,
+                          &PyDict_Type, &others, &pid))
         return NULL;
     const Names *names = PyModule_GetState(module);
-    int joined = 0;
+    long long answer = 0;
+    int waits = 0;
     if (tail_size == SLOT - TAIL_AT && pad(id, padded) && guard(names, object, pid, &line)) {
-        joined = line.held > 0 && read_live(names, &line, line.held, &holder, token, others);
-        for (Py_ssize_t at = line.head; joined && at < line.size; at += SLOT)
-            joined = !has_id(&line, at, padded);
-        before = holder;
-        /* Python removes a dead claim at the head of the line, or just before the new place. */
-        if (joined && line.first)
-            joined = read_live(names, &line, line.first, &first, token, others) &&
-                     read_live(names, &line, line.last, &before, token, others);
-        joined = joined && write_slot(&line, line.free, "pending ", ttl, padded, pipe, tail) > 0;
+        int lives = line.held > 0 && read_live(names, &line, line.held, &holder, token, others);
+        int free = line.held == 0 && !line.first && line.top > 0; /* a new line is left to Python */
+        for (Py_ssize_t at = line.head; lives && at < line.size; at += SLOT)
+            lives = !has_id(&line, at, padded);
+        if (free) {
+            answer = write_slot(&line, line.head, "using   ", ttl, padded, 0, tail);
+        } else if (pipe) {
+            before = holder;
+            /* Python removes a dead claim at the head of the line, or just before the new place. */
+            waits = lives && (!line.first || (read_live(names, &line, line.first, &first, token, others) &&
+                                              read_live(names, &line, line.last, &before, token, others)));
+            waits = waits && write_slot(&line, line.free, "pending ", ttl, padded, pipe, tail) > 0;
+        } else {
+            answer = line.first ? OTHERS_WAIT : lives && capacity == 1 ? TAKEN : 0;
+        }
         unguard(&line);
     }
     if (PyErr_Occurred())
         return NULL;
-    return joined ? Py_BuildValue("sL", before.token, holder.until - line.now) : Py_NewRef(Py_None);
+    return waits ? Py_BuildValue("sL", before.token, holder.until - line.now) : PyLong_FromLongLong(answer);
 }
 
 /* Hand over to the first waiter; return its id and fence if it is in this process, else 2; 0 if Python must do it. */
@@ -486,11 +462,10 @@ leave(PyObject *module, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"enter", enter, METH_VARARGS,
-     "enter($module, line, id, capacity, ttl, tail, token, others, pid, /)\n--\n\n"
-     "Take a lock that nobody holds or waits for; return its fence, 0 (not done), -1 (taken), -2 (others wait)."},
-    {"join", join, METH_VARARGS,
-     "join($module, line, id, ttl, tail, pipe, token, others, pid, /)\n--\n\n"
-     "Stand in line; return whose death matters and the microseconds until the holder's lease ends, or None."},
+     "enter($module, line, id, capacity, ttl, tail, pipe, token, others, pid, /)\n--\n\n"
+     "Take a free lock, or stand in line where there is a pipe to wait at (0: none).\n\n"
+     "Return its fence, 0 (not done), -1 (taken), -2 (others wait); or, in line, whose death matters and the\n"
+     "microseconds until the holder's lease ends."},
     {"leave", leave, METH_VARARGS,
      "leave($module, line, id, capacity, token, others, pid, /)\n--\n\n"
      "Leave a line; return 0 (not done), 1, 2 (told another process), or who of this process holds, and its fence."},

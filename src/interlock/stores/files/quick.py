@@ -15,7 +15,7 @@ from interlock.core.claims import MICROS, Claim
 from interlock.core.queue import OCCUPIED, REFUSED, EnterResult
 from interlock.runtime import clock
 from interlock.runtime.process import pid
-from interlock.stores.files.linefile import LineFile, give_turn
+from interlock.stores.files.linefile import give_turn
 from interlock.stores.files.machine import MarkerTaken
 from interlock.stores.files.slots import tail
 from interlock.stores.files.steps import FileSteps, WaitsHere
@@ -41,7 +41,6 @@ class Quick:
 
     def __init__(self, native: Any, steps: FileSteps) -> None:
         self._enter = native.enter
-        self._join = native.join
         self._leave = native.leave
         self._steps = steps
         self._has_gil: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -72,33 +71,25 @@ class Quick:
             end = tail(spec.units, spec.capacity, ttl, False, token, steps.home, who, spec.label)
             line.last_tail = (spec, who, token, end)
         others = liveness.others if self._has_gil else {}
+        pipe = 0
         if waiter is not None:
-            return self._stand(line, claim, waiter, end, token, others) if wait else None
+            if not wait:
+                return None
+            steps.waiters.add(id, waiter)  # before the step: another process may promote it right after
+            pipe = int(steps.reachable(waiter))
         with line.mutex:
             if line.inside or line.retired:
                 return None
-            fence = self._enter(line, id, spec.capacity, spec.ttl, end, token, others, pid())
-        if fence > 0:
-            return EnterResult("using", fence)
-        if fence == NOT_DONE or (fence == OTHERS_WAIT and not wait):
+            answer = self._enter(line, id, spec.capacity, spec.ttl, end, pipe, token, others, pid())
+        if answer.__class__ is tuple:
+            before, micros = answer
+            steps.liveness.watch(waiter.pipe, (before,))  # type: ignore[union-attr]
+            return EnterResult("pending", look_again=min(steps.look_again, max(SHORTEST_LOOK, micros / MICROS)))
+        if answer > 0:
+            return EnterResult("using", answer)
+        if answer == NOT_DONE or (answer == OTHERS_WAIT and not wait):
             return None
         return OCCUPIED if wait else REFUSED
-
-    def _stand(
-        self, line: LineFile, claim: Claim, waiter: WaitsHere, end: bytes, token: str, others: dict[str, Any]
-    ) -> EnterResult | None:
-        steps = self._steps
-        steps.waiters.add(claim.id, waiter)  # before the step: another process may promote it right after
-        channel = int(steps.reachable(waiter))
-        with line.mutex:
-            joined = None
-            if not line.inside and not line.retired:
-                joined = self._join(line, claim.id, claim.spec.ttl, end, channel, token, others, pid())
-        if joined is None:
-            return None
-        before, micros = joined
-        steps.liveness.watch(waiter.pipe, (before,))
-        return EnterResult("pending", look_again=min(steps.look_again, max(SHORTEST_LOOK, micros / MICROS)))
 
     def _trust(self) -> bool:
         try:
