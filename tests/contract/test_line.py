@@ -108,7 +108,7 @@ def test_texts_that_are_swapped_answer_as_the_line(game: int, pass_time: Callabl
     same(game, [TextStore(Texts(lambda: clock.time_of_day()))] * 2, pass_time)
 
 
-@pytest.mark.parametrize("game", [0, 5, 6])  # each of other kinds; leases end once or twice, which is waited for
+@pytest.mark.parametrize("game", [0, 3, 6])  # two with hand-overs; leases end once or twice, which is waited for
 def test_etcd_answers_as_the_line(game: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_steps, "RECORD", line_steps.LONG)
     began, passed = clock.now(), 0.0
