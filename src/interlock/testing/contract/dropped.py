@@ -29,7 +29,7 @@ def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, k
         warnings.simplefilter("always")
         forget(
             world, lambda: kind.make(locks, world.name, ttl=2 * RENEWED)
-        )  # it is not to be lost before it is collected
+        )  # is collected before it is lost
         eventually(lambda: seen or (gc.collect() and seen))  # a thread of the store may still refer to it
     assert [each.category for each in seen] == [ResourceWarning]
     assert repr(world.name) in str(seen[0].message)
