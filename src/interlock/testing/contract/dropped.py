@@ -27,9 +27,7 @@ def forget(world: World, make: Any) -> None:
 def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, kind: Kind, locks: Any) -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        forget(
-            world, lambda: kind.make(locks, world.name, ttl=2 * RENEWED)
-        )  # is collected before it is lost
+        forget(world, lambda: kind.make(locks, world.name, ttl=2 * RENEWED))  # is collected before it is lost
         eventually(lambda: seen or (gc.collect() and seen))  # a thread of the store may still refer to it
     assert [each.category for each in seen] == [ResourceWarning]
     assert repr(world.name) in str(seen[0].message)
