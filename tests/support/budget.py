@@ -59,13 +59,13 @@ PRODUCTS = src(
     "cli/products.py",
 )
 PARTS = (
-    Part("core", 930, 857, src("core")),
+    Part("core", 930, 856, src("core")),
     Part("runtime", 380, 585, src("runtime")),
     Part("remote", 640, 819, src("remote")),
     Part("client", 1300, 1595, src("client", "locks")),
     Part("memory", 110, 69, src("stores/memory.py", "stores/memory")),
-    Part("files", 1150, 1483, src("stores/files")),
-    Part("files, lines of C", 450, 537, src("stores/files"), ".c"),
+    Part("files", 1150, 1476, src("stores/files")),
+    Part("files, lines of C", 450, 513, src("stores/files"), ".c"),
     Part("sqlite", 330, 411, src("stores/sqlite", "stores/sqlite.py")),
     Part("etcd", 540, 540, src("stores/etcd")),
     Part("bucket", 400, 290, src("stores/bucket")),
@@ -81,14 +81,14 @@ PARTS = (
     Part("stores, shared", 450, 491, SHARED),
     Part("compat", None, 95, src("compat.py")),
     Part("the rest", 200, 229, ()),
-    Part("src without testing", 12500, 16157, src("")),
+    Part("src without testing", 12500, 16152, src("")),
     Part("src/testing", 3000, 3263, src("testing")),
     Part("proof", 2500, 3284, ("proof",)),
     Part("tests", 22000, 24812, ("tests",)),
     Part("bench", 1600, 1947, ("bench",)),
 )
 
-MODULES = Part("written modules", 170, 199, src(""))
+MODULES = Part("written modules", 170, 194, src(""))
 """All of `src` without testing, including the files in other rows."""
 
 ANY_GOAL, ANY_LIMIT = 6.0, 4.1

@@ -36,8 +36,7 @@ def eventually(condition: Callable[[], T], within: float = WAIT_LIMIT) -> T:
     """
     began = moment()
     while True:
-        answer = condition()
-        if answer:
+        if answer := condition():
             return answer
         passed = time.monotonic() - began
         if passed > within and since(began) > within:
@@ -52,9 +51,8 @@ def throughout(seconds: float, condition: Callable[[], object]) -> None:
         AssertionError: the condition became false.
     """
     started = time.monotonic()
-    while time.monotonic() - started < seconds:
+    while (passed := time.monotonic() - started) < seconds:
         answer = condition()
-        passed = time.monotonic() - started
         assert answer, f"became {answer!r} after {passed:.2f} s of {seconds:g} s"
         time.sleep(PAUSE * 4)
 
