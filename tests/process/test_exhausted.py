@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -60,6 +61,25 @@ async def attempt(call: Awaitable[Any]) -> Any:
         return await call
     except interlock.LockError as error:
         return error
+
+
+ONCE = """
+import asyncio, threading
+from interlock.runtime._aio import offload
+done, start = [], threading.Thread.start
+def refused(thread): raise RuntimeError("can't start new thread")
+async def main():
+    threading.Thread.start = refused
+    await offload(done.append, "first")
+    threading.Thread.start = start
+    await offload(done.append, "second")
+asyncio.run(main())
+print(*done)
+"""
+
+
+def test_a_call_for_which_there_is_no_thread_is_made_once() -> None:
+    assert subprocess.check_output([sys.executable, "-c", ONCE], text=True) == "first second\n"
 
 
 def test_threads_get_a_lock_or_an_error_and_the_lock_once_there_are_threads(url: str, threads: Threads) -> None:

@@ -36,6 +36,7 @@ from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.queue import Feature
 from interlock.django.models import Record
 from interlock.runtime import clock
+from interlock.runtime._threads import submit
 from interlock.runtime.process import HOST, in_forked_child, pid
 
 T = TypeVar("T")
@@ -86,9 +87,9 @@ class Workers:
             UnknownOutcome: the request may have been performed or not.
         """
         try:
-            future = self._threads.submit(self._take, step, *args)
+            future = submit(self._threads, self._take, step, *args)
         except RuntimeError as error:
-            raise StoreError(f"this connection was closed, or the interpreter ends: {error}") from error
+            raise StoreError(f"this connection was closed, or no thread can be started: {error}") from error
         return future.result()
 
     def _take(self, step: Callable[..., T], *args: object) -> T:

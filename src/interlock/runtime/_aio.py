@@ -13,6 +13,7 @@ from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, NotHeld, StoreError
 from interlock.core.functions import shown
 from interlock.runtime import clock, log
+from interlock.runtime._threads import perform, submit
 from interlock.runtime.clock import LONGEST_SLEEP, RETRY
 from interlock.runtime.process import checked_pid, in_forked_child, running_loop
 from interlock.runtime.process import fresh_id as fresh_id
@@ -145,10 +146,10 @@ async def offload(function: Callable[[*Ts], T], *args: *Ts) -> T:
             from concurrent.futures import ThreadPoolExecutor  # it can't be imported after the main thread has ended
 
             _executor = ThreadPoolExecutor(64, "interlock-blocking")
-        future = asyncio.get_running_loop().run_in_executor(_executor, function, *args)
+        future = submit(_executor, function, *args)
     except RuntimeError:
-        return function(*args)  # the interpreter ends: pools of threads take nothing any more
-    return await _finished(future)
+        return function(*args)  # no thread can be started, or the interpreter ends
+    return await _finished(asyncio.wrap_future(future))
 
 
 async def apart(function: Callable[[*Ts], T], *args: *Ts) -> T:
@@ -157,18 +158,7 @@ async def apart(function: Callable[[*Ts], T], *args: *Ts) -> T:
     A task that is cancelled does not wait for it.
     """
     future: Future[T] = Future()
-
-    def call() -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            result = function(*args)
-        except BaseException as error:
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-
-    Thread(target=call, name="interlock-apart", daemon=True).start()
+    Thread(target=perform, args=(future, function, *args), name="interlock-apart", daemon=True).start()
     return await asyncio.wrap_future(future)
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager
-from typing import Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 from weakref import ref
 
 from interlock.core.claims import shown_text
@@ -17,6 +17,9 @@ from interlock.core.functions import shown
 from interlock.runtime import clock, log, process
 from interlock.runtime.clock import LONGEST_SLEEP, RETRY
 from interlock.runtime.process import fresh_id as fresh_id
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -123,6 +126,35 @@ def _logged(function: Callable[[*Ts], object], *args: *Ts) -> None:
         function(*args)
     except BaseException:
         log.exception("%r failed", function)
+
+
+def submit(pool: "Executor", function: Callable[[*Ts], T], *args: *Ts) -> "Future[T]":
+    """Let a pool perform a call once, or never: a pool that can start no thread refuses it, and yet keeps it.
+
+    Raises:
+        RuntimeError: the pool refuses it; then it is not performed.
+    """
+    from concurrent.futures import Future  # slow to load, and loaded where there is a pool
+
+    future: Future[T] = Future()
+    try:
+        pool.submit(functools.partial(perform, future, function, *args))
+    except RuntimeError:
+        if future.cancel():
+            raise
+    return future
+
+
+def perform(future: "Future[T]", function: Callable[[*Ts], T], *args: *Ts) -> None:
+    """Call a function for the future of its result, unless that was cancelled."""
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = function(*args)
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 class Life:
