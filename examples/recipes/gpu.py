@@ -1,4 +1,4 @@
-"""joblib and torch: each job has a GPU to itself, whoever else uses the machine.
+"""joblib and torch: each job has a GPU to itself, beside other users of the machine.
 
     GPUS=0,1 python -m examples.recipes.gpu python examples/recipes/train.py
 

@@ -23,7 +23,7 @@ def tick() -> None:
 
 @contextmanager
 def leader() -> Iterator[interlock.Election]:
-    """Stand for the lead in the background; whoever leads has a scheduler."""
+    """Stand for the lead in the background; the leader has a scheduler."""
     schedulers: list[BackgroundScheduler] = []
 
     def elected(election: interlock.Election) -> None:

@@ -101,10 +101,10 @@ def serve(
         with listening:
             address, number = listening.getsockname()[:2]
             shown = f"[{address}]" if ":" in address else address
-            rights = "read-only" if token is None else "whoever has the token can evict"
+            rights = "read-only" if token is None else "a client with the token can evict"
             click.echo(f"Store {name} at http://{shown}:{number}/ ({rights})")
             if not address.startswith("127.") and address != "::1":
-                say("whoever reaches this port can read the names of locks; there is no TLS")
+                say("every client that reaches this port can read the names of locks; there is no TLS")
             app = app_of(locks, name, namespace, token, {host, *allow_host})
             run(app, listening)
     return 0

@@ -151,7 +151,7 @@ class GuardedAdmin(AdminBase):
                 "name": editor.label,
                 "time": timesince(datetime.fromtimestamp(editor.since, UTC)),
             }
-            advice = _("Nothing gets lost: whoever saves second is shown both values.")
+            advice = _("Nothing gets lost: the second to save is shown both values.")
             self.message_user(request, f"{who} {advice}", messages.WARNING)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:

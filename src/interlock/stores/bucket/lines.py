@@ -293,7 +293,7 @@ class BucketLines:
         words = f"known to {slack:.2f} s; leases of others count as over {2 * slack:.2f} s late"
         checks.append(Check("clock", "ok", words))
         if wrong:
-            words = "it writes although somebody else has written: do not use it (interlock doctor --race shows it)"
+            words = "it writes although another client has written: do not use it (interlock doctor --race shows it)"
             return [*checks, Check("conditional writes", "fail", words)]
         return [*checks, Check("conditional writes", "ok", "a stale write is refused")]
 

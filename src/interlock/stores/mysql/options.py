@@ -36,7 +36,7 @@ _ADVICE |= {
     "1049": "there is no such database",
     "1142": "GRANT this account SELECT, INSERT, UPDATE, DELETE on the table of locks",
     "1143": "GRANT this account SELECT, INSERT, UPDATE, DELETE on the table of locks",
-    "1205": "the row or the table was locked for too long: by LOCK TABLES, a backup, or somebody's transaction?",
+    "1205": "the row or the table was locked for too long: by LOCK TABLES, a backup, or another transaction?",
     "1969": "is max_statement_time shorter than a commit takes?",
 }
 _PASSING = (*FULL, *AT_ONCE, "1021", "1037", "1038", "1041", "1114", "1969", "3024")

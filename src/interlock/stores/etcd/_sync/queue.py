@@ -284,7 +284,7 @@ class EtcdQueue:
             Check(
                 "leases",
                 "ok",
-                f"whoever dies with a ttl of less than {seconds} s holds up others for {seconds} to {seconds + 1} s",
+                f"a process that dies with a ttl below {seconds} s holds up others for {seconds} to {seconds + 1} s",
             ),
             Check(
                 "members",
