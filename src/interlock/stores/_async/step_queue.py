@@ -93,7 +93,7 @@ class AsyncStepQueue:
 
     node_of = None
     busy_limit = 5.0  # seconds
-    busy_text = "the store was busy for 5 s: another program keeps its own lock; nothing was done"
+    busy_text = "the store was busy for 5 s: another program holds the store's own lock; nothing was done"
 
     def __init__(self, steps: AsyncSteps, waiters: Waiters) -> None:
         self._steps = steps

@@ -377,7 +377,7 @@ enter(PyObject *module, PyObject *args)
     long long answer = 0;
     int waits = 0;
     if (tail_size == SLOT - TAIL_AT && pad(id, padded) && guard(names, object, pid, &line)) {
-        int lives = line.held > 0 && read_live(names, &line, line.held, &holder, token, others);
+        int lives = (pipe || !line.first) && line.held > 0 && read_live(names, &line, line.held, &holder, token, others);
         int free = line.held == 0 && !line.first && line.top > 0; /* a new line is left to Python */
         for (Py_ssize_t at = line.head; lives && at < line.size; at += SLOT)
             lives = !has_id(&line, at, padded);

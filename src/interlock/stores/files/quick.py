@@ -57,7 +57,7 @@ class Quick:
         id, spec, who = claim
         steps = self._steps
         line = steps.lines.get(spec.key)
-        if line is None or spec.once or (waiter is not None and spec.capacity != 1):
+        if line is None or spec.once or (waiter is not None and not (wait and spec.capacity == 1)):
             return None
         if clock.now() >= steps.trusted and not self._trust():
             return None
@@ -73,8 +73,6 @@ class Quick:
         others = liveness.others if self._has_gil else {}
         pipe = 0
         if waiter is not None:
-            if not wait:
-                return None
             steps.waiters.add(id, waiter)  # before the step: another process may promote it right after
             pipe = int(steps.reachable(waiter))
         with line.mutex:
@@ -86,6 +84,8 @@ class Quick:
             steps.liveness.watch(waiter.pipe, (before,))  # type: ignore[union-attr]
             return EnterResult("pending", look_again=min(steps.look_again, max(SHORTEST_LOOK, micros / MICROS)))
         if answer > 0:
+            if waiter is not None:
+                steps.waiters.remove(id)  # as the step in Python: nobody is to wake its pipe, which others get
             return EnterResult("using", answer)
         if answer == NOT_DONE or (answer == OTHERS_WAIT and not wait):
             return None
