@@ -37,6 +37,7 @@ TABLE, FUNCTION, SCHEMA, COLUMN = "42P01", "42883", "3F000", "42703"
 RIGHTS = "42501"
 FULL = "53300"
 AWAY = "57P03"
+UNPREPARED, PREPARED = "26000", "42P05"  # a pooler without support has lent us another session
 LOOK = "look at the server's log"
 
 _BY_HAND = "let its owner run what `python -m interlock.stores.postgresql` prints"
@@ -179,12 +180,14 @@ class PostgresWire:
 
     Attributes:
         deaf: True if LISTEN does not work, because a pooler is in between.
+        prepared: the names of the steps as prepared statements, by their SQL; empty behind a pooler without support.
     """
 
     def __init__(self, options: PostgresOptions) -> None:
         self.where = options.where
         self.io_timeout = options.io_timeout
         self.deaf = False
+        self.prepared: dict[bytes, bytes] = {}
         names = names_of(options.table, options.schema)
         making = ddl(options.table, options.schema, options.grace)
         one_at_a_time = "SELECT pg_advisory_xact_lock(7308896216438961)"
@@ -192,7 +195,10 @@ class PostgresWire:
 
         def step(columns: str, function: str, values: int) -> bytes:
             places = ", ".join(f"${place}" for place in range(1, values + 1))
-            return f"SELECT {columns} FROM {names.function(function)}({places})".encode()
+            words = f"SELECT {columns} FROM {names.function(function)}({places})".encode()
+            # Behind a pooler other clients use the same session: the name stands for exactly this text.
+            self.prepared[words] = f"interlock_{function}_{hashlib.sha256(words).hexdigest()[:16]}".encode()
+            return words
 
         self._enter = step("state, fence, slot, look_in, waited, told", "enter", 13)
         self._leave = step("removed, told", "leave", 6)

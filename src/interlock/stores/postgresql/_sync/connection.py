@@ -26,11 +26,13 @@ from interlock.stores.postgresql.wire import (
     COMMIT,
     FUNCTION,
     ISOLATION,
+    PREPARED,
     READ_ONLY,
     RECOVERY,
     ROLLBACK,
     SCHEMA,
     TABLE,
+    UNPREPARED,
     PgStatement,
     PostgresWire,
     Row,
@@ -129,6 +131,7 @@ class PgConnection:
         self._pid = checked_pid()
         self._file = Descriptor(pgconn.socket)
         self._ended = False
+        self._prepared: set[bytes] = set()  # the names of statements that this session has prepared
         # A database with another encoding lacks characters, so texts are escaped.
         self._coding = "utf-8" if pgconn.parameter_status(b"server_encoding") == b"UTF8" else "unicode_escape"
         pgconn.nonblocking = 1
@@ -198,6 +201,8 @@ class PgConnection:
                 code = error.code
                 if code in (ISOLATION, READ_ONLY, RECOVERY) and not explicit:
                     server.explicit = True
+                elif code in (UNPREPARED, PREPARED) and clock.now() < until:
+                    server.wire.prepared = {}
                 elif code in (TABLE, FUNCTION, SCHEMA) and server.options.create and not made:
                     made = True
                     self._in_transaction(deadline, *server.wire.making)
@@ -221,7 +226,7 @@ class PgConnection:
         results: list[PGresult] = []
         pgconn, arrivals = self._pgconn, self._arrivals
         try:
-            self._send(statements)
+            name = self._send(statements)
             while pgconn.flush() and clock.now() < deadline:  # the request is larger than the socket's buffer
                 arrivals.wait(min(deadline, clock.now() + FULL_SOCKET))
             while True:
@@ -234,17 +239,28 @@ class PgConnection:
                 if result is not None and result.status != ExecStatus.PIPELINE_SYNC:
                     results.append(result)
                 elif result is not None or self._ended:
+                    if name and results and results[0].status == ExecStatus.COMMAND_OK:
+                        self._prepared.add(name)  # the session keeps it, also if the step has failed
                     return self._rows(results)
         except psycopg.OperationalError as error:
             self._end()
             raise failure("", str(error).strip(), self._where, True) from error
 
-    def _send(self, statements: Sequence[PgStatement]) -> None:
-        coding = self._coding
+    def _send(self, statements: Sequence[PgStatement]) -> bytes:
+        """Send a request; return the name of the step that it prepares, b"" for none."""
+        new = b""
         for words, values, _ in statements:
-            given = [value if isinstance(value, bytes) else value.encode(coding) for value in values]
-            self._pgconn.send_query_params(words, given)
+            given = [value if isinstance(value, bytes) else value.encode(self._coding) for value in values]
+            name = self._server.wire.prepared.get(words) if len(statements) == 1 else None
+            if name is None:
+                self._pgconn.send_query_params(words, given)
+                continue
+            if name not in self._prepared:
+                new = name
+                self._pgconn.send_prepare(name, words)
+            self._pgconn.send_query_prepared(name, given)
         self._pgconn.pipeline_sync()
+        return new
 
     def _rows(self, results: Sequence[PGresult]) -> list[Row]:
         rows: list[Row] = []
