@@ -99,10 +99,8 @@ def row_of(instance: models.Model) -> Row[Any]:
 def _apart(model: type[models.Model], using: str) -> list[str]:
     """Return what distinguishes a table from others of the same model: the alias of its database, and its schema."""
     apart = []
-    if using != DEFAULT_DB_ALIAS:
-        homes = [alias for alias in connections if router.allow_migrate_model(alias, model)]
-        if len(homes) > 1:
-            apart.append(using)
+    if using != DEFAULT_DB_ALIAS and sum(router.allow_migrate_model(alias, model) for alias in connections) > 1:
+        apart.append(using)
     tenant = getattr(connections[using], "schema_name", None)  # set by django-tenants and similar packages
     if tenant is not None:
         apart.append(_schema_of(using, model._meta.db_table, tenant))

@@ -99,14 +99,25 @@ class Known(NamedTuple):
     quiet: bool
 
 
+class Turn:
+    """The caller that performs steps of a line, and the steps of those that wait for it."""
+
+    __slots__ = ("asked", "leader")
+
+    def __init__(self, leader: object) -> None:
+        self.leader = leader
+        self.asked: deque[Asked] = deque()
+
+
 class Asked:
     """A step that a caller has requested, with its arguments; `step` is its result."""
 
-    __slots__ = ("args", "decide", "step", "waiter")
+    __slots__ = ("args", "caller", "decide", "step", "waiter")
 
-    def __init__(self, decide: Decide, args: tuple[Any, ...]) -> None:
+    def __init__(self, decide: Decide, args: tuple[Any, ...], caller: object) -> None:
         self.decide = decide
         self.args = args
+        self.caller = caller
         self.waiter: Any = None
         self.step: Step | StoreError | None = None
 
@@ -165,8 +176,7 @@ class SwapSteps:
         self.look_again: float = getattr(store, "look_again", LOOK_AGAIN)
         self._longest_look = int(getattr(store, "longest_look", LONGEST_LOOK / MICROS) * MICROS)
         self._known: dict[str, Known] = {}
-        self._asked: dict[str, deque[Asked]] = {}  # by key: the callers that wait while a step is being performed
-        self._leader: dict[str, Any] = {}  # by key: the caller that performs it
+        self._turns: dict[str, Turn] = {}  # by key, while a step is being performed
         self._doubted: set[str] = set()  # keys with a swap whose reply was lost: it may still arrive at the server
         self._mutex = rt.Mutex()
         self._ahead: int | None = None  # the server's clock minus the one of this machine, in microseconds
@@ -190,16 +200,17 @@ class SwapSteps:
         if decide is kept:
             text, value, now = self._store.load_kept(key)
             return Step(None, bool(text) and decode(text).done > now and value)
-        mine, me, nested = Asked(decide, args), rt.caller(), False
+        me, nested = rt.caller(), False
+        mine = Asked(decide, args, me)
         with self._mutex:
-            others = self._asked.get(key)
-            if others is None:
-                self._asked[key] = deque()
-            elif self._leader.get(key) is me:  # a signal handler that interrupted a step of its own thread
+            turn = self._turns.get(key)
+            if turn is None:
+                self._turns[key] = Turn(me)
+            elif turn.leader is me:  # a signal handler that interrupted a step of its own thread
                 nested = True
             else:
                 mine.waiter = rt.Waiter()
-                others.insert(0 if decide in (leave, complete) else len(others), mine)
+                turn.asked.insert(0 if decide in (leave, complete) else len(turn.asked), mine)
         if mine.waiter is None or self._leads(key, mine):
             self._lead(key, mine, me, nested)
         if isinstance(mine.step, StoreError):
@@ -211,8 +222,10 @@ class SwapSteps:
         batch = [mine]
         with self._mutex:
             if not nested:
-                batch += self._asked.get(key, ())
-                self._asked[key], self._leader[key] = deque(), me
+                turn = self._turns.setdefault(key, Turn(me))
+                turn.leader = me
+                batch += turn.asked
+                turn.asked = deque()
         try:
             self._do(key, batch)
         except BaseException as error:
@@ -246,21 +259,22 @@ class SwapSteps:
 
     def _withdraw(self, key: str, mine: "Asked") -> bool:
         with self._mutex:
-            others = self._asked.get(key, ())
-            if mine not in others:
+            turn = self._turns.get(key)
+            if turn is None or mine not in turn.asked:
                 return False
-            others.remove(mine)  # type: ignore[union-attr]
+            turn.asked.remove(mine)
             return True
 
     def _pass_on(self, key: str) -> None:
         """Let the next waiting caller of a line perform the steps of all that wait."""
         with self._mutex:
-            others = self._asked.get(key)
-            if others:
-                others.popleft().waiter.tell(LEAD)
+            turn = self._turns.get(key)
+            if turn is not None and turn.asked:
+                first = turn.asked.popleft()
+                turn.leader = first.caller
+                first.waiter.tell(LEAD)
             else:
-                self._asked.pop(key, None)
-                self._leader.pop(key, None)
+                self._turns.pop(key, None)
 
     def _do(self, key: str, batch: "Sequence[Asked]") -> None:
         """Perform the steps of a batch in one swap, so that callers of this process don't conflict at the server."""
@@ -358,7 +372,7 @@ class SwapSteps:
     def renew_many(self, by_key: Mapping[str, Sequence[str]]) -> dict[str, Step]:
         """Renew the claims of many cached lines; a line that has changed meanwhile is not in the answer."""
         steps: dict[str, Step] = {}
-        keys = [key for key in by_key if key not in self._asked and self._ahead is not None]
+        keys = [key for key in by_key if key not in self._turns and self._ahead is not None]
         for start in range(0, len(keys), AT_A_TIME):
             now, some, slack = self._now(), {}, getattr(self._store, "slack", SLACK)
             for key in keys[start : start + AT_A_TIME]:
