@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from inspect import iscoroutinefunction
 from typing import Any
 
 from interlock.core.errors import InvalidArgument
 from interlock.core.redaction import described
 from interlock.remote._sync.pool import MOST
 from interlock.remote.redispy import LIBRARIES, is_async, is_cluster
+from interlock.stores.redis.library import maker
 from interlock.stores.redis.settings import IO_TIMEOUT, PORT, TLS, Address, Credentials, Settings
 
 UNSAID = (None, 100, 1 << 31)  # the libraries' defaults, used if the program does not limit the connections
@@ -40,7 +42,7 @@ def settings_of_client(client: object, tasks: bool) -> Settings:
     if cluster:
         return _of_cluster(client)
     settings = _of_pool(pool)
-    return _of_sentinel(pool) if hasattr(pool, "sentinel_manager") else settings
+    return _of_sentinel(pool) if hasattr(pool, "sentinel_manager") and settings.make is None else settings
 
 
 def _of_pool(pool: Any) -> Settings:
@@ -53,13 +55,12 @@ def _of_pool(pool: Any) -> Settings:
 
 
 def _of_connection(kind: Any, given: Mapping[str, Any]) -> Settings:
-    """Return the settings in a connection's arguments."""
+    """Return the settings in a connection's arguments; with `make` if the connection class is the program's own."""
     limit = given.get("socket_timeout") or IO_TIMEOUT
     if kind.__module__.partition(".")[0] not in LIBRARIES or kind.__name__ not in PLAIN + SECURE:
-        raise InvalidArgument(
-            f"this client connects by the program's own class {kind.__qualname__}, which locks can't use: give the "
-            f"URL of the server, with password= for tokens; where a test fakes the server, take memory://"
-        )
+        address = (given.get("host") or "localhost", int(given.get("port") or PORT))
+        make = maker(kind, given, None if iscoroutinefunction(kind.read_response) else limit)
+        return Settings(address=address, io_timeout=limit, connect_timeout=limit, make=make)
     secure = kind.__name__ in SECURE
     return Settings(
         address=(given.get("host") or "localhost", int(given.get("port") or PORT)),

@@ -4,8 +4,6 @@ They are read once, from a URL and its options: redis://host?socket_timeout=0.5&
 """
 
 import encodings.idna  # noqa: F401 - the first host name would import it, which hangs in a child forked meanwhile
-import math
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -18,8 +16,6 @@ from interlock.remote._sync.pool import MOST
 
 IO_TIMEOUT = 2.0  # seconds to wait for a reply, unless the user says otherwise
 PORT, SENTINEL_PORT = 6379, 26379
-PROBES = 3  # unanswered keepalive probes before TCP ends a connection
-MOST_SECONDS = 32767  # the largest value that TCP accepts
 Address: TypeAlias = tuple[str, int]
 Credentials: TypeAlias = Callable[[], tuple[str, ...]]
 """Returns a password, or a user and a password."""
@@ -63,6 +59,7 @@ class Settings:
         io_timeout, connect_timeout: seconds.
         most: the most connections to one server.
         replicas: how many replicas must have a grant before it counts.
+        make: makes a connection of the program's own class to an address; None for ours.
         remap: maps an address that a cluster announces to one that can be reached from here.
     """
 
@@ -81,6 +78,7 @@ class Settings:
     connect_timeout: float = IO_TIMEOUT
     most: int = MOST
     replicas: int = 0
+    make: Callable[[Address | str], Any] | None = None
     remap: Callable[[Address], Address] | None = None
     _context: list[Any] = field(default_factory=list)
 
@@ -137,30 +135,6 @@ def _context_of(tls: Mapping[str, Any]) -> Any:
     if tls.get("ssl_ciphers"):
         context.set_ciphers(tls["ssl_ciphers"])
     return context
-
-
-def keep_alive(sock: Any, seconds: float) -> None:
-    """Enable TCP keepalive and a user time-out, and disable Nagle's algorithm.
-
-    Source: tcp(7) for TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT and TCP_USER_TIMEOUT.
-
-    Args:
-        sock: a socket; without TCP nothing is done.
-        seconds: how long callers wait for a reply.
-    """
-    if sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    whole = min(MOST_SECONDS, max(1, math.ceil(seconds)))
-    wanted = [(socket.SOL_SOCKET, "SO_KEEPALIVE", 1), (socket.IPPROTO_TCP, "TCP_NODELAY", 1)]
-    wanted += [(socket.IPPROTO_TCP, name, whole) for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL")]
-    wanted += [
-        (socket.IPPROTO_TCP, "TCP_KEEPCNT", PROBES),
-        (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", whole * 1000),
-    ]
-    for level, name, value in wanted:
-        option = getattr(socket, name, None)  # some systems lack some of them
-        if option is not None:
-            sock.setsockopt(level, option, value)
 
 
 def settings_of(url: SplitResult) -> Settings:

@@ -20,6 +20,7 @@ from interlock.stores.redis.keys import line_of
 from interlock.stores.redis.resp import RedisCommand, ReplyError, begun, ended, pack
 
 GONE_THERE, DONE_THERE, PENDING_THERE = -1, -2, -10
+DEAF_LOOK = 0.1  # seconds between two polls of a waiter that gets no notifications
 REMOVED_BIT, MORE_BIT = 1, 2
 
 
@@ -73,6 +74,9 @@ class RedisWire:
         io_timeout: seconds to wait for a reply.
         together: True if one command may contain several names; not on a cluster.
         replicas: how many replicas must have a grant before it counts.
+
+    Attributes:
+        deaf: True if the server or a proxy does not support SUBSCRIBE: then waiters poll.
     """
 
     def __init__(self, where: str, io_timeout: float, together: bool, replicas: int = 0) -> None:
@@ -80,6 +84,7 @@ class RedisWire:
         self.io_timeout = io_timeout
         self._together = together
         self._replicas = replicas
+        self.deaf = False
         self._entering = lru_cache(4096)(_entering)
         self._leaving = lru_cache(4096)(_leaving)
 
@@ -95,12 +100,16 @@ class RedisWire:
             first, *rest = reply
             if first > 0:
                 return EnterResult("using", first, slot=rest[0])
-            return Promised(rest[0].decode(), rest[1], _pause(first))
+            return Promised(rest[0].decode(), rest[1], self._pause(first))
         if reply > 0:
             return EnterResult("using", reply)
         if reply <= PENDING_THERE:
-            return EnterResult("pending", look_again=_pause(reply))
+            return EnterResult("pending", look_again=self._pause(reply))
         return DONE_BEFORE if reply == DONE_THERE else None
+
+    def _pause(self, answer: int) -> float:
+        pause = (PENDING_THERE - answer) / 1000
+        return min(pause, DEAF_LOOK) if self.deaf else pause
 
     def leave(self, claim: Claim, channel: str, let_in: str, done: float = 0.0, value: str = "") -> RedisCommand:
         """As `Wire.leave`."""
@@ -195,11 +204,6 @@ class RedisWire:
         views = [view for _, view in sorted(found, key=lambda each: each[0]) if view.expires_in > 0]
         done = next((int(until) for field, until in zip(flat[::2], flat[1::2], strict=True) if field == b"done"), 0)
         return [*views, record_view(key, (done - now) / 1000)] if done > now else views
-
-
-def _pause(answer: int) -> float:
-    """Return after how many seconds a waiter looks again."""
-    return (PENDING_THERE - answer) / 1000
 
 
 def _milliseconds(seconds: float) -> str:

@@ -183,8 +183,11 @@ class AsyncDialer:
 
     async def _connected(self, address: Address | str, deadline: float, looks: bool) -> AsyncRedisConnection:
         try:
-            context = self.settings.context()
-            stream = await sockets.open_stream(address, context, deadline, self.settings.io_timeout, looks)
+            if self.settings.make is not None:
+                stream = await sockets.open_library(self.settings.make(address), deadline)
+            else:
+                context = self.settings.context()
+                stream = await sockets.open_stream(address, context, deadline, self.settings.io_timeout, looks)
         except (OSError, ValueError) as error:
             raise unreachable(self.where, error) from error
         return AsyncRedisConnection(stream, self.where, self.settings.io_timeout)

@@ -8,14 +8,15 @@ from interlock.core.queue import Renewed
 from interlock.remote._async.listener import AsyncSubscription
 from interlock.remote._async.pool import AsyncPool
 from interlock.remote._async.server_queue import AsyncAsks, AsyncServerQueue
+from interlock.remote.failures import Refused, closed
 from interlock.runtime import _aio as rt
-from interlock.runtime import clock
+from interlock.runtime import clock, log
 from interlock.stores.redis._async.connection import AsyncDialer
 from interlock.stores.redis._async.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
 from interlock.stores.redis.resp import RedisCommand, Reply, pack
 from interlock.stores.redis.settings import Settings
-from interlock.stores.redis.wire import RedisWire
+from interlock.stores.redis.wire import DEAF_LOOK, RedisWire
 
 CHANNEL = "interlock:wake:"
 
@@ -41,12 +42,22 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         self._settings = settings
         self._dialer = AsyncDialer(settings)
         self._dialer.moved = self.distrust
-        wire = RedisWire(settings.where, settings.io_timeout, True, settings.replicas)
-        super().__init__(wire, pool_to(self._dialer, wire), self._subscribe, fresh_channel())
+        self._redis = RedisWire(settings.where, settings.io_timeout, True, settings.replicas)
+        channel = fresh_channel()
+        super().__init__(self._redis, pool_to(self._dialer, self._redis), self._subscribe, channel)
         self._waiters.trusts = not settings.replicas
 
     async def _subscribe(self, deadline: float) -> AsyncSubscription:
-        return await self._dialer.subscribe(self.channel, deadline)
+        """Subscribe; if the server or a proxy does not support SUBSCRIBE, log that, and let waiters poll."""
+        try:
+            return await self._dialer.subscribe(self.channel, deadline)
+        except Refused as error:
+            if error.code != "UNKNOWN":
+                raise
+            if not self._redis.deaf:
+                log.warn("who waits looks every %g s, since nothing can be subscribed to: %s", DEAF_LOOK, error)
+            self._redis.deaf = True
+            return AsyncDeaf()
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `AsyncQueue.renew`; asks the Sentinels first whether the primary has changed."""
@@ -92,6 +103,26 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
     async def doctor(self) -> list[Check]:
         """As `AsyncQueue.doctor`."""
         return await examine(self)
+
+
+class AsyncDeaf:
+    """A subscription that receives nothing, for servers without SUBSCRIBE."""
+
+    def __init__(self) -> None:
+        self._waiter: rt.AsyncWaiter[object] = rt.AsyncWaiter()
+
+    async def receive(self, deadline: float) -> list[str]:
+        """As `AsyncSubscription.receive`."""
+        if await self._waiter.wait(deadline - clock.now()) is not None:
+            raise closed()
+        return []
+
+    async def confirm(self, deadline: float) -> None:
+        """Do nothing: it needs no proof that messages arrive."""
+
+    def close(self) -> None:
+        """As `AsyncSubscription.close`."""
+        self._waiter.tell(self)
 
 
 def fresh_channel() -> str:

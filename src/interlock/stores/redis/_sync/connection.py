@@ -184,8 +184,11 @@ class Dialer:
 
     def _connected(self, address: Address | str, deadline: float, looks: bool) -> RedisConnection:
         try:
-            context = self.settings.context()
-            stream = sockets.open_stream(address, context, deadline, self.settings.io_timeout, looks)
+            if self.settings.make is not None:
+                stream = sockets.open_library(self.settings.make(address), deadline)
+            else:
+                context = self.settings.context()
+                stream = sockets.open_stream(address, context, deadline, self.settings.io_timeout, looks)
         except (OSError, ValueError) as error:
             raise unreachable(self.where, error) from error
         return RedisConnection(stream, self.where, self.settings.io_timeout)

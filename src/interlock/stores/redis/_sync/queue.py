@@ -9,14 +9,15 @@ from interlock.core.queue import Renewed
 from interlock.remote._sync.listener import Subscription
 from interlock.remote._sync.pool import Pool
 from interlock.remote._sync.server_queue import Asks, ServerQueue
+from interlock.remote.failures import Refused, closed
 from interlock.runtime import _threads as rt
-from interlock.runtime import clock
+from interlock.runtime import clock, log
 from interlock.stores.redis._sync.connection import Dialer
 from interlock.stores.redis._sync.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
 from interlock.stores.redis.resp import RedisCommand, Reply, pack
 from interlock.stores.redis.settings import Settings
-from interlock.stores.redis.wire import RedisWire
+from interlock.stores.redis.wire import DEAF_LOOK, RedisWire
 
 CHANNEL = "interlock:wake:"
 
@@ -37,12 +38,22 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
         self._settings = settings
         self._dialer = Dialer(settings)
         self._dialer.moved = self.distrust
-        wire = RedisWire(settings.where, settings.io_timeout, True, settings.replicas)
-        super().__init__(wire, pool_to(self._dialer, wire), self._subscribe, fresh_channel())
+        self._redis = RedisWire(settings.where, settings.io_timeout, True, settings.replicas)
+        channel = fresh_channel()
+        super().__init__(self._redis, pool_to(self._dialer, self._redis), self._subscribe, channel)
         self._waiters.trusts = not settings.replicas
 
     def _subscribe(self, deadline: float) -> Subscription:
-        return self._dialer.subscribe(self.channel, deadline)
+        """Subscribe; if the server or a proxy does not support SUBSCRIBE, log that, and let waiters poll."""
+        try:
+            return self._dialer.subscribe(self.channel, deadline)
+        except Refused as error:
+            if error.code != "UNKNOWN":
+                raise
+            if not self._redis.deaf:
+                log.warn("who waits looks every %g s, since nothing can be subscribed to: %s", DEAF_LOOK, error)
+            self._redis.deaf = True
+            return Deaf()
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `Queue.renew`; asks the Sentinels first whether the primary has changed."""
@@ -88,6 +99,26 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
     def doctor(self) -> list[Check]:
         """As `Queue.doctor`."""
         return examine(self)
+
+
+class Deaf:
+    """A subscription that receives nothing, for servers without SUBSCRIBE."""
+
+    def __init__(self) -> None:
+        self._waiter: rt.Waiter[object] = rt.Waiter()
+
+    def receive(self, deadline: float) -> list[str]:
+        """As `Subscription.receive`."""
+        if self._waiter.wait(deadline - clock.now()) is not None:
+            raise closed()
+        return []
+
+    def confirm(self, deadline: float) -> None:
+        """Do nothing: it needs no proof that messages arrive."""
+
+    def close(self) -> None:
+        """As `Subscription.close`."""
+        self._waiter.tell(self)
 
 
 def fresh_channel() -> str:
