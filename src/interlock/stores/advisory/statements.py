@@ -8,10 +8,6 @@ OF_THE_LOCK = (
     "l.locktype = 'advisory' AND l.objsubid = 1 AND (l.classid::bigint << 32 | l.objid::bigint) = {key} "
     "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
-SERVER = (
-    "SELECT oid::text, extract(epoch FROM pg_postmaster_start_time())::text FROM pg_database "
-    "WHERE datname = current_database()"
-)
 OPENING = 0x696E7465726C6B00  # the advisory lock under which sessions open one after another
 LEAP = 1 << 20  # fences
 IDLE, INTERVAL, COUNT = 15, 5, 3  # seconds, seconds and probes of the keepalive, on both sides
@@ -22,7 +18,6 @@ POSTGRES = {
     "give back": "EXECUTE interlock_give_back",
     "ping": "SELECT pg_backend_pid()",
     "break off": "SELECT pg_cancel_backend({pid})",
-    "server": SERVER,
     "look": (
         "SELECT l.pid, l.granted, l.mode, a.application_name, extract(epoch FROM coalesce(a.query_start, now())) "
         f"FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid) WHERE {OF_THE_LOCK} "
