@@ -608,7 +608,7 @@ class BaseLocks(Same, Generic[L, G]):
         seconds = seconds_of(on_busy, timeout)
 
         def lock_of(name: str) -> L:
-            return cast(L, self.lock(name, timeout=seconds, **how))
+            return self.lock(name, timeout=seconds, **how)
 
         lock_of(name)
         return lock_of
