@@ -28,7 +28,7 @@ from interlock.remote.failures import Passing
 from interlock.remote.neighbours import neighbours, sooner
 from interlock.runtime import clock
 from interlock.runtime.process import around_forks, checked_pid, in_forked_child
-from interlock.stores.files.machine import LOCAL, file_system
+from interlock.stores.files.machine import check_of
 from interlock.stores.sqlite.opening import Opened, SqliteOptions, keep, open_claims, value_kept
 
 WITHIN_A_STEP = (
@@ -209,10 +209,7 @@ class Database:
     def doctor(self) -> list[Check]:
         """Check the version, the file system, the file, and the duration of a commit."""
         path = self.options.path
-        checks = [Check("version", "ok", f"SQLite {sqlite3.sqlite_version}")]
-        kind = file_system(Path(path))
-        about = "" if kind in LOCAL else ", which others than this machine may reach: be sure"
-        checks.append(Check("file system", "warn" if about else "ok", f"{path} lies on {kind}{about}"))
+        checks = [Check("version", "ok", f"SQLite {sqlite3.sqlite_version}"), check_of(Path(path))]
         try:
             times = []
             for _ in range(ROUNDS):

@@ -217,7 +217,7 @@ def open_claims(options: SqliteOptions) -> Opened:
     folder = os.path.dirname(path)
     try:
         sharing = _sharing(os.stat(folder))
-        _refuse_file_system(folder, options.allow)
+        machine.refuse_file_system(Path(folder), options.allow, f"sqlite:///{path}")
         if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
             raise StoreError(
                 f"{folder} can't be written by this user, and SQLite makes a journal there: choose another folder"
@@ -409,17 +409,3 @@ def _make(path: str, sharing: Sharing) -> None:
         settle_new(fd, os.fstat(fd), sharing.file_mode, sharing)
     finally:
         os.close(fd)
-
-
-def _refuse_file_system(folder: str, allowed: str) -> None:
-    kind = machine.file_system(Path(folder))
-    if machine.is_network(kind):
-        raise StoreError(
-            f"{folder} lies on a network file system ({kind}), where SQLite's locks fail: choose a local folder, "
-            f"or a store that reaches several machines"
-        )
-    if machine.is_guest(kind) and kind != allowed:
-        raise StoreError(
-            f"{folder} lies on a file system ({kind}) that others than this machine may reach, without seeing its "
-            f"locks; {machine.advice_on_guest(kind, '')}"
-        )
