@@ -354,24 +354,6 @@ class TestUnguarded:
         assert (Book.objects.get().name, Book.objects.get().status) == ("naem", "use")
         keeps_others(mine)
 
-    def test_bulk_update_writes_what_it_is_told(self) -> None:
-        mine = Book.objects.get()
-        Book.objects.update(name="theirs")
-        mine.name = "mine"
-        Book.objects.bulk_update([mine], ["name"])
-        assert Book.objects.get().name == "mine"
-
-    def test_after_bulk_update_and_update_an_instance_must_be_read_again(self) -> None:
-        mine = Book.objects.get()
-        mine.name = "mine"
-        Book.objects.bulk_update([mine], ["name"])
-        with pytest.raises(StaleObject):
-            mine.save()
-        mine.refresh_from_db()
-        mine.status = "free"
-        mine.save()
-        assert (Book.objects.get().name, Book.objects.get().status) == ("mine", "free")
-
     def test_the_first_save_after_bulk_create_writes_all(self) -> None:
         (made,) = Book.objects.bulk_create([Book(name="bulk")])
         made = made if made.pk else Book.objects.get(name="bulk")
