@@ -1,4 +1,4 @@
-"""The site of the documentation: it builds, has every public name, and hides pages for contributors from its search."""
+"""The site of the documentation: it builds, has every public name, and its search leaves out some pages."""
 
 import json
 import os
