@@ -93,35 +93,6 @@ class TestOverriddenSave:
         assert Book.objects.get().notes == "B"
 
 
-class TestOtherMixins:
-    def test_a_base_class_that_has_a_say_in_the_update_is_asked(self) -> None:
-        asked = []
-
-        class Asked(models.Model):
-            class Meta:
-                abstract = True
-
-            def _do_update(self, *args: Any) -> Any:
-                asked.append(args)
-                return super()._do_update(*args)
-
-        class Both(Book, Asked):
-            class Meta:
-                proxy = True
-                app_label = "library"
-
-        Book.objects.create(name="a")
-        mine, theirs = Both.objects.get(), Both.objects.get()
-        theirs.name = "theirs"
-        theirs.save()
-        mine.status = "free"
-        mine.save()
-        assert len(asked) == 2
-        mine.name = "mine"
-        with pytest.raises(StaleObject):
-            mine.save()
-
-
 class TestAsyncio:
     def test_asave_is_guarded(self) -> None:
         Book.objects.create(name="naem")

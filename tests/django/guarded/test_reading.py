@@ -8,7 +8,6 @@ import django
 import pytest
 from django.core import serializers
 from django.db import connections, models, transaction
-from django.db.models import signals
 from django.test import override_settings
 from guarded.helpers import statements
 from guarded.library.models import Author, Book, Everything, OldBook
@@ -71,20 +70,6 @@ def test_it_is_refused_what_others_have_changed(reading: str) -> None:
 @pytest.mark.parametrize("reading", READINGS)
 def test_it_writes_only_what_it_has_changed(reading: str) -> None:
     keeps_others(READINGS[reading]())
-
-
-def test_what_is_remembered_is_what_was_read_though_a_receiver_has_changed_it_in_place() -> None:
-    def mark(instance: Book, **kwargs: object) -> None:
-        instance.tags.append("seen")
-
-    signals.post_init.connect(mark, Book)
-    try:
-        mine = Book.objects.get()
-    finally:
-        signals.post_init.disconnect(mark, Book)
-    assert changes(mine) == {"tags": (["red"], ["red", "seen"])}
-    mine.save()
-    assert Book.objects.get().tags == ["red", "seen"]
 
 
 class TestDeferred:
@@ -266,18 +251,6 @@ class TestOtherDatabases:
             mine.save()
         assert Book.objects.using("other").get().status == "free"
         assert "other" in connections
-
-    def test_a_refresh_from_another_database_forgets_the_first(self) -> None:
-        mine = Book.objects.get()
-        mine.author = None
-        mine.save(using="other")
-        Book.objects.using("other").update(name="other")
-        mine = Book.objects.get()
-        mine.author = None
-        mine.refresh_from_db(using="other", fields=["name"])
-        mine.name = "mine"
-        mine.save()
-        assert Book.objects.using("other").get().name == "mine"
 
 
 class ReadsOfReplica:
