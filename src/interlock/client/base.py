@@ -482,7 +482,6 @@ class BaseLocks(Same, Generic[L, G]):
         """
         return events.listen(lambda: [self._client.listeners], function)
 
-    @overload
     def lock(
         self,
         name: str,
@@ -495,24 +494,7 @@ class BaseLocks(Same, Generic[L, G]):
         at_least: float = 0.0,
         at_most: float | None = None,
         on_wanted: Callable[[G], object] | None = None,
-        connection: None = None,
-    ) -> L: ...
-    @overload
-    def lock(self, name: str, *, timeout: float | None = None, connection: object) -> Any: ...
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        renew: bool = True,
-        label: str | None = None,
-        on_lost: Callable[[G], object] | None = None,
-        at_least: float = 0.0,
-        at_most: float | None = None,
-        on_wanted: Callable[[G], object] | None = None,
-        connection: object = None,
-    ) -> Any:
+    ) -> L:
         """Return the exclusive lock called `name`; nothing is acquired yet.
 
         Args:
@@ -527,30 +509,12 @@ class BaseLocks(Same, Generic[L, G]):
                 is left out is at least as long, so that it holds also if the process ends.
             at_most: seconds after which the lock is lost, exactly, in spite of renewals; None for no limit.
             on_wanted: called with the grant when another claim begins to wait, at the next renewal at the latest.
-            connection: a connection or session of SQLAlchemy: its transaction takes the lock, and its commit or
-                rollback releases it; on postgresql+advisory:// only, and with no other argument than `timeout`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
         """
         options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
-        if connection is not None:
-            return self._in_transaction(name, options, ttl, label, connection)
         return self._lock_type(self._client, self._client.spec(name, 1, 1, ttl, label, at_least), options)
-
-    def _in_transaction(
-        self, name: str, options: AcquireOptions, ttl: float | None, label: str | None, connection: object
-    ) -> Any:
-        self._client.check_open()
-        make = getattr(self._client.store, "lock_in_transaction", None)
-        if make is None:
-            raise InvalidArgument(
-                f"{self._client.where} has no locks that a transaction of yours can hold: connect to "
-                f"postgresql+advisory://, or take the lock before the transaction and release it after"
-            )
-        if options != AcquireOptions(options.timeout) or ttl is not None or label is not None:
-            raise InvalidArgument("a lock that a transaction holds has no lease and no label: give only a timeout")
-        return make(self._client.spec(name, 1, 1, None, None), options.timeout, connection)
 
     def semaphore(
         self,
