@@ -1,7 +1,6 @@
 """The refusals of the file store, the findings of its doctor, and its log messages."""
 
 import errno
-import fcntl
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -14,7 +13,8 @@ import interlock
 from interlock import InvalidArgument, StoreError
 from interlock.core.claims import Check
 from interlock.runtime import log
-from interlock.stores.files import FileStore, checks, folder, machine
+from interlock.stores.files import FileStore, folder, linefile, machine
+from interlock.stores.files._sync import queue
 
 
 @pytest.fixture
@@ -51,12 +51,8 @@ def test_a_sound_folder_is_ok_in_every_point(store: interlock.Locks) -> None:
     assert {check.status for check in store.doctor()} == {"ok"}
 
 
-def test_a_network_file_system_is_refused_and_found(
-    store: interlock.Locks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checks, "file_system", lambda path: "nfs4")
-    monkeypatch.setattr(folder, "file_system", lambda path: "nfs4")
-    assert finding(store, "file system").status == "fail"
+def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "file_system", lambda path: "nfs4")
     with pytest.raises(StoreError, match="local folder"):
         FileStore(str(tmp_path / "other"))
 
@@ -78,41 +74,20 @@ def refuse(number: int) -> Callable[..., Any]:
     return call
 
 
-@pytest.mark.parametrize(
-    ("flock", "says"), [(lambda fd, how: None, "not exclude"), (refuse(errno.ENOLCK), "no OS locks")]
-)
-def test_os_locks_that_do_not_work_are_found(
-    store: interlock.Locks, monkeypatch: pytest.MonkeyPatch, flock: Any, says: str
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_folder_without_os_locks_is_refused(
+    store: interlock.Locks, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(fcntl, "flock", flock)
-    found = finding(store, "machine")
-    assert found.status == "fail"
-    assert says in found.detail
-
-
-@pytest.mark.parametrize("flock", [lambda fd, how: None, refuse(errno.ENOLCK), refuse(errno.EIO)])
-def test_a_folder_without_os_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: Any) -> None:
-    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(linefile, "flock", refuse(number))
+    monkeypatch.setattr(queue, "native", None)
     with pytest.raises(StoreError, match="local disk"):
-        FileStore(str(tmp_path / "locks"))
+        store.lock("another").acquire()
 
 
-def test_another_machine_is_found_and_refused(
-    store: interlock.Locks, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "boot_id", lambda: "another")
-    assert finding(store, "machine").status == "fail"
+def test_another_machine_is_refused(store: interlock.Locks, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "boot_id", lambda: "another")
     with pytest.raises(StoreError, match="another machine"):
         FileStore(str(path))
-
-
-def test_a_marker_that_somebody_locks_for_ever_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    interlock.connect(f"file://{path}").close()
-    monkeypatch.setattr(machine.time, "sleep", lambda seconds: None)
-    with open(path / "interlock") as locked:
-        fcntl.flock(locked, fcntl.LOCK_EX)
-        with pytest.raises(StoreError, match="lslocks"):
-            FileStore(str(path))
 
 
 def test_what_does_not_belong_here_is_found(store: interlock.Locks, path: Path) -> None:
@@ -122,19 +97,15 @@ def test_what_does_not_belong_here_is_found(store: interlock.Locks, path: Path) 
     (path / "notes.txt").write_text("")
     found = finding(store, "contents")
     assert found.status == "warn"
-    assert found.detail.startswith("9 foreign")
+    assert found.detail.startswith("9 files")
 
 
-def test_a_damaged_claim_and_a_dead_holder_are_found(store: interlock.Locks, path: Path) -> None:
+def test_a_damaged_claim_is_found(store: interlock.Locks, path: Path) -> None:
     grant = store.lock("book").acquire()
     assert grant is not None
-    line = path / "lines" / "book"
-    text = line.read_bytes()
-    at = text.index(b" alive=") + len(b" alive=")
-    line.write_bytes(text[:at] + b"1-0" + text[at + 3 :] + b"#" * 512)
-    found = {check.name: check for check in store.doctor()}
-    assert "can't be read" in found["contents"].detail
-    assert found["dead holders"].status == "warn"
+    with open(path / "lines" / "book", "ab") as line:
+        line.write(b"#" * 512)
+    assert "lines/book" in finding(store, "contents").detail
 
 
 def test_a_host_in_the_url_is_refused() -> None:

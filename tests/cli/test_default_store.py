@@ -67,8 +67,8 @@ def test_a_service_with_a_tmp_of_its_own_is_75_and_told_what_to_do(house: House)
         "91 27 0:28 /systemd-private-4f2a-app.service-Xb3/tmp /tmp rw - tmpfs tmpfs rw\n"
     )
     private = house.python_with(
-        "import pathlib\nfrom interlock.stores import files as store\n"
-        f"store.MOUNTS = pathlib.Path({str(house.folder / 'mounts')!r})\n"
+        "import pathlib\nfrom interlock.stores.files import machine\n"
+        f"machine.MOUNTS = pathlib.Path({str(house.folder / 'mounts')!r})\n"
     )
     status, _, errors = house.run("run", "book", "--", "true", env=private)
     assert status == 75

@@ -95,7 +95,7 @@ def test_a_forked_child_has_nothing_of_its_parents_open(folder: Path, remote: Re
             "result = [before, os.read(reader, 1000).decode(), held.renew()]"
         )
     assert told[0].count("alive") >= 3  # its liveness pipe, its pipe, and the liveness pipe of the other
-    assert {"interlock", "lines"} < set(told[0])
+    assert "lines" in told[0]
     assert told[1:] == ["[]", True]
 
 
@@ -109,18 +109,18 @@ def lit(folder: Path) -> Liveness:
 def test_a_liveness_pipe_has_its_name_only_when_it_is_locked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "alive").mkdir(parents=True)
     other = lit(folder)
-    flock, seen, swept = liveness.flock, [], []
+    flock, seen = liveness.flock, []
 
     def looks_before(fd: int, how: int) -> None:
         if how & liveness.LOCK_EX:
             seen.append([name for name in os.listdir(folder / "alive") if name[0] != "." and name != other.token])
         flock(fd, how)
         if how & liveness.LOCK_EX:
-            swept.append(other.sweep())
+            other.sweep()
 
     monkeypatch.setattr(liveness, "flock", looks_before)
     made = lit(folder)
-    assert (seen, swept) == ([[]], [0])
+    assert seen == [[]]
     assert other.is_alive(made.token)
     made.close()
     other.close()

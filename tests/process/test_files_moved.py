@@ -1,16 +1,14 @@
-"""Files: a folder that is moved, emptied or locked during use; no connection goes on with the old folder."""
+"""Files: a folder that is moved or emptied during use; no connection goes on with the old folder."""
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
 import os
 import shutil
 import stat
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ import pytest
 import interlock
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
-from tests.support.files_folder import SLACK, connect, until_waiting, within
+from tests.support.files_folder import connect, until_waiting
 
 HERE = os.getpid()
 TRY = "result = locks.lock('book').acquire(timeout=0) is not None"
@@ -95,55 +93,6 @@ def test_who_connects_to_where_a_link_led_before_is_there(tmp_path: Path, notice
             assert excludes_others(followed, tmp_path / "v2" / "locks")
 
 
-# -- a marker that is locked --------------------------------------------------------------------------------
-
-
-@contextmanager
-def taken(folder: Path) -> Iterator[None]:
-    """Replace the marker by a file that another program keeps locked."""
-    (folder / "interlock").unlink()
-    fd = os.open(folder / "interlock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        until_not_trusted()
-        yield
-    finally:
-        os.close(fd)
-
-
-def test_one_try_with_a_marker_that_is_locked_takes_one_second(line: interlock.Locks, folder: Path) -> None:
-    with taken(folder), within(1.0):
-        assert line.lock("book").acquire(blocking=False) is None
-    with taken(folder), within(0.3):
-        assert line.lock("book").acquire(timeout=0.3) is None
-    assert held(line).renew()
-
-
-def test_an_event_loop_goes_on_while_a_marker_is_locked(folder: Path) -> None:
-    async def main() -> None:
-        longest = 0.0
-
-        async def tick() -> None:
-            nonlocal longest
-            while True:
-                before = time.monotonic()
-                await asyncio.sleep(0.01)
-                longest = max(longest, time.monotonic() - before)
-
-        async with interlock.aconnect(f"file://{folder}") as locks:
-            async with locks.lock("book"):
-                pass
-            ticking = asyncio.create_task(tick())
-            with taken(folder):
-                await asyncio.sleep(0)
-                longest = 0.0
-                assert await locks.lock("book").acquire(blocking=False) is None
-                assert longest < SLACK
-            ticking.cancel()
-
-    asyncio.run(main())
-
-
 # -- subfolders that were removed ---------------------------------------------------------------------------
 
 ROOMS = ["lines", "alive"]
@@ -179,18 +128,3 @@ def test_who_holds_learns_at_once_that_alive_was_removed(line: interlock.Locks, 
     shutil.rmtree(folder / "alive")
     assert [grant.renew() for grant in grants if grant] == [False, False]
     assert held(line).renew() is True
-
-
-@pytest.mark.parametrize("room", ["lines"])
-def test_the_doctor_says_what_is_missing(line: interlock.Locks, folder: Path, room: str) -> None:
-    shutil.rmtree(folder / room)
-    found = line.doctor()
-    assert [check.detail for check in found if check.status == "fail"] == []
-    (told,) = [check.detail for check in found if "is missing" in check.detail]
-    assert f"{folder / room} is missing" in told
-    assert "exclude the folder" in told
-    until_not_trusted()
-    assert handed_over(line, folder)
-
-
-# -- many threads -------------------------------------------------------------------------------------------

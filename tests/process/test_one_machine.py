@@ -11,7 +11,7 @@ import pytest
 
 import interlock
 from interlock import InvalidArgument, StoreError
-from interlock.stores.files import folder
+from interlock.stores.files import machine
 from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually
 from tests.torture.runs import small_disk
@@ -93,24 +93,10 @@ def test_who_was_first_has_the_folder_to_itself(tmp_path: Path, shifted: Callabl
     assert set(ahead.do("result = [check.status for check in locks.doctor()]")) == {"ok"}
     with pytest.raises(StoreError, match="time namespace"):
         interlock.connect(f"file://{path}")
-    second = shifted(1000)  # another namespace, but the same clock
-    second.connect(path)
-    assert second.do(f"result = locks.lock({NAME!r}).acquire(timeout=0) is None") is True
     assert ahead.do("result = grant.renew()") is True
     ahead.do("locks.close()")
-    second.do("locks.close()")
     with interlock.connect(f"file://{path}") as locks:  # no other process uses it now
         assert locks.lock(NAME).acquire(timeout=0) is not None
-
-
-@as_root
-def test_a_time_namespace_with_the_same_clock_gets_in(tmp_path: Path, shifted: Callable[[int], Shifted]) -> None:
-    path = tmp_path / "locks"
-    same = shifted(0)
-    same.connect(path)
-    same.do(f"grant = locks.lock({NAME!r}).acquire()")
-    with interlock.connect(f"file://{path}") as locks:
-        assert locks.lock(NAME).acquire(timeout=0) is None
 
 
 def test_every_call_at_the_limit_of_files_says_what_to_do(tmp_path: Path) -> None:
@@ -205,18 +191,12 @@ def test_a_limit_of_file_sizes_is_said(tmp_path: Path) -> None:
         assert other.do(f"result = locks.lock({NAME!r}).acquire(timeout=0) is not None") is True
 
 
-# -- the marker of an earlier version -----------------------------------------------------------------------
-
-
 # -- file systems -------------------------------------------------------------------------------------------
 
 
 def status_on(kind: str, path: Path, monkeypatch: pytest.MonkeyPatch, allow: str = "") -> str:
     """Return the result with a folder on that file system: refused, or the doctor's status."""
-    from interlock.stores.files import checks
-
-    monkeypatch.setattr(folder, "file_system", lambda path: kind)
-    monkeypatch.setattr(checks, "file_system", lambda path: kind)
+    monkeypatch.setattr(machine, "file_system", lambda path: kind)
     try:
         locks = interlock.connect(f"file://{path}/locks" + (f"?allow={allow}" if allow else ""))
     except (StoreError, InvalidArgument):
@@ -261,7 +241,7 @@ def test_what_the_user_vouches_for_is_used_and_doubted(
 
 
 def test_the_error_tells_how_to_allow_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "file_system", lambda path: "virtiofs")
+    monkeypatch.setattr(machine, "file_system", lambda path: "virtiofs")
     with pytest.raises(StoreError, match=r"file://.*\?allow=virtiofs"):
         interlock.connect(f"file://{tmp_path}/locks")
     interlock.connect(f"file://{tmp_path}/locks?allow=virtiofs").close()

@@ -185,7 +185,7 @@ def test_the_error_names_the_mend_where_another_user_can_not_get_in(home: Path, 
         bob.do(f"locks.lock({NAME!r}).acquire(timeout=0)")
     bob.close()
     (folder / "lines").chmod(0o700)
-    with pytest.raises(RemoteError, match=f"chmod 770 {folder}/lines"):
+    with pytest.raises(RemoteError, match=f"{folder}/lines.*chmod"):
         user(folder, BOB, groups=(GROUP,))
 
 

@@ -105,10 +105,9 @@ def test_a_lock_is_used_while_its_slot_moves(
     assert world.nothing_left()
 
 
-def test_the_doctor_compares_the_clocks_of_all_nodes(world: World, cluster: RedisCluster) -> None:
-    checks = {check.name: check for check in world.actor().do(world.connect().doctor)}
-    assert checks["clocks"].status == "ok"
-    assert "3 servers" in checks["clocks"].detail
+def test_the_doctor_looks_at_the_clocks_of_all_nodes(world: World, cluster: RedisCluster) -> None:
+    checks = [check for check in world.actor().do(world.connect().doctor) if check.name == "clock"]
+    assert [check.status for check in checks] == ["ok"] * 3
 
 
 def test_a_node_that_restarts_is_found_again(world: World, cluster: RedisCluster, ann: Actor) -> None:
@@ -151,8 +150,6 @@ def test_after_a_fail_over_locks_go_on_and_fences_increase(
         assert old.fence < fences[0] < fences[1]
         assert ann.do(ann.do(locks.lock(world.name).acquire).release) is True
         assert world.nothing_left()
-        checks = {check.name: check for check in ann.do(locks.doctor)}
-        assert by_kill or "2 servers" in checks["clocks"].detail  # the replica, where it was left running
 
 
 @pytest.fixture

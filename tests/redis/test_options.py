@@ -13,7 +13,7 @@ from interlock.client.connect import split
 from interlock.core.errors import InvalidArgument
 from interlock.remote._sync.pool import MOST
 from interlock.stores.redis.clients import settings_of_client
-from interlock.stores.redis.settings import is_secure, settings_of
+from interlock.stores.redis.settings import settings_of
 from interlock.testing.world import TASKS, THREADS, World
 from tests.servers import RedisSentinel, RedisServer, need
 from tests.servers.sentinel import MASTER, Sentinel
@@ -65,7 +65,10 @@ def test_stores_without_such_an_option_refuse_it(connect: Connect, place: str) -
     ("url", "told"),
     [
         ("redis://h?ssl_ca_certs=x", "rediss://"),
-        ("redis+cluster://h?db=1", "one database"),
+        ("redis+cluster://h?db=1", "no option 'db'"),
+        ("redis://me:s3cret@h/first", "whole number"),
+        ("redis+cluster://s3cret/x@h", "can't be read"),
+        ("redis://s3cret#x@h", "can't be read"),
         ("redis://h?sentinel_password=s3cret", "no option 'sentinel_password'"),
         ("redis://h?db=1&db=2", "db one value"),
         ("redis://h?socket_timeout=", "socket_timeout one value"),
@@ -107,7 +110,7 @@ def test_a_sentinel_url_is_understood_whole(scheme: str) -> None:
     assert found.nodes == (("h1", 26379), ("::1", 7), ("h3", 8))
     assert found.sentinel is not None
     assert (found.sentinel.username, found.sentinel.password) == ("eye", "s&t")
-    wanted = {"ssl_cert_reqs": "none"} if is_secure(scheme) else None
+    wanted = {"ssl_cert_reqs": "none"} if scheme in ("rediss+sentinel", "valkeys+sentinel") else None
     assert found.tls == found.sentinel.tls == wanted
 
 

@@ -43,13 +43,11 @@ class LeaveResult(NamedTuple):
         promoted: id, fence and slot of the waiters of the same channel that hold the lock now (with fence 0: that
             must look); only this answer notifies them.
         more: True if more can be promoted than one step does: it is asked again.
-        unheard: True if others could not be told, since this user may not send messages.
     """
 
     removed: bool
     promoted: Sequence[tuple[str, int, int]] = ()
     more: bool = False
-    unheard: bool = False
 
 
 REMOVED, NOT_THERE = LeaveResult(True), LeaveResult(False)

@@ -35,7 +35,7 @@ from interlock.remote.wire import (
     Wire,
 )
 from interlock.runtime import _threads as rt
-from interlock.runtime import clock, log
+from interlock.runtime import clock
 
 CUTS = 5  # so many connections may end in a row under one request
 RECOVERY = 60.0  # seconds that a server is waited for without a limit; a fail-over takes 15 to 30
@@ -96,7 +96,6 @@ class ServerQueue(Generic[Q, A]):
         self._ghosts: dict[str, Claim] = {}
         self._doubt: Callable[[str], object] = _nobody_doubts
         self._answered = False
-        self._unheard = False
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Call a function with the id of each claim that the server may not have any more."""
@@ -201,17 +200,21 @@ class ServerQueue(Generic[Q, A]):
         self._pool.entering.discard(claim.id)
         let_in = self._waiters.leaves(claim.id, not done)
         request = self._wire.leave(claim, self.channel, let_in, done, value)
+        lost = False
         try:
-            reply = self._pool.ask(request, clock.now() + self._wire.io_timeout)
-        except (ConnectionEnded, NoAnswer) as error:
-            times = CUTS if type(error) is ConnectionEnded else 1
-            removed = self._leave_again(claim, request, let_in, times)
-            return removed or not done  # an earlier request may have done it, so the answer is yes
+            try:
+                reply = self._pool.ask(request, clock.now() + self._wire.io_timeout)
+            except (ConnectionEnded, NoAnswer):
+                lost = True
+                reply = self._ask(request)
         except BaseException:
             self._left_unheard(let_in)
             raise
         left = self._wire.left(reply)
-        return True if left is REMOVED else self._left(claim, left, let_in)
+        removed = left is REMOVED or self._left(claim, left, let_in)
+        if lost:
+            self._waiters.wake_all()  # the lost reply named the promoted waiters
+        return removed or (lost and not done)  # an earlier request may have done it, so the answer is yes
 
     def _left(self, claim: Claim, left: LeaveResult, let_in: str) -> bool:
         """Take the answer to a leave: notify the waiters of this process that it promoted."""
@@ -228,27 +231,6 @@ class ServerQueue(Generic[Q, A]):
     def _tell(self, left: LeaveResult) -> None:
         for id, fence, slot in left.promoted:
             self._waiters.notify(id, fence, slot)
-        if left.unheard and not self._unheard:
-            self._unheard = True
-            log.warn("this user may not publish: who waits in other processes hears late, by its own look (+publish)")
-
-    def _leave_again(self, claim: Claim, request: Q, let_in: str, times: int) -> bool:
-        """Ask again, on other connections; True if this request removed it."""
-        try:
-            while True:
-                times -= 1
-                try:
-                    reply = self._pool.ask(request, clock.now() + self._wire.io_timeout)
-                    break
-                except ConnectionEnded:
-                    if not times:
-                        raise
-            removed = self._left(claim, self._wire.left(reply), let_in)
-        except BaseException:
-            self._left_unheard(let_in)
-            raise
-        self._waiters.wake_all()  # the lost reply named the promoted waiters
-        return removed
 
     def _left_unheard(self, let_in: str) -> None:
         """The reply to a release is lost, or its promise is void: let all look, and the successor be renewed."""

@@ -14,7 +14,6 @@ import contextlib
 import os
 import re
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes
 
@@ -24,7 +23,7 @@ from interlock.core.queue import ALL, Feature
 from interlock.core.redaction import masked
 from interlock.runtime import clock
 from interlock.stores.files.folder import Folder
-from interlock.stores.files.machine import allowed_in
+from interlock.stores.files.machine import allowed_in, mount_of
 from interlock.stores.files.opening import failing
 from interlock.stores.files.steps import FileSteps, close_dropped, queue_on
 
@@ -103,7 +102,6 @@ class FileStore:
 
 
 SHARED = "/tmp"
-MOUNTS = Path("/proc/self/mountinfo")
 _OWN_TMP = re.compile(r"systemd-private-|snap-private-tmp|/tmp-inst/")
 """Matches the root of a private mount at /tmp: systemd's PrivateTmp=, snap, pam_namespace."""
 _ELSEWHERE = "set INTERLOCK_URL (or connect(url), --store) to a folder that all who share the lock see, " \
@@ -119,37 +117,19 @@ def runtime_folder() -> str:
     Raises:
         StoreError: another user owns the folder or may write to it, or this process has a private /tmp.
     """
-    if own_tmp(MOUNTS):
-        raise StoreError(
-            f"this service has a {SHARED} of its own (PrivateTmp=), which others do not see: {_ELSEWHERE}"
-        )
     path = os.path.join(SHARED, f"interlock-{os.geteuid()}")
     try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise StoreError(f"the folder of this user's locks can't be made: {error}; {_ELSEWHERE}") from error
-    try:
+        if _OWN_TMP.search(mount_of(SHARED).root):
+            raise StoreError(
+                f"this service has a {SHARED} of its own (PrivateTmp=), which others do not see: {_ELSEWHERE}"
+            )
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
         found = os.lstat(path)
     except OSError as error:
-        raise StoreError(f"the folder of this user's locks can't be looked at: {error}; {_ELSEWHERE}") from error
+        raise StoreError(f"the folder of this user's locks can't be made: {error}; {_ELSEWHERE}") from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise StoreError(f"{path} is no folder of this user's own: let its owner or root remove it, or {_ELSEWHERE}")
     if found.st_mode & 0o022:
         raise StoreError(f"others may write to {path}, and so take locks away: chmod 700 {path}, or {_ELSEWHERE}")
     return path
-
-
-def own_tmp(mounts: Path) -> bool:
-    """Return True if this process has a private /tmp.
-
-    Args:
-        mounts: the path of /proc/self/mountinfo, see proc_pid_mountinfo(5).
-    """
-    try:
-        lines = mounts.read_text(errors="replace").splitlines()
-    except OSError:
-        return False
-    roots = [fields[3] for fields in map(str.split, lines) if len(fields) > 4 and fields[4] == SHARED]
-    return bool(roots) and _OWN_TMP.search(roots[-1]) is not None  # the last mount hides those before

@@ -12,10 +12,10 @@ import stat
 from pathlib import Path
 
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.stores.files.machine import advice_on_guest, file_system, is_guest, is_network, join_marker
+from interlock.stores.files.liveness import Liveness
+from interlock.stores.files.machine import boot_id, clock, refuse_file_system
 from interlock.stores.files.opening import (
     NotOurs,
-    OpenFile,
     Section,
     Sharing,
     failed,
@@ -28,6 +28,9 @@ from interlock.stores.files.opening import (
 )
 
 TRIES = 50
+NAME = "interlock"
+MAGIC = b"interlock files "
+MOST = 400  # bytes of the marker
 
 
 class Folder:
@@ -55,21 +58,21 @@ class Folder:
         self._mode = mode
         self._allowed = allow
         self._section = Section()
-        self._marker = OpenFile(self.path)
+        self._marker: tuple[int, ...] = ()
         self.sharing: Sharing
-        self._join(wait=True)
+        self._join()
 
-    def _join(self, *, wait: bool) -> None:
-        """Create what is missing, lock the marker in shared mode, and check that OS locks work."""
+    def _join(self) -> None:
+        """Create what is missing, and check that this process can share the folder with those that use it."""
         try:
             for _ in range(TRIES):
                 with contextlib.suppress(FileNotFoundError):  # another program removed a part meanwhile
-                    return self._make(wait)
+                    return self._make()
         except OSError as error:
             raise failed(f"{self.path} can't keep locks (choose another folder, on a local disk)", error) from error
         raise StoreError(f"{self.path} is removed again and again: find the program that does it")
 
-    def _make(self, wait: bool) -> None:
+    def _make(self) -> None:
         """Try `_join` once; no attribute changes before all checks have passed."""
         if not os.path.isdir(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,68 +83,85 @@ class Folder:
                 f"{self.path} has the mode {sharing.mode:o}, not {self._mode:o} as the URL says: change it, and that "
                 f"of the files in it (chmod), or leave ?mode out of the URL"
             )
-        joined = self._marker.is_intact() and sharing == self.sharing
-        if not joined:
-            self._refuse_file_system()
+        refuse_file_system(self.path, self._allowed, f"file://{self.path}")
         for room in (self.lines, self.alive):
             self._see_to(room, sharing)
-        if not joined:  # else only a subfolder was missing; a cleaner may remove it again, so don't spend time here
-            old, self._marker = self._marker, join_marker(self.path, sharing, wait=wait)
-            self.sharing = sharing
-            old.close()
+        self._mark(sharing)
+        self._marker = self._found_marker()
+        self.sharing = sharing
+
+    def _mark(self, sharing: Sharing) -> None:
+        """Write into the marker which machine, boot and clock the folder belongs to, unless others use the folder.
+
+        A process that has joined never changes it: if other machines reach the folder, but not its locks, one of the
+        machines notices the other.
+        """
+        here = MAGIC + f"3\nboot={boot_id()}\nclock={clock()}\n".encode()
+        fd = open_file(os.path.realpath(self.path), NAME, sharing)
+        try:
+            found = os.pread(fd, MOST, 0)
+            if found and not found.startswith(MAGIC):
+                raise NotOurs(f"{self.path}/{NAME} is no file of interlock's: choose another folder, or remove it")
+            if found and found != here and (self._marker or self._is_in_use()):
+                raise StoreError(
+                    f"{self.path} is used by another machine, boot, time namespace or version of interlock, whose "
+                    f"processes or leases can't be seen from here: end them, or use another folder (it has "
+                    f"{found[len(MAGIC) :].split()}, not {here[len(MAGIC) :].split()})"
+                )
+            if found != here:
+                put(fd, here, 0)
+                os.ftruncate(fd, len(here))
+        finally:
+            os.close(fd)
+
+    def _found_marker(self) -> tuple[int, ...]:
+        """Return what changes when the marker is written or replaced."""
+        found = os.stat(self.path / NAME)
+        return found.st_ino, found.st_dev, found.st_mtime_ns
+
+    def _is_in_use(self) -> bool:
+        """Return True if a process with claims in this folder lives."""
+        others = Liveness(self.alive)
+        try:
+            return any(others.is_alive(name) for name in names_in(self.alive))
+        finally:
+            others.close_others()
 
     def _see_to(self, room: Path, sharing: Sharing) -> None:
         """Create a subfolder, or check that all users of the folder can use the existing one."""
         if not os.path.lexists(room):
             make_folder(room, sharing.mode, sharing)
-        keeps_out = StoreError(f"{room} keeps out some users of {self.path}: chmod {sharing.mode:o} {room}")
-        try:
-            fd = open_folder(room)
-        except PermissionError as error:
-            raise keeps_out from error
+        fd = open_folder(room)
         try:
             found = os.fstat(fd)
             if not sharing.trusts(found.st_uid):
                 raise NotOurs(f"{room} belongs to user {found.st_uid}; look at it, and remove it")
-            if found.st_uid == os.geteuid():
-                if stat.S_IMODE(found.st_mode) != sharing.mode:
-                    os.fchmod(fd, sharing.mode)
-            elif sharing.mode & ~found.st_mode & 0o777 and os.geteuid():
-                raise keeps_out
+            if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != sharing.mode:
+                os.fchmod(fd, sharing.mode)
         finally:
             os.close(fd)
-
-    def _refuse_file_system(self) -> None:
-        kind = file_system(self.path)
-        if is_network(kind):
-            raise StoreError(
-                f"{self.path} lies on a network file system ({kind}): file:// is for the processes of one machine; "
-                f"choose a local folder, or a store that reaches several machines"
-            )
-        if is_guest(kind) and kind != self._allowed:
-            raise StoreError(
-                f"{self.path} lies on a file system ({kind}) that others than this machine may reach, without seeing "
-                f"its locks; {advice_on_guest(kind, f'file://{self.path}')}"
-            )
 
     def stay(self) -> None:
         """Join again if the folder or its marker was removed or replaced.
 
         Raises:
-            MarkerTaken: another process has the new marker locked exclusively; try again.
             StoreError: the folder can't be used for locks any more.
         """
-        if not self._marker.is_intact():
-            self.mend()
+        try:
+            if self._found_marker() == self._marker:
+                return
+        except OSError:
+            pass  # `mend` makes it again, or says what is wrong
+        self.mend()
 
     def mend(self) -> None:
         """Create again what is missing in the folder: tmp cleaners remove empty subfolders.
 
         Raises:
-            MarkerTaken, StoreError: as for `stay`.
+            StoreError: as for `stay`.
         """
         with self._section.entered():
-            self._join(wait=False)
+            self._join()
 
     def open_line(self, name: str) -> int:
         """Open the file of a line; create the file, and its folder, if they do not exist.
@@ -154,10 +174,6 @@ class Folder:
         except FileNotFoundError:
             self.mend()
             return open_file(self.lines, name, self.sharing)
-
-    def leave(self) -> None:
-        """Close the marker, which releases its lock; in a forked child the parent keeps the lock."""
-        self._marker.close()
 
     # -- values of completed runs -----------------------------------------------------------------------
 

@@ -43,8 +43,8 @@ MOST_IDLE_PIPES = 64
 MOST_OTHERS = 128
 MOST_NUMBER = 999_999  # six digits, as many as a slot has room for
 TRIES = 50
-NO_PIPE = (*GONE, errno.ENXIO, errno.ELOOP)
 _DIR_FD = os.mkfifo in os.supports_dir_fd
+NO_PIPE = (*GONE, errno.ENXIO, errno.ELOOP)
 
 
 class WakeupPipe(OpenFile):
@@ -126,7 +126,6 @@ class Liveness:
     Attributes:
         token: the name of the liveness pipe; "" before there is one.
         closed: True if it makes no more pipes.
-        was_lost: True if the liveness pipe was removed once, so that others took this process for dead.
         wakeups: the wake-up pipes, by number.
         others: the open pipes of other processes, by name.
     """
@@ -139,7 +138,7 @@ class Liveness:
         self._numbers = cycle(range(1, MOST_NUMBER + 1))
         self._own = OpenFile(folder)
         self.token = ""
-        self.closed = self.was_lost = False
+        self.closed = False
         self.wakeups: dict[int, WakeupPipe] = {}
         self.others: dict[str, OpenFile] = {}
 
@@ -162,7 +161,6 @@ class Liveness:
             if self.closed or self._own.is_intact():
                 return True
             old = self.token
-            self.was_lost = self.was_lost or bool(old)
             self._make_own()
         if old:
             log.warn(
@@ -253,9 +251,8 @@ class Liveness:
                 if not pipe.watch(token, self._folder) and not self.is_alive(token):
                     pipe.ring()  # the process died after the line was read: the waiter must look at once
 
-    def sweep(self) -> int:
-        """Remove the pipes of dead processes from alive/; return how many."""
-        removed = 0
+    def sweep(self) -> None:
+        """Remove the pipes of dead processes from alive/."""
         seen: dict[str, bool] = {}
         at = open_folder(self._folder)
         try:
@@ -264,10 +261,9 @@ class Liveness:
                 if token not in seen:
                     seen[token] = self.is_alive(token) or (name.startswith(".") and self.is_alive(name))
                 if not seen[token]:
-                    removed += remove_pipe(at, name)
+                    remove_pipe(at, name)
         finally:
             os.close(at)
-        return removed
 
     # -- wake-up pipes ------------------------------------------------------------------------------------------
 
@@ -353,11 +349,7 @@ def make_pipe(path: Path) -> int:
             os.mkfifo(path.name, sharing.file_mode, dir_fd=at)
         else:
             os.mkfifo(path, sharing.file_mode)
-        try:
-            fd = os.open(path.name, os.O_RDWR | FLAGS, dir_fd=at)
-        except OSError:
-            os.unlink(path.name, dir_fd=at)
-            raise
+        fd = os.open(path.name, os.O_RDWR | FLAGS, dir_fd=at)
     finally:
         os.close(at)
     try:
@@ -373,15 +365,11 @@ def make_pipe(path: Path) -> int:
     return fd
 
 
-def remove_pipe(at: int, name: str) -> bool:
-    """Unlink a named pipe, and no other kind of file, from an open folder; return True if it was removed."""
-    try:
-        if not stat.S_ISFIFO(os.lstat(name, dir_fd=at).st_mode):
-            return False
-        os.unlink(name, dir_fd=at)
-    except OSError:
-        return False
-    return True
+def remove_pipe(at: int, name: str) -> None:
+    """Unlink a named pipe, and no other kind of file, from an open folder."""
+    with contextlib.suppress(OSError):
+        if stat.S_ISFIFO(os.lstat(name, dir_fd=at).st_mode):
+            os.unlink(name, dir_fd=at)
 
 
 def open_pipe(path: Path, access: int) -> OpenFile:

@@ -29,6 +29,8 @@ _ADVICE = {
     errno.EDQUOT: "the user's quota is used up: make room",
     errno.EROFS: "the file system is mounted read-only: mount it for writing, or choose another folder",
     errno.EFBIG: "this process may not write files that long: raise its limit (ulimit -f)",
+    errno.ENOLCK: "there are no OS locks: choose a folder on a local disk",
+    errno.EOPNOTSUPP: "there are no OS locks: choose a folder on a local disk",
     errno.EIO: "the disk fails: look at the machine's log",
     errno.EACCES: "this user may not do that there: its owner must give it the mode that others need (chmod)",
     errno.EPERM: "this user may not do that there: its owner must give it the mode that others need (chmod)",

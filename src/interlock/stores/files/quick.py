@@ -16,7 +16,6 @@ from interlock.core.queue import OCCUPIED, REFUSED, EnterResult
 from interlock.runtime import clock
 from interlock.runtime.process import pid
 from interlock.stores.files.linefile import give_turn
-from interlock.stores.files.machine import MarkerTaken
 from interlock.stores.files.slots import tail
 from interlock.stores.files.steps import FileSteps, WaitsHere
 
@@ -59,17 +58,15 @@ class Quick:
         line = steps.lines.get(spec.key)
         if line is None or spec.once or (waiter is not None and not (wait and spec.capacity == 1)):
             return None
-        if clock.now() >= steps.trusted and not self._trust():
-            return None
+        if clock.now() >= steps.trusted:
+            try:
+                steps.trust()
+            except OSError:
+                return None  # the step in Python raises the error
         liveness = steps.liveness
         token = liveness.token
-        known = line.last_tail
-        if known[0] is spec and known[1] == who and known[2] is token:
-            end = known[3]
-        else:
-            ttl = int(spec.ttl * MICROS)
-            end = tail(spec.units, spec.capacity, ttl, False, token, steps.home, who, spec.label)
-            line.last_tail = (spec, who, token, end)
+        ttl = int(spec.ttl * MICROS)
+        end = tail(spec.units, spec.capacity, ttl, False, token, steps.home, who, spec.label)
         others = liveness.others if self._has_gil else {}
         pipe = 0
         if waiter is not None:
@@ -90,12 +87,6 @@ class Quick:
         if answer == NOT_DONE or (answer == OTHERS_WAIT and not wait):
             return None
         return OCCUPIED if wait else REFUSED
-
-    def _trust(self) -> bool:
-        try:
-            return self._steps.trust()
-        except (OSError, MarkerTaken):
-            return False  # the step in Python raises the error
 
     def leave(self, claim: Claim) -> bool:
         """Leave a line without waiters, or hand over to the first one; False if Python must perform the step."""

@@ -1,8 +1,8 @@
 """The step store of a queue on a folder.
 
 A step is performed under the guard of its line, which is held for microseconds.  Each queue has its own liveness
-pipe, wake-up pipes and open line files, as if it were a process of its own.  They are closed with the queue, as soon
-as no thread or task waits at a wake-up pipe.
+pipe, wake-up pipes and open line files, as if it were a process of its own.  They are closed with the queue; a thread
+or task that still waits at a wake-up pipe closes it.
 """
 
 import contextlib
@@ -42,7 +42,6 @@ from interlock.runtime.process import HOST, checked_pid, in_forked_child, pid
 from interlock.stores.files.folder import Folder, names_in
 from interlock.stores.files.linefile import LineFile, give_turn
 from interlock.stores.files.liveness import Liveness, WakeupPipe
-from interlock.stores.files.machine import MarkerTaken
 from interlock.stores.files.opening import MOST_BYTES, WITHIN_A_STEP, NotOurs, failed, failing, read_file
 from interlock.stores.files.plan import Action, RecordWrite, Tell, actions, dead_among, line_of, watched_by
 from interlock.stores.files.slots import DONE_AT, HEAD_MOST, Slot, file_name, key_in, micros_in, slots_in, slots_start
@@ -95,8 +94,7 @@ class FileSteps:
         self._mutex = threading.RLock()  # re-entrant: a signal handler may interrupt its own thread here
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most_open = min(MOST_OPEN, soft // 4) if soft > 0 else MOST_OPEN
-        self._waiting = 0
-        self.closed = self._ending = False
+        self.closed = False
 
     # -- one step ---------------------------------------------------------------------------------------
 
@@ -120,15 +118,8 @@ class FileSteps:
                 try:
                     return self._guarded(line, decide, args)
                 finally:
-                    try:
-                        line.unguard()
-                    except BaseException:
-                        line.unguard()  # an interrupt may have come before the first call released the guard
-                        raise
-                    finally:
-                        line.inside = False
-        except MarkerTaken:
-            return None
+                    line.inside = False
+                    line.unguard()
         except OSError as error:
             raise failed(f"the line of {key.partition(SEPARATOR)[2]!r} can't be read or written", error) from error
 
@@ -139,8 +130,10 @@ class FileSteps:
         data = line.guard()
         if line.lost:
             line.lost, self.trusted = False, 0.0
-        if data is None or not (decide in (leave, complete) or self.trust()):
+        if data is None:
             return None
+        if decide not in (leave, complete):
+            self.trust()
         liveness = self.liveness
         slots = line.slots(data)
         lease = int(clock.now() * MICROS)
@@ -215,27 +208,20 @@ class FileSteps:
     def tell(self, promoted: Sequence[Place]) -> None:
         """Do nothing: the step itself notifies waiters in other processes."""
 
-    def trust(self) -> bool:
+    def trust(self) -> None:
         """Check that other processes find the liveness pipe, since a claim without one counts as dead.
-
-        Returns:
-            False if this can't be checked now, because another process has locked the marker of the folder.
 
         Raises:
             StoreError: the connection was closed, or the folder can't be used any more.
         """
         if clock.now() < self.trusted:
-            return True
+            return
         if self.closed:
             raise StoreError(CLOSED)
-        try:
-            self.folder.stay()
-            if not self.liveness.keep():
-                self.waiters.wake_all()
-        except MarkerTaken:
-            return False
+        self.folder.stay()
+        if not self.liveness.keep():
+            self.waiters.wake_all()
         self.trusted = clock.now() + TRUST
-        return True
 
     # -- what is open -----------------------------------------------------------------------------------
 
@@ -354,56 +340,37 @@ class FileSteps:
 
     # -- waiters, and closing ---------------------------------------------------------------------------
 
-    def begin_wait(self) -> WakeupPipe:
-        """Return a wake-up pipe for a waiter.
+    def wakeup_pipe(self) -> WakeupPipe:
+        """Return a wake-up pipe for a waiter, which returns it by `liveness.put_back`.
 
         Raises:
             StoreError: the pipe can't be made.
         """
-        if self._ending:
+        if self.closed:
             raise StoreError(CLOSED)
         with failing(f"no pipe to wait at could be made in {self.folder.alive}"):
-            pipe = self.liveness.pipe(checked=False)
-        with self._mutex:
-            self._waiting += 1
-        return pipe
-
-    def end_wait(self, pipe: WakeupPipe) -> None:
-        """Return the pipe of a waiter."""
-        self.liveness.put_back(pipe)
-        with self._mutex:
-            self._waiting -= 1
-        if self._ending:
-            self.end()
-
-    def end(self) -> None:
-        """Close everything as soon as the last waiter has left its line."""
-        self._ending = True
-        if not self._waiting:
-            self.close()
+            return self.liveness.pipe(checked=False)
 
     def close(self) -> None:
         """Remove the files of unused names, and close everything."""
         if pid() != checked_pid():
             return  # a forked child: `forget` has closed what it inherited
         with self._mutex:
-            self.closed, self._ending, self.trusted = True, True, 0.0
+            self.closed, self.trusted = True, 0.0
             lines = list(self.lines.values())
             self.lines.clear()
         for line in lines:
             self._retire(line)
         self.liveness.close()
-        self.folder.leave()
 
     def forget(self) -> None:
         """Close all descriptors in a forked child without changing a file: the parent uses them."""
         self._mutex = threading.RLock()
-        self.closed, self._ending, self.trusted = True, True, 0.0
+        self.closed, self.trusted = True, 0.0
         for line in self.lines.values():
             line.shut()
         self.lines = {}
         self.liveness.forget()
-        self.folder.leave()
 
 
 _open: list[tuple["weakref.ref[Any]", FileSteps]] = []

@@ -69,7 +69,7 @@ def _of_connection(kind: Any, given: Mapping[str, Any]) -> Settings:
         credentials=_credentials_of(given.get("credential_provider")),
         db=int(given.get("db") or 0),
         client_name=given.get("client_name"),
-        tls={name: given[name] for name in TLS & given.keys() if given[name] is not None} if secure else None,
+        tls={name: given[name] for name in TLS.keys() & given.keys() if given[name] is not None} if secure else None,
         io_timeout=limit,
         connect_timeout=min(limit, given.get("socket_connect_timeout") or limit),
     )

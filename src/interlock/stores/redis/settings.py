@@ -6,13 +6,16 @@ They are read once, from a URL and its options: redis://host?socket_timeout=0.5&
 import encodings.idna  # noqa: F401 - the first host name would import it, which hangs in a child forked meanwhile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote
 
+from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
-from interlock.core.options import flag_in, number_in, seconds_in
-from interlock.core.redaction import UNQUOTED, is_torn, masked, read, whole, why
+from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
+from interlock.core.redaction import place_of, read
 from interlock.remote._sync.pool import MOST
+from interlock.remote.urls import port_of
 
 IO_TIMEOUT = 2.0  # seconds to wait for a reply, unless the user says otherwise
 PORT, SENTINEL_PORT = 6379, 26379
@@ -20,27 +23,41 @@ Address: TypeAlias = tuple[str, int]
 Credentials: TypeAlias = Callable[[], tuple[str, ...]]
 """Returns a password, or a user and a password."""
 
-EVERYWHERE = frozenset((
-    "username", "password", "client_name", "socket_timeout", "socket_connect_timeout", "max_connections",
-))  # fmt: skip
-"""Options of every kind of URL."""
-TLS = frozenset((
-    "ssl_keyfile", "ssl_certfile", "ssl_password", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data", "ssl_ca_path",
-    "ssl_check_hostname", "ssl_min_version", "ssl_ciphers",
-))  # fmt: skip
-SENTINEL = frozenset(("sentinel_username", "sentinel_password", "sentinel_ssl"))
-WITHOUT_EFFECT = frozenset((
-    "protocol", "decode_responses", "encoding", "encoding_errors", "health_check_interval", "retry_on_timeout",
-    "socket_read_size", "legacy_responses", "lib_name", "lib_version", "socket_keepalive",
-))  # fmt: skip
-"""Options of redis-py that are accepted and ignored, so that a program can use one URL for both."""
-SECONDS = ("socket_timeout", "socket_connect_timeout")
-FLAGS = ("sentinel_ssl",)
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "ssl_cert_reqs": ("required", "optional", "none"),
-    "ssl_check_hostname": ("true", "false", "True", "False", "yes", "no", "1", "0"),
-    "ssl_min_version": ("TLSv1_2", "TLSv1_3", "771", "772"),
+    "ssl_check_hostname": ("true", "false"),
+    "ssl_min_version": ("TLSv1_2", "TLSv1_3"),
 }
+
+
+def _choice(name: str, text: str) -> str:
+    if text not in CHOICES[name]:
+        raise InvalidArgument(f"{name} is one of {', '.join(CHOICES[name])}, not {said(text)}")
+    return text
+
+
+EVERYWHERE: dict[str, Reader] = {
+    **dict.fromkeys(("username", "password", "client_name"), text_in),
+    **dict.fromkeys(("socket_timeout", "socket_connect_timeout"), seconds_in),
+    "max_connections": number_in,
+}
+"""Options of every kind of URL."""
+WITHOUT_EFFECT: dict[str, Reader] = dict.fromkeys((
+    "protocol", "decode_responses", "encoding", "encoding_errors", "health_check_interval", "retry_on_timeout",
+    "socket_read_size", "legacy_responses", "lib_name", "lib_version", "socket_keepalive",
+), text_in)  # fmt: skip
+"""Options of redis-py that are accepted and ignored, so that a program can use one URL for both."""
+NUMBERED: dict[str, Reader] = dict.fromkeys(("db", "replicas"), partial(number_in, least=0))
+"""Options of one server, and of one that Sentinel names."""
+TLS: dict[str, Reader] = {
+    **dict.fromkeys((
+        "ssl_keyfile", "ssl_certfile", "ssl_password", "ssl_ca_certs", "ssl_ca_data", "ssl_ca_path", "ssl_ciphers",
+    ), text_in),
+    **dict.fromkeys(CHOICES, _choice),
+}  # fmt: skip
+SENTINEL: dict[str, Reader] = {
+    "sentinel_username": text_in, "sentinel_password": text_in, "sentinel_ssl": flag_in,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,21 +134,20 @@ def _context_of(tls: Mapping[str, Any]) -> Any:
     import ssl
 
     context = ssl.create_default_context()
-    if str(tls.get("ssl_check_hostname", True)) in ("False", "false", "no", "0"):
-        context.check_hostname = False
     wanted = tls.get("ssl_cert_reqs", "required") or "none"
     if wanted in ("none", "optional", ssl.CERT_NONE, ssl.CERT_OPTIONAL):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE if wanted in ("none", ssl.CERT_NONE) else ssl.CERT_OPTIONAL
-    if tls.get("ssl_certfile") or tls.get("ssl_keyfile"):
-        certificate = tls.get("ssl_certfile") or tls["ssl_keyfile"]
+    if tls.get("ssl_check_hostname") in (False, "false"):
+        context.check_hostname = False
+    if certificate := tls.get("ssl_certfile") or tls.get("ssl_keyfile"):
         context.load_cert_chain(certificate, tls.get("ssl_keyfile"), tls.get("ssl_password"))
-    if tls.get("ssl_ca_certs") or tls.get("ssl_ca_path") or tls.get("ssl_ca_data"):
-        context.load_verify_locations(tls.get("ssl_ca_certs"), tls.get("ssl_ca_path"), tls.get("ssl_ca_data"))
+    authorities = [tls.get(name) for name in ("ssl_ca_certs", "ssl_ca_path", "ssl_ca_data")]
+    if any(authorities):
+        context.load_verify_locations(*authorities)
     least = tls.get("ssl_min_version")
-    if least is not None:
-        text = str(least)
-        context.minimum_version = ssl.TLSVersion[text] if text.startswith("TLSv") else ssl.TLSVersion(int(least))
+    if least:
+        context.minimum_version = ssl.TLSVersion[least] if isinstance(least, str) else least
     if tls.get("ssl_ciphers"):
         context.set_ciphers(tls["ssl_ciphers"])
     return context
@@ -146,169 +162,73 @@ def settings_of(url: SplitResult) -> Settings:
     Raises:
         InvalidArgument: the URL can't be read, or has an unknown option.
     """
-    given = whole(url)
-    _check_quoting(url, given)
-    options = options_of(url)
-    try:
-        return _settings_of(url, options)
-    except InvalidArgument:
-        raise
-    except ValueError as error:
-        reason = why(error, given)
-    # Outside of the except clause: the text of the chained error could show the password.
-    raise InvalidArgument(f"{masked(given)!r} is no URL of a Redis server: {reason}")
+    return read(url, _settings_of)
 
 
-def _check_quoting(url: SplitResult, given: str) -> None:
-    """Refuse a password with an unquoted / ? # or @: a part of it would be taken for a port and shown in errors."""
-    query = url.query.partition("@")
-    if is_torn(url) and url.netloc and ("@" in url.path + url.fragment or (query[1] and "=" not in query[0])):
-        raise InvalidArgument(f"{masked(given)!r} is no URL of a Redis server: it can't be read; {UNQUOTED}")
-
-
-def _settings_of(url: SplitResult, options: dict[str, str]) -> Settings:
-    kind = url.scheme.partition("+")[2]
-    login, at, hosts = url.netloc.rpartition("@")
+def _settings_of(url: SplitResult) -> Settings:
+    scheme, _, kind = url.scheme.partition("+")
+    given = _options_of(url, kind)
+    login, _, hosts = url.netloc.rpartition("@")
     user, colon, password = login.partition(":")
-    limit = float(options.get("socket_timeout", IO_TIMEOUT))
-    of_tls = {name: options[name] for name in TLS & options.keys()}
-    _check_tls(of_tls)
+    if not colon and "password" not in given:  # redis://secret@host
+        user, password = "", user
+    limit = given.get("socket_timeout", IO_TIMEOUT)
+    tls = {name: given[name] for name in TLS if name in given}
+    secure = scheme in ("rediss", "valkeys")
+    if tls and not secure and kind != "sentinel":
+        raise InvalidArgument("options of TLS are for rediss://, valkeys:// and the like")
     common = Settings(
-        username=options.get("username") or unquote(user) or None,
-        password=options.get("password") or unquote(password) or None,
-        db=int(options.get("db", 0)),
-        client_name=options.get("client_name"),
-        tls=of_tls if is_secure(url.scheme) else None,
+        username=given.get("username") or unquote(user) or None,
+        password=given.get("password") or unquote(password) or None,
+        db=given.get("db", 0),
+        client_name=given.get("client_name"),
+        tls=tls if secure else None,
         io_timeout=limit,
-        connect_timeout=min(limit, float(options.get("socket_connect_timeout", limit))),
-        most=int(options.get("max_connections", MOST)),
-        replicas=int(options.get("replicas", 0)),
+        connect_timeout=min(limit, given.get("socket_connect_timeout", limit)),
+        most=given.get("max_connections", MOST),
+        replicas=given.get("replicas", 0),
     )
-    if at and not colon and common.password is None:  # redis://secret@host
-        common = replace(common, username=options.get("username"), password=unquote(user) or None)
-    if kind == "sentinel":
-        return _of_sentinel(url, hosts, options, common, of_tls)
-    if kind == "cluster":
-        return replace(common, kind="cluster", nodes=_nodes_of(hosts))
+    if url.fragment:
+        raise InvalidArgument(f"{place_of(url)}: a # in a password is written %23")
     if url.scheme == "unix":
         if hosts not in ("", "localhost"):
-            shown = masked(whole(url))
-            meant = "" if "***" in shown else f"; did you mean unix:///{hosts}{url.path}?"
-            raise InvalidArgument(f"{shown!r}: write three slashes and the path of the socket{meant}")
+            meant = f"write three slashes and the path of the socket; did you mean unix:///{hosts}{url.path}?"
+            raise InvalidArgument(f"{place_of(url)!r}: {meant}")
         return replace(common, address=unquote(url.path))
-    db = url.path.strip("/")
-    return replace(
-        common,
-        address=(unquote(url.hostname or "localhost"), PORT if url.port is None else url.port),
-        db=int(options.get("db") or db or 0),
-    )
-
-
-def _check_tls(of_tls: Mapping[str, str]) -> None:
-    for name in ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_ca_path"):
-        if "\0" in of_tls.get(name, ""):
-            raise ValueError(f"{name} is no path")
-
-
-def _of_sentinel(
-    url: SplitResult, hosts: str, options: dict[str, str], common: Settings, of_tls: dict[str, str]
-) -> Settings:
-    service, _, db = url.path.strip("/").partition("/")
-    if not service:
+    path = url.path.strip("/").split("/")
+    service = path.pop(0) if kind == "sentinel" else ""
+    common = replace(common, db=given.get("db", number_in("the database", "/".join(path) or "0", least=0)))
+    if kind == "cluster":
+        return replace(common, kind="cluster", nodes=_nodes_of(url, hosts, PORT))
+    if kind != "sentinel":
+        return replace(common, address=(unquote(url.hostname or "localhost"), port_of(url) or PORT))
+    if not service or "@" in service:
         raise InvalidArgument(
             "a Sentinel URL names the service: redis+sentinel://host:26379,host2:26379/mymaster[/db]"
         )
-    secure = options.get("sentinel_ssl", "true" if is_secure(url.scheme) else "false") == "true"
     sentinel = Settings(
-        username=options.get("sentinel_username"),
-        password=options.get("sentinel_password"),
-        tls=of_tls if secure else None,
-        io_timeout=common.io_timeout,
+        username=given.get("sentinel_username"),
+        password=given.get("sentinel_password"),
+        tls=tls if given.get("sentinel_ssl", secure) else None,
+        io_timeout=limit,
         connect_timeout=common.connect_timeout,
     )
-    nodes = tuple(_address(host, SENTINEL_PORT) for host in hosts.split(","))
-    db = options.get("db") or db or "0"
-    return replace(common, kind="sentinel", nodes=nodes, service=service, sentinel=sentinel, db=int(db))
+    nodes = _nodes_of(url, hosts, SENTINEL_PORT)
+    return replace(common, kind="sentinel", nodes=nodes, service=service, sentinel=sentinel)
 
 
-def _nodes_of(hosts: str) -> tuple[Address, ...]:
-    try:
-        nodes = tuple(_address(host, PORT) for host in hosts.split(","))
-    except ValueError:
-        nodes = (("", 0),)
-    if any(not host for host, _ in nodes):
-        raise InvalidArgument(
-            "a cluster's URL names one node or several: redis+cluster://[user:password@]host:6379,host2:6379"
-        )
-    return nodes
-
-
-def _address(text: str, port: int) -> Address:
-    """Return host and port: host, host:port, [::1]:port."""
-    one = SplitResult("", text, "", "", "")
-    default = "" if port == PORT else "localhost"
-    return one.hostname or default, port if one.port is None else one.port
-
-
-def options_of(url: SplitResult) -> dict[str, str]:
-    """Return the options of a URL.
-
-    Raises:
-        InvalidArgument: an option is unknown, given twice, or has a value that is not allowed.
-    """
-    return read(url, _options_of)
-
-
-def _options_of(url: SplitResult) -> dict[str, str]:
-    known = _known(url.scheme)
-    found: dict[str, str] = {}
-    for name, value in parse_qsl(url.query, keep_blank_values=True):
-        if name not in known:
-            raise InvalidArgument(_unknown(url, name, known))
-        if name in found or not value:
-            raise InvalidArgument(f"{masked(url.geturl())!r}: give {name} one value")
-        found[name] = value
-    for name in found.keys() & SECONDS:
-        seconds_in(name, found[name])
-    for name, least in (("max_connections", 1), ("db", 0), ("replicas", 0)):
-        if name in found:
-            number_in(name, found[name], least)
-    for name in found.keys() & FLAGS:
-        flag_in(name, found[name])
-    for name in found.keys() & CHOICES.keys():
-        if found[name] not in CHOICES[name]:
-            raise InvalidArgument(f"{name} is one of {', '.join(CHOICES[name])}, not {found[name][:20]!r}")
-    return found
-
-
-def is_secure(scheme: str) -> bool:
-    """Return True if a scheme uses TLS."""
-    return scheme.partition("+")[0] in ("rediss", "valkeys")
-
-
-def _known(scheme: str) -> frozenset[str]:
-    kind = scheme.partition("+")[2]
-    known = EVERYWHERE | WITHOUT_EFFECT
-    if is_secure(scheme) or kind == "sentinel":
-        known |= TLS
+def _options_of(url: SplitResult, kind: str) -> dict[str, Any]:
+    known = EVERYWHERE | TLS | WITHOUT_EFFECT
+    if kind != "cluster":
+        known |= NUMBERED
     if kind == "sentinel":
         known |= SENTINEL
-    return known if kind == "cluster" else known | {"db", "replicas"}
+    return read_options(parse_qsl(url.query, keep_blank_values=True), known, f"{url.scheme}://")
 
 
-def _unknown(url: SplitResult, name: str, known: frozenset[str]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, known, 1)
-    if close:
-        advice = f"did you mean {close[0]}? "
-    elif name in TLS:
-        advice = "TLS is asked for by rediss://, valkeys:// or the like; "
-    elif name == "db":
-        advice = "a cluster has one database; "
-    elif name == "replicas":
-        advice = "it is for one server, or one that Sentinel names; "
-    else:
-        advice = ""
-    shown = ", ".join(sorted(known - WITHOUT_EFFECT))
-    return f"{url.scheme}:// has no option {name!r}: {advice}there are {shown}"
+def _nodes_of(url: SplitResult, hosts: str, port: int) -> tuple[Address, ...]:
+    """Return the addresses in host,host:port,[::1]:port."""
+    found = [SplitResult("", host, "", "", "") for host in hosts.split(",")]
+    if not all(each.hostname for each in found):
+        raise InvalidArgument(f"{place_of(url)}: name one host or several: host:{port},host2:{port}")
+    return tuple((each.hostname or "", port_of(each) or port) for each in found)

@@ -21,7 +21,7 @@ from interlock.stores.redis.resp import RedisCommand, ReplyError, begun, ended, 
 
 GONE_THERE, DONE_THERE, PENDING_THERE = -1, -2, -10
 DEAF_LOOK = 0.1  # seconds between two polls of a waiter that gets no notifications
-REMOVED_BIT, MORE_BIT, UNHEARD_BIT = 1, 2, 4
+REMOVED_BIT, MORE_BIT = 1, 2
 
 
 class Script(NamedTuple):
@@ -133,7 +133,7 @@ class RedisWire:
             (id.decode(), fence if type(fence) is int else int(fence), int(slot))
             for id, fence, slot in zip(told[::3], told[1::3], told[2::3], strict=True)
         ]
-        return LeaveResult(bool(code & REMOVED_BIT), promoted, bool(code & MORE_BIT), bool(code & UNHEARD_BIT))
+        return LeaveResult(bool(code & REMOVED_BIT), promoted, bool(code & MORE_BIT))
 
     def renew(self, claims: Sequence[Claim]) -> RedisCommand:
         """As `Wire.renew`."""

@@ -43,7 +43,7 @@ class AsyncFileWaiter:
         self._steps = steps
         self._message: Any = None
         self.closed = False
-        self.pipe = steps.begin_wait()
+        self.pipe = steps.wakeup_pipe()
 
     def tell(self, message: object = None) -> None:
         """Wake the waiter, from any thread; it keeps the last message until the next `wait`."""
@@ -70,7 +70,7 @@ class AsyncFileWaiter:
         """Return the pipe for the next waiter."""
         if not self.closed:
             self.closed = True
-            self._steps.end_wait(self.pipe)
+            self._steps.liveness.put_back(self.pipe)
 
 
 class AsyncFileQueue(AsyncStepQueue):
@@ -82,8 +82,8 @@ class AsyncFileQueue(AsyncStepQueue):
 
     busy_limit = 1.0  # seconds: the guard is held for microseconds, unless its process was stopped meanwhile
     busy_text = (
-        "the guard of a line, or the marker of the folder, is held by a process that was stopped in the middle of a "
-        "step, or by some other program: continue it or kill it (lslocks shows which), then call again"
+        "the guard of a line is held by a process that was stopped in the middle of a step, or by some other "
+        "program: continue it or kill it (lslocks shows which), then call again"
     )
 
     def __init__(self, steps: FileSteps) -> None:
@@ -114,4 +114,4 @@ class AsyncFileQueue(AsyncStepQueue):
 
     def abort(self) -> None:
         """As `AsyncStepQueue.abort`."""
-        self._lines.end()
+        self._lines.close()

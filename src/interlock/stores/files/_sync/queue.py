@@ -44,7 +44,7 @@ class FileWaiter:
         self._steps = steps
         self._message: Any = None
         self.closed = False
-        self.pipe = steps.begin_wait()
+        self.pipe = steps.wakeup_pipe()
 
     def tell(self, message: object = None) -> None:
         """Wake the waiter, from any thread; it keeps the last message until the next `wait`."""
@@ -71,7 +71,7 @@ class FileWaiter:
         """Return the pipe for the next waiter."""
         if not self.closed:
             self.closed = True
-            self._steps.end_wait(self.pipe)
+            self._steps.liveness.put_back(self.pipe)
 
 
 class FileQueue(StepQueue):
@@ -83,8 +83,8 @@ class FileQueue(StepQueue):
 
     busy_limit = 1.0  # seconds: the guard is held for microseconds, unless its process was stopped meanwhile
     busy_text = (
-        "the guard of a line, or the marker of the folder, is held by a process that was stopped in the middle of a "
-        "step, or by some other program: continue it or kill it (lslocks shows which), then call again"
+        "the guard of a line is held by a process that was stopped in the middle of a step, or by some other "
+        "program: continue it or kill it (lslocks shows which), then call again"
     )
 
     def __init__(self, steps: FileSteps) -> None:
@@ -113,4 +113,4 @@ class FileQueue(StepQueue):
 
     def abort(self) -> None:
         """As `StepQueue.abort`."""
-        self._lines.end()
+        self._lines.close()

@@ -225,7 +225,7 @@ class AsyncPgConnection:
         results: list[PGresult] = []
         pgconn, arrivals = self._pgconn, self._arrivals
         try:
-            name = self._send(statements)
+            name = self._send(statements, len(statements) == 1)
             while pgconn.flush() and clock.now() < deadline:  # the request is larger than the socket's buffer
                 await arrivals.wait(min(deadline, clock.now() + FULL_SOCKET))
             while True:
@@ -245,12 +245,17 @@ class AsyncPgConnection:
             self._end()
             raise failure("", str(error).strip(), self._where, True) from error
 
-    def _send(self, statements: Sequence[PgStatement]) -> bytes:
-        """Send a request; return the name of the step that it prepares, b"" for none."""
+    def _send(self, statements: Sequence[PgStatement], named: bool) -> bytes:
+        """Send a request; return the name of the step that it prepares, b"" for none.
+
+        Args:
+            statements: performed in this order.
+            named: True if the caller can send them once more, without names, when a pooler does not support names.
+        """
         new = b""
         for words, values, _ in statements:
             given = [value if isinstance(value, bytes) else value.encode(self._coding) for value in values]
-            name = self._server.wire.prepared.get(words) if len(statements) == 1 else None
+            name = self._server.wire.prepared.get(words) if named else None
             if name is None:
                 self._pgconn.send_query_params(words, given)
                 continue
@@ -285,7 +290,7 @@ class AsyncPgConnection:
             return
         self._end()
         try:
-            self._send((undo,))
+            self._send((undo,), False)
             self._pgconn.flush()
         except psycopg.OperationalError:
             pass
@@ -334,7 +339,7 @@ class AsyncPgSubscription(AsyncPgConnection):
         if not self._is_ours():
             raise ended(self._where)
         try:
-            self._send((notifying([(self._server.channel, "ping")]),))
+            self._send((notifying([(self._server.channel, "ping")]),), False)
             self._pgconn.flush()
         except psycopg.OperationalError as error:
             raise failure("", str(error).strip(), self._where, True) from error

@@ -15,7 +15,7 @@ from interlock.stores.redis._async.connection import AsyncDialer
 from interlock.stores.redis._async.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
 from interlock.stores.redis.resp import RedisCommand, Reply, pack
-from interlock.stores.redis.settings import Address, Settings
+from interlock.stores.redis.settings import Settings
 from interlock.stores.redis.wire import DEAF_LOOK, RedisWire
 
 CHANNEL = "interlock:wake:"
@@ -81,10 +81,6 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
     async def nodes(self) -> list[str]:
         """Return a `RedisCommand.line` for each server that has keys."""
         return [""]
-
-    def dialer_to(self, address: Address) -> AsyncDialer:
-        """Return a dialer for another server with the same settings."""
-        return AsyncDialer(self._settings.at(address))
 
     async def ask(self, command: bytes, node: str) -> Any:
         """Send a command that may be performed twice; `node` is its `RedisCommand.line`."""

@@ -16,7 +16,7 @@ from interlock.stores.redis._sync.connection import Dialer
 from interlock.stores.redis._sync.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
 from interlock.stores.redis.resp import RedisCommand, Reply, pack
-from interlock.stores.redis.settings import Address, Settings
+from interlock.stores.redis.settings import Settings
 from interlock.stores.redis.wire import DEAF_LOOK, RedisWire
 
 CHANNEL = "interlock:wake:"
@@ -77,10 +77,6 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
     def nodes(self) -> list[str]:
         """Return a `RedisCommand.line` for each server that has keys."""
         return [""]
-
-    def dialer_to(self, address: Address) -> Dialer:
-        """Return a dialer for another server with the same settings."""
-        return Dialer(self._settings.at(address))
 
     def ask(self, command: bytes, node: str) -> Any:
         """Send a command that may be performed twice; `node` is its `RedisCommand.line`."""

@@ -1,8 +1,7 @@
 -- Remove a claim; the next waiters become holders.
 -- ARGV: milliseconds for which its run is recorded as completed (0 for no record), channel, let_in (the waiter of the
 -- same process that was let in already, or empty), id; with a record, its value.
--- Returns 1 if the claim was there, else 0; plus 2 if waiters are left to promote; plus 4 if some could not be notified;
--- or a list of that number and of id, fence and slot of the promoted waiters of the same channel.
+-- Returns 1 if the claim was there, else 0; plus 2 if waiters are left to promote; or a list of that number and of id, fence and slot of the promoted waiters of the same channel.
 local record, channel, let_in, id, value = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local mine = open(id)
 if line.more == '1' or line.ends and line.ends <= now then mine = settle(id, mine) end
@@ -47,7 +46,7 @@ hand_over()
 if line.used == 0 and line.first > line.last then idle() end
 save()
 local reply = tell(channel, let_in ~= '' and let_in or id, {0})
-local code = removed + 2 * tonumber(line.more) + line.unheard
+local code = removed + 2 * tonumber(line.more)
 if #reply == 1 then return code end
 reply[1] = code
 return reply
