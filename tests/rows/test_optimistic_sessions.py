@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import JSON, Engine, Float, String, create_engine, select, update
+from sqlalchemy import JSON, Engine, Float, String, create_engine, update
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from interlock import InvalidArgument
 from interlock.optimistic import Conflict, atransact, transact
-from interlock.optimistic.sqlalchemy import write_row
 
 
 class Base(DeclarativeBase):
@@ -167,24 +166,6 @@ def plain(tmp_path: Path) -> Iterator[Engine]:
         session.commit()
     yield engine
     engine.dispose()
-
-
-def test_a_row_of_core_is_written_if_it_is_unchanged(engine: Engine, book: Any) -> None:
-    table = book.__table__
-    version = "version" if book is Versioned else None
-    runs = []
-
-    def borrow(session: Session) -> None:
-        row = session.execute(select(table).where(table.c.id == 1)).one()
-        runs.append(row.copies)
-        if len(runs) == 1:
-            session.rollback()
-            buys(engine, book)
-        write_row(session, table, row, version, copies=row.copies - 1)
-
-    transact(engine, borrow)
-    assert runs == [5, 15]
-    assert copies(engine, book) == 14
 
 
 def test_a_value_that_changed_in_its_case_only_is_a_change(engine: Engine, book: Any) -> None:
