@@ -3,12 +3,14 @@
 import os
 import select
 import socket
+from collections.abc import Callable
 from typing import Any
 
+from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 from interlock.runtime._threads import is_own_poll
 from interlock.runtime.process import Descriptor
-from interlock.stores.redis.library import answered, as_bytes, as_of_socket, keep_alive
+from interlock.stores.redis.library import keep_alive
 from interlock.stores.redis.settings import Address
 
 LOOK = 250e-6  # seconds to poll for a reply before the thread sleeps
@@ -140,60 +142,6 @@ class PolledStream(Stream):
                 pass  # a spurious wake-up
 
 
-class LibraryStream:
-    """As `Stream`, over a connection of the program's own class.
-
-    Args:
-        connection: a connection of redis-py or valkey-py.
-    """
-
-    __slots__ = ("_connection",)
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    def send(self, data: bytes, deadline: float) -> None:
-        """As `Stream.send`."""
-        try:
-            self._connection.send_packed_command([data], check_health=False)
-        except Exception as error:
-            raise as_of_socket(error) from error
-
-    def receive(self, deadline: float) -> bytes:
-        """As `Stream.receive`: the next reply."""
-        try:
-            if not self._connection.can_read(timeout=_left(deadline)):
-                raise TimeoutError
-            return as_bytes(self._connection.read_response(disable_decoding=True))
-        except Exception as error:
-            return answered(error)
-
-    def send_and_close(self, data: bytes) -> None:
-        """As `Stream.send_and_close`."""
-        try:
-            self.send(data, 0.0)
-        except OSError:
-            pass
-        self.close()
-
-    def close(self) -> None:
-        """As `Stream.close`."""
-        self._connection.disconnect()
-
-
-def open_library(connection: Any, deadline: float) -> Any:
-    """Connect a connection of the program's own class, and return its stream.
-
-    Raises:
-        OSError: the connection failed.
-    """
-    try:
-        connection.connect()
-    except Exception as error:
-        raise as_of_socket(error) from error
-    return LibraryStream(connection)
-
-
 def open_stream(address: Address | str, tls: Any, deadline: float, io_timeout: float, looks: bool) -> Stream:
     """Connect.
 
@@ -237,3 +185,19 @@ def _left(deadline: float) -> float:
     if left <= 0:
         raise TimeoutError
     return left
+
+
+def read_reply(connection: Any, seconds: float) -> Any:
+    """Return the next reply to a connection of redis-py or valkey-py.
+
+    Raises:
+        TimeoutError: none came within `seconds`.
+    """
+    if not connection.can_read(timeout=seconds):
+        raise TimeoutError
+    return connection.read_response(disable_decoding=True)
+
+
+def at_home() -> Callable[..., None]:
+    """Return a function that performs a call: for threads at once."""
+    return rt.offload

@@ -22,9 +22,9 @@ CHANNEL = "interlock:wake:"
 
 
 def pool_to(dialer: AsyncDialer, wire: RedisWire) -> AsyncAsks[RedisCommand, Reply]:
-    """Return the connections to one server: a pool for threads, one connection for tasks."""
+    """Return the connections to one server: a pool for threads, one connection of ours for tasks."""
     # async only
-    if rt.TASKS:
+    if dialer.settings.make is None:
         from interlock.stores.redis._mux import MuxPool
 
         return MuxPool(dialer, wire.undo)

@@ -23,7 +23,7 @@ CHANNEL = "interlock:wake:"
 
 
 def pool_to(dialer: Dialer, wire: RedisWire) -> Asks[RedisCommand, Reply]:
-    """Return the connections to one server: a pool for threads, one connection for tasks."""
+    """Return the connections to one server: a pool for threads, one connection of ours for tasks."""
     return Pool(dialer.open, dialer.where, dialer.settings.most, wire.undo)
 
 
