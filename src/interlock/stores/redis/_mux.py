@@ -7,32 +7,19 @@ is discarded when it comes, and its `undo` follows on the same connection.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from interlock.core.claims import Claim
-from interlock.remote.failures import ConnectionEnded, Unreachable, closed, ended, no_answer
+from interlock.remote.failures import ConnectionEnded, Refused, Unreachable, closed, ended, no_answer
 from interlock.runtime import clock
 from interlock.stores.redis._aio import MOST, AsyncStream
-from interlock.stores.redis.errors import garbled, refusal, see_it_is_there
-from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, Reply, ReplyError, grants, wait_for
-from interlock.stores.redis.settings import Settings
+from interlock.stores.redis._async.connection import answer_to
+from interlock.stores.redis.errors import garbled
+from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, Reply
 from interlock.stores.redis.wire import with_source
 
-
-class Dialed(Protocol):
-    """A connection after login."""
-
-    stream: AsyncStream
-
-
-class Dials(Protocol):
-    """Makes connections to one server."""
-
-    where: str
-    settings: Settings
-
-    async def open(self, deadline: float) -> Dialed:
-        """Return a connection after login."""
+if TYPE_CHECKING:
+    from interlock.stores.redis._async.connection import AsyncDialer
 
 
 class Mux(asyncio.BufferedProtocol):
@@ -175,7 +162,7 @@ class MuxPool:
         entering: as for `AsyncPool`.
     """
 
-    def __init__(self, dialer: Dials, undo: Callable[[Claim], RedisCommand]) -> None:
+    def __init__(self, dialer: "AsyncDialer", undo: Callable[[Claim], RedisCommand]) -> None:
         self._dialer = dialer
         self._undo = undo
         self._mux: Mux | None = None
@@ -192,27 +179,17 @@ class MuxPool:
         if undo is not None and undo.id not in self.entering:
             raise closed()
         try:
-            reply = await mux.post(command.data, command.replies, deadline)
-            if type(reply) is ReplyError and str(reply).startswith("NOSCRIPT"):
-                reply = await mux.post(with_source(command.data), 1, deadline)
-            confirms = command.replicas and type(reply) is not ReplyError and grants(reply)
-            if confirms:
-                question = wait_for(command.replicas, self._dialer.settings.io_timeout)
-                count = await mux.post(question, 1, deadline)
+            return await answer_to(command, mux.post, deadline, self._dialer.where, self._dialer.settings.io_timeout)
+        except Refused as error:
+            if error.is_away:
+                self.distrust()
+            raise
         except BaseException as error:
             if undo is not None and not isinstance(error, ConnectionEnded):
                 mux.forget(with_source(self._undo(undo).data))
             if not isinstance(error, asyncio.CancelledError):
                 mux.retire()
             raise
-        if type(reply) is ReplyError:
-            refused = refusal(reply, self._dialer.where, command.line)
-            if refused.is_away:
-                self.distrust()
-            raise refused
-        if confirms:
-            see_it_is_there(count, command.replicas, self._dialer.where)
-        return reply
 
     async def _connected(self, deadline: float) -> Mux:
         """Return a connection; all callers that wait for one share the attempt to make it."""

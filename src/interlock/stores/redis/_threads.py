@@ -1,5 +1,6 @@
 """Sockets for threads, with absolute deadlines; the same names as in `_aio`."""
 
+import math
 import os
 import select
 import socket
@@ -14,8 +15,7 @@ from interlock.stores.redis.library import keep_alive
 from interlock.stores.redis.settings import Address
 
 LOOK = 250e-6  # seconds to poll for a reply before the thread sleeps
-MOST_MISSES = 3  # polls in a row without success, after which polling is suspended
-SKIPPED = 200  # commands without polling then
+SKIPPED = 50  # commands without polling after one whose reply took longer
 MOST = 65536  # bytes received at a time
 SEVERAL = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) > 1
 
@@ -86,11 +86,11 @@ class Stream:
 class PolledStream(Stream):
     """As `Stream`, on a non-blocking socket; it polls for a reply for a short time before the thread sleeps.
 
-    A near server answers sooner than a sleeping thread wakes.  If several polls in a row had no success, because the
-    server is far away or the processors are busy, most commands do not poll.
+    A near server answers sooner than a sleeping thread wakes.  After a poll without success, because the server is
+    far away or the processors are busy, the next commands do not poll.
     """
 
-    __slots__ = ("_looks", "_misses", "_poll", "_receive", "_send", "_skip")
+    __slots__ = ("_poll", "_receive", "_send", "_skip")
 
     def __init__(self, sock: socket.socket, looks: bool) -> None:
         super().__init__(sock)
@@ -98,8 +98,7 @@ class PolledStream(Stream):
         self._send, self._receive = sock.send, sock.recv
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
-        self._looks = looks and SEVERAL
-        self._misses = self._skip = 0
+        self._skip = 0.0 if looks and SEVERAL else math.inf
 
     def send(self, data: bytes, deadline: float) -> None:
         """As `Stream.send`."""
@@ -114,22 +113,16 @@ class PolledStream(Stream):
 
     def receive(self, deadline: float) -> bytes:
         """As `Stream.receive`."""
-        if not self._looks:
-            return self._after_sleep(deadline)
-        if self._skip:
+        if self._skip > 0:
             self._skip -= 1
             return self._after_sleep(deadline)
         until = clock.now() + LOOK
         while clock.now() < until:
             try:
-                data: bytes = self._receive(MOST)
-                self._misses = 0
-                return data
+                return self._receive(MOST)
             except BlockingIOError:
                 os.sched_yield()  # let other threads use the processor
-        self._misses += 1
-        if self._misses >= MOST_MISSES:
-            self._skip = SKIPPED
+        self._skip = SKIPPED
         return self._after_sleep(deadline)
 
     def _after_sleep(self, deadline: float) -> bytes:

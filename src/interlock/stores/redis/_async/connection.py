@@ -63,6 +63,37 @@ class AsyncLibraryStream:
             await self._connection.disconnect(True)
 
 
+async def answer_to(
+    command: RedisCommand,
+    raw: Callable[[bytes, int, float], Any],
+    deadline: float,
+    where: str,
+    io_timeout: float,
+) -> Any:
+    """Send a request; with the source of its script, if the server does not have that; wait for replicas if wanted.
+
+    Args:
+        command: the request.
+        raw: sends bytes and returns so many replies, as `AsyncRedisConnection.raw`.
+        deadline: until when to wait, by `clock.now`.
+        where: the server, for messages.
+        io_timeout: seconds to wait for a reply.
+
+    Raises:
+        Refused: the server answered so.
+        StoreError: as `raw`; too few replicas have the grant.
+    """
+    reply = await raw(command.data, command.replies, deadline)
+    if type(reply) is ReplyError and str(reply).startswith("NOSCRIPT"):
+        reply = await raw(with_source(command.data), 1, deadline)
+    if type(reply) is ReplyError:
+        raise refusal(reply, where, command.line)
+    if command.replicas and grants(reply):
+        count = await raw(wait_for(command.replicas, io_timeout), 1, deadline)
+        see_it_is_there(count, command.replicas, where)
+    return reply
+
+
 class AsyncRedisConnection:
     """A connection; one request at a time.
 
@@ -81,15 +112,7 @@ class AsyncRedisConnection:
 
     async def ask(self, command: RedisCommand, deadline: float) -> Any:
         """As `AsyncConnection.ask`."""
-        reply = await self.raw(command.data, command.replies, deadline)
-        if type(reply) is ReplyError and str(reply).startswith("NOSCRIPT"):
-            reply = await self.raw(with_source(command.data), 1, deadline)
-        if type(reply) is ReplyError:
-            raise refusal(reply, self._where, command.line)
-        if command.replicas and grants(reply):
-            count = await self.raw(wait_for(command.replicas, self._io_timeout), 1, deadline)
-            see_it_is_there(count, command.replicas, self._where)
-        return reply
+        return await answer_to(command, self.raw, deadline, self._where, self._io_timeout)
 
     async def raw(self, data: bytes, replies: int, deadline: float) -> Any:
         """Send, and return the reply, which may be a ReplyError; several replies as a list.
