@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock import InvalidArgument, StoreError
+from interlock import StoreError
 from interlock.core.errors import Unsupported
 from interlock.stores.advisory.session import SEQUENCE
 from interlock.stores.advisory.statements import refused_server, refused_version
@@ -82,12 +82,10 @@ def test_names_that_differ_in_case_are_different(locks: Any) -> None:
     assert locks.lock("book").acquire(blocking=False).release()
 
 
-def test_other_kinds_and_transactions_are_refused(locks: Any) -> None:
+def test_other_kinds_are_refused(locks: Any) -> None:
     for make in (lambda: locks.rwlock("book").read(), lambda: locks.semaphore("book", 2)):
         with pytest.raises(Unsupported, match="postgresql://"):
             make()
-    with pytest.raises(InvalidArgument, match="survives the commit"):
-        locks.lock("book", connection=object())
 
 
 def test_servers_whose_locks_are_not_for_all_are_refused() -> None:

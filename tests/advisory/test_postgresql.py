@@ -92,47 +92,15 @@ def test_semaphores_are_refused_with_a_store_that_has_them(locks: Any) -> None:
     assert locks.semaphore("book", 1).acquire(timeout=0) is not None
 
 
-@pytest.mark.parametrize("mode", ["transaction", "statement"])
-def test_a_pooler_that_lends_its_sessions_is_refused(server: PostgresServer, mode: str) -> None:
+@pytest.mark.parametrize("mode", ["session", "transaction", "statement"])
+def test_a_pooler_is_refused(server: PostgresServer, mode: str) -> None:
     need("pgbouncer")
     with (
         PgBouncer((server.host, server.port, server.user), config={"pool_mode": mode}) as pooler,
         interlock.connect(url_of(pooler)) as locks,
-        pytest.raises(StoreError, match="pooler in transaction mode"),
+        pytest.raises(StoreError, match="is a pooler"),
     ):
         locks.lock("book").acquire()
-
-
-def test_a_pooler_in_session_mode_is_used_until_it_lends_sessions(server: PostgresServer, other: Any) -> None:
-    """The pooler's mode changes while a session is open: from then on it may lend the session between statements."""
-    need("pgbouncer")
-    config = {"pool_mode": "session", "default_pool_size": "20"}
-    with (
-        PgBouncer((server.host, server.port, server.user), config=config) as pooler,
-        interlock.connect(url_of(pooler)) as locks,
-    ):
-        told = threading.Event()
-        grant = locks.lock("book", ttl=600, renew=False, on_lost=lambda _: told.set()).acquire()
-        (session,) = other.locks()
-        assert grant.renew()
-        found = {(check.name, check.status) for check in locks.doctor()}
-        assert {("session", "warn"), ("dead machine", "warn")} <= found
-        pooler.reload({"pool_mode": "transaction"})
-        with psycopg.connect(pooler.url, autocommit=True) as stranger:
-
-            def is_lent() -> bool:
-                stranger.execute("ROLLBACK")
-                grant.renew()  # after which the pooler may lend it
-                stranger.execute("BEGIN")
-                return stranger.execute("SELECT pg_backend_pid()").fetchone() == (session,)
-
-            eventually(lambda: is_lent() or grant.lost)
-            if not grant.lost:
-                grant.renew()
-            assert told.wait(20)
-            with pytest.raises(StoreError, match="pooler in transaction mode"):
-                locks.lock("book").acquire(timeout=0)
-            stranger.execute("ROLLBACK")
 
 
 def test_a_replica_is_refused_until_it_takes_over(own_server: PostgresServer) -> None:

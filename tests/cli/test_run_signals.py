@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -92,19 +91,6 @@ def test_a_command_that_was_killed_releases(house: House) -> None:
     os.kill(command, signal.SIGKILL)
     assert run.ended() == (128 + signal.SIGKILL, "", "")
     assert house.locks.claims() == []
-
-
-@LINUX
-def test_a_command_that_was_killed_before_it_could_start_releases(house: House) -> None:
-    holder = house.hold()
-    waiter = house.start("run", "book", "--", "touch", "ran")
-    house.wait_for(1, "pending")
-    (command,) = Path(f"/proc/{waiter.pid}/task/{waiter.pid}/children").read_text().split()
-    os.kill(int(command), signal.SIGKILL)
-    assert holder.ended() == (0, "out\n", "")
-    assert waiter.ended() == (128 + signal.SIGKILL, "", "")
-    assert house.locks.claims() == []
-    assert not (house.folder / "ran").exists()
 
 
 # What the command leaves running

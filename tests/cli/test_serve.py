@@ -4,6 +4,8 @@ import json
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import closing
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -53,19 +55,16 @@ def held(locks: interlock.Locks, name: str = "book", **how: Any) -> interlock.Gr
 def test_holders_and_waiters_are_told_and_one_is_evicted(place: Place, tmp_path: Path) -> None:
     assert place.url is not None
     with interlock.connect(place.url) as locks, served(place.url, tmp_path) as page:
-        with page.looks() as looks:
-            assert next(looks)["locks"] == []
-            grant = held(locks, ttl=RENEWED, label=EVIL)
-            seen = next(look for look in looks if look["locks"])
-            assert seen["store"] in page.said
-            assert (seen["namespace"], seen["token"], seen["hidden"]) == ("", True, 0)
-            (line,) = seen["locks"]
-            assert (line["name"], line["waiters"]) == ("book", [])
-            assert (line["holders"][0]["id"], line["holders"][0]["label"]) == (grant.id, EVIL)
-            assert page.evict("book", grant.id) == (200, {"evicted": 1})
-            before = moment()
-            assert next(look for look in looks if not look["locks"])
-            assert since(before) < 0.9  # at once: not with the next look
+        assert page.look()["locks"] == []
+        grant = held(locks, ttl=RENEWED, label=EVIL)
+        seen = eventually(lambda: next(filter(itemgetter("locks"), [page.look()]), None))
+        assert seen["store"] in page.said
+        assert (seen["namespace"], seen["token"], seen["hidden"]) == ("", True, 0)
+        (line,) = seen["locks"]
+        assert (line["name"], line["waiters"]) == ("book", [])
+        assert (line["holders"][0]["id"], line["holders"][0]["label"]) == (grant.id, EVIL)
+        assert page.evict("book", grant.id) == (200, {"evicted": 1})
+        assert page.look()["locks"] == []  # at once: not with the next look
         eventually(lambda: grant.lost)
         assert page.evict("book", grant.id) == (200, {"evicted": 0})
         assert page.end(signal.SIGTERM)[1].startswith(
@@ -79,8 +78,7 @@ def test_without_a_token_nobody_evicts(url: str, locks: interlock.Locks, tmp_pat
         assert "(read-only)" in page.said
         for given in ("Bearer ", "Bearer None", f"Bearer {TOKEN}"):
             assert page.evict("book", grant.id, Authorization=given)[0] == 403
-        with page.looks() as looks:
-            assert next(looks)["token"] is False
+        assert page.look()["token"] is False
     assert [view.id for view in locks.claims()] == [grant.id]
 
 
@@ -89,7 +87,6 @@ def test_a_request_that_makes_no_sense_is_refused_and_the_page_goes_on(page: Ser
     for body in ("", "[]", "{", '{"name": "a"}', '{"name": 1, "id": 2}', "[" * 9000, b"\xff"):
         assert page.ask("/evict", "POST", body, **ours)[0] == 400
     assert page.evict("", "1")[0] == 400
-    assert page.ask("/evict", "POST", "x" * 20_000, **ours)[0] == 413
     assert page.ask("/evict")[0] == 405
     assert page.ask("/../app.py")[0] == 404
     assert page.ask(f"/?token={TOKEN}")[0] == 200
@@ -100,7 +97,7 @@ def test_only_its_own_names_are_answered(url: str, tmp_path: Path) -> None:
         for host in ("127.0.0.1", "localhost:1", "[::1]", "10.0.0.7:80", "locks.example", "LOCKS.example:8765"):
             assert page.ask("/", Host=host)[0] == 200
         for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::1", "a@b"):
-            status, _, text = page.ask("/events", Host=host)
+            status, _, text = page.ask("/look", Host=host)
             assert (status, "--allow-host" in text) == (400, True)
         body = json.dumps({"name": "book", "id": "1"})
         assert page.ask("/evict", "POST", body, Host="evil.example", Origin="http://evil.example")[0] == 400
@@ -119,13 +116,13 @@ def test_browsers_are_told_to_run_nothing_else(page: Served) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_at_once_though_browsers_watch(page: Served, number: signal.Signals) -> None:
-    with page.looks() as first, page.looks() as second, socket.create_connection(("127.0.0.1", page.port)) as silent:
-        next(first), next(second)
-        silent.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")  # and reads nothing
+    with closing(page.connect()) as watching, socket.create_connection(("127.0.0.1", page.port)) as silent:
+        watching.request("GET", "/look")
+        assert watching.getresponse().read()
+        silent.sendall(b"GET /look HTTP/1.1\r\nHost: localhost\r\n\r\n")  # and reads nothing
         before = moment()
         assert page.end(number) == (0, "")
         assert since(before) < 5
-        assert list(first) == []
 
 
 def test_a_store_that_goes_away_is_told_and_seen_again(tmp_path: Path) -> None:
@@ -134,12 +131,12 @@ def test_a_store_that_goes_away_is_told_and_seen_again(tmp_path: Path) -> None:
     need("valkey")
     with RedisServer("valkey") as server:
         server.start()
-        with served(server.url, tmp_path) as page, page.looks() as looks:
-            assert next(looks)["locks"] == []
+        with served(server.url, tmp_path) as page:
+            assert page.look()["locks"] == []
             server.stop()
-            assert next(look for look in looks if "error" in look)["error"]
+            assert eventually(lambda: page.look().get("error"))
             server.start()
-            assert next(look for look in looks if "locks" in look)["locks"] == []
+            eventually(lambda: page.look().get("locks") == [])
 
 
 def test_a_token_from_a_file_is_not_in_the_command(url: str, locks: interlock.Locks, tmp_path: Path) -> None:

@@ -50,19 +50,11 @@ class Served:
         status, _, text = self.ask("/evict", "POST", body, **{**ours, **headers})
         return status, json.loads(text)
 
-    @contextmanager
-    def looks(self) -> Iterator[Iterator[Any]]:
-        """Yield the updates that are sent to a browser."""
-        with closing(self.connect()) as connection:
-            connection.request("GET", "/events", headers={"Host": self.host})
-            answer = connection.getresponse()
-            assert answer.status == 200
-            assert answer.headers["Content-Type"].startswith("text/event-stream")
-            yield (
-                json.loads(line.removeprefix(b"data: "))
-                for line in iter(answer.readline, b"")
-                if line.startswith(b"data: ")
-            )
+    def look(self) -> Any:
+        """Return what the page shows."""
+        status, _, text = self.ask("/look")
+        assert status == 200
+        return json.loads(text)
 
     def end(self, number: signal.Signals) -> tuple[int, str]:
         """Send a signal; return the exit status and the error output."""

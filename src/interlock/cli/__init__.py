@@ -11,30 +11,22 @@ from interlock.client.connect import default_url
 from interlock.core.redaction import masked
 
 _given: tuple[Callable[[str], interlock.Locks], str] | None = None
-_alone = False
 
 
 @contextmanager
-def given(locks: Callable[[str], interlock.Locks] | None, called: str, alone: bool) -> Iterator[None]:
+def given(locks: Callable[[str], interlock.Locks] | None, called: str) -> Iterator[None]:
     """Meanwhile, use what `locks(namespace)` returns wherever no --store is given.
 
     Args:
         locks: makes them; each command closes what it got.
         called: what `doctor` calls the store.
-        alone: whether the process is the command's, and no program's that contains it.
     """
-    global _given, _alone
-    before = _given, _alone
-    _given, _alone = None if locks is None else (locks, called), alone
+    global _given
+    before, _given = _given, None if locks is None else (locks, called)
     try:
         yield
     finally:
-        _given, _alone = before
-
-
-def is_alone() -> bool:
-    """True if the process is the command's: all its children are, too."""
-    return _alone
+        _given = before
 
 
 def is_given(store: str | None) -> bool:
@@ -75,7 +67,7 @@ def main(
     try:
         from interlock.cli.group import main as run_group
 
-        with given(locks, called, alone=arguments is None):
+        with given(locks, called):
             return run_group(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
         return 130

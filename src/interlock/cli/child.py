@@ -1,7 +1,4 @@
-"""The process of the command: made first, let go when the lock is held; and the signals for it.
-
-It is forked before this process has a second thread, so that it can prepare itself in Python: a fork later could
-hang, and `posix_spawn` can't ask the kernel to take the command along when interlock is killed.
+"""The process of the command, and the signals for it.
 
 The signals of interest are blocked in every thread, and a listener thread takes them one by one, for three reasons:
 none is lost between two states of the guard; `sigwaitinfo` names the sender, which a handler in Python can't know;
@@ -10,20 +7,18 @@ exception: the listener wakes the main thread with SIGURG, which is not blocked 
 """
 
 import errno
+import fcntl
 import os
 import signal
-import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Literal, NamedTuple, NoReturn
-from urllib.parse import quote, unquote
 
-from interlock.cli import is_alone
 from interlock.cli.exits import BY_SIGNAL, UNAVAILABLE
 
 ENDING = frozenset((signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2))
@@ -63,12 +58,10 @@ class Signals:
     Attributes:
         mask: the signals that were blocked before.
         ignores_children: True if SIGCHLD was ignored before.
-        on_child: called in the listener's thread when a process ends during the wait for the lock.
     """
 
     def __init__(self) -> None:
         leave = {number for number in (*ENDING, signal.SIGTSTP) if signal.getsignal(number) == signal.SIG_IGN}
-        self.on_child: Callable[[], None] = _no_child
         self._taken = {*ENDING, signal.SIGTSTP, signal.SIGCHLD} - leave
         self._main = threading.get_ident()
         self._mutex = threading.Lock()
@@ -164,8 +157,6 @@ class Signals:
     def _while_waiting(self, number: int) -> None:
         if number == signal.SIGTSTP:
             stop_here()
-        elif number == signal.SIGCHLD:
-            self.on_child()
         elif number in ENDING:
             now = time.monotonic()
             if not self._broken_by:
@@ -181,10 +172,6 @@ def stop_here() -> None:
     signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTSTP})
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
-
-
-def _no_child() -> None:
-    """Do nothing: there is no child yet."""
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
@@ -221,102 +208,83 @@ def in_foreground() -> bool:
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 FIRST_HIGH = 100  # scripts use low descriptors by number
 SHELL = "/bin/sh"
-HELD = "INTERLOCK_HELD"
-"""In the environment of a command: the ids of the claims of the runs around it, the innermost last."""
 
 
-class NotRunnable(Exception):
-    """The command is not there or not executable; the message says what to do."""
-
-
-def look_up(word: str) -> str:
-    """Return the path of the program that `word` names, as the shell finds it.
-
-    Raises:
-        NotRunnable: there is none.
-    """
-    if not word:
-        raise NotRunnable("can't run a command without a name; the first word after -- is the program")
-    candidates = [word] if "/" in word else [os.path.join(folder, word) for folder in os.get_exec_path()]
-    found = ""
-    for path in candidates:
-        try:
-            mode = os.stat(path).st_mode
-        except (OSError, ValueError):
-            continue
-        if not stat.S_ISDIR(mode) and os.access(path, os.X_OK):
-            return path
-        found = found or path
-    if not found:
-        where = "there is no such file" if "/" in word else "it is in no folder of PATH"
-        raise NotRunnable(f"can't run {word!r}: {where}; check its spelling, or install it")
-    if os.path.isdir(found):
-        raise NotRunnable(f"can't run {word!r}: {found!r} is a folder; name the program in it")
-    raise NotRunnable(f"can't run {word!r}: {found!r} is not executable; chmod +x makes it so")
+def look_up(word: str) -> str | None:
+    """Return the path of the program that `word` names, as the shell finds it; None if there is none."""
+    folders = [""] if "/" in word else os.get_exec_path()
+    paths = (os.path.join(folder, word) for folder in folders)
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
 
 
 class Child:
-    """The process of the command; waits for `go`, and is gone at the latest after `discard`.
+    """The process of the command, from `start` on; it is gone at the latest after `discard`.
 
     Args:
         path: of the program.
         words: of the command.
-        signals: those of this process, not listening yet.
+        signals: those of this process.
         keep: give the command a pipe by which one can tell when the last process of it is gone.
 
     Attributes:
-        pid: its process id.
+        pid: its process id; 0 before the start.
         status: its exit status as a shell shows it; None while it runs.
     """
 
     def __init__(self, path: str, words: Sequence[str], signals: Signals, keep: bool) -> None:
+        self.pid = 0
         self.status: int | None = None
-        self._mutex = threading.Lock()  # a process id may be another process's once its status has been taken
-        go_ahead_out, self._go_ahead = os.pipe()
-        self._report, report_in = os.pipe()
-        self._alive, alive_in = _high_pipe() if keep else (-1, -1)
-        self._open = [self._report] + [self._alive] * keep
-        parent = os.getpid()
-        self._takes_all = parent == 1 or is_alone()
+        self._path = path
+        self._words = words
+        self._signals = signals
+        self._alive, self._alive_in = _high_pipe() if keep else (-1, -1)
+        self._die_with_us = dying_with(os.getpid())
+
+    def start(self, environment: Mapping[str, str]) -> None:
+        """Start it.
+
+        Raises:
+            OSError: the program can't be run.
+        """
+        report, report_in = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                os.close(self._go_ahead)
-                _become(path, words, signals, go_ahead_out, report_in, parent)
+                self._prepare()
+                _execute(self._path, self._words, environment)
+            except OSError as error:
+                os.write(report_in, b"%d" % (error.errno or errno.EIO))
             finally:
                 os._exit(UNAVAILABLE)
-        os.close(go_ahead_out)
-        os.close(report_in)
-        if keep:
-            os.close(alive_in)
+        for number in {report_in, self._alive_in} - {-1}:
+            os.close(number)
+        failure = os.read(report, 20)  # nothing: the command runs, and its start has closed the pipe
+        os.close(report)
+        if failure:
+            self._reap(self.pid, 0)
+            raise OSError(int(failure), os.strerror(int(failure)))
 
-    def go(self, name: str, fence: int, claim: str, item: str = "") -> None:
-        """Let the command start, with INTERLOCK_NAME, _FENCE, _HELD and _ITEM in its environment."""
-        with suppress(BrokenPipeError):  # it was killed: its status tells
-            os.write(self._go_ahead, os.fsencode(f"{fence} {claim} {quote(item)} {name}"))
-        self._forget_word()
+    def _prepare(self) -> None:
+        """In the child: leave signals to the command as interlock has found them."""
+        self._die_with_us()
+        for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores the last two
+            if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
+        if self._signals.ignores_children:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._signals.mask)
 
     def send(self, number: int) -> None:
         """Send it a signal, unless it is gone."""
-        with self._mutex:
-            if self.status is None:
-                with suppress(PermissionError):  # it runs as another user, like sudo: only a wait is left
-                    os.kill(self.pid, number)
+        if self.status is None:
+            with suppress(PermissionError):  # it runs as another user, like sudo: only a wait is left
+                os.kill(self.pid, number)
 
     def look(self) -> None:
-        """Set `status` if it has ended; take the status of all others that have, if only interlock can take it.
-
-        As process 1 of a container, or as a subreaper, interlock is given every process whose parent is gone, and
-        only interlock can reap it.  In a program that contains the command they are that program's.  From any thread.
-        """
-        with self._mutex:
-            while self._reap(-1 if self._takes_all else self.pid, os.WNOHANG) and self._takes_all:
-                pass
-
-    def failure(self) -> str | None:
-        """Return why the command could not be started after all; None if it was.  Only when it has ended."""
-        number = os.read(self._report, 20)
-        return os.strerror(int(number)) if number else None
+        """Set `status` if it has ended; as process 1 of a container, reap every process whose parent is gone, too."""
+        is_first = os.getpid() == 1
+        while self._reap(-1 if is_first else self.pid, os.WNOHANG) and is_first:
+            pass
 
     def wait_until_all_are_gone(self) -> None:
         """Block until no process has the pipe of `keep` any more."""
@@ -324,14 +292,9 @@ class Child:
 
     def discard(self) -> None:
         """Kill it if it has not ended; safe to repeat."""
-        self._forget_word()
-        if self.status is None:
+        if self.pid and self.status is None:
             self.send(signal.SIGKILL)
-            with self._mutex:
-                if self.status is None:
-                    self._reap(self.pid, 0)
-        while self._open:
-            os.close(self._open.pop())
+            self._reap(self.pid, 0)
 
     def _reap(self, which: int, how: int) -> bool:
         """Take the status of a process; return True if there was one."""
@@ -344,64 +307,40 @@ class Child:
             self.status = code if code >= 0 else BY_SIGNAL - code
         return pid != 0
 
-    def _forget_word(self) -> None:
-        if self._go_ahead >= 0:
-            os.close(self._go_ahead)
-            self._go_ahead = -1
-
 
 def _high_pipe() -> tuple[int, int]:
     """Return a pipe whose second end is inherited, and has a number that no script uses."""
-    import fcntl
-
     out, into = os.pipe()
     high = fcntl.fcntl(into, fcntl.F_DUPFD, FIRST_HIGH)
     os.close(into)
     return out, high
 
 
-def _become(path: str, words: Sequence[str], signals: Signals, go_ahead: int, report: int, parent: int) -> NoReturn:
-    """In the child: wait until it may run, and become the command."""
-    die_with(parent)
-    fence, _, claim_and_name = os.fsdecode(os.read(go_ahead, 8192)).partition(" ")
-    if not fence:
-        os._exit(0)  # the lock was not obtained, or interlock is gone
-    claim, item, name = claim_and_name.split(" ", 2)
-    if item:
-        os.environ["INTERLOCK_ITEM"] = unquote(item)
-    os.environ["INTERLOCK_FENCE"] = fence
-    os.environ["INTERLOCK_NAME"] = name
-    os.environ[HELD] = f"{os.environ.get(HELD, '')} {claim}".lstrip()
-    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGURG):
-        if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN if signals.ignores_children else signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, signals.mask)
+def _execute(path: str, words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     try:
-        _execute(path, words)
-    except OSError as error:
-        os.write(report, b"%d" % (error.errno or errno.EIO))
-        os._exit(UNAVAILABLE)
-
-
-def _execute(path: str, words: Sequence[str]) -> NoReturn:
-    try:
-        os.execv(path, tuple(words))
+        os.execve(path, tuple(words), environment)
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
         # A script without a first line that names its interpreter: the shell's, as execvp(3) has it.
-        os.execv(SHELL, (SHELL, path, *words[1:]))
+        os.execve(SHELL, (SHELL, path, *words[1:]), environment)
 
 
-def die_with(parent: int, number: int = signal.SIGKILL) -> None:
-    """Ask the kernel to send this process a signal when interlock dies, so that no command works without the lock."""
+def dying_with(parent: int, number: int = signal.SIGKILL) -> Callable[[], None]:
+    """Return what a child calls so that it gets a signal when `parent` dies: no command works without the lock.
+
+    It is made before the fork: a child of a process with threads must not import.
+    """
+    ask: Callable[..., object] = lambda *_: None  # noqa: E731
     if sys.platform == "linux":
-        try:
+        with suppress(ImportError, OSError, AttributeError):  # a Python without ctypes: as on other systems
             import ctypes
 
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
-        except (ImportError, OSError, AttributeError):
-            return  # a Python without ctypes: as on other systems
-    if os.getppid() != parent:
-        os._exit(0)
+            ask = ctypes.CDLL(None).prctl
+
+    def die_with_it() -> None:
+        ask(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(0)
+
+    return die_with_it

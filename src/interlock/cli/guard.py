@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 from interlock import Grant, InvalidArgument, Lock, LockError, LockLost, Locks, StoreError
 from interlock.cli import called, connect
-from interlock.cli.child import ENDING, HELD, Child, NotRunnable, SignalEvent, Signals, WaitBroken, look_up, stop_here
+from interlock.cli.child import ENDING, Child, SignalEvent, Signals, WaitBroken, look_up, stop_here
 from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
 from interlock.core.claims import WRITER_UNITS, fits
 from interlock.runtime import log
 
+HELD = "INTERLOCK_HELD"
+"""In the environment of a command: the ids of the claims of the runs around it, the innermost last."""
 LONGEST_LABEL = 200
 TIMED_OUT = 124  # as of timeout(1)
 LOOK_AGAIN = 1.0  # seconds; only a safety net: a thread that was here before us may take the signal of a death
@@ -103,18 +105,14 @@ def run_guarded(order: Order) -> int:
     Returns:
         The exit status.
     """
-    try:
-        path = look_up(order.command[0])
-    except NotRunnable as error:
-        return fail(UNAVAILABLE, str(error))
+    path = look_up(order.command[0])
+    if path is None:
+        return fail(
+            UNAVAILABLE, f"can't run {order.command[0]!r}: it is not there, or not executable; give a program"
+        )
     _fill_standard_streams()
     with closing(Signals()) as signals:
-        try:
-            child = Child(path, order.command, signals, order.keep)
-        except OSError as error:
-            return fail(UNAVAILABLE, f"can't start a process for {order.command[0]!r}: {error.strerror}; try later")
-        signals.on_child = child.look
-        return GuardedRun(order, signals, child).run()
+        return GuardedRun(order, signals, Child(path, order.command, signals, order.keep)).run()
 
 
 def _fill_standard_streams() -> None:
@@ -130,7 +128,7 @@ class GuardedRun:
     Args:
         order: what to do.
         signals: those of this process, not listening yet.
-        child: the process of the command, waiting for its start.
+        child: the process of the command, not started yet.
     """
 
     def __init__(self, order: Order, signals: Signals, child: Child) -> None:
@@ -252,12 +250,16 @@ class GuardedRun:
         child = self._child
         if grant.lost:
             return LOST
-        child.go(grant.name, grant.fence, grant.id, grant.item if self._order.one_of is not None else "")
+        told = {"INTERLOCK_NAME": grant.name, "INTERLOCK_FENCE": str(grant.fence)}
+        told[HELD] = f"{os.environ.get(HELD, '')} {grant.id}".lstrip()
+        if self._order.one_of is not None:
+            told["INTERLOCK_ITEM"] = grant.item
+        try:
+            child.start(os.environ | told)
+        except OSError as error:
+            return fail(UNAVAILABLE, f"can't run {self._order.command[0]!r}: {error.strerror}; check the program")
         self._attend()
         status = TIMED_OUT if self._timed_out else child.status or 0
-        failure = child.failure() if status == UNAVAILABLE else None
-        if failure is not None:
-            return fail(UNAVAILABLE, f"can't run {self._order.command[0]!r}: {failure}; check the program")
         if self._order.keep and not self._lost:
             return self._outlast(status)
         return status
@@ -267,7 +269,7 @@ class GuardedRun:
         kill_at = math.inf
         limit_at = math.inf if self._order.timeout is None else time.monotonic() + self._order.timeout
         while True:
-            self._child.look()  # a death during the wait for the lock was not noticed
+            self._child.look()
             if self._child.status is not None:
                 return
             event = self._signals.next(max(0.0, min(LOOK_AGAIN, min(kill_at, limit_at) - time.monotonic())))

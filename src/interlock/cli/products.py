@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from interlock.cli import connect
-from interlock.cli.child import die_with
 from interlock.cli.exits import CONFLICT, fail, say
 from interlock.cli.output import json_option, name_argument, namespace_option, store_option
 from interlock.cli.run import Duration, Run, command_argument, refuse_memory
@@ -67,6 +66,8 @@ def lead(name: str, command: Sequence[str], store: str | None, **given: Any) -> 
     A machine that loses the lead stops COMMAND with TERM, then KILL. Whenever COMMAND has ended, this machine stands
     for election again after 1 to 30 seconds. INT, TERM and HUP are passed on to COMMAND, and end this command.
     """
+    from interlock.cli.child import dying_with
+
     refuse_memory(store)
     options = [] if store is None else ["--store", store]
     for option, value in given.items():
@@ -82,10 +83,10 @@ def lead(name: str, command: Sequence[str], store: str | None, **given: Any) -> 
 
     for number in FORWARDED:
         signal.signal(number, end)
-    parent, pause = os.getpid(), SHORTEST
+    dies_with_us, pause = dying_with(os.getpid(), signal.SIGTERM), SHORTEST
     while not ended:
         began = time.monotonic()
-        child = subprocess.Popen(words, preexec_fn=lambda: die_with(parent, signal.SIGTERM))
+        child = subprocess.Popen(words, preexec_fn=dies_with_us)
         if ended:
             child.send_signal(ended[0])
         status = child.wait()

@@ -2,15 +2,14 @@
 
 import asyncio
 import hmac
-import json
-import signal
+import math
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from ipaddress import ip_address
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -27,15 +26,12 @@ from interlock import InvalidArgument, LockError, Locks
 from interlock.cli import output
 from interlock.cli.exits import say
 
-ENDING = (signal.SIGINT, signal.SIGTERM)
 MOST_CONNECTIONS = 200
 IO_TIMEOUT = 1  # seconds that an end waits for a client that does not read
-INTERVAL = 1.0  # seconds between two looks
-BREATH = 0.02  # seconds between two looks at least, however many viewers come
+INTERVAL = 0.9  # seconds between two looks at the store; the page asks once a second
 MOST_CLAIMS = 1000  # that are sent; a browser with more is slow
 HERE = Path(__file__).parent
 TYPES = {"page.html": "text/html", "page.js": "text/javascript", "page.css": "text/css"}
-MOST_BYTES = 16_384  # of a request to evict
 STRANGE = "This is no name of this page; give it to interlock serve by --allow-host.\n"
 HEADERS = {
     "Cache-Control": "no-store",
@@ -48,93 +44,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-
-
-class Feed:
-    """Server-sent events, each with all that is to be seen.
-
-    Args:
-        locks: the locks of these claims.
-        facts: go with each event.
-
-    A slow client misses looks, and then gets the latest one.
-    """
-
-    def __init__(self, locks: Locks, facts: Mapping[str, object]) -> None:
-        self._locks = locks
-        self._facts = facts
-        self._viewers = 0
-        self._closed = False
-        self._look_now = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._latest = ""
-        self._next: asyncio.Future[None] | None = None
-
-    async def stream(self) -> AsyncIterator[str]:
-        """Yield what is to be sent to one viewer, until the feed is closed."""
-        self._viewers += 1
-        try:
-            if self._loop is None:
-                self._loop = asyncio.get_running_loop()
-                self._next = self._loop.create_future()
-                threading.Thread(target=self._look_again_and_again, name="interlock-serve", daemon=True).start()
-            elif self._viewers == 1:
-                self._latest = ""  # the page was not read for a while
-            self._look_now.set()
-            yield "retry: 1000\n\n"
-            if self._latest:
-                yield self._latest
-            while not self._closed and self._next is not None:
-                await asyncio.shield(self._next)
-                if not self._closed:
-                    yield self._latest
-        finally:
-            self._viewers -= 1
-
-    def look(self) -> None:
-        """Look at the store now."""
-        self._look_now.set()
-
-    def close(self) -> None:
-        """End all streams; on the event loop."""
-        self._closed = True
-        self._look_now.set()
-        if self._next is not None and not self._next.done():
-            self._next.set_result(None)
-
-    def _look_again_and_again(self) -> None:
-        while not self._closed:
-            self._look_now.wait(INTERVAL if self._viewers else None)
-            self._look_now.clear()
-            time.sleep(BREATH)
-            if self._closed or self._loop is None:
-                return
-            event = f"data: {json.dumps(self._seen())}\n\n"
-            try:
-                self._loop.call_soon_threadsafe(self._publish, event)
-            except RuntimeError:  # the loop is closed
-                return
-
-    def _seen(self) -> dict[str, Any]:
-        try:
-            views = list(self._locks.claims())
-        except LockError as error:
-            return {**self._facts, "time": output.iso(time.time()), "error": str(error)}
-        shown = output.lines_of(views[:MOST_CLAIMS])
-        return {
-            **self._facts,
-            "time": output.iso(time.time()),
-            "locks": [output.line_json(line) for line in shown],
-            "hidden": max(0, len(views) - MOST_CLAIMS),
-        }
-
-    def _publish(self, event: str) -> None:
-        if self._closed or self._next is None:
-            return
-        self._latest = event
-        waiting, self._next = self._next, asyncio.get_running_loop().create_future()
-        if not waiting.done():
-            waiting.set_result(None)
 
 
 class RequestRefused(Exception):
@@ -187,28 +96,47 @@ class Guard:
 
 
 class Page:
-    """What the routes lead to.
+    """The answers to requests.
 
     Args:
         locks: the locks whose claims are shown.
-        feed: what is sent to the browsers.
+        facts: go with each look.
         token: allows evictions; None: the page can't evict.
     """
 
-    def __init__(self, locks: Locks, feed: Feed, token: str | None) -> None:
+    def __init__(self, locks: Locks, facts: Mapping[str, object], token: str | None) -> None:
         self._locks = locks
-        self._feed = feed
+        self._facts = facts
         self._token = token
         self._files = {name: (HERE / name).read_bytes() for name in TYPES}
+        self._mutex = threading.Lock()
+        self._latest: dict[str, Any] = {}
+        self._looked_at = -math.inf
 
     async def file(self, request: Request) -> Response:
         """Send a file of the page."""
         name = request.url.path.removeprefix("/") or "page.html"
         return Response(self._files[name], media_type=TYPES[name])
 
-    async def events(self, request: Request) -> Response:
-        """Send what is to be seen, again and again."""
-        return StreamingResponse(self._feed.stream(), media_type="text/event-stream")
+    async def look(self, request: Request) -> Response:
+        """Send what there is to see."""
+        return JSONResponse(await asyncio.to_thread(self._look))
+
+    def _look(self) -> dict[str, Any]:
+        """Return the claims; all viewers share one look at the store a second."""
+        with self._mutex:
+            if time.monotonic() > self._looked_at + INTERVAL:
+                self._latest = {**self._facts, "time": output.iso(time.time()), **self._seen()}
+                self._looked_at = time.monotonic()
+            return self._latest
+
+    def _seen(self) -> dict[str, Any]:
+        try:
+            views = list(self._locks.claims())
+        except LockError as error:
+            return {"error": str(error)}
+        shown = output.lines_of(views[:MOST_CLAIMS])
+        return {"locks": [output.line_json(line) for line in shown], "hidden": max(0, len(views) - MOST_CLAIMS)}
 
     async def evict(self, request: Request) -> Response:
         """Evict a claim."""
@@ -226,7 +154,7 @@ class Page:
         if count:
             asked = "?" if request.client is None else request.client.host
             say(f"evicted the claim {id} of {name!r}, asked from {asked}")
-        self._feed.look()
+        self._looked_at = -math.inf
         return JSONResponse({"evicted": count})
 
     def _check(self, headers: Headers) -> None:
@@ -245,13 +173,8 @@ class Page:
 
 async def _claim_of(request: Request) -> tuple[str, str]:
     """Return the name and the id that a request has."""
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise RequestRefused(413, "too long")
     try:
-        given: Any = json.loads(body)
+        given: Any = await request.json()
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict) or not all(isinstance(given.get(key), str) for key in ("name", "id")):
@@ -269,41 +192,24 @@ def app_of(locks: Locks, store: str, namespace: str, token: str | None, names: C
         token: allows evictions; None: the page can't evict.
         names: of the host, beside localhost and plain addresses.
     """
-    feed = Feed(locks, {"store": store, "namespace": namespace, "token": token is not None})
-    page = Page(locks, feed, token)
+    page = Page(locks, {"store": store, "namespace": namespace, "token": token is not None}, token)
     routes = [
         Route("/", page.file),
         Route("/page.js", page.file),
         Route("/page.css", page.file),
-        Route("/events", page.events),
+        Route("/look", page.look),
         Route("/evict", page.evict, methods=["POST"]),
     ]
-    app = Starlette(routes=routes, middleware=[Middleware(Guard, names=names)])
-    app.state.feed = feed
-    return app
+    return Starlette(routes=routes, middleware=[Middleware(Guard, names=names)])
 
 
 class PageServer(uvicorn.Server):
-    """uvicorn, whose end ends the streams of events, and is no death by the signal."""
+    """uvicorn, whose end by a signal is no death by it."""
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Meanwhile, end by a signal."""
-        loop = asyncio.get_running_loop()
-        for number in ENDING:
-            loop.add_signal_handler(number, self._end)
-        try:
-            yield
-        finally:
-            for number in ENDING:
-                loop.remove_signal_handler(number)
-
-    def _end(self) -> None:
-        self.force_exit = self.should_exit  # by a second one
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End soon; by a second signal at once."""
+        self.force_exit = self.should_exit
         self.should_exit = True
-        app = self.config.app
-        if isinstance(app, Starlette):
-            app.state.feed.close()
 
 
 def run(app: Starlette, listening: socket.socket) -> None:

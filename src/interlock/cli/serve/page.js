@@ -116,11 +116,24 @@ async function evict(name, claim) {
     });
     const told = await answer.json();
     say(told.error ? `Not evicted: ${shown(told.error)}` : told.evicted ? "" : "It was gone already.");
+    await look();
   } catch (error) {
     say(`Not evicted: ${error.message}`);
   }
 }
 
-const source = new EventSource("/events");
-source.onmessage = (event) => show(JSON.parse(event.data));
-source.onerror = () => away("not connected; what you see is old");
+async function look() {
+  try {
+    const answer = await fetch("/look");
+    show(await answer.json());
+  } catch (error) {
+    away("not connected; what you see is old");
+  }
+}
+
+async function watch() {
+  if (!document.hidden) await look();
+  setTimeout(watch, 1000);
+}
+
+watch();

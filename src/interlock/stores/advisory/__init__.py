@@ -3,10 +3,8 @@
 import sys
 from typing import Any
 from urllib.parse import SplitResult
-from weakref import WeakSet
 
-from interlock.core.claims import LockSpec
-from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.errors import StoreError
 from interlock.core.queue import Feature
 from interlock.runtime import clock
 from interlock.stores.advisory.room import AdvisoryRoom, rooms
@@ -32,8 +30,6 @@ class AdvisoryStore:
             raise StoreError("advisory locks need a POSIX system: take postgresql:// here, which does not")
         self._options = options
         self.features: frozenset[Feature] = frozenset(() if options.mysql else ("readers",))
-        self.sequence = options.sequence
-        self.same_server: WeakSet[Any] = WeakSet()  # engines that are known to connect to the server of this store
         # Imported now: a child forked during another thread's import would wait for that import for ever.
         try:
             make, self._talk = _of_threads(options.mysql)
@@ -57,39 +53,6 @@ class AdvisoryStore:
         from interlock.stores.advisory._async.queue import AsyncAdvisoryQueue  # which loads asyncio
 
         return AsyncAdvisoryQueue(self._room, _of_tasks(self._options.mysql))
-
-    def server(self) -> Any:
-        """Return the identity of the server and database, as rows.
-
-        Raises:
-            StoreError: the server can't be reached.
-        """
-        return self.queue().ask("server")
-
-    def lock_in_transaction(self, spec: LockSpec, timeout: float | None, connection: object) -> Any:
-        """Return a lock that the transaction of a SQLAlchemy connection holds until it ends.
-
-        Raises:
-            InvalidArgument: the connection is not one of SQLAlchemy, or the store is MariaDB.
-        """
-        if self._options.mysql:
-            raise InvalidArgument(
-                "GET_LOCK belongs to the session and survives the commit, so no transaction can hold such a lock: "
-                "lock a row of yours (SELECT … FOR UPDATE), or take the lock before the transaction, release it after"
-            )
-        # Imported here: other users of this store need no SQLAlchemy.
-        from sqlalchemy import Connection
-        from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
-        from sqlalchemy.orm import Session, scoped_session
-
-        from interlock.stores.advisory.transaction import AsyncTransactionLock, TransactionLock
-
-        if isinstance(connection, (AsyncConnection, AsyncSession)):
-            return AsyncTransactionLock(self, spec, timeout, connection)
-        if isinstance(connection, (Connection, Session, scoped_session)):
-            return TransactionLock(self, spec, timeout, connection)
-        kind = type(connection).__name__
-        raise InvalidArgument(f"connection is a Connection or a Session of SQLAlchemy, or one of asyncio, not {kind}")
 
 
 def _of_threads(mysql: bool) -> Any:

@@ -2,43 +2,14 @@
 
 import socket
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import pymysql  # type: ignore[import-untyped]
 
-from interlock.core.redaction import UNTOLD
-from interlock.remote.failures import Unreachable
 from interlock.runtime._threads import ready
 from interlock.stores.advisory.session import IO_TIMEOUT, KEPT_ALIVE, BaseSession, Refusal, Rows
-from interlock.stores.mysql.lines import set_read_timeout
-from interlock.stores.mysql.options import FAILURES, arguments_in, failed
-
-
-def dialled(url: SplitResult, torn: bool) -> tuple[Any, int]:
-    """Return a connection of PyMySQL, and the descriptor of its socket.
-
-    Raises:
-        StoreError: the server can't be reached, or refuses the log-in.
-    """
-    try:
-        how = arguments_in(url)
-        client = pymysql.connect(
-            **how, read_timeout=IO_TIMEOUT, write_timeout=IO_TIMEOUT, autocommit=True, defer_connect=True
-        )
-        connection = socket.create_connection((how["host"], how["port"]), IO_TIMEOUT)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in KEPT_ALIVE.items():
-            if hasattr(socket, name):
-                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        number = connection.fileno()  # TLS takes the socket over, and keeps its number
-        client.connect(connection)
-        return client, number
-    except FAILURES as error:
-        if not torn:
-            raise failed(error, "MariaDB") from error
-    # Outside of the except clause: the text of the chained error could show a part of the password.
-    raise Unreachable(f"MariaDB can't be reached; {UNTOLD}")
+from interlock.stores.mysql.lines import set_read_timeout, socket_of
+from interlock.stores.mysql.options import arguments_in, dialled
 
 
 class MariaSession(BaseSession):
@@ -52,10 +23,16 @@ class MariaSession(BaseSession):
     _cursor: Any
 
     def connect(self) -> None:
-        self.client, fd = dialled(urlsplit(self.options.conninfo), self.options.torn)
-        self.connected(fd)
+        waits = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), IO_TIMEOUT)
+        how = {**arguments_in(urlsplit(self.options.conninfo)), **waits, "autocommit": True}
+        self.client = dialled(how, "MariaDB", self.options.torn)
+        connection = socket_of(self.client)
+        for name, value in KEPT_ALIVE.items():
+            if hasattr(socket, name):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        self.connected(connection.fileno())
         self._cursor = self.client.cursor()
-        self.reported_pid = self.client.thread_id()
+        self.pid = self.client.thread_id()
 
     def perform(self, text: str, seconds: float | None) -> Rows:
         """Perform a statement, and return the rows; blocks.

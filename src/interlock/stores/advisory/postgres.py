@@ -31,7 +31,7 @@ class PostgresSession(BaseSession):
         else:
             self.plain = self._connection.pgconn
             self.connected(self.plain.socket)
-            self.pid = self.reported_pid = self.plain.backend_pid
+            self.pid = self.plain.backend_pid
             return
         # Outside of the except clause: the text of the chained error could show a part of the password.
         raise StoreError(f"PostgreSQL can't be reached; {UNTOLD}")

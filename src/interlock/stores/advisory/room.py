@@ -274,6 +274,11 @@ in_forked_child(_after_fork)
 
 
 LONG = 60  # seconds; doctor warns if the locks of a dead machine are released later
+DEAD = "the locks of a machine that died without a word are free after {}"
+SLOW = (
+    ": set tcp_keepalive_time = 15, tcp_keepalive_interval = 5 and tcp_keepalive_probes = 3 in the configuration of "
+    "the server"
+)
 
 
 def view_of(place: AdvisoryPlace) -> ClaimView:
@@ -334,36 +339,19 @@ def full(most: int) -> str:
     )
 
 
-def checks(row: tuple[str | None, ...], direct: bool, options: Options) -> list[Check]:
+def checks(row: tuple[str | None, ...], options: Options) -> list[Check]:
     """Return the findings of `doctor`.
 
     Args:
         row: the server's version, the size of its lock table, and its keepalive: idle (s), interval (s) and probes.
-        direct: False if a pooler is between client and server.
         options: the options of the URL.
     """
     version, space, idle, interval, count = row
-    seconds = int(idle or 0) + int(interval or 0) * int(count or 0) if direct and int(idle or 0) else 0
+    seconds = int(idle or 0) + int(interval or 0) * int(count or 0)
+    soon = 0 < seconds <= LONG
+    after = f"{seconds} s" if seconds else "what its system says, two hours on Linux"
     return [
         Check("server", "ok", str(version)),
-        Check("session", "ok" if direct else "warn", "direct" if direct else "behind a pooler in session mode"),
         Check("lock table", "ok", f"{space}, {options.max_sessions} of ours, each on a session of its own"),
-        _dead_machine(seconds, direct or options.mysql),
+        Check("dead machine", "ok" if soon else "warn", DEAD.format(after) + ("" if soon else SLOW)),
     ]
-
-
-def _dead_machine(seconds: int, direct: bool) -> Check:
-    if 0 < seconds <= LONG:
-        return Check("dead machine", "ok", f"its locks are free after about {seconds} s")
-    if not direct:
-        return Check(
-            "dead machine", "warn",
-            "the pooler frees what a machine had that died without a word: set tcp_keepidle = 15, tcp_keepintvl = 5 "
-            "and tcp_keepcnt = 3 in its configuration, or it takes two hours on Linux",
-        )  # fmt: skip
-    after = f"{seconds} s" if seconds else "what its system says, two hours on Linux"
-    return Check(
-        "dead machine", "warn",
-        f"the server frees what a machine had that died without a word after {after}: set tcp_keepalive_time = 15, "
-        f"tcp_keepalive_interval = 5 and tcp_keepalive_probes = 3 in its configuration",
-    )  # fmt: skip

@@ -123,8 +123,7 @@ class BaseSession:
 
     Attributes:
         fd: the descriptor of its socket; -1 while it has none.
-        pid: the server's id of the session.
-        reported_pid: the id that the protocol reported; another one than `pid` if a pooler is in between.
+        pid: the server's id of the session, as the protocol reports it.
         alive: False once it has ended; the server releases its lock when it notices.
         busy: True while a caller sends a request or waits for the reply.
         silent: True if a reply did not come in time, so that the server may not notice that the session ends.
@@ -134,15 +133,11 @@ class BaseSession:
         self.options = options
         self.fd = -1
         self.file: Descriptor | None = None
-        self.pid = self.reported_pid = 0
+        self.pid = 0
         self.alive = True
         self.busy = False
         self.silent = False
         self._mutex = mutex
-
-    def another(self) -> Any:
-        """Return a new session with the same server."""
-        return type(self)(self.options, self._mutex)
 
     def begin(self) -> None:
         """Reserve the session for one request; `over` ends that.

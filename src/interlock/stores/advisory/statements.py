@@ -8,10 +8,6 @@ OF_THE_LOCK = (
     "l.locktype = 'advisory' AND l.objsubid = 1 AND (l.classid::bigint << 32 | l.objid::bigint) = {key} "
     "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
-SERVER = (
-    "SELECT oid::text, extract(epoch FROM pg_postmaster_start_time())::text FROM pg_database "
-    "WHERE datname = current_database()"
-)
 OPENING = 0x696E7465726C6B00  # the advisory lock under which sessions open one after another
 LEAP = 1 << 20  # fences
 IDLE, INTERVAL, COUNT = 15, 5, 3  # seconds, seconds and probes of the keepalive, on both sides
@@ -20,9 +16,8 @@ POSTGRES = {
     "attempt": "EXECUTE interlock_attempt{kind}({key})",
     "wait": ("WITH got AS MATERIALIZED (SELECT pg_advisory_lock{kind}({key})) SELECT nextval('{sequence}') FROM got"),
     "give back": "EXECUTE interlock_give_back",
-    "ping": "SELECT pg_backend_pid()",
+    "ping": "SELECT 1",
     "break off": "SELECT pg_cancel_backend({pid})",
-    "server": SERVER,
     "look": (
         "SELECT l.pid, l.granted, l.mode, a.application_name, extract(epoch FROM coalesce(a.query_start, now())) "
         f"FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid) WHERE {OF_THE_LOCK} "
@@ -74,7 +69,7 @@ MARIA = {
     # Not within "wait": a waiting statement that uses a table blocks a backup, which then blocks all writers.
     "fence": "SELECT NEXTVAL({sequence})",
     "give back": "SELECT RELEASE_LOCK('{name}')",
-    "ping": "SELECT CONNECTION_ID() + 0",  # "+ 0": a pooler answers the plain function by itself
+    "ping": "SELECT 1",
     "break off": "KILL QUERY {pid}",
     # Waiters are shown to the same user, or to a user with the privilege PROCESS.
     "look": (
@@ -87,6 +82,7 @@ MARIA = {
         "@@global.tcp_keepalive_probes"
     ),
     "first": (
+        # "+ 0": a pooler answers the plain function by itself
         "SELECT CONNECTION_ID() + 0, @@global.read_only, (SELECT VARIABLE_VALUE FROM "
         "information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME = 'wsrep_on')"
     ),
@@ -99,10 +95,9 @@ MARIA = {
     "drop": "DROP SEQUENCE IF EXISTS {sequence}",
 }
 
-LENT = (
-    "between here and PostgreSQL is a pooler in transaction mode, like PgBouncer's: it lends one session to many, so "
-    "an advisory lock would stay with a stranger; connect past it or in session mode, or use postgresql://, whose "
-    "locks are rows of a table"
+POOLED = (
+    "between here and the server is a pooler, which may lend one session to many, so that an advisory lock would "
+    "stay with a stranger: connect past it, or use the locks of a table (postgresql://, mysql://)"
 )
 REPLICA = "this PostgreSQL is a replica, whose locks nobody else sees: connect to the primary"
 _TABLES = "use the locks of a table instead: mysql:// or mariadb://"

@@ -47,6 +47,11 @@ def set_read_timeout(driver: pymysql.Connection, seconds: float | None) -> None:
     driver._read_timeout = seconds
 
 
+def socket_of(driver: pymysql.Connection) -> Any:
+    """Return the socket of a connection, which PyMySQL does not publish; None if it was closed."""
+    return driver._sock
+
+
 class Done(NamedTuple):
     """The result of a statement.
 
@@ -88,7 +93,7 @@ class MysqlConnection:
                 raise StoreError(
                     f"a new connection to {self._where} is in a transaction already: give locks their own"
                 )
-            self._file = Descriptor(self._driver._sock.fileno())
+            self._file = Descriptor(socket_of(self._driver).fileno())
             self._cursor = self._driver.cursor(pymysql.cursors.Cursor)
             self._examine(options, deadline)
         except BaseException:
@@ -132,8 +137,8 @@ class MysqlConnection:
     def _see_that_it_is_ours(self) -> None:
         """Raise ConnectionEnded if the program has closed the descriptor, which may be another file's now."""
         if not self._file.is_ours():
-            if self._driver._sock is not None:
-                self._driver._sock.detach()
+            if socket_of(self._driver) is not None:
+                socket_of(self._driver).detach()
             raise ended(self._where, OSError("the program has closed its descriptor"))
 
     def abandon(self, undo: object) -> None:

@@ -119,12 +119,12 @@ def dialled(how: Mapping[str, object], where: str, torn: bool) -> Any:
         return pymysql.connect(**how)
     except FAILURES as error:
         if not torn:
-            raise failed(error, where) from error
+            raise _failed(error, where) from error
     # Outside of the except clause: the text of the chained error could show a part of the password.
     raise Unreachable(f"{where} can't be reached; {UNTOLD}")
 
 
-def failed(error: BaseException, where: str) -> StoreError:
+def _failed(error: BaseException, where: str) -> StoreError:
     """Return the error to raise for a failure to connect, also for a missing package."""
     if isinstance(error, RuntimeError) and "cryptography" in str(error):
         return StoreError(f"{where} can't be reached: this account's way to log in needs {CRYPTOGRAPHY} ({error})")

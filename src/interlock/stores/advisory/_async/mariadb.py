@@ -20,8 +20,8 @@ class AsyncMariaTalk(AsyncTalk[MariaSession]):
         problem = statements.refused_version(session.client.get_server_info())
         if not problem:
             ((pid, read_only, wsrep),) = await self.say(session, "first")
-            session.pid = int(str(pid))
-            problem = statements.refused_server(read_only, wsrep)
+            pooled = int(str(pid)) != session.pid
+            problem = statements.POOLED if pooled else statements.refused_server(read_only, wsrep)
         if problem:
             raise StoreError(problem)
         await self.say(session, "settings")

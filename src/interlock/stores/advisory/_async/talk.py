@@ -89,8 +89,3 @@ class AsyncTalk(Generic[S]):
             await self.say(session, "give back", key)
         except Refusal:  # a cancel that was meant for the wait came late, and hit the release
             await self.say(session, "give back", key)
-
-    async def ping(self, session: S) -> bool:
-        """Return True if the session is still ours; False if a pooler has lent it to another client."""
-        ((found,),) = await self.say(session, "ping")
-        return bool(int(str(found)) == session.pid)

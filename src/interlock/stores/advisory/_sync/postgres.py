@@ -20,7 +20,6 @@ from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows
 
 MISSING = ("42P01", "3F000")  # the sequence, or its schema
 FLUSH = 0.1  # seconds between two attempts to send the rest of a request
-BEHIND = 3  # transactions opened to find out whether a pooler gives our server session to one of them
 
 
 class PostgresTalk(Talk[PostgresSession]):
@@ -30,9 +29,8 @@ class PostgresTalk(Talk[PostgresSession]):
 
     def prepare(self, session: PostgresSession) -> None:
         pid, is_replica = (self.say(session, "first"))[-1]
-        session.pid = int(str(pid))
-        if session.pid != session.reported_pid:
-            self._refuse_lent(session)
+        if int(str(pid)) != session.pid:
+            raise StoreError(statements.POOLED)
         if is_replica == "t":
             raise StoreError(statements.REPLICA)
         self.rows(session, statements.SET)
@@ -64,26 +62,6 @@ class PostgresTalk(Talk[PostgresSession]):
                 f"it: {make}; GRANT USAGE, UPDATE ON SEQUENCE {sequence} TO your_role"
             ) from error
         self.say(session, "leap")
-
-    def _refuse_lent(self, session: PostgresSession) -> None:
-        """Refuse a pooler that lends our server session to other clients between our statements.
-
-        The caller has found a pooler: the backend pid of the protocol is not the one of the server.  This opens more
-        transactions: in session mode none of them gets our server session.
-        """
-        others = [session.another() for _ in range(BEHIND)]
-        try:
-            for other in others:
-                rt.offload(other.connect)
-                self.rows(other, "BEGIN NOT DEFERRABLE")
-                other.pid = session.pid
-                if self.ping(other) or not self.ping(session):
-                    raise StoreError(statements.LENT)
-        except (Refusal, UnknownOutcome) as error:  # a pooler in statement mode refuses transactions
-            raise StoreError(f"{statements.LENT} ({error})") from error
-        finally:
-            for other in others:
-                other.end()
 
     def rows(self, session: PostgresSession, text: str, seconds: float | None = IO_TIMEOUT) -> Rows:
         session.begin()

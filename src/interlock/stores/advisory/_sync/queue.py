@@ -273,16 +273,15 @@ class AdvisoryQueue:
             return GONE
         if place.state == "using" and not place.session.busy:
             try:
-                ours = self._talk.ping(place.session)
+                self._talk.say(place.session, "ping")
             except Refusal as error:
                 return refused(error)
             except UnknownOutcome as error:
                 if place.session.alive:
                     return error
-                ours = False
-            if not ours and room.take_out(claim.id) is place:  # the session has ended, or a pooler has lent it
-                place.session.silent = False
-                room.lose(place)
+                if room.take_out(claim.id) is place:
+                    place.session.silent = False
+                    room.lose(place)
         with room.mutex:
             if not room.is_in(place):
                 return GONE
@@ -349,10 +348,8 @@ class AdvisoryQueue:
         return sorted({namespace_of(each.claim.spec.key) for each in list(self._room.places.values())})
 
     def doctor(self) -> list[Check]:
-        session = self._session()
-        self._room.keep(session)
         (row,) = self.ask("about")
-        return checks(row, session.pid == session.reported_pid, self._room.options)
+        return checks(row, self._room.options)
 
     def close(self) -> None:
         self.abort()

@@ -90,8 +90,3 @@ class Talk(Generic[S]):
             self.say(session, "give back", key)
         except Refusal:  # a cancel that was meant for the wait came late, and hit the release
             self.say(session, "give back", key)
-
-    def ping(self, session: S) -> bool:
-        """Return True if the session is still ours; False if a pooler has lent it to another client."""
-        ((found,),) = self.say(session, "ping")
-        return bool(int(str(found)) == session.pid)
