@@ -6,20 +6,16 @@ is discarded when it comes, and its `undo` follows on the same connection.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from interlock.core.claims import Claim
 from interlock.remote.failures import ConnectionEnded, Refused, Unreachable, closed, ended, no_answer
 from interlock.runtime import clock
 from interlock.stores.redis._aio import MOST, AsyncStream
-from interlock.stores.redis._async.connection import answer_to
 from interlock.stores.redis.errors import garbled
 from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, Reply
 from interlock.stores.redis.wire import with_source
-
-if TYPE_CHECKING:
-    from interlock.stores.redis._async.connection import AsyncDialer
 
 
 class Mux(asyncio.BufferedProtocol):
@@ -155,15 +151,28 @@ class MuxPool:
     """A pool of one shared connection, for the tasks of one loop; it connects when needed.
 
     Args:
-        dialer: makes connections.
+        open: makes a connection, whose `stream` is used.
+        answer_to: as in `connection`.
+        where: the server, for messages.
+        io_timeout: seconds to wait for a reply.
         undo: returns the command that removes a claim.
 
     Attributes:
         entering: as for `AsyncPool`.
     """
 
-    def __init__(self, dialer: "AsyncDialer", undo: Callable[[Claim], RedisCommand]) -> None:
-        self._dialer = dialer
+    def __init__(
+        self,
+        open: Callable[[float], Awaitable[Any]],
+        answer_to: Callable[..., Awaitable[Reply]],
+        where: str,
+        io_timeout: float,
+        undo: Callable[[Claim], RedisCommand],
+    ) -> None:
+        self._open = open
+        self._answer_to = answer_to
+        self._where = where
+        self._io_timeout = io_timeout
         self._undo = undo
         self._mux: Mux | None = None
         self._retired: list[Mux] = []  # old connections that still wait for replies
@@ -179,7 +188,7 @@ class MuxPool:
         if undo is not None and undo.id not in self.entering:
             raise closed()
         try:
-            return await answer_to(command, mux.post, deadline, self._dialer.where, self._dialer.settings.io_timeout)
+            return await self._answer_to(command, mux.post, deadline, self._where, self._io_timeout)
         except Refused as error:
             if error.is_away:
                 self.distrust()
@@ -200,7 +209,7 @@ class MuxPool:
             if begun is None:
                 raise
             # Another caller began the attempt, perhaps while the server was unavailable: try once more.
-            return await self._attempt(clock.now() + self._dialer.settings.io_timeout)
+            return await self._attempt(clock.now() + self._io_timeout)
 
     async def _attempt(self, deadline: float) -> Mux:
         if self.closed:
@@ -214,9 +223,8 @@ class MuxPool:
         return mux
 
     async def _connect(self, deadline: float) -> Mux:
-        connection = await self._dialer.open(deadline)
-        settings = self._dialer.settings
-        return Mux(connection.stream, self._dialer.where, settings.io_timeout)
+        connection = await self._open(deadline)
+        return Mux(connection.stream, self._where, self._io_timeout)
 
     def _made(self, task: "asyncio.Task[Mux]") -> None:
         self._connecting = None

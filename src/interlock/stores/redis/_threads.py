@@ -15,7 +15,7 @@ from interlock.stores.redis.library import keep_alive
 from interlock.stores.redis.settings import Address
 
 LOOK = 250e-6  # seconds to poll for a reply before the thread sleeps
-SKIPPED = 50  # commands without polling after one whose reply took longer
+SKIPPED = 100  # commands without polling after one whose reply took longer
 MOST = 65536  # bytes received at a time
 SEVERAL = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) > 1
 

@@ -12,7 +12,7 @@ from interlock.remote._sync.server_queue import Asks, ServerQueue
 from interlock.remote.failures import Refused, closed
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
-from interlock.stores.redis._sync.connection import Dialer
+from interlock.stores.redis._sync.connection import Dialer, answer_to
 from interlock.stores.redis._sync.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
 from interlock.stores.redis.resp import RedisCommand, Reply, pack
