@@ -9,8 +9,6 @@ from proof.pending.options import (
     READER,
     WRITER,
     Fence,
-    Listing,
-    Move,
     Options,
     Update,
     exclusive,
@@ -138,13 +136,6 @@ CI: tuple[Configuration, ...] = (
         ("N=4, keys ordered", Options(N4, ordered=True)),
     ),
     *_rows(
-        "listing",
-        ("N=2, record by record", Options(N2, listing=Listing.SCAN)),
-        ("N=2, two folders", Options(N2, listing=Listing.PENDINGS_FIRST)),
-        ("N=2, created as using, then deleted as pending", Options(N2, move=Move.CREATE_THEN_DELETE)),
-        ("N=2, two folders, leases", replace(LEASES, listing=Listing.PENDINGS_FIRST)),
-    ),
-    *_rows(
         "kinds",
         ("writer, reader, reader", Options(WRR, ordered=True)),
         ("writer, writer, reader, keys in any order", Options(RWW)),
@@ -164,7 +155,6 @@ CI: tuple[Configuration, ...] = (
         ("N=2, late heartbeats", LEASES),
         ("N=2, late heartbeats, clocks looked at step by step", replace(LEASES, stepwise=True)),
         ("N=2, updates fail only if gone", replace(LEASES, update=Update.THERE)),
-        ("N=3, one call each, one lapse, updates write it again", replace(ONCE, ordered=True, update=Update.UPSERT)),
         ("N=3, one call each, one lapse", ONCE),
         ("writer, reader, reader, one call each, one lapse", replace(ONCE, spec=WRR, ordered=True)),
     ),
@@ -186,9 +176,6 @@ CI: tuple[Configuration, ...] = (
     ),
     *_rows(
         "fences",
-        ("N=2, three calls each, one lapse", replace(FENCES, attempts=3, lapses=1)),
-        ("N=2, two calls each, two lapses, late heartbeats", replace(FENCES, heartbeats=True)),
-        ("N=3, one call each, one lapse", replace(ONCE, fence=Fence.ISSUED, ordered=True)),
         ("N=2, drawn before, two calls each, two lapses", replace(FENCES, fence=Fence.DRAWN)),
         ("N=2, drawn before, two calls each, one crash", replace(FENCES, fence=Fence.DRAWN, lapses=1, crashes=1)),
         ("N=3, drawn before, one call each, one lapse", replace(ONCE, fence=Fence.DRAWN, ordered=True)),
@@ -208,12 +195,6 @@ LARGE: tuple[Configuration, ...] = (
         ("N=2, a server's queue, one lost reply, any number of lapses", SERVER),
         ("N=3, two calls each, two lapses", replace(LINE_ONCE, attempts=2, lapses=2)),
         ("N=3, one call each, one crash, one lost reply, one lapse", replace(LINE_ONCE, crashes=1, lost=1)),
-    ),
-    *_rows(
-        "listing",
-        ("N=3, two folders", Options(N3, listing=Listing.PENDINGS_FIRST)),
-        ("N=3, record by record, keys ordered", Options(N3, listing=Listing.SCAN, ordered=True)),
-        ("N=2, record by record, leases", replace(LEASES, listing=Listing.SCAN)),
     ),
     *_rows("no leases", ("N=4, keys in any order", Options(N4))),
     *_rows(

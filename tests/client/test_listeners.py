@@ -90,27 +90,6 @@ def test_a_listener_of_threads_that_hangs_at_a_renewal_holds_back_no_renewal(
     assert ann.do(grant.release) is True
 
 
-def test_details_are_in_the_log_only_while_its_logger_wants_them(
-    world: World, caplog: pytest.LogCaptureFixture, locks: Any, ann: Actor, bob: Actor
-) -> None:
-    lock = locks.lock(world.name, label="a shelf")
-    with caplog.at_level(logging.DEBUG, "interlock"):
-        grant = ann.do(lock.acquire)
-        waiting = bob.start(lock.acquire)
-        eventually(lambda: [message for message in caplog.messages if message.startswith("queued")])
-        ann.do(grant.release)
-        bob.do(waiting.result(20).release)
-    messages = [message for message in caplog.messages if repr(world.name) in message]
-    assert sorted(message.split()[0] for message in messages) == sorted(
-        ["acquired", "queued", "released", "acquired", "released"]
-    )
-    assert f"fence {grant.fence}" in messages[0]
-    assert "'a shelf'" in messages[0]
-    caplog.clear()
-    ann.do(ann.do(lock.acquire).release)
-    assert caplog.messages == []
-
-
 def test_what_can_not_be_called_is_refused_as_a_listener(world: World) -> None:
     with pytest.raises(InvalidArgument, match="listener"):
         world.connect().subscribe("a function")

@@ -41,12 +41,6 @@ def ben(library: Library, browsers: Browsers) -> Person:
     return library.person(browsers[1], "ben")
 
 
-@pytest.fixture
-def clara(library: Library, browsers: Browsers) -> Person:
-    """A user on the second desk who may only view claims."""
-    return library.person(browsers[1], "clara")
-
-
 def claims_of(person: Person, name: str) -> list[dict[str, str]]:
     """Return the claims of a name on the page that a person looks at."""
     return [row for row in person.claims() if row["name"] == name]
@@ -109,22 +103,6 @@ def test_who_saves_a_field_second_chooses_between_both_values_and_loses_nothing(
     assert (anna.value("status"), anna.value("copies-0-note")) == ("lent", "The cover is torn.")
 
 
-def test_two_who_change_different_fields_are_asked_nothing_and_lose_nothing(anna: Person, ben: Person) -> None:
-    anna.open_form(7)
-    ben.open_form(7)
-    anna.put("year", "1816")
-    anna.put("copies-0-shelf", "A1")
-    anna.send()
-    ben.put("status", "lent")
-    ben.put("copies-0-note", "The cover is torn.")
-    ben.send()
-
-    assert "was changed successfully" in ben.texts(".messagelist .success")[0]
-    anna.open_form(7)
-    assert (anna.value("year"), anna.value("copies-0-shelf")) == ("1816", "A1")
-    assert (anna.value("status"), anna.value("copies-0-note")) == ("lent", "The cover is torn.")
-
-
 def test_the_claims_show_who_holds_and_who_has_come_since_by_themselves(library: Library, anna: Person) -> None:
     name = "catalogue.book:8"
     with library.locking(name, "nightly report") as holder:
@@ -156,20 +134,6 @@ def test_an_evicted_holder_loses_its_lock_and_the_log_of_the_admin_has_it(librar
         assert holder.wait(20) == 70
     anna.open("/admin/")
     assert any(name in noted for noted in anna.texts(".actionlist .deletelink"))
-
-
-def test_who_lacks_the_permission_sees_claims_and_is_not_offered_to_evict_them(
-    library: Library, anna: Person, clara: Person
-) -> None:
-    name = "catalogue.book:10"
-    with library.locking(name, "inventory"):
-        for person in (anna, clara):
-            person.open_claims(refresh=2, search=name)
-            await_line(person, name, ("inventory", "Using"))
-            person.open_claims(search=name)
-            assert line_of(person, name) == [("inventory", "Using")]
-        assert anna.offers("[name=action][value=evict]")
-        assert not clara.offers("[name=action][value=evict]")
 
 
 def test_the_page_of_a_book_shows_who_has_a_copy_and_who_waits_for_one(anna: Person) -> None:

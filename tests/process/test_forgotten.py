@@ -23,12 +23,6 @@ def told(program: str, *options: str) -> str:
     return done.stderr
 
 
-def test_in_development_mode_the_warning_says_where_it_was_acquired() -> None:
-    said = told("take('book')", "-X", "dev")
-    assert "ResourceWarning: the lock 'book' was never released" in said
-    assert "acquired at <string>:6" in said
-
-
 def test_tracemalloc_knows_where_it_was_acquired(tmp_path: object) -> None:
     said = told("take('book')", "-X", "tracemalloc=5", "-W", "always")
     assert "ResourceWarning: the lock 'book' was never released" in said

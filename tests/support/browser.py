@@ -37,11 +37,9 @@ WAIT_LIMIT = 60.0
 """Seconds that a test waits for a page or a process; only a failing test waits so long."""
 
 PEOPLE = """
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 for name in ("anna", "ben"):
     User.objects.create_superuser(name, password={password!r})
-clara = User.objects.create_user("clara", password={password!r}, is_staff=True)
-clara.user_permissions.set(Permission.objects.filter(codename="view_claim"))
 """
 
 ROWS = """
@@ -89,7 +87,7 @@ FLAGS = (
 
 
 class Library:
-    """The site without loans, with the superusers anna and ben, and clara, who may view claims.
+    """The site without loans, with the superusers anna and ben.
 
     All its processes, and those of the browsers, end with the process that made it.
     """
@@ -226,10 +224,6 @@ class Person:
         """Return the element of a CSS selector."""
         return self._driver.find_element(By.CSS_SELECTOR, selector)
 
-    def offers(self, selector: str) -> bool:
-        """Return whether the page has such an element."""
-        return bool(self._driver.find_elements(By.CSS_SELECTOR, selector))
-
     def put(self, field: str, value: str) -> None:
         """Fill a field in, or choose from a list, as a user does."""
         element = self.one(f"[name={field}]")
@@ -299,20 +293,6 @@ def one_browser() -> Iterator[webdriver.Remote]:
         assert found is not None
         with _browser(f"http://127.0.0.1:{found[1]}") as driver:
             yield driver
-
-
-def show_as(driver: webdriver.Remote, width: int, scheme: str) -> None:
-    """Show the page as on a screen of another width, to a user who prefers a colour scheme.
-
-    Args:
-        driver: the browser.
-        width: pixels.
-        scheme: "light" or "dark".
-    """
-    screen = {"width": width, "height": VIEW[1], "deviceScaleFactor": 1, "mobile": False}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
 @contextmanager

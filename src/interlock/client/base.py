@@ -1,7 +1,6 @@
 """What the clients of threads and tasks share: arguments, the state of a grant, events, the texts of time-outs."""
 
 import math
-import os
 import sys
 import threading
 import warnings
@@ -15,7 +14,6 @@ from interlock.core.claims import (
     MAX_NAME,
     SEPARATOR,
     UNSET,
-    USING,
     WRITER_UNITS,
     Claim,
     ClaimView,
@@ -49,8 +47,6 @@ AT_MOST = "it was held for as long as its at_most says"
 STAYS_IN_LINE = "could not take a claim out of the line, its lease will end: %s"
 GONE_FROM_LINE = "its claim was gone, it expired or was evicted; another one lines up in its place"
 TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
-LOG_LOOK = 1.0  # seconds after which the level of the logger is looked at again
-FRESH = 1.0  # seconds; however many give up at once, the line is looked at once
 FEW = 16
 ONE_OF = " one of "
 LONGEST_ITEMS = 80  # characters of a label
@@ -261,7 +257,6 @@ class BaseClient:
         closed: True from the beginning of `close()`.
         listeners: the functions that get the events of this connection.
         now: the clock that its leases are counted on, in seconds.
-        look_at_log: when to find out again whether the log is a listener.
     """
 
     def __init__(self, kind: str, store: Store, namespace: str, ttl: float) -> None:
@@ -273,8 +268,6 @@ class BaseClient:
         self.source: tuple[Callable[..., Any], str] | None = None
         self.now = store.now
         self.listeners: Listeners = {}
-        self.look_at_log = 0.0
-        self._seen: dict[str, tuple[float, list[ClaimView]]] = {}
         events.add_heard(self)
 
     @property
@@ -357,14 +350,6 @@ class BaseClient:
                 f"{self.where} has no {feature}: use a store that has, as postgresql://, redis:// or file://"
             )
 
-    def listen_for_log(self, now: float) -> None:
-        """Let the log be a listener while its logger is enabled for details."""
-        self.look_at_log = now + LOG_LOOK
-        if log.debugs():
-            self.listeners[events.write] = None
-        else:
-            self.listeners.pop(events.write, None)
-
     def tell(
         self,
         kind: Kind,
@@ -415,19 +400,6 @@ class BaseClient:
         for view in known:
             spec = LockSpec(key, view.units, view.capacity, label=view.label)
             self.tell("evicted", Claim(view.id, spec), fence=view.fence)
-
-    def seen(self, key: str) -> list[ClaimView] | None:
-        """Return the holders of a lock as last seen; None if that was not a moment ago."""
-        moment, holders = self._seen.get(key, (-FRESH, []))
-        return holders if self.now() - moment < FRESH else None
-
-    def note_seen(self, key: str, views: Sequence[ClaimView]) -> list[ClaimView]:
-        """Note the claims of a line; return those that hold the lock."""
-        if len(self._seen) >= 4 * FEW:
-            self._seen.clear()
-        holders = [view for view in views if view.state == USING]
-        self._seen[key] = self.now(), holders
-        return holders
 
     def connect_again(self) -> tuple[Any, ...]:
         """Return the function that connects in another process, and its arguments.
@@ -508,7 +480,7 @@ class BaseLocks(Same, Generic[L, G]):
         Raises:
             InvalidArgument: it can't be called.
         """
-        return events.listen(self._client.listeners, function)
+        return events.listen(lambda: [self._client.listeners], function)
 
     def lock(
         self,
@@ -603,16 +575,6 @@ class BaseLocks(Same, Generic[L, G]):
         options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
         return ReadWrite(self, reader, reader._replace(units=WRITER_UNITS), options)
 
-    def _lock_of_guard(self, name: str, on_busy: object, timeout: float | None, **how: Any) -> Callable[[str], L]:
-        """Return what makes the lock that a call of a guarded function takes, after it has judged the arguments."""
-        seconds = seconds_of(on_busy, timeout)
-
-        def lock_of(name: str) -> L:
-            return self.lock(name, timeout=seconds, **how)
-
-        lock_of(name)
-        return lock_of
-
 
 class ReadWrite(Generic[L]):
     """A reader/writer lock, in first come, first served order: no writer starves, no reader barges."""
@@ -643,106 +605,57 @@ class ReadWrite(Generic[L]):
 
 
 class Owned(Generic[Taken]):
-    """For each thread or task, the grants that it acquired and has not released, the last one at the end.
+    """What threads or tasks have acquired by one lock object and not released, each with its owner, in that order.
 
-    Threads may use it at once, each for itself; one may also end what another began.
+    Threads may use it at once, since each change is one operation on the dictionary.
     """
 
     __slots__ = ("__weakref__", "_held", "_many")
 
     def __init__(self) -> None:
-        self._held: dict[object, list[Taken]] = {}
+        self._held: dict[Taken, object] = {}
         self._many = FEW
 
     def _keep(self, owner: object, grant: Taken) -> None:
-        """Note that `owner`, the caller, has acquired `grant`."""
-        grants = self._held.get(owner)
-        if grants is None:
-            if len(self._held) >= self._many:
-                self._tidy()
-            self._held[owner] = [grant]
-            return
-        first = grants[0] if grants else grant
-        grants[:] = [each for each in grants if each._in_body or not (each._over or (each is first and each.lost))]
-        grants.append(grant)
-        self._held[owner] = grants  # another thread may have taken the list for an empty one
-
-    def _tidy(self) -> None:
-        """Forget owners that hold nothing any more, since their grants were released elsewhere or lost."""
-        for owner, grants in list(self._held.items()):
-            if all(grant._over or grant.lost for grant in grants):
-                self._held.pop(owner, None)
-                if not all(grant._over or grant.lost for grant in grants):  # the owner was faster
-                    self._held.setdefault(owner, grants)
-        self._many = FEW + 2 * len(self._held)
+        """Note that `owner`, the caller, has acquired `grant`; forget what was released elsewhere or lost."""
+        if len(self._held) >= self._many:
+            for each in self._held.copy():
+                if not each._in_body and (each._over or each.lost):
+                    self._held.pop(each, None)
+            self._many = FEW + 2 * len(self._held)
+        self._held[grant] = owner
 
     def _last(self, owner: object) -> Taken | None:
         """Return what `owner` acquired last and has not released; None if there is nothing."""
-        return next((grant for grant in self._held.get(owner, ())[::-1] if not grant._over), None)
+        held = self._held.copy()
+        return next((grant for grant in reversed(held) if held[grant] is owner and not grant._over), None)
 
     def _holds(self, owner: object) -> bool:
         """Tell whether `owner` holds any of it, with its lease still good."""
-        return any(grant.held for grant in self._held.get(owner, ())[:])
+        return any(who is owner and grant.held for grant, who in self._held.copy().items())
 
     def _in_block(self, owner: object) -> Taken | None:
         """Return what the `with` that ends now was entered with; an exit stack may end in another thread or task."""
-        grants = self._held.get(owner)
-        if grants and grants[-1]._in_body:
-            return grants[-1]
-        for some in (grants or (), *list(self._held.values())):
-            for grant in some[::-1]:
-                if grant._in_body:
-                    return grant
-        return None
-
-    def _forget(self, owner: object, grant: Taken) -> None:
-        """Note that `grant` was released; it may be another owner's."""
-        mine = self._held.get(owner, ())
-        if len(mine) == 1 and mine[0] is grant:  # the short cut: only its owner adds to it
-            self._held.pop(owner, None)
-            return
-        for each in (owner, *list(self._held)) if grant not in mine else (owner,):
-            grants = self._held.get(each, [])
-            try:
-                grants.remove(grant)
-            except ValueError:
-                continue  # it is not here, or another thread was faster
-            if not grants:
-                self._held.pop(each, None)
-                if grants:  # the owner was faster
-                    self._held.setdefault(each, grants)
+        held = self._held.copy()
+        entered = [grant for grant in held if grant._in_body]
+        mine = [grant for grant in entered if held[grant] is owner] or entered
+        return mine[-1] if mine else None
 
 
 # -- grants ----------------------------------------------------------------------------------------------------------
 
-LIBRARY = os.path.dirname(os.path.dirname(__file__)) + os.sep
-DEV = sys.flags.dev_mode
 
-
-def caller() -> str:
-    """Return where in the program this library was called; slow, so asked for in development mode only."""
-    frame = sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARY):
-        frame = frame.f_back
-    return f" (acquired at {frame.f_code.co_filename}:{frame.f_lineno})"
-
-
-def warn_of_dropped(key: str, where: str, source: object) -> None:
-    """Warn that the grant of `key` was collected while it was held.
-
-    Args:
-        key: of the lock.
-        where: as from `caller`.
-        source: what was made when the lock was acquired: tracemalloc knows where.
-    """
+def warn_of_dropped(claim: Claim) -> None:
+    """Warn that the grant of a claim was collected while it was held; tracemalloc knows where a claim was made."""
     if sys.is_finalizing():
         return
+    name = name_of(claim.spec.key)
     message = (
-        f"the lock {name_of(key)!r} was never released: its grant and its lock object were collected while it was "
-        f"held, so its lease is renewed no more and ends; use `with`, or keep the grant and call release(){where}"
+        f"the lock {name!r} was never released: its grant and its lock object were collected while "
+        "it was held, so its lease is renewed no more and ends; use `with`, or keep the grant and call release()"
     )
     log.warn("%s", message)  # most programs show no ResourceWarning, and a second copy may run when the lease is over
-    warnings.warn(message, ResourceWarning, stacklevel=3, source=source)
+    warnings.warn(message, ResourceWarning, stacklevel=3, source=claim)
 
 
 class BaseGrant:

@@ -2,8 +2,7 @@
 
 import os
 import re
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
 
@@ -13,7 +12,6 @@ from interlock.core.claims import DEFAULT_TTL, MAX_NAME, checked_text, checked_t
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.queue import Store
 from interlock.core.redaction import described, masked, why
-from interlock.runtime.process import in_forked_child
 
 if TYPE_CHECKING:
     from interlock.client._async.locks import AsyncLocks
@@ -121,7 +119,7 @@ def open_store(
     if not isinstance(url, str):
         return _store_of_client(url, tasks)
     if "://" not in url:
-        raise InvalidArgument(f"{masked(url)!r} is no store URL; {advice_on(url, BUILT_IN)}")
+        raise InvalidArgument(f"{masked(url)!r} is no store URL; {_advice_on(url)}")
     parts = split(url)
     _check_query(parts)
     factory = _factory(parts.scheme)
@@ -205,7 +203,7 @@ def _factory(scheme: str) -> Any:
     points = {point.name: point for point in entry_points(group="interlock.stores")}
     if scheme not in points:
         known = sorted({*BUILT_IN, *points})
-        meant = scheme_meant(scheme, known)
+        meant = _scheme_meant(scheme, known)
         advice = f"did you mean {meant}://? Installed" if meant else "installed"
         raise InvalidArgument(f"no store has the scheme {scheme!r}; {advice} are: {', '.join(known)}")
     try:
@@ -297,24 +295,15 @@ def _areconnect(url: str, namespace: str, ttl: float) -> "AsyncLocks":
 
 L = TypeVar("L", bound="Locks | AsyncLocks")
 _connected: "dict[tuple[object, str, str, float], Any]" = {}
-_connecting = threading.RLock()
 
 
 def _again(make: Callable[..., L], url: str, namespace: str, ttl: float) -> L:
     place = make, url, namespace, ttl
-    with _connecting:
+    with _loading:
         found: L | None = _connected.get(place)
         if found is None or found._client.closed:
             found = _connected[place] = make(url, namespace=namespace, ttl=ttl)
         return found
-
-
-def _after_fork() -> None:
-    global _connecting
-    _connecting = threading.RLock()
-
-
-in_forked_child(_after_fork)
 
 
 OTHER_WORDS = {
@@ -323,46 +312,20 @@ OTHER_WORDS = {
     "mem": "memory", "locmem": "memory", "folder": "file", "dir": "file", "path": "file",
 }  # fmt: skip
 """What others call the schemes."""
-PORTS = {"6379": "redis", "26379": "redis+sentinel", "5432": "postgresql", "3306": "mariadb", "2379": "etcd"}
-EXAMPLES = "give one like 'file:///var/lib/app/locks' or 'memory://'"
-_HOST = re.compile(r"(?:.*@)?[\w.-]+:(\d+)(?:/.*)?")
-_WINDOWS = re.compile(r"[A-Za-z]:[\\/]")
 
 
-def scheme_meant(scheme: str, known: Iterable[str]) -> str:
+def _scheme_meant(scheme: str, known: list[str]) -> str:
     """Return the scheme that was meant; "" if none is like it."""
-    from difflib import get_close_matches  # as all here: only for a wrong URL
+    from difflib import get_close_matches  # only for a wrong URL
 
-    schemes = sorted(known)
-    other = OTHER_WORDS.get(scheme, scheme)
-    if other in schemes:
-        return other
-    longer = [each for each in schemes if each.startswith(f"{scheme}+")]
-    return next(iter(longer or get_close_matches(scheme, schemes, 1, 0.7)), "")
+    close = [OTHER_WORDS.get(scheme, ""), *get_close_matches(scheme, known, 1, 0.7)]
+    return next((each for each in close if each in known), "")
 
 
-def advice_on(url: str, known: Iterable[str]) -> str:
-    """Say what to write in the place of what is no URL; a password is not shown."""
-    meant = _meant(url, set(known))
-    return f"did you mean {masked(meant)!r}?" if meant else EXAMPLES
-
-
-def _meant(url: str, known: set[str]) -> str:
+def _advice_on(text: str) -> str:
+    """Say what to write in the place of what is no URL."""
+    if not text.startswith(("/", "./", "../", "~")):
+        return "give one like 'file:///var/lib/app/locks', 'redis://localhost' or 'memory://'"
     from interlock.stores.files import folder_meant  # which imports more than a wrong URL needs
 
-    if url.startswith(("/", "./", "../", "~")):
-        return folder_meant(url)
-    if _WINDOWS.match(url):
-        return ""
-    scheme, colon, rest = url.partition(":")
-    host = _HOST.fullmatch(url)
-    if host is not None and not (colon and scheme_meant(scheme, known) and not rest[:1].isdigit()):
-        found = scheme_meant(PORTS.get(host[1], ""), known)
-        return f"{found}://{url}" if found else ""
-    found = scheme_meant(scheme.lower(), known)
-    if not found:
-        return "" if colon or "@" in url else folder_meant(url)
-    if found == "file" and rest.strip("/") and not rest.startswith("/"):
-        return folder_meant(rest)
-    slashes = ":///" if found in ("file", "unix") else "://"
-    return found + slashes + rest.lstrip("/") if rest.strip("/") or found == "memory" else ""
+    return f"did you mean {folder_meant(text)!r}?"

@@ -1,7 +1,7 @@
 """Events of claims, for functions that subscribe; without subscribers no event is made."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
@@ -73,35 +73,36 @@ def subscribe(function: Listener) -> Callable[[], None]:
     Raises:
         InvalidArgument: it can't be called.
     """
-    listener = _listener(function)
-    EVERYWHERE[listener] = None
-    for each in _heard:
-        each.listeners[listener] = None
-
-    def unsubscribe() -> None:
-        EVERYWHERE.pop(listener, None)
-        for each in _heard:
-            each.listeners.pop(listener, None)
-
-    return unsubscribe
+    return listen(_everywhere, function)
 
 
-def listen(listeners: Listeners, function: Listener) -> Callable[[], None]:
-    """Add `function` to `listeners`; return what takes it out again."""
-    listener = _listener(function)
-    listeners[listener] = None
-
-    def unsubscribe() -> None:
-        listeners.pop(listener, None)
-
-    return unsubscribe
+def _everywhere() -> list[Listeners]:
+    return [EVERYWHERE, *(each.listeners for each in _heard)]
 
 
-def _listener(function: Listener) -> Listener:
-    """Return a listener of its own for each subscription of a function."""
+def listen(places: Callable[[], list[Listeners]], function: Listener) -> Callable[[], None]:
+    """Add `function` to some listeners; return what takes it out again.
+
+    Args:
+        places: returns the listeners, asked each time.
+        function: as for `subscribe`.
+
+    Raises:
+        InvalidArgument: it can't be called.
+    """
     if not callable(function):
         raise InvalidArgument(f"a listener is a function of one argument, the event, not {said(function)}")
-    return lambda event: function(event)
+
+    def listener(event: Event) -> object:  # one of its own for each subscription
+        return function(event)
+
+    def unsubscribe() -> None:
+        for listeners in places():
+            listeners.pop(listener, None)
+
+    for listeners in places():
+        listeners[listener] = None
+    return unsubscribe
 
 
 def tell(listeners: Listeners, event: Event) -> None:
@@ -111,20 +112,3 @@ def tell(listeners: Listeners, event: Event) -> None:
             listener(event)
         except Exception:
             log.exception("a listener failed at %s", event)
-
-
-def write(event: Event) -> Any:
-    """Write an event to the log, except losses and failed renewals, which are warnings there."""
-    if event.kind in ("lost", "renewal failed"):
-        return
-    details = "".join(
-        f", {key} {value}"
-        for key, value in (
-            ("fence", event.fence),
-            ("label", event.label and repr(event.label)),
-            ("waited", event.waited and f"{event.waited:.6f} s"),
-            ("held", event.held and f"{event.held:.6f} s"),
-        )
-        if value
-    )
-    log.debug("%s %r (id %s%s)%s", event.kind, event.name, event.id, details, event.reason and f": {event.reason}")

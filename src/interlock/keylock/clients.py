@@ -129,27 +129,10 @@ class LostReply(UnknownOutcome):
     """The connection broke after a command was, perhaps, sent: worth asking again at once."""
 
 
-class NotHere(StoreError):
-    """This server, or this user, can't do it in this way; another way may work.
-
-    Attributes:
-        lasts: True if it will be so the next time too.
-    """
-
-    lasts = True
-
-
-class NotNow(NotHere):
-    """Likewise, and it may work the next time."""
-
-    lasts = False
-
-
 _FULL_POOL = "all connections of the client's pool are in use: raise its max_connections"
 _UNREACHABLE = "the server can't be reached: does it run, and is the address right?"
 _BROKEN = "the connection broke, and it may have been done or not: try again"
 _LATE = "the server did not answer in time, and may have done it or not: try again"
-_MISSING = "this server does not have it"
 _MEANINGS: tuple[tuple[str, str, type[StoreError], str], ...] = (
     ("NOAUTH", "", StoreError, ADVICE["NOAUTH"]),
     ("MaxConnectionsError", "", StoreError, _FULL_POOL),
@@ -160,17 +143,7 @@ _MEANINGS: tuple[tuple[str, str, type[StoreError], str], ...] = (
     ("OSError", "connecting to", UnknownOutcome, _UNREACHABLE),
     ("ConnectionError", "", LostReply, _BROKEN),
     ("OSError", "", LostReply, _BROKEN),
-    ("Exception", "unknown command", NotHere, _MISSING),
-    ("Exception", "syntax error", NotHere, _MISSING),
-    ("Exception", "command doesn't exist", NotHere, _MISSING),  # so says a Cluster's client
-    ("NOPERM", "", NotHere, f"{ADVICE['NOPERM']}, and get, del and pexpire to scripts"),
-    ("OOM", "", NotNow, ADVICE["OOM"]),
-    (
-        "Exception",
-        "transaction is deprecated",
-        StoreError,
-        "this client knows no transactions on a Cluster: use a KeyLock, or redis-py 6 or newer",
-    ),
+    ("NOPERM", "", StoreError, f"{ADVICE['NOPERM']}, and get, del and pexpire to scripts"),
 )
 """For a class or code of an exception and a part of its text: what it means, and what to do; the first one counts."""
 
@@ -193,7 +166,7 @@ def translated(error: Exception, command: str, key: object) -> StoreError | None
     for sign, part, kind, advice in _MEANINGS:
         if sign in signs and part in text.lower():
             return kind(f"{what}; {advice}")
-    return StoreError(f"{what}; {advice_on(code)}") if signs & _CLIENTS else None
+    return StoreError(f"{what}; {advice_on(code, text)}") if signs & _CLIENTS else None
 
 
 class Sent:
@@ -222,28 +195,15 @@ class CommandName(str):
         return super().encode(*how)
 
 
-class KnownServer:
-    """What is known about a server.
-
-    Attributes:
-        ways: which way worked the last time, for each thing that can be asked in several.
-        reentrant: the holders of re-entrant locks.
-    """
-
-    def __init__(self) -> None:
-        self.ways: dict[str, int] = {}
-        self.reentrant = Holdings()
+_reentrant: "WeakKeyDictionary[object, Holdings]" = WeakKeyDictionary()
 
 
-_known: "WeakKeyDictionary[object, KnownServer]" = WeakKeyDictionary()
-
-
-def known_of(client: object) -> KnownServer:
-    """Return what is known about the server of a client; clients that share their connections share it."""
+def reentrant_of(client: object) -> Holdings:
+    """Return the holders of the re-entrant locks of a client; clients that share their connections share them."""
     try:
-        return _known.setdefault(getattr(client, "connection_pool", None) or client, KnownServer())
+        return _reentrant.setdefault(getattr(client, "connection_pool", None) or client, Holdings())
     except TypeError:  # can't be hashed, or not be referred to weakly
-        return KnownServer()
+        return Holdings()
 
 
 def as_bytes(reply: object) -> bytes:

@@ -26,7 +26,7 @@ ADVICE = {
     "UNKNOWN": "the server, or a proxy before it, does not know a command that locks need: it must be Redis 6 or "
     "Valkey 7.2, or newer",
     "SCRIPTS": "scripts are switched off there, and each step of a lock is one: allow EVAL and EVALSHA "
-    "(rename-command; fakeredis has them with its extra [lua]), or take KeyLock of interlock.redis, or another store",
+    "(rename-command; fakeredis has them with its extra [lua]), or take another store",
     "MOVED": _TO_A_NODE,
     "ASK": _TO_A_NODE,
 }

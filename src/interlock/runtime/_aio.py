@@ -11,7 +11,7 @@ from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 
 from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, NotHeld, StoreError
-from interlock.core.functions import shown
+from interlock.core.functions import checked_kind_of, shown
 from interlock.runtime import clock, log
 from interlock.runtime._threads import perform, submit
 from interlock.runtime.clock import LONGEST_SLEEP, RETRY
@@ -31,7 +31,6 @@ CANCELLED = asyncio.CancelledError
 Caller: TypeAlias = asyncio.Task[object]
 TASKS = True
 OWNER = "task"
-FUNCTION = "coroutine function"
 SLICE = 0.001  # seconds
 CLOSE_ELSEWHERE_LIMIT = 2.0  # seconds
 
@@ -488,26 +487,18 @@ class AsyncAlarm:
             self.set(self._now() + RETRY)
 
 
-def is_running(task: "asyncio.Task[Any]") -> bool:
-    """Tell whether a task may be in the middle of a step: it is the calling one, or its loop is another thread's."""
-    return running_loop() is not task.get_loop() or task is asyncio.current_task()
-
-
-def call_soon(task: "asyncio.Task[Any]", function: Callable[[], object]) -> None:
-    """Call a function on the loop of a task, when that has made its step."""
-    task.get_loop().call_soon_threadsafe(function)
-
-
 def around_generator(lock: object, function: object) -> Callable[..., Any]:
     """Never called: a loop has no such generators."""
     raise TypeError
 
 
-def not_of_this_kind(function: object, kind: str) -> str:
-    """Say why a lock of `aconnect` can't be held around a function."""
+def check_kind(function: object) -> None:
+    """Raise InvalidArgument if a lock of `aconnect` can't be held around a function."""
+    kind = checked_kind_of(function)
     if kind == "function":
-        return f"{shown(function)} is no coroutine function: use a lock of connect()"
-    return f"{shown(function)} is a {kind}: hold a lock of aconnect() by `async with` in it"
+        raise InvalidArgument(f"{shown(function)} is no coroutine function: use a lock of connect()")
+    if kind != "coroutine function":
+        raise InvalidArgument(f"{shown(function)} is a {kind}: hold a lock of aconnect() by `async with` in it")
 
 
 class AsyncWrongWith:

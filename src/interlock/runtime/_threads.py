@@ -13,7 +13,7 @@ from weakref import ref
 
 from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.functions import shown
+from interlock.core.functions import checked_kind_of, shown
 from interlock.runtime import clock, log, process
 from interlock.runtime.clock import LONGEST_SLEEP, RETRY
 from interlock.runtime.process import fresh_id as fresh_id
@@ -33,7 +33,6 @@ Turn = threading.Lock
 CANCELLED = KeyboardInterrupt
 TASKS = False
 OWNER = "thread"
-FUNCTION = "function"
 IDLE = 10.0  # seconds without anything to do, after which the thread of an alarm ends
 
 
@@ -399,9 +398,13 @@ def around_generator(
     return locked
 
 
-def not_of_this_kind(function: object, kind: str) -> str:
-    """Say why a lock of `connect` can't be held around a function."""
-    return f"{shown(function)} is a {kind}: use a lock of aconnect(), or hold it by `async with` in it"
+def check_kind(function: object) -> None:
+    """Raise InvalidArgument if a lock of `connect` can't be held around a function."""
+    kind = checked_kind_of(function)
+    if kind != "function":
+        raise InvalidArgument(
+            f"{shown(function)} is a {kind}: use a lock of aconnect(), or hold it by `async with` in it"
+        )
 
 
 class WrongWith:

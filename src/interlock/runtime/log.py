@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from interlock import _loading
 
@@ -28,21 +28,6 @@ def warn(message: str, *args: object) -> None:
     if logger is not None:
         # As text: a handler that keeps its records would keep the frames of an error alive, and grants in them.
         logger.warning(message, *(str(each) if isinstance(each, BaseException) else each for each in args))
-
-
-def debugs() -> bool:
-    """Tell whether the details are logged; never in a program that has not loaded `logging`."""
-    logging: Any = sys.modules.get("logging")
-    if not hasattr(logging, "getLogger"):
-        return False  # perhaps a thread of the process that forked this one was loading it: an import would hang
-    return bool(logging.getLogger("interlock.trace").isEnabledFor(logging.DEBUG))
-
-
-def debug(message: str, *args: object) -> None:
-    """Log a detail under the name "interlock.trace"; only where `debugs()` is true."""
-    import logging
-
-    logging.getLogger("interlock.trace").debug(message, *args)
 
 
 def exception(message: str, *args: object) -> None:

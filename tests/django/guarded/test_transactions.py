@@ -9,7 +9,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.db.models.signals import pre_save
 from django.test import TestCase
-from guarded.helpers import Undo, in_atomic, in_savepoint, statements
+from guarded.helpers import Undo, in_atomic, in_savepoint
 from guarded.library.models import Book, Magazine
 
 from interlock.django.guarded import StaleObject, changes
@@ -70,16 +70,6 @@ class TestCommitted:
         finally:
             transaction.set_autocommit(True)
         assert changes(book) == {"status": ("use", "free")}
-
-    def test_a_pickle_made_in_a_transaction_can_be_read(self, book: Book) -> None:
-        with transaction.atomic():
-            book.name = "name"
-            book.save()
-            text = pickle.dumps(book)
-        other = pickle.loads(text)
-        other.status = "free"
-        other.save()
-        assert Book.objects.get().status == "free"
 
     @pytest.mark.parametrize("undone_in", [in_atomic, in_savepoint], ids=["a transaction", "a savepoint"])
     def test_a_pickle_made_after_a_rollback_knows_what_was_undone(
@@ -146,15 +136,6 @@ class TestRefusedInTransactions:
             finally:
                 pre_save.disconnect(fail, sender=Book)
         assert Book.objects.get().name == "theirs"
-
-    def test_one_query_finds_out_why(self, book: Book) -> None:
-        mine = Book.objects.get()
-        Book.objects.update(name="theirs")
-        mine.name = "mine"
-        with transaction.atomic(), statements() as sql:
-            with pytest.raises(StaleObject):
-                mine.save()
-        assert [each.split()[0] for each in sql] == ["UPDATE", "SELECT"]
 
 
 class TestManySavepoints:

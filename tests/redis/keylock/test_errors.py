@@ -61,7 +61,8 @@ def test_an_identity_that_is_none_is_refused(house: Any, identity: Any) -> None:
 def test_a_key_of_another_type_is_a_clear_error(house: Any) -> None:
     house.eye.rpush(house.key, "something else")
     lock, identity = house.lock(), house.lock("IdentityLock")
-    for method in (lock.acquire, lock.locked, identity.locked):
+    assert house.do(lock.acquire) is False
+    for method in (lock.locked, identity.locked):
         with pytest.raises(StoreError, match="another program uses it") as caught:
             house.do(method)
         assert isinstance(caught.value.__cause__, redis.ResponseError)

@@ -7,7 +7,6 @@ from weakref import ref
 from interlock.client._async.grants import AsyncGrant
 from interlock.client._async.watchdog import AsyncWatchdog
 from interlock.client.base import (
-    LEASE_ENDED,
     RELEASED,
     STAYS_IN_LINE,
     TRY_LIMIT,
@@ -17,8 +16,8 @@ from interlock.client.base import (
 )
 from interlock.client.cancel import Cancel, Cancels
 from interlock.core._async.acquire import acquire
-from interlock.core.claims import Claim, ClaimView, LockSpec
-from interlock.core.errors import LockError, StoreError, UnknownOutcome
+from interlock.core.claims import USING, Claim, ClaimView, LockSpec
+from interlock.core.errors import LockError, UnknownOutcome
 from interlock.core.line import new
 from interlock.core.queue import AcquireCall, Held, Store
 from interlock.remote.failures import NoAnswer, Refused, Unreachable
@@ -26,7 +25,7 @@ from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.runtime.process import WeakRegistry, checked_pid, in_forked_child
 
-WITHDRAW_LIMIT = 2.0  # seconds until what does not leave the line by itself is taken out
+CLOSE_LIMIT = 2.0  # seconds that the calls of others have to leave the line by themselves
 AT_EXIT_LIMIT = 1.0  # seconds
 GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
 PAUSE = 0.002  # seconds between two looks
@@ -50,13 +49,11 @@ class AsyncState:
         watchdog: renews what is held.
         entering: the calls of acquire in progress, by claim.
         leaving: the claims that are being released, and their owners; `close()` waits for them.
-        away: what was said by the nodes of the store that did not answer when this came to its end: they are asked no
-            more.
         holds: the holds of re-entrant locks, by name, owner and strand (`rt.strands`); each is found as long as a
             handle on it lives.
     """
 
-    __slots__ = ("__weakref__", "away", "entering", "here", "holds", "leaving", "queue", "watchdog")
+    __slots__ = ("__weakref__", "entering", "here", "holds", "leaving", "queue", "watchdog")
 
     def __init__(self, client: "AsyncClient", here: Any) -> None:
         self.here = here
@@ -64,7 +61,6 @@ class AsyncState:
         self.watchdog = AsyncWatchdog(client, self.queue)
         self.entering: dict[str, Entering] = {}
         self.leaving: dict[str, tuple[Claim, rt.Caller]] = {}
-        self.away: dict[object, BaseException] = {}
         self.holds: dict[tuple[str, Any, object], tuple[ref[AsyncGrant], Any]] = {}
 
 
@@ -152,8 +148,6 @@ class AsyncClient(BaseClient):
         """
         state = self.state()
         started = self.now()
-        if started > self.look_at_log:
-            self.listen_for_log(started)
         id, entering = rt.fresh_id(), state.entering
         claim: Claim = new(Claim, (id, spec, rt.name_of(owner)))
         call = grant = None
@@ -282,11 +276,10 @@ class AsyncClient(BaseClient):
         found: list[ClaimView] = []
         try:
             for key in keys:
-                seen = self.seen(key)
-                found += self.note_seen(key, await self.state().queue.look(key)) if seen is None else seen
+                found += await self.state().queue.look(key)
         except LockError:
             return None
-        return found
+        return [view for view in found if view.state == USING]
 
     async def kept(self, key: str) -> str | None:
         """Return what a completed run has left; None if no record of one is kept."""
@@ -313,7 +306,6 @@ class AsyncClient(BaseClient):
 
     async def _close(self) -> None:
         failure: BaseException | None = None
-        self._forget_ended()
         here = None if self._here is None else self._here()
         for state in self.states:
             if state.here == here:
@@ -328,75 +320,54 @@ class AsyncClient(BaseClient):
 
     async def _close_state(self, state: AsyncState) -> BaseException | None:
         """Close what one process or loop has; return the first failure."""
-        failure: BaseException | None = None
-        state.away.clear()
         try:
-            await self._withdraw(state, WITHDRAW_LIMIT)
+            return await self._end(state, CLOSE_LIMIT, state.watchdog.live())
         finally:  # also after a Ctrl-C: `close` works only once
-            try:
-                failure = await self._release(state, state.watchdog.live(), BaseException)
-                await self._until(state.leaving, WITHDRAW_LIMIT)
-            finally:
-                state.watchdog.stop()
-                self._states.pop(state.here, None)
-                await state.queue.aclose()
-        return failure
+            state.watchdog.stop()
+            self._states.pop(state.here, None)
+            await state.queue.aclose()
 
-    async def _withdraw(self, state: AsyncState, limit: float) -> None:
-        """Let all waiters give up, and wait until they have left; what does not leave by itself is taken out."""
-        for call, _ in list(state.entering.values()):
-            if isinstance(call, AcquireCall):
-                call.call_off()
-        await self._until(state.entering, limit)
-        rest = [claim_of(each) for each in list(state.entering.values())]
-        state.entering.clear()
-        problem = await self._end_all(state, rest, LockError)
-        if problem is not None:
-            log.warn(STAYS_IN_LINE, problem)
-
-    async def _until(self, calls: Mapping[str, Entering], limit: float) -> None:
-        """Wait until the calls of others that still work have come to their ends."""
-        deadline = clock.now() + limit
-        while any(rt.works(owner) for _, owner in list(calls.values())) and clock.now() < deadline:
-            for call, _ in list(calls.values()):
-                if isinstance(call, AcquireCall):
-                    call.call_off()  # also those that have begun to wait since
-            await rt.sleep(PAUSE)
-
-    async def _release(
-        self, state: AsyncState, grants: Sequence[AsyncGrant], kind: type[BaseException]
-    ) -> BaseException | None:
-        """Release each, the last one first, and take out what was dropped; as `_end_all`."""
-        for grant in grants:
-            if self.now() >= grant._deadline:
-                state.watchdog.lost(grant, LEASE_ENDED)
-        return await self._end_all(state, [*reversed(grants), *state.watchdog.take_dropped()], kind)
-
-    async def _end_all(
-        self, state: AsyncState, ending: Sequence[AsyncGrant | Claim], kind: type[BaseException]
-    ) -> BaseException | None:
-        """Release grants and take out claims, whatever happens to the others; return the first failure.
+    async def _end(self, state: AsyncState, limit: float, grants: Sequence[AsyncGrant]) -> BaseException | None:
+        """Let all waiters give up, take out those that do not leave by themselves, and release what is held.
 
         A server that did not answer is asked no more, which could last for long: the leases there end.
 
         Args:
             state: whose they are.
-            ending: what ends.
-            kind: of the failures that do not end this.
+            limit: seconds to wait for the calls of others.
+            grants: to be released, the last one first.
+
+        Returns:
+            The first failure; everything else was done.
         """
+        await self._until(state.entering, limit)
+        rest = [claim_of(each) for each in list(state.entering.values())]
+        state.entering.clear()
         failure: BaseException | None = None
+        away: dict[object, BaseException] = {}
+        ending: list[AsyncGrant | Claim] = [*rest, *reversed(grants), *state.watchdog.dropped]
         for each in ending:
             node = state.queue.node_of and state.queue.node_of(each if isinstance(each, Claim) else each._claim)
             try:
-                if node in state.away:
-                    failure = failure or state.away[node]
-                else:
+                if node not in away:
                     await (state.queue.leave(each) if isinstance(each, Claim) else each.release())
-            except kind as error:
+            except LockError as error:
                 failure = failure or error
                 if isinstance(error, (NoAnswer, Unreachable)):
-                    state.away[node] = error
+                    away[node] = error
+        await self._until(state.leaving, limit)
         return failure
+
+    async def _until(self, calls: Mapping[str, Entering], limit: float) -> None:
+        """Call off the calls that wait, and wait until those of others that still work have come to their ends."""
+        deadline = clock.now() + limit
+        while True:
+            for call, _ in list(calls.values()):
+                if isinstance(call, AcquireCall):
+                    call.call_off()
+            if not any(rt.works(owner) for _, owner in list(calls.values())) or clock.now() >= deadline:
+                return
+            await rt.sleep(PAUSE)
 
     async def at_exit(self) -> None:
         """Leave no claim behind when the interpreter exits, and hand nothing over while a thread may still work.
@@ -405,14 +376,10 @@ class AsyncClient(BaseClient):
         """
         for state in self.states:
             waited = [owner for _, owner in list(state.entering.values())]
-            if waited:
-                await self._withdraw(state, AT_EXIT_LIMIT)
-                rt.ended_soon(waited, clock.now() + GIVEN_UP_LIMIT)
-            if self.store.frees_at_death:
-                return
-            held = state.watchdog.live()
+            held = [] if self.store.frees_at_death else state.watchdog.live()
             at_work = [grant for grant in held if rt.works(grant._owner)]
-            error = await self._release(state, [grant for grant in held if grant not in at_work], StoreError)
+            error = await self._end(state, AT_EXIT_LIMIT, [grant for grant in held if grant not in at_work])
+            rt.ended_soon(waited, clock.now() + GIVEN_UP_LIMIT)
             if error is not None:
                 log.warn("could not release at exit, the leases will end: %s", error)
             if at_work:

@@ -9,7 +9,6 @@ from interlock.client.base import AcquireOptions, name_of
 from interlock.client.cancel import Cancel
 from interlock.core.claims import LockSpec
 from interlock.core.errors import InvalidArgument, LockError
-from interlock.core.functions import checked_kind_of
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 
@@ -83,9 +82,7 @@ class AsyncElection(rt.AsyncWrongWith):
         Raises:
             InvalidArgument: it is of the wrong kind, or this candidate stands already.
         """
-        kind = checked_kind_of(work)
-        if kind != rt.FUNCTION:
-            raise InvalidArgument(rt.not_of_this_kind(work, kind))
+        rt.check_kind(work)
         self._begin()
         await rt.finish_within(0.0, self._stand, work)
 

@@ -89,17 +89,18 @@ class AsyncGrant(_AsyncBody, BaseGrant):
 
     # async only
     def _strike(self) -> None:
-        """Cancel the body: the lock was lost."""
-        body = self._body
-        if body is None or body.done():
-            return
-        if rt.is_running(body):
-            # It finds the loss out itself, and may be about to end: a running task can't take its own cancellation
-            # back (before Python 3.13).
-            rt.call_soon(body, self._strike)
-        else:
+        """Cancel the body between two of its steps: the lock was lost.
+
+        A running task can't take its own cancellation back (before Python 3.13).
+        """
+        if self._body is not None:
+            self._body.get_loop().call_soon_threadsafe(self._cancel_body)
+
+    # async only
+    def _cancel_body(self) -> None:
+        if self._body is not None and not self._body.done():
             self._struck = True
-            body.cancel(f"the lock {self.name!r} was lost")
+            self._body.cancel(f"the lock {self.name!r} was lost")
 
     def _note_wanted(self, wanted: bool) -> None:
         """Note whether another claim waits; call `on_wanted` when it begins."""

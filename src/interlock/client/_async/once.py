@@ -10,8 +10,7 @@ from interlock.client._async.grants import AsyncGrant
 from interlock.client.base import AcquireOptions, P, time_is_over
 from interlock.client.values import read, written
 from interlock.core.claims import LockSpec
-from interlock.core.errors import InvalidArgument
-from interlock.core.functions import checked_kind_of, name_of_arguments, see_it_finished
+from interlock.core.functions import name_of_arguments, see_it_finished
 from interlock.runtime import _aio as rt
 
 R = TypeVar("R")
@@ -119,13 +118,8 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
             LockLost: the lease ended while it ran: another one runs, and this run was not recorded.
             StoreError: the store failed.
         """
-        self._check(function)
+        rt.check_kind(function)
         return await self._run(self._name, function, *args, **kwargs)
-
-    def _check(self, function: Callable[..., object]) -> None:
-        kind = checked_kind_of(function)
-        if kind != rt.FUNCTION:
-            raise InvalidArgument(rt.not_of_this_kind(function, kind))
 
     async def _run(self, name: str, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
         run = await self._begin(name)
@@ -152,7 +146,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
                 break  # else the record has ended between the two questions
         if self._skips:
             return AsyncRun(name, None)
-        raise time_is_over(name, options.timeout, await client.holders_of(spec.key))
+        raise time_is_over(name, options.timeout, await client.holders_of([spec.key]))
 
     async def __aenter__(self) -> AsyncRun:
         run = await self._begin(self._name)
@@ -175,7 +169,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
             InvalidArgument: the name mentions what the function has no argument for, or it is of a wrong kind.
         """
         name_for = name_of_arguments(self._name, function, "once")
-        self._check(function)
+        rt.check_kind(function)
 
         @functools.wraps(function)
         async def once(*args: P.args, **kwargs: P.kwargs) -> R | S:

@@ -5,12 +5,13 @@ many claims.  A renewal that fails is tried again until the deadline; only then 
 """
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 from weakref import ref
 
 from interlock.client._async.grants import AsyncGrant
-from interlock.client.base import DEV, GONE_THERE, LEASE_ENDED, BaseClient, caller, warn_of_dropped
+from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseClient, warn_of_dropped
 from interlock.client.events import Kind
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import LockError, StoreError
@@ -23,6 +24,7 @@ from interlock.runtime.process import checked_pid
 SHORTEST_RETRY = 0.02  # seconds
 AT_ONCE = 100  # leases in one request
 MOST_DOUBTED = 256
+MOST_DROPPED = 64
 
 
 class AsyncWatchdog:
@@ -35,7 +37,8 @@ class AsyncWatchdog:
         queue: the store, as this process or loop uses it.
 
     Attributes:
-        watched: by id, each grant with its claim and where it was acquired, for the warning when it is collected.
+        watched: by id, each grant with its claim, for the warning when it is collected.
+        dropped: claims whose grants were collected, the last ones; their leases may go on.
     """
 
     def __init__(self, client: BaseClient, queue: Any) -> None:
@@ -43,10 +46,10 @@ class AsyncWatchdog:
         self._queue = queue
         self._now = client.now
         self._pid = checked_pid()
-        self.watched: dict[str, tuple[ref[AsyncGrant], Claim, str]] = {}
+        self.watched: dict[str, tuple[ref[AsyncGrant], Claim]] = {}
         self._staying: dict[str, tuple[Claim, float]] = {}
         self._doubted: dict[str, None] = {}
-        self._dropped: dict[str, tuple[Claim, float]] = {}
+        self.dropped: deque[Claim] = deque(maxlen=MOST_DROPPED)
         self._alarm = rt.AsyncAlarm(self._look, "interlock-watchdog", self._now, queue.rest)
         queue.set_doubt(self.doubt)
 
@@ -54,7 +57,7 @@ class AsyncWatchdog:
         """Watch over `grant` from now on."""
         # A grant whose release failed raised that, and needs no warning when it is collected.
         reference = ref(grant) if grant._leaving else ref(grant, self._collected)
-        self.watched[grant.id] = reference, grant._claim, caller() if DEV else ""
+        self.watched[grant.id] = reference, grant._claim
         if self._doubted and self._doubted.pop(grant.id, self) is None:
             grant._due = 0.0
         if grant._due < self._alarm.moment:
@@ -105,7 +108,7 @@ class AsyncWatchdog:
 
     def live(self) -> list[AsyncGrant]:
         """Return the grants under watch, in the order in which they were acquired."""
-        found = (reference() for reference, _, _ in list(self.watched.values()))
+        found = (reference() for reference, _ in list(self.watched.values()))
         return [grant for grant in found if grant is not None]
 
     def stop(self) -> None:
@@ -114,24 +117,16 @@ class AsyncWatchdog:
 
     def _collected(self, gone: "ref[AsyncGrant]") -> None:
         """Forget a grant that was dropped; nothing here waits for a store or a mutex."""
-        for id, (reference, claim, where) in list(self.watched.items()):
+        for id, (reference, claim) in list(self.watched.items()):
             if reference is gone and self.watched.pop(id, None) is not None:
-                self._dropped[id] = claim, self._now() + claim.spec.ttl
+                self.dropped.append(claim)
                 ends = checked_pid is None  # the interpreter, which has cleared this module
                 if not (ends or self._client.closed) and self._pid == checked_pid():
-                    warn_of_dropped(claim.spec.key, where, claim)  # tracemalloc knows where a claim was made
-
-    def take_dropped(self) -> list[Claim]:
-        """Return the claims whose grants were dropped and whose leases may go on, and forget them."""
-        dropped, self._dropped = self._dropped, {}
-        return [claim for claim, until in dropped.values() if until > self._now()]
+                    warn_of_dropped(claim)
 
     async def _look(self) -> None:
         """Report losses, and start the renewals that are due."""
         now = self._now()
-        for id, (_, until) in list(self._dropped.items()):
-            if until <= now:
-                self._dropped.pop(id, None)
         try:
             for id, (claim, free_at) in list(self._staying.items()):
                 if free_at <= now and self._staying.pop(id, None) is not None:

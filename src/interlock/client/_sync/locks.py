@@ -2,6 +2,7 @@
 """The lock objects of tasks: with, acquire, decorator; and `Locks`, which makes them."""
 
 import functools
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, cast, overload
@@ -31,7 +32,7 @@ from interlock.client.base import (
 )
 from interlock.client.cancel import Cancels, checked_cancel
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
-from interlock.core.errors import InvalidArgument, LockTimeout
+from interlock.core.errors import LockTimeout
 from interlock.core.functions import checked_kind_of, name_of_arguments, see_it_finished
 from interlock.core.queue import Store
 from interlock.runtime import _threads as rt
@@ -55,20 +56,21 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
         self._options = options
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """The name that is locked."""
-        raise TypeError  # pragma: no cover
 
+    @abstractmethod
     def _keys(self) -> list[str]:
-        raise TypeError  # pragma: no cover
+        """Return the keys that are locked."""
 
+    @abstractmethod
     def _take(self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None) -> rt.Result[G | None]:
         """Acquire it for the caller."""
-        raise TypeError  # pragma: no cover
 
+    @abstractmethod
     def _stay(self, grant: G) -> None:
         """Let a fresh grant stay as long as this lock is kept at least."""
-        raise TypeError  # pragma: no cover
 
     @overload
     def acquire(self, blocking: Literal[True] = True) -> G | Any: ...  # None if the lock has a timeout
@@ -119,7 +121,7 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
         grant = self._last(owner)
         released = grant is not None and grant.release()
         if grant is not None:
-            self._forget(owner, grant)
+            self._held.pop(grant, None)
         if not released:
             raise not_held(self.name, rt.OWNER)
 
@@ -138,11 +140,10 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> rt.Result[None]:
-        owner = rt.caller()
-        grant = self._in_block(owner)
+        grant = self._in_block(rt.caller())
         if grant is None:
             return rt.nothing()
-        self._forget(owner, grant)
+        self._held.pop(grant, None)
         ending: rt.Result[None] = grant.__exit__(kind, error, trace)
         return ending
 
@@ -159,20 +160,9 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
             InvalidArgument: it is of a kind that can't be held.  When called: it returned a coroutine or a generator,
                 which has not run yet.
         """
-        kind = checked_kind_of(function)
-        if not rt.TASKS and kind == "generator function":
+        if not rt.TASKS and checked_kind_of(function) == "generator function":
             return cast(Callable[P, rt.Result[R]], rt.around_generator(self, cast(Any, function)))
-        if kind != rt.FUNCTION:
-            raise InvalidArgument(rt.not_of_this_kind(function, kind))
-
-        @functools.wraps(function)
-        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                result = function(*args, **kwargs)
-                see_it_finished(result, function)
-                return result
-
-        return locked
+        return cast(Callable[P, rt.Result[R]], _held_around(function, lambda args, kwargs: self, False))
 
 
 class Lock(Lockable[Grant]):
@@ -314,28 +304,26 @@ class AllLock(Lockable[Grants]):
         return f"<{type(self).__name__} {self.name!r} on {self._client.where}>"
 
 
-def _guarded(
-    function: Callable[P, rt.Result[R]], name: str, lock_of: Callable[[str], Lock], skips: bool
+def _held_around(
+    function: Callable[P, rt.Result[R]],
+    lock_for: Callable[[tuple[object, ...], dict[str, object]], Lockable[Any]],
+    skips: bool,
 ) -> Callable[P, rt.Result[R | None]]:
-    """Return `function` as it runs under the lock that its arguments name.
+    """Return `function` as it runs under a lock.
 
     Args:
         function: what is decorated.
-        name: with the arguments in braces.
-        lock_of: makes the lock of a name.
+        lock_for: returns the lock of a call, of its arguments.
         skips: True to return None instead of raising LockTimeout.
 
     Raises:
-        InvalidArgument: as `guard`.
+        InvalidArgument: the function is of a wrong kind.
     """
-    name_for = name_of_arguments(name, function, "guard")
-    kind = checked_kind_of(function)
-    if kind != rt.FUNCTION:
-        raise InvalidArgument(rt.not_of_this_kind(function, kind))
+    rt.check_kind(function)
 
     @functools.wraps(function)
     def locked(*args: P.args, **kwargs: P.kwargs) -> R | None:
-        lock = lock_of(name_for(args, kwargs))
+        lock = lock_for(args, kwargs)
         held = lock.acquire() if skips else lock
         if held is None:
             return None
@@ -450,8 +438,18 @@ class Locks(BaseLocks[Lock, Grant]):
             LockTimeout: (when called) the lock was not obtained in time; the function did not run.
             LockLost: (when called) the lease ended while it ran.
         """
-        lock_of = self._lock_of_guard(name, on_busy, timeout, **how)
-        return lambda function: _guarded(function, name, lock_of, on_busy == "skip")
+        seconds = seconds_of(on_busy, timeout)
+        self.lock(name, timeout=seconds, **how)  # judges the arguments
+
+        def decorate(function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R | None]]:
+            name_for = name_of_arguments(name, function, "guard")
+
+            def lock_for(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+                return self.lock(name_for(args, kwargs), timeout=seconds, **how)
+
+            return _held_around(function, lock_for, on_busy == "skip")
+
+        return decorate
 
     @overload
     def once(

@@ -11,8 +11,7 @@ from interlock.client._sync.grants import Grant
 from interlock.client.base import AcquireOptions, P, time_is_over
 from interlock.client.values import read, written
 from interlock.core.claims import LockSpec
-from interlock.core.errors import InvalidArgument
-from interlock.core.functions import checked_kind_of, name_of_arguments, see_it_finished
+from interlock.core.functions import name_of_arguments, see_it_finished
 from interlock.runtime import _threads as rt
 
 R = TypeVar("R")
@@ -120,13 +119,8 @@ class Once(rt.WrongWith, Generic[S]):
             LockLost: the lease ended while it ran: another one runs, and this run was not recorded.
             StoreError: the store failed.
         """
-        self._check(function)
+        rt.check_kind(function)
         return self._run(self._name, function, *args, **kwargs)
-
-    def _check(self, function: Callable[..., object]) -> None:
-        kind = checked_kind_of(function)
-        if kind != rt.FUNCTION:
-            raise InvalidArgument(rt.not_of_this_kind(function, kind))
 
     def _run(self, name: str, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
         run = self._begin(name)
@@ -153,7 +147,7 @@ class Once(rt.WrongWith, Generic[S]):
                 break  # else the record has ended between the two questions
         if self._skips:
             return Run(name, None)
-        raise time_is_over(name, options.timeout, client.holders_of(spec.key))
+        raise time_is_over(name, options.timeout, client.holders_of([spec.key]))
 
     def __enter__(self) -> Run:
         run = self._begin(self._name)
@@ -176,7 +170,7 @@ class Once(rt.WrongWith, Generic[S]):
             InvalidArgument: the name mentions what the function has no argument for, or it is of a wrong kind.
         """
         name_for = name_of_arguments(self._name, function, "once")
-        self._check(function)
+        rt.check_kind(function)
 
         @functools.wraps(function)
         def once(*args: P.args, **kwargs: P.kwargs) -> R | S:

@@ -5,11 +5,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from interlock.core.claims import UNSET, Unset, checked_timeout, checked_ttl
-from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, StoreError
+from interlock.core.errors import InvalidArgument, LockLost, LockTimeout
 from interlock.keylock._async.onekey import PATIENCE, AsyncOneKey, AsyncTokenLock, or_undo
 from interlock.keylock.arguments import checked_bytes, checked_seconds, milliseconds, pauses, wait_limit
-from interlock.keylock.clients import Attempt, Holding, Sent, as_bytes, translated
-from interlock.remote.redispy import names_of
+from interlock.keylock.clients import Attempt, Holding, Sent, reentrant_of
 from interlock.runtime import _aio as rt
 
 L = TypeVar("L", bound="AsyncKeyLock")
@@ -183,7 +182,7 @@ class AsyncReentrantKeyLock(AsyncKeyLock):
         for name in how.keys() & {"shared", "token"}:
             raise TypeError(f"a re-entrant lock has no argument {name!r}: its count belongs to one thread or task")
         super().__init__(client, key, **how)
-        self._holdings = self._known.reentrant
+        self._holdings = reentrant_of(client)
 
     def _inherits(self, owner: object) -> bool:
         return False
@@ -206,10 +205,6 @@ class AsyncReentrantKeyLock(AsyncKeyLock):
         await super()._leave(holding)
         holding.lost = True
         return False
-
-
-TRIES = 64
-"""So often a release looks again when the key changes while it looks, which takes others a round trip each."""
 
 
 class AsyncIdentityLock(AsyncOneKey):
@@ -256,8 +251,6 @@ class AsyncIdentityLock(AsyncOneKey):
     async def release(self, identity: str | bytes) -> bool:
         """Delete the key if it holds this identity; a task that is cancelled meanwhile has done it.
 
-        The key is watched, read, and deleted by a transaction that the server refuses if the key has changed since.
-
         Args:
             identity: what `acquire` was given.
 
@@ -271,32 +264,7 @@ class AsyncIdentityLock(AsyncOneKey):
         return await rt.finish_within(PATIENCE, self._release, checked_bytes(identity, "identity"))
 
     async def _release(self, identity: bytes) -> bool:
-        for _ in range(TRIES):
-            try:
-                return await self._try_to_release(identity)
-            except Exception as error:
-                if "WatchError" in names_of(error):
-                    continue  # the key has changed
-                failure = translated(error, "WATCH … EXEC", self._key)
-                if failure is None:
-                    raise
-                raise failure from error
-        raise StoreError(f"the key {self._key!r} changed {TRIES} times while it was looked at; call release() again")
-
-    async def _try_to_release(self, identity: bytes) -> bool:
-        pipe = self._client.pipeline(transaction=True)
-        try:
-            await pipe.watch(self._key)
-            found = await pipe.execute_command("GET", self._key, NEVER_DECODE=True)
-            if found is None or as_bytes(found) != identity:
-                await pipe.unwatch()
-                return found is None
-            pipe.multi()
-            pipe.delete(self._key)
-            await pipe.execute()
-            return True
-        finally:
-            await pipe.reset()
+        return await self._drop(identity, Sent()) or await self._holder() is None
 
     async def owned(self, identity: str | bytes) -> bool:
         """Ask the server whether this identity holds the lock.

@@ -6,11 +6,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from interlock.core.claims import UNSET, Unset, checked_timeout, checked_ttl
-from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, StoreError
+from interlock.core.errors import InvalidArgument, LockLost, LockTimeout
 from interlock.keylock._sync.onekey import PATIENCE, OneKey, TokenLock, or_undo
 from interlock.keylock.arguments import checked_bytes, checked_seconds, milliseconds, pauses, wait_limit
-from interlock.keylock.clients import Attempt, Holding, Sent, as_bytes, translated
-from interlock.remote.redispy import names_of
+from interlock.keylock.clients import Attempt, Holding, Sent, reentrant_of
 from interlock.runtime import _threads as rt
 
 L = TypeVar("L", bound="KeyLock")
@@ -184,7 +183,7 @@ class ReentrantKeyLock(KeyLock):
         for name in how.keys() & {"shared", "token"}:
             raise TypeError(f"a re-entrant lock has no argument {name!r}: its count belongs to one thread or task")
         super().__init__(client, key, **how)
-        self._holdings = self._known.reentrant
+        self._holdings = reentrant_of(client)
 
     def _inherits(self, owner: object) -> bool:
         return False
@@ -207,10 +206,6 @@ class ReentrantKeyLock(KeyLock):
         super()._leave(holding)
         holding.lost = True
         return False
-
-
-TRIES = 64
-"""So often a release looks again when the key changes while it looks, which takes others a round trip each."""
 
 
 class IdentityLock(OneKey):
@@ -257,8 +252,6 @@ class IdentityLock(OneKey):
     def release(self, identity: str | bytes) -> bool:
         """Delete the key if it holds this identity; a task that is cancelled meanwhile has done it.
 
-        The key is watched, read, and deleted by a transaction that the server refuses if the key has changed since.
-
         Args:
             identity: what `acquire` was given.
 
@@ -272,32 +265,7 @@ class IdentityLock(OneKey):
         return rt.finish_within(PATIENCE, self._release, checked_bytes(identity, "identity"))
 
     def _release(self, identity: bytes) -> bool:
-        for _ in range(TRIES):
-            try:
-                return self._try_to_release(identity)
-            except Exception as error:
-                if "WatchError" in names_of(error):
-                    continue  # the key has changed
-                failure = translated(error, "WATCH … EXEC", self._key)
-                if failure is None:
-                    raise
-                raise failure from error
-        raise StoreError(f"the key {self._key!r} changed {TRIES} times while it was looked at; call release() again")
-
-    def _try_to_release(self, identity: bytes) -> bool:
-        pipe = self._client.pipeline(transaction=True)
-        try:
-            pipe.watch(self._key)
-            found = pipe.execute_command("GET", self._key, NEVER_DECODE=True)
-            if found is None or as_bytes(found) != identity:
-                pipe.unwatch()
-                return found is None
-            pipe.multi()
-            pipe.delete(self._key)
-            pipe.execute()
-            return True
-        finally:
-            pipe.reset()
+        return self._drop(identity, Sent()) or self._holder() is None
 
     def owned(self, identity: str | bytes) -> bool:
         """Ask the server whether this identity holds the lock.

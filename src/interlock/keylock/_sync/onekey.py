@@ -1,13 +1,10 @@
 # Generated from _async/onekey.py by tools/unasync.py; change that one.
-"""One key, and what is asked about it, in the best way that the server has: that is found out by trying.
+"""One key, and what is asked about it: `SET … NX`, and scripts that compare the token before they delete or extend.
 
-Valkey 9 has `DELIFEQ key token`, Redis 8.4 `DELEX key IFEQ token`; both have `SET key token IFEQ token PX ms`.
-Elsewhere a Lua script compares, as in https://redis.io/docs/latest/commands/set/. What worked is remembered for the
-client's server, and tried first the next time; if it does not work any more, because the server was changed or the
-user's permissions were, the others are tried again.
+Source of the scripts: https://redis.io/docs/latest/commands/set/.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -20,10 +17,8 @@ from interlock.keylock.clients import (
     Holding,
     Holdings,
     LostReply,
-    NotHere,
     Sent,
     as_bytes,
-    known_of,
     translated,
 )
 from interlock.runtime import _threads as rt
@@ -75,7 +70,6 @@ class OneKey:
         self._client = checked_client(client, rt.TASKS)
         self._key = key
         self._encoded_key = checked_key(key)
-        self._known = known_of(client)
 
     @property
     def key(self) -> str | bytes:
@@ -107,47 +101,17 @@ class OneKey:
             True if the key is now the caller's.
         """
         words = ("SET", self._key, token, "NX", *(() if ms is None else ("PX", ms)))
-        if sent is None:
-            return self._ask(*words) is not None
-        # Redis 6 and older refuse GET beside NX.
-        way, found = self._first_that_works("take", ((*words, "GET"), words), sent)
-        if way == 0:
-            return found is None or as_bytes(found) == token
-        return found is not None or self._holder() == token
+        if self._ask(*words, sent=sent) is not None:
+            return True
+        return sent is not None and sent.again and self._holder() == token
 
     def _drop(self, token: bytes, sent: Sent) -> bool:
         """Delete the key if its value is `token`; return whether the last time that it was sent deleted it."""
-        ways = (
-            ("DELIFEQ", self._key, token),
-            ("DELEX", self._key, "IFEQ", token),
-            ("EVAL", DROP, 1, self._key, token),
-        )
-        return bool((self._first_that_works("drop", ways, sent))[1])
+        return bool(self._ask("EVAL", DROP, 1, self._key, token, sent=sent))
 
-    def _extend(self, token: bytes, ms: int | None) -> bool:
-        """Let the key expire in `ms` milliseconds from now if its value is `token`; return whether it is."""
-        ways = (("SET", self._key, token, "IFEQ", token, "PX", ms), ("EVAL", EXTEND, 1, self._key, token, ms))
-        return bool((self._first_that_works("extend", ways, Sent()))[1])
-
-    def _lengthen(self, token: bytes, ms: int | None) -> bool:
-        """Let the key expire `ms` milliseconds later if its value is `token`; False if not, or it never expires."""
-        return bool(self._ask("EVAL", LENGTHEN, 1, self._key, token, ms, sent=Sent()))
-
-    def _first_that_works(self, what: str, ways: Sequence[Sequence[object]], sent: Sent) -> tuple[int, Any]:
-        first = self._known.ways.get(what, 0)
-        refusals: list[NotHere] = []
-        for number in sorted(range(len(ways)), key=lambda each: each != first):
-            try:
-                reply = self._ask(*ways[number], sent=sent)
-            except NotHere as refusal:
-                refusals.append(refusal)
-                continue
-            if all(refusal.lasts for refusal in refusals):
-                self._known.ways[what] = number
-            return number, reply
-        raise StoreError(
-            f"none of the ways to {what} a lock works here: " + " | ".join(map(str, refusals))
-        ) from refusals[-1].__cause__
+    def _expire(self, script: str, token: bytes, ms: int | None) -> bool:
+        """Let a script set when the key expires if its value is `token`; return whether it did."""
+        return bool(self._ask("EVAL", script, 1, self._key, token, ms, sent=Sent()))
 
     def _ask(self, *words: object, sent: Sent | None = None) -> Any:
         """Send one command, once more if its reply is lost; errors of the client become those of this library.
@@ -157,16 +121,12 @@ class OneKey:
             sent: notes whether it was sent again; None if it must not be, beyond what the client does.
         """
         name = CommandName(words[0])
-        # Bytes, also with decode_responses, and those of SET not made into a bool.
-        how = {"NEVER_DECODE": True, "get": True} if name == "SET" else {"NEVER_DECODE": True}
         try:
-            return self._client.execute_command(name, *words[1:], **how)
+            return self._client.execute_command(name, *words[1:], NEVER_DECODE=True)  # bytes, in any case
         except Exception as error:
             failure = translated(error, name, self._key)
             if failure is None:
                 raise
-            if isinstance(failure, LostReply):
-                self._known.ways.clear()  # another server may answer the next time
             if not isinstance(failure, LostReply) or sent is None or sent.again or name.times > 1:
                 raise failure from error
             name.times += 1
@@ -288,8 +248,8 @@ class TokenLock(OneKey):
     def _renew(self, holding: Holding, ttl: float, lengthen: bool = False) -> bool:
         """Let the lease end `ttl` seconds from now, or `ttl` seconds later than it would."""
         begin = holding.deadline if lengthen and holding.deadline is not None else clock.awake_or_not()
-        how = self._lengthen if lengthen else self._extend
-        holding.lost = not how(holding.token, milliseconds(ttl))
+        script = LENGTHEN if lengthen else EXTEND
+        holding.lost = not self._expire(script, holding.token, milliseconds(ttl))
         if not holding.lost:
             holding.deadline = begin + ttl
         return holding.alive

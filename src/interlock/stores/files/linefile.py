@@ -31,7 +31,6 @@ MOST_SPIN = 0.005  # seconds: on a busy machine one sched_yield may take as long
 MOST_IDLE = 8  # slots that an empty line keeps
 TRY = LOCK_EX | LOCK_NB
 give_turn = getattr(os, "sched_yield", lambda: None)
-REMOVED = b"interlock removed"
 NOATIME = getattr(os, "O_NOATIME", 0)
 TRUST = 0.02  # seconds for which a check that the file is still in its folder counts
 
@@ -50,12 +49,11 @@ class LineFile(OpenFile):
         lost: True if the program has closed the descriptor, and perhaps others of this process.
         retired: True if the file is closed after the step instead of being kept open.
         trusted: until when the last check that the file is still in its folder counts.
-        last_tail: the last caller and the end of its slots, cached for its next claim.
     """
 
     __slots__ = (
         "_folder", "_known", "_name", "_span",
-        "head", "inside", "key", "last_tail", "lost", "mutex", "retired", "trusted",
+        "head", "inside", "key", "lost", "mutex", "retired", "trusted",
     )  # fmt: skip
 
     def __init__(self, folder: Folder, key: str) -> None:
@@ -68,7 +66,6 @@ class LineFile(OpenFile):
         self.inside = False
         self.lost = self.retired = False
         self.trusted = 0.0
-        self.last_tail: tuple[object, str, str, bytes] = (None, "", "", b"")
         self._span = len(self.head) + 4 * SLOT
         self._known: list[tuple[bytes, Slot]] = []
 
@@ -116,7 +113,7 @@ class LineFile(OpenFile):
 
     def _read_carefully(self, data: bytes) -> bytes:
         """Return the content, repaired if it is damaged; b"" if the file is not in the folder any more."""
-        # Our own clean-up marks the file before it removes it.  A file or folder that another program removed or
+        # Our own clean-up empties the file before it removes it.  A file or folder that another program removed or
         # replaced is noticed here, within `TRUST`: a check at each step would cost more than the step.
         if not self.is_intact():
             return b""
@@ -124,9 +121,6 @@ class LineFile(OpenFile):
             if len(data) > MOST_BYTES:
                 raise NotOurs(f"{self._path} has become longer than {MOST_BYTES} bytes; look at it, and remove it")
             self._span *= 2
-            data = os.pread(self.fd, self._span, 0)
-        if data.startswith(REMOVED):  # the process that was removing it died; such a file has no record
-            put(self.fd, self.head[: len(REMOVED)], 0)
             data = os.pread(self.fd, self._span, 0)
         if not self._is_sound(data):
             self._put_right(data)
@@ -143,9 +137,6 @@ class LineFile(OpenFile):
 
     def _put_right(self, found: bytes) -> None:
         """Write the head of a new or damaged file; the readable claims of a damaged file stay."""
-        if not found:
-            put(self.fd, self.head, 0)
-            return
         key = key_in(found[:HEAD_MOST])
         if not found.startswith(MAGIC) and not self.head.startswith(found):
             raise NotOurs(f"{self._path} is no line of interlock's; look at it, and remove it (nothing was changed)")
@@ -186,6 +177,14 @@ class LineFile(OpenFile):
             return self.fd >= 0 and os.lseek(self.fd, 0, os.SEEK_CUR) == self.mark
         except OSError:
             return False
+
+    def is_there(self, now: float) -> bool:
+        """Return True if the file is still in its folder; a check counts for `TRUST` seconds."""
+        if now >= self.trusted:
+            if not self.is_found():
+                return False
+            self.trusted = now + TRUST
+        return True
 
     def shut(self) -> None:
         """Close the file; it is opened again when needed."""
@@ -241,11 +240,12 @@ class LineFile(OpenFile):
         if self.links() != 1 or not self.is_found():
             return False
         self._folder.drop_value(self._name)
-        put(self.fd, REMOVED, 0)
+        os.ftruncate(
+            self.fd, 0
+        )  # so that other processes with this file open, which look for its path seldom, notice
         try:
             os.unlink(self.path)
         except OSError:
-            put(self.fd, self.head[: len(REMOVED)], 0)
             return False
         self.close()
         return True

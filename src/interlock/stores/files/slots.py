@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from interlock.core.claims import MICROS, SEPARATOR
@@ -38,7 +39,6 @@ BEAT_AT = PIPE_AT + 6 + len(" beat=")
 NUMBER_AT = BEAT_AT + 6 + len(" slot=")
 TAIL_AT = NUMBER_AT + 4 + 1
 MOST_NUMBER = 9 * 10**15  # fences stay below it until the year 2255; a higher one is damage
-MOST_TAILS = 1024
 TAIL_WORDS = 7  # units, ttl, once, alive, pid, host; the rest is JSON
 MAGIC = b"interlock line 2 head="
 DONE_AT = len(MAGIC) + 5 + len(" done=")
@@ -48,7 +48,6 @@ MOST_READABLE = 90  # bytes of the readable part; the file name with hash and su
 _DEFAULTS = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
 _STATES: dict[bytes, Literal["pending", "using"]] = {b"using   ": "using", b"pending ": "pending"}
 _JSON = json.JSONDecoder()
-_tails: dict[tuple[object, ...], bytes] = {}
 
 Slot: TypeAlias = Place | int
 """A claim; for a free slot, the fence of its last claim."""
@@ -172,20 +171,15 @@ def text_of(place: Place) -> bytes:
     return text
 
 
+@lru_cache(1024)
 def tail(units: int, capacity: int, ttl: int, once: bool, alive: str, home: str, who: str, label: str) -> bytes:
     """Return the part of a slot that stays the same for all claims of one lock in one thread."""
-    known = (units, capacity, ttl, once, alive, home, who, label)
-    end = _tails.get(known)
-    if end is None:
-        host, _, pid = home.rpartition(" ")
-        host = "".join(letter if "!" <= letter <= "~" else "?" for letter in host)[:64]
-        fixed = f"units={units}/{capacity} ttl={ttl} once={once:d} alive={alive} pid={pid} host={host}"
-        room = SLOT - TAIL_AT - len(fixed) - len(" thread= label=") - 1
-        text = f"{fixed} thread={_fit(who, 60)} label={_fit(label, room - 60)}"
-        if len(_tails) >= MOST_TAILS:
-            _tails.clear()
-        end = _tails[known] = text.encode().ljust(SLOT - TAIL_AT - 1) + b"\n"
-    return end
+    host, _, pid = home.rpartition(" ")
+    host = "".join(letter if "!" <= letter <= "~" else "?" for letter in host)[:64]
+    fixed = f"units={units}/{capacity} ttl={ttl} once={once:d} alive={alive} pid={pid} host={host}"
+    room = SLOT - TAIL_AT - len(fixed) - len(" thread= label=") - 1
+    text = f"{fixed} thread={_fit(who, 60)} label={_fit(label, room - 60)}"
+    return text.encode().ljust(SLOT - TAIL_AT - 1) + b"\n"
 
 
 def _fit(text: str, most: int) -> str:

@@ -1,15 +1,13 @@
 """The step store on a SQLite file: one connection for all clients of this process, one step at a time."""
 
 import sqlite3
-import stat
 import threading
 from collections.abc import Sequence
-from os import lstat
 from pathlib import Path
 from typing import Any
 
 from interlock.core.claims import MICROS, Check
-from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.errors import StoreError
 from interlock.core.line import (
     EMPTY,
     Clock,
@@ -23,6 +21,7 @@ from interlock.core.line import (
     encode,
     is_nothing,
     kept,
+    look,
 )
 from interlock.remote.failures import Passing
 from interlock.remote.neighbours import neighbours, sooner
@@ -41,7 +40,6 @@ FORKED_INSIDE = (
 )
 FORK = 10.0  # seconds that a fork waits for a step; the first step takes long, since it opens the files
 REMEMBERED = 256  # lines
-ROUNDS = 5
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _PASSING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
 _ADVICE = {
@@ -75,7 +73,6 @@ class Database:
         self._inside = False
         self._opened: Opened | None = None
         self._lines: dict[str, tuple[str, Line]] = {}  # by key: a text that was written here, and its line
-        self._busy_since = self._busy_at = 0.0
 
     @property
     def origin(self) -> Origin:
@@ -86,7 +83,7 @@ class Database:
         """Perform a step; see `AsyncSteps.step`.
 
         Raises:
-            Passing: the disk is full, or another program kept the file locked for too long.
+            Passing: the disk is full.
             StoreError: the file was replaced or can't be written, or the caller is a signal handler or a finalizer
                 that interrupted a step of its own thread.
         """
@@ -112,7 +109,7 @@ class Database:
         name = key.encode()
         execute("BEGIN IMMEDIATE")
         try:
-            if not opened.is_in_place():
+            if not opened.file.is_found():
                 raise sqlite3.OperationalError("its file is not there")
             row = execute(_FIND, (name,)).fetchone()
             before = EMPTY if row is None else self._line(key, row[0])
@@ -135,7 +132,6 @@ class Database:
         except BaseException:
             opened.connection.rollback()
             raise
-        self._busy_since = 0.0
         return sooner(step, line or before, now)
 
     def _line(self, key: str, text: str) -> Line:
@@ -157,7 +153,7 @@ class Database:
             raise StoreError("this connection was closed: connect again")
         if self.options.path in _unusable:
             raise StoreError(FORKED_INSIDE)
-        if self._opened is not None and not self._opened.is_ours():
+        if self._opened is not None and self._opened.file.links() < 0:
             self._drop()
         if self._opened is None:
             self._opened = open_claims(self.options)
@@ -169,8 +165,8 @@ class Database:
         Raises:
             StoreError: as `step`.
         """
-        path, now = self.options.path, clock.now()
-        if self._opened is not None and not self._opened.is_in_place():
+        path = self.options.path
+        if self._opened is not None and not self._opened.file.is_found():
             self._drop()
             raise StoreError(
                 f"{path}-… was removed or replaced while it was in use: its holders have lost their locks; find the "
@@ -178,15 +174,7 @@ class Database:
             ) from error
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
         if code in _BUSY:
-            if not self._busy_since or now - self._busy_at > 1.0:  # the last busy step is long ago
-                self._busy_since = now
-            self._busy_at = now
-            if now - self._busy_since <= self.options.timeout:
-                return
-            raise Passing(
-                f"{path}: another program has kept it locked for {self.options.timeout:g} s: find it with lslocks or "
-                f"fuser, and end its transaction"
-            ) from error
+            return
         self._drop()
         kind = Passing if code in _PASSING else StoreError
         raise kind(f"{path}: {error}; {_ADVICE.get(code, 'see `interlock doctor`')}") from error
@@ -207,24 +195,16 @@ class Database:
         neighbours.tell(promoted)
 
     def doctor(self) -> list[Check]:
-        """Check the version, the file system, the file, and the duration of a commit."""
+        """Check the file system, and the file."""
         path = self.options.path
         checks = [Check("version", "ok", f"SQLite {sqlite3.sqlite_version}"), check_of(Path(path))]
         try:
-            times = []
-            for _ in range(ROUNDS):
-                began = clock.now()
-                self.step("\0doctor", _touch)
-                times.append(clock.now() - began)
+            self.step("\0doctor", look)
             with self.mutex:
                 health = self._open().connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            mode = stat.S_IMODE(lstat(path).st_mode)
         except (StoreError, sqlite3.Error) as error:
             return [*checks, Check("file", "fail", str(error))]
-        shared = "shared: everybody who may write to it can stop everybody" if mode & 0o022 else "of this user alone"
-        checks.append(Check("permissions", "ok", f"mode {mode:o}, {shared}"))
-        checks.append(Check("contents", "ok" if health == "ok" else "fail", f"quick_check says: {health}"))
-        return [*checks, Check("commit", "ok", f"takes {min(times) * 1e6:.0f} us")]
+        return [*checks, Check("contents", "ok" if health == "ok" else "fail", f"quick_check says: {health}")]
 
     def _drop(self) -> None:
         opened, self._opened = self._opened, None
@@ -252,12 +232,7 @@ class Database:
         if opened is not None:
             if opened.connection.in_transaction:
                 _unusable.add(self.options.path)
-            opened.let_go()
-
-
-def _touch(line: Line, now: Clock) -> Step:
-    """Write a line that expires at once."""
-    return Step(Line((), now.stamp), None)
+            opened.close(leak=True)
 
 
 _databases: dict[str, Database] = {}
@@ -268,15 +243,9 @@ _unusable: set[str] = set()
 
 
 def database_of(options: SqliteOptions) -> Database:
-    """Return the database of this process at a path, for one more client, which must close it.
-
-    Raises:
-        InvalidArgument: this process has the file open with other options.
-    """
+    """Return the database of this process at a path, for one more client, which must close it."""
     with _mutex:
         database = _databases.setdefault(options.path, Database(options))
-        if database.options != options:
-            raise InvalidArgument(f"this process has {options.path} open with other options: write them alike")
         database.users += 1
         neighbours.join()
         return database

@@ -4,10 +4,11 @@ The path of the URL is a small database that survives a restart of the machine: 
 the claims of this boot, and the records of `once`.  It is written rarely, with full synchronization.
 
 The file of the claims is beside it.  No holder survives a restart, so each boot begins with a new file, which need
-not reach the disk.  A boot counts as a new one only if both its id and its start time differ from the stored ones
-(containers on one kernel may have different ids), and no living process has the file open.
+not reach the disk.  A boot counts as a new one only if its id differs from the stored one, and no living process has
+the file open: containers on one kernel may have different ids.
 """
 
+import ctypes
 import os
 import re
 import secrets
@@ -15,6 +16,7 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from contextlib import closing, suppress
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, quote, unquote
@@ -22,12 +24,12 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote
 from interlock.core.claims import MICROS
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.line import Line, encode
-from interlock.core.options import read_options, seconds_in
+from interlock.core.options import read_options
 from interlock.core.redaction import described
 from interlock.runtime import clock
 from interlock.stores.files import machine
 from interlock.stores.files.machine import allowed_in
-from interlock.stores.files.opening import FLAGS, Sharing, failed, kind_of, settle_new, sharing_of
+from interlock.stores.files.opening import FLAGS, OpenFile, Sharing, failed, kind_of, settle_new, sharing_of
 
 BESIDE = ".locks"  # the suffix of the file of locks beside an engine's database
 _MEMORY = (
@@ -41,12 +43,10 @@ class SqliteOptions(NamedTuple):
 
     Attributes:
         path: the absolute path of the file, without symbolic links.
-        timeout: seconds for which the file may stay busy before a step raises an error.
         allow: a type of file system, like "virtiofs", that the user allows because no other machine uses it.
     """
 
     path: str
-    timeout: float = 5.0
     allow: str = ""
 
 
@@ -59,7 +59,7 @@ def options_of(url: SplitResult) -> SqliteOptions:
     given = parse_qsl(url.query, keep_blank_values=True)
     if ("mode", "memory") in given:
         raise InvalidArgument(_MEMORY)
-    found = read_options(given, {"timeout": seconds_in, "allow": allowed_in}, "sqlite://")
+    found = read_options(given, {"allow": allowed_in}, "sqlite://")
     if url.netloc or url.fragment:
         raise InvalidArgument("sqlite:// names a file of this machine: sqlite:////var/lib/app/locks.db")
     path = _checked(unquote(url.path, errors="surrogateescape").removeprefix("/"))
@@ -112,24 +112,17 @@ def _followed(path: str) -> str:
     return os.path.realpath(path)
 
 
-try:
-    from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
-except ImportError:  # without flock, boots are distinguished by id and start time alone
-    flock = None  # type: ignore[assignment]
-
 Execute: TypeAlias = Callable[..., Any]
 APPLICATION = 0x494C4B32  # of both files: "ILK2"
-VERSION = 2
+VERSION = 3
 KEPT = (
     "CREATE TABLE kept (key BLOB PRIMARY KEY, done INTEGER NOT NULL, value TEXT NOT NULL)",
-    "CREATE TABLE boot (file TEXT NOT NULL, id TEXT NOT NULL, began INTEGER NOT NULL, clock TEXT NOT NULL, "
-    "ahead INTEGER NOT NULL)",
+    "CREATE TABLE boot (file TEXT NOT NULL, id TEXT NOT NULL, clock TEXT NOT NULL, ahead INTEGER NOT NULL)",
 )
 LINES = ("CREATE TABLE line (key BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID",)
 SETTINGS = ("PRAGMA trusted_schema = off", "PRAGMA synchronous = off", "PRAGMA journal_mode = persist")
 """No WAL; and a persistent journal, since other users of a sticky folder may not remove it."""
 LATE = 60 * MICROS  # microseconds by which the time of a file may be too early after a power failure
-SAME = MICROS  # microseconds by which two measurements of the start of one boot may differ
 
 
 class Boot(NamedTuple):
@@ -138,14 +131,12 @@ class Boot(NamedTuple):
     Attributes:
         file: the suffix of the file's name.
         id: the id of the boot.
-        began: the start of the machine, in microseconds since the epoch.
         clock: the offset of the time namespace of its lease clock.
         ahead: microseconds to add to `clock.awake_or_not` for the time stamps in the file.
     """
 
     file: str
     id: str
-    began: int
     clock: str
     ahead: int
 
@@ -154,56 +145,27 @@ class Opened(NamedTuple):
     """The open file of the claims.
 
     Attributes:
-        path: its path.
-        inode: its inode and device.
-        connection: the connection of sqlite3.
-        alive: a descriptor whose shared flock shows others that a living process uses the file; -1 for none.
+        file: its descriptor, whose shared flock shows others that a living process uses the file.
+        connection: the connection of sqlite3; SQLite's own descriptors are taken to be this file's if `file` is.
         ahead: as in `Boot`.
     """
 
-    path: str
-    inode: tuple[int, int]
+    file: OpenFile
     connection: sqlite3.Connection
-    alive: int
     ahead: int
 
-    def is_in_place(self) -> bool:
-        """Return True if the path still leads to this file."""
-        try:
-            found = os.lstat(self.path)
-        except OSError:
-            return False
-        return (found.st_ino, found.st_dev) == self.inode
+    def close(self, leak: bool = False) -> None:
+        """Close the connection and then the descriptor, whose closing first would drop SQLite's locks.
 
-    def is_ours(self) -> bool:
-        """Return True if the descriptor is still this file's; SQLite's own descriptors are then taken to be, too."""
-        try:
-            found = os.fstat(self.alive)
-        except OSError:
-            return self.alive < 0
-        return (found.st_ino, found.st_dev) == self.inode
-
-    def let_go(self) -> None:
-        """Leak the connection: closing it would affect the parent's transaction, or other files."""
-        import ctypes
-
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
-        close_alive(self)
-
-    def close(self) -> None:
-        """Close the connection and then the descriptor, whose closing first would drop SQLite's locks."""
-        if not self.is_ours():
-            self.let_go()
-            return
-        with suppress(sqlite3.ProgrammingError):
+        Args:
+            leak: True to leak the connection, as is done if the program has closed the descriptor: closing it would
+                affect the parent's transaction, or other files.
+        """
+        if leak or self.file.links() < 0:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
+        else:
             self.connection.close()
-        close_alive(self)
-
-
-def close_alive(opened: Opened) -> None:
-    """Close the descriptor, unless the program has closed it and its number is another file's now."""
-    if opened.is_ours() and opened.alive >= 0:
-        os.close(opened.alive)
+        self.file.close()
 
 
 def open_claims(options: SqliteOptions) -> Opened:
@@ -223,7 +185,7 @@ def open_claims(options: SqliteOptions) -> Opened:
                 f"{folder} can't be written by this user, and SQLite makes a journal there: choose another folder"
             )
         _make(path, sharing)
-        inode_of(path, sharing)
+        check_file(path, sharing)
         with closing(connect(path)) as kept:
             kept.execute("BEGIN IMMEDIATE")
             _settle(kept.execute, path, KEPT)
@@ -239,11 +201,11 @@ def open_claims(options: SqliteOptions) -> Opened:
 def _of_this_boot(execute: Execute, path: str, sharing: Sharing) -> Opened:
     """Open the file of the claims; the caller's transaction excludes other processes that do the same."""
     began = int((clock.time_of_day() - clock.awake_or_not()) * MICROS)
-    here = Boot(secrets.token_hex(6), machine.boot_id(), began, machine.clock(), began)
-    row = execute("SELECT file, id, began, clock, ahead FROM boot").fetchone()
+    here = Boot(secrets.token_hex(6), machine.boot_id(), machine.clock(), began)
+    row = execute("SELECT file, id, clock, ahead FROM boot").fetchone()
     boot = here if row is None else Boot(*row)
     file = f"{path}-{boot.file}"
-    if row is None or not os.path.lexists(file) or not (_is_same(boot, here) or _lives(file)):
+    if row is None or not os.path.lexists(file) or not (boot.id == here.id or _lives(file)):
         others = _others(path)
         written = [os.lstat(each).st_mtime_ns // 1000 + LATE - int(clock.awake_or_not() * MICROS) for each in others]
         boot = here._replace(ahead=max([began, *written]))
@@ -253,35 +215,27 @@ def _of_this_boot(execute: Execute, path: str, sharing: Sharing) -> Opened:
         for each in others:
             _remove(each)  # a process that still has an old file open notices the removal
         execute("DELETE FROM boot")
-        execute("INSERT INTO boot VALUES (?, ?, ?, ?, ?)", boot)
+        execute("INSERT INTO boot VALUES (?, ?, ?, ?)", boot)
     if boot.clock != here.clock:
         raise StoreError(
-            f"{path} is used in another time namespace (its clock is ahead by {boot.clock}, here by {here.clock}): "
-            f"leases can't be compared; give each time namespace a path of its own"
+            f"{path} is used in another time namespace ({boot.clock}, not {here.clock}): leases can't be compared; "
+            f"give each time namespace a path of its own"
         )
-    inode = inode_of(file, sharing)
-    connection = connect(file)
-    alive = -1
+    check_file(file, sharing)
+    alive = OpenFile(file, os.open(file, os.O_RDONLY | FLAGS))
     try:
+        flock(alive.fd, LOCK_SH | LOCK_NB)
+        connection = connect(file)
         for words in SETTINGS:
             connection.execute(words)
-        if flock is not None:
-            alive = os.open(file, os.O_RDONLY | FLAGS)
-            flock(alive, LOCK_SH | LOCK_NB)
     except BaseException:
-        Opened(file, inode, connection, alive, boot.ahead).close()
+        alive.close()
         raise
-    return Opened(file, inode, connection, alive, boot.ahead)
-
-
-def _is_same(boot: Boot, here: Boot) -> bool:
-    return boot.id == here.id or abs(boot.began - here.began) <= SAME
+    return Opened(alive, connection, boot.ahead)
 
 
 def _lives(file: str) -> bool:
     """Return True if a living process has a file of claims open, by its flock."""
-    if flock is None:
-        return False
     try:
         fd = os.open(file, os.O_RDONLY | FLAGS)
     except FileNotFoundError:
@@ -371,8 +325,8 @@ def _settle(execute: Execute, path: str, schema: tuple[str, ...]) -> None:
         raise StoreError(f"{path} is used by another version of interlock: end its processes, and remove it")
 
 
-def inode_of(path: str, sharing: Sharing) -> tuple[int, int]:
-    """Return inode and device of the file at a path.
+def check_file(path: str, sharing: Sharing) -> None:
+    """Check that a file is safe to use.
 
     Raises:
         FileNotFoundError: there is no file.
@@ -390,7 +344,6 @@ def inode_of(path: str, sharing: Sharing) -> tuple[int, int]:
         what = f"can't be read and written by this user (it has the mode {stat.S_IMODE(found.st_mode):o}): chmod it"
     if what:
         raise StoreError(f"{path} {what}; nothing was changed")
-    return found.st_ino, found.st_dev
 
 
 def _sharing(found: os.stat_result) -> Sharing:
