@@ -1,17 +1,15 @@
-"""The report: tables by rich if it is installed, plain text otherwise, and JSON."""
+"""The report: tables in plain text, and JSON."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from textwrap import fill
 from typing import Any
 
 from bench.figures import Spread, compared, judge, plain, spread, verdict_words
 from bench.model import Beside, Contestant, Result
 from bench.runner import Options
 
-WIDE = 160  # columns, without a terminal
 Row = list[str]
 
 
@@ -125,25 +123,6 @@ def absent(results: Sequence[Result]) -> list[str]:
 
 def table(title: str, columns: Row, rows: Sequence[Row]) -> None:
     """Print a table."""
-    try:
-        from rich.console import Console
-        from rich.table import Table
-    except ImportError:
-        plain_table(title, columns, rows)
-        return
-    drawn = Table(title=title, title_justify="left", title_style="bold")
-    for place, column in enumerate(columns):
-        words = place in (0, len(columns) - 1)
-        heading = fill(column, 9, break_long_words=False)
-        drawn.add_column(heading, justify="left" if words else "right", no_wrap=place < len(columns) - 1)
-    for one in rows:
-        drawn.add_row(*one)
-    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else WIDE)
-    console.print(drawn)
-
-
-def plain_table(title: str, columns: Row, rows: Sequence[Row]) -> None:
-    """Print a table without rich."""
     widths = [max(len(one[place]) for one in (columns, *rows)) for place in range(len(columns))]
     print(title)
     for one in (columns, ["-" * width for width in widths], *rows):

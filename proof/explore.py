@@ -20,9 +20,7 @@ from typing import Any, Generic, Protocol, TypeVar
 S = TypeVar("S", bound=tuple[Hashable, ...])
 Actor = Hashable
 Tag = Hashable
-Label = str | tuple[Any, ...]
-"""The text of a step in a trace: a string, or a format string and its arguments, formatted only when shown."""
-Successor = tuple[Actor, Label, Tag, S]
+Successor = tuple[Actor, str, Tag, S]
 
 
 class System(Protocol[S]):
@@ -141,13 +139,8 @@ class Graph(Generic[S]):
         packed = self._packed[target]
         for who, label, _, state in self.system.successors(self.state(source)):
             if actor in (None, who) and self._codec.pack(state) == packed:
-                return words(label)
+                return label
         raise KeyError(f"there is no such step from state {source} to state {target}")
-
-
-def words(label: Label) -> str:
-    """Return a label as text."""
-    return label if isinstance(label, str) else str(label[0]).format(*label[1:])
 
 
 def explore(

@@ -14,7 +14,7 @@ from tests.support.bench_command import bench, check_report
 ALONE = [scenario for scenario in SCENARIOS if "django" not in scenario.groups]  # they have a test of their own
 
 
-OFTEN = {"memory", "redis_uncontended"}
+OFTEN = {"memory"}
 """The others share their code with these."""
 
 PORTALOCKER = "Killing unavailable redis client"  # its log message about its own clients on a busy machine

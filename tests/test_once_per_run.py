@@ -26,7 +26,7 @@ def test_schema(once_per_run, number):
 
 
 def run(folder: Path, **environment: str) -> tuple[str, list[str]]:
-    """Run the tests with three workers; return the summary, and the workers that made the value."""
+    """Run the tests with two workers; return the summary, and the workers that made the value."""
     (folder / "test_program.py").write_text(TESTS)
     made = folder / "made"
     made.write_text("")
@@ -36,7 +36,7 @@ def run(folder: Path, **environment: str) -> tuple[str, list[str]]:
             "-m",
             "pytest",
             "-n",
-            "3",
+            "2",
             "-q",
             "-p",
             "no:cacheprovider",

@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
-from prometheus_client import REGISTRY, generate_latest
 
 import interlock
 from interlock.client.connect import open_store
@@ -191,21 +189,6 @@ def test_a_forked_child_counts_nothing_of_its_parent(seen: Seen) -> None:
         assert seen.points("waiters") == {(): 1}
         grant.release()
         thread.join()
-
-
-def test_prometheus_gets_them() -> None:
-    reader = PrometheusMetricReader()
-    stop = instrument(meter_provider=MeterProvider([reader], shutdown_on_exit=False))
-    try:
-        with interlock.connect("memory://otel-prometheus") as locks, locks.lock("book"):
-            pass
-        scraped = generate_latest(REGISTRY).decode()
-    finally:
-        stop()
-        reader.shutdown()
-    assert 'interlock_wait_duration_seconds_count{interlock_outcome="acquired"' in scraped
-    assert 'interlock_hold_duration_seconds_bucket{interlock_outcome="released"' in scraped
-    assert 'le="0.0001"' in scraped
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:

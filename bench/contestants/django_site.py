@@ -111,80 +111,6 @@ def plain_row() -> Any:
     return Plain.objects.get(pk=1)
 
 
-def occupied(alias: str) -> Callable[[], Callable[[], object]]:
-    """`with occupy(row)`: the lock, and a new read of the row."""
-
-    def make() -> Callable[[], object]:
-        from interlock.django import occupy
-
-        row = plain_row()
-
-        def turn() -> None:
-            with occupy(row, locks=alias):
-                pass
-
-        return turn
-
-    return make
-
-
-def named(alias: str) -> Callable[[], Callable[[], object]]:
-    """`with locks.lock(name)`: the lock alone."""
-
-    def make() -> Callable[[], object]:
-        from interlock.django import locks
-
-        lock = locks[alias].lock(NAME)
-
-        def turn() -> None:
-            with lock:
-                pass
-
-        return turn
-
-    return make
-
-
-def pglock(reads: bool) -> Callable[[], Callable[[], object]]:
-    """django-pglock's advisory lock, alone or with a read of the row as in `occupy`."""
-
-    def lock() -> AbstractContextManager[object]:
-        import pglock  # type: ignore[import-untyped, unused-ignore]
-
-        taken: AbstractContextManager[object] = pglock.advisory(NAME)
-        return taken
-
-    return peer(lock, reads)
-
-
-def django_redis(reads: bool) -> Callable[[], Callable[[], object]]:
-    """django-redis' lock, which is redis-py's, alone or with a read of the row as in `occupy`."""
-
-    def lock() -> AbstractContextManager[object]:
-        from django.core.cache import cache
-
-        taken: AbstractContextManager[object] = cache.lock(NAME, timeout=30)  # type: ignore[attr-defined, unused-ignore]
-        return taken
-
-    return peer(lock, reads)
-
-
-def peer(lock: Callable[[], AbstractContextManager[object]], reads: bool) -> Callable[[], Callable[[], object]]:
-    """`with lock()`: the lock alone, or with a new read of the row."""
-
-    def make() -> Callable[[], object]:
-        row = plain_row()
-
-        def turn() -> None:
-            with lock():
-                if reads:
-                    row.refresh_from_db()
-
-        return turn
-
-    return make
-
-
 class Entered:
     """A context manager as a lock with acquire and release."""
 
@@ -223,41 +149,66 @@ def entered(make: Callable[[], Callable[[], AbstractContextManager[object]]]) ->
     return build
 
 
-def our_lock() -> Callable[[], AbstractContextManager[object]]:
+def our_lock(alias: str = "default") -> Callable[[], AbstractContextManager[object]]:
     """The lock alone."""
     from interlock.django import locks
 
-    return lambda: locks.lock(NAME)
+    lock = locks[alias].lock(NAME)
+    return lambda: lock
 
 
-def our_row() -> Callable[[], AbstractContextManager[object]]:
+def our_row(alias: str = "default") -> Callable[[], AbstractContextManager[object]]:
     """The lock, and a new read of the row."""
     from interlock.django import occupy
 
     row = plain_row()
-    return lambda: occupy(row)
+    return lambda: occupy(row, locks=alias)
 
 
 def pg_lock() -> Callable[[], AbstractContextManager[object]]:
     """django-pglock's advisory lock alone."""
-    import pglock
+    import pglock  # type: ignore[import-untyped, unused-ignore]
 
     return lambda: pglock.advisory(NAME)
 
 
-def pg_row() -> Callable[[], AbstractContextManager[object]]:
-    """django-pglock's advisory lock, and a new read of the row."""
-    import pglock
+def redis_lock() -> Callable[[], AbstractContextManager[object]]:
+    """django-redis' lock alone, which is redis-py's."""
+    from django.core.cache import cache
 
-    row = plain_row()
+    return lambda: cache.lock(NAME, timeout=30)  # type: ignore[attr-defined, unused-ignore]
 
-    @contextmanager
-    def occupied() -> Iterator[object]:
-        with pglock.advisory(NAME):
-            row.refresh_from_db()
-            yield row
 
-    return occupied
+def reads(make: Callable[[], Callable[[], AbstractContextManager[object]]]) -> Callable[[], Callable[[], Any]]:
+    """A peer's lock, and a new read of the row."""
+
+    def with_row() -> Callable[[], Any]:
+        lock, row = make(), plain_row()
+
+        @contextmanager
+        def occupied() -> Iterator[object]:
+            with lock():
+                row.refresh_from_db()
+                yield row
+
+        return occupied
+
+    return with_row
+
+
+def blocks(make: Callable[[], Callable[[], AbstractContextManager[object]]]) -> Callable[[Place], Batch]:
+    """`with` such a lock, many times."""
+
+    def turns() -> Callable[[], object]:
+        lock = make()
+
+        def turn() -> None:
+            with lock():
+                pass
+
+        return turn
+
+    return site(turns)
 
 
 def reading(model: str) -> Callable[[], Callable[[], object]]:

@@ -124,33 +124,6 @@ class OpenFlock:
         os.close(self._fd)
 
 
-class Fifo:
-    """A byte in a named pipe: the process that has read it is the holder.
-
-    Not reliable, because the byte is lost when its holder dies; but a fast hand-over between processes.
-    """
-
-    def __init__(self, place: Place) -> None:
-        path = place.folder / place.name
-        first = False
-        try:
-            os.mkfifo(path, 0o600)
-            first = True
-        except FileExistsError:
-            pass
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        if first:
-            self.release()
-
-    def acquire(self) -> None:
-        """Read the byte."""
-        os.read(self._fd, 1)
-
-    def release(self) -> None:
-        """Write it back."""
-        os.write(self._fd, b"x")
-
-
 class NoLock:
     """No lock: the control that shows that a scenario detects lost updates."""
 

@@ -9,30 +9,28 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from bench.contestants import needs
-from bench.contestants.locks import NO_LIMIT, AsyncLock, Lock
+from bench.contestants.locks import NO_LIMIT, Lock
 from bench.contestants.redis_locks import TUNED, client, redis_py_own
-from bench.contestants.redis_raw import key_of, ttl_of
+from bench.contestants.redis_raw import LEASE, key_of
 from bench.model import Contestant, Place
 
 T = TypeVar("T")
-
-SHORT = 5.0  # seconds; with a shorter lease, a peer that can renew does so
 
 
 def python_redis_lock(place: Place) -> Callable[[], Lock]:
     """python-redis-lock; waits in BLPOP."""
     import redis_lock  # type: ignore[import-untyped, unused-ignore]
 
-    shared, ttl = client(place), ttl_of(place)
-    return lambda: redis_lock.Lock(shared, key_of(place), expire=max(1, round(ttl)), auto_renewal=ttl < SHORT)
+    shared = client(place)
+    return lambda: redis_lock.Lock(shared, key_of(place), expire=round(LEASE))
 
 
 def sherlock(place: Place) -> Callable[[], Lock]:
     """sherlock's RedisLock; polls every 100 ms."""
     from sherlock.lock import RedisLock  # type: ignore[import-untyped, unused-ignore]
 
-    shared, ttl = client(place), max(1, round(ttl_of(place)))
-    return lambda: RedisLock(key_of(place), client=shared, expire=ttl, timeout=NO_LIMIT)
+    shared = client(place)
+    return lambda: RedisLock(key_of(place), client=shared, expire=round(LEASE), timeout=NO_LIMIT)
 
 
 def pottery(place: Place) -> Callable[[], Lock]:
@@ -40,7 +38,7 @@ def pottery(place: Place) -> Callable[[], Lock]:
     from pottery import Redlock  # type: ignore[import-untyped, unused-ignore]
 
     shared = client(place)
-    return lambda: Redlock(key=key_of(place), masters={shared}, auto_release_time=ttl_of(place))
+    return lambda: Redlock(key=key_of(place), masters={shared}, auto_release_time=LEASE)
 
 
 def portalocker(place: Place) -> Callable[[], Lock]:
@@ -58,8 +56,8 @@ class RedisFifoLock:
         from redis.asyncio import Redis
         from redis_fifo_lock import FifoLock  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
-        ttl = round(1000 * ttl_of(place))
-        self._lock: Any = FifoLock(Redis.from_url(place.facts["url"]), key_of(place), lease_ms=ttl)
+        client = Redis.from_url(place.facts["url"])
+        self._lock: Any = FifoLock(client, key_of(place), lease_ms=round(1000 * LEASE))
         self._lease: Any = None
 
     async def acquire(self) -> None:
@@ -71,60 +69,23 @@ class RedisFifoLock:
         await self._lock.release(self._lease)
 
 
-class XtrLock:
-    """xtr-lock's lock on its RedisStore; it polls."""
-
-    def __init__(self, place: Place) -> None:
-        from redis.asyncio import Redis
-        from xtr_lock import LockFactory, RedisStore
-
-        factory = LockFactory(RedisStore(Redis.from_url(place.facts["url"])))
-        self._lock = factory.create_lock(key_of(place), ttl=ttl_of(place))
-
-    async def acquire(self) -> None:
-        """Wait for the lock."""
-        await self._lock.acquire(blocking=True)
-
-    async def release(self) -> None:
-        """Give it back."""
-        await self._lock.release()
-
-
-class AsyncPeer(NamedTuple):
-    """A library's lock for tasks.
-
-    Attributes:
-        name: the name in the report.
-        opener: makes the lock, inside a running loop.
-        needs: raises `Unavailable` if the library is not installed.
-        waits: the way it waits.
-        poll: seconds between two polls; 0 if it is woken.
-    """
-
-    name: str
-    opener: Callable[[Place], AsyncLock]
-    needs: Callable[[], None]
-    waits: str
-    poll: float = 0.0
-
-
 Opener = Callable[[Place], Callable[[], Lock]]
 """Connects, and then returns a new lock object for each thread."""
 
 
 class Peer(NamedTuple):
-    """A library's blocking lock.
+    """A library's lock.
 
     Attributes:
         name: the name in the report.
-        opener: opens the lock.
+        opener: opens a blocking lock, or makes one for tasks, inside a running loop.
         needs: raises `Unavailable` if the library is not installed.
         waits: the way it waits.
         poll: seconds between two polls; 0 if it is woken.
     """
 
     name: str
-    opener: Opener
+    opener: Any
     needs: Callable[[], None]
     waits: str
     poll: float = 0.0
@@ -140,8 +101,7 @@ PEERS = (
     Peer("portalocker", portalocker, needs.module("portalocker", "RedisLock"), "looks every 250 ms", 0.25),
 )
 ASYNC_PEERS = (
-    AsyncPeer("redis-fifo-lock", RedisFifoLock, needs.module("redis_fifo_lock", "FifoLock"), "strict order, BLPOP"),
-    AsyncPeer("xtr-lock", XtrLock, needs.module("xtr_lock", "LockFactory"), "looks again"),
+    Peer("redis-fifo-lock", RedisFifoLock, needs.module("redis_fifo_lock", "FifoLock"), "strict order, BLPOP"),
 )
 
 
@@ -150,15 +110,12 @@ def one(opener: Opener) -> Callable[[Place], Lock]:
     return lambda place: opener(place)()
 
 
-def contestants(shape: Callable[[Opener], Callable[[Place], T]], *without: str) -> tuple[Contestant[T], ...]:
+def contestants(shape: Callable[[Opener], Callable[[Place], T]]) -> tuple[Contestant[T], ...]:
     """All peers, as contestants of a scenario.
 
     Args:
         shape: makes a contestant's factory of an opener.
-        without: the names of peers that can't take part.
     """
     return tuple(
-        Contestant(peer.name, shape(peer.opener), peer.needs, notes=peer.waits, poll=peer.poll)
-        for peer in PEERS
-        if peer.name not in without
+        Contestant(peer.name, shape(peer.opener), peer.needs, notes=peer.waits, poll=peer.poll) for peer in PEERS
     )

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from bench.model import Place
 
+LEASE = 30.0  # seconds
 COMPARE_AND_DELETE = b"if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end return 0"
 GIVE_BACK = (
     b"if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end "
@@ -20,11 +21,6 @@ GIVE_BACK = (
 def key_of(place: Place) -> str:
     """The key of a measurement; each has its own, since the server is the same for all."""
     return f"{place.name}:{place.folder.name}"
-
-
-def ttl_of(place: Place) -> float:
-    """The scenario's seconds of lease."""
-    return float(place.facts.get("ttl", "30"))
 
 
 def packed(*words: bytes | str | int) -> bytes:
@@ -66,7 +62,7 @@ class SetNx:
     def __init__(self, place: Place) -> None:
         self._pool = Pool(place)
         key, token = key_of(place), secrets.token_hex(16)
-        self._take = packed("SET", key, token, "NX", "PX", int(ttl_of(place) * 1000))
+        self._take = packed("SET", key, token, "NX", "PX", int(LEASE * 1000))
         self._give = packed("EVALSHA", self._pool.load(COMPARE_AND_DELETE), 1, key, token)
 
     def acquire(self) -> None:
@@ -108,7 +104,7 @@ class SetNxBlpop:
 
     def __init__(self, place: Place) -> None:
         self._pool = Pool(place)
-        key, token, ttl = key_of(place), secrets.token_hex(16), int(ttl_of(place) * 1000)
+        key, token, ttl = key_of(place), secrets.token_hex(16), int(LEASE * 1000)
         self._take = packed("SET", key, token, "NX", "PX", ttl)
         self._wait = packed("BLPOP", key + ":signal", f"{ttl / 1000:g}")
         self._give = packed("EVALSHA", self._pool.load(GIVE_BACK), 2, key, key + ":signal", token, ttl)

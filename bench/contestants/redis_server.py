@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from bench.model import Facts, Unavailable
 
 
-def stage(**facts: str) -> Callable[[], AbstractContextManager[Facts]]:
-    """A stage with a Valkey server without persistence.
+@contextmanager
+def stage() -> Iterator[Facts]:
+    """A Valkey server without persistence."""
+    # Imported here, since the command's help needs no server.
+    from tests.servers import Missing, RedisServer
 
-    Args:
-        facts: more facts for the workers, for example the lease: ttl="1".
-    """
-
-    @contextmanager
-    def stand() -> Iterator[Facts]:
-        # Imported here, since the command's help needs no server.
-        from tests.servers import Missing, RedisServer
-
-        try:
-            server = RedisServer("valkey")
-        except Missing as missing:
-            raise Unavailable(str(missing)) from missing
-        with server:
-            yield {"url": server.url, **facts}
-
-    return stand
+    try:
+        server = RedisServer("valkey")
+    except Missing as missing:
+        raise Unavailable(str(missing)) from missing
+    with server:
+        yield {"url": server.url}

@@ -166,18 +166,6 @@ def pals(place: Place) -> Lock:
     return found
 
 
-def dlock(place: Place) -> Lock:
-    """sqlalchemy-dlock's lock on its own connection."""
-    import sqlalchemy
-    from sqlalchemy_dlock import create_sadlock  # type: ignore[attr-defined]
-
-    url = server_of(place, "postgresql").replace("postgresql:", "postgresql+psycopg:")
-    engine = sqlalchemy.create_engine(url, isolation_level="AUTOCOMMIT")
-    connection = place.closing.enter_context(engine.connect())
-    found: Lock = create_sadlock(connection, key_of(place))
-    return found
-
-
 def raw_is_there() -> None:
     """Require nothing: sqlite3 is part of Python."""
 
@@ -209,7 +197,7 @@ OURS = {
         ("sqlite", "interlock SQLite", "a table in a file"),
     )
 }
-PGLOCK, PALS, DLOCK = "django-pglock", "PALs", "sqlalchemy-dlock"
+PGLOCK, PALS = "django-pglock", "PALs"
 PEERS = (
     Entry(
         PGLOCK,
@@ -218,7 +206,6 @@ PEERS = (
         "advisory lock; Django's connection",
     ),
     Entry(PALS, pals, needs.module("pals", "Locker", "PALs"), "advisory lock; SQLAlchemy's pool"),
-    Entry(DLOCK, dlock, needs.module("sqlalchemy_dlock", install="sqlalchemy-dlock"), "advisory lock; autocommit"),
 )
 ADVISORY, GET_LOCK, IMMEDIATE = "raw pg_advisory_lock", "raw GET_LOCK", "raw BEGIN IMMEDIATE"
 SELECTS, WRITES = "two SELECT 1", "two writes of SQLite"

@@ -22,7 +22,12 @@ SCENARIO: Scenario[handover.Player] = Scenario(
         ),
         Contestant(OCCUPY, handover.blocking(site.entered(site.our_row)), ours, "ours", notes="reads the row"),
         Contestant(PGLOCK.peer, handover.blocking(site.entered(site.pg_lock)), pglock, notes="waits in the server"),
-        Contestant(PGLOCK_READS.peer, handover.blocking(site.entered(site.pg_row)), pglock, notes="refresh_from_db"),
+        Contestant(
+            PGLOCK_READS.peer,
+            handover.blocking(site.entered(site.reads(site.pg_lock))),
+            pglock,
+            notes="refresh_from_db",
+        ),
     ),
     metrics=handover.METRICS,
     work=handover.work,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from bench.contestants import django_site as site
 from bench.contestants import needs
 from bench.model import Beside, Contestant, Scenario, Target
@@ -13,39 +15,21 @@ PGLOCK, PGLOCK_READS = Beside("django-pglock"), Beside("django-pglock, reads")
 REDIS, REDIS_READS = Beside("django-redis"), Beside("django-redis, reads")
 
 ours = needs.module("interlock.django.occupation", install="-e .[django]")
+pglock = needs.module("pglock", install="django-pglock")
+cache = needs.module("django_redis", install="django-redis")
 SCENARIO: Scenario[pairs.Batch] = Scenario(
     key="django_occupy",
     title="Uncontended lock of a row in a Django project on PostgreSQL, one process",
     groups=frozenset({"django"}),
     contestants=(
-        Contestant(OCCUPY, site.site(site.occupied("default")), ours, "ours", notes="the SQL store; reads the row"),
-        Contestant(LOCK, site.site(site.named("default")), ours, "ours", notes="the SQL store; the lock alone"),
-        Contestant(REDIS_OCCUPY, site.site(site.occupied("redis")), ours, "ours", notes="reads the row"),
-        Contestant(REDIS_LOCK, site.site(site.named("redis")), ours, "ours", notes="the lock alone"),
-        Contestant(
-            PGLOCK_READS.peer,
-            site.site(site.pglock(True)),
-            needs.module("pglock", install="django-pglock"),
-            notes="advisory lock; refresh_from_db",
-        ),
-        Contestant(
-            PGLOCK.peer,
-            site.site(site.pglock(False)),
-            needs.module("pglock", install="django-pglock"),
-            notes="advisory lock alone",
-        ),
-        Contestant(
-            REDIS_READS.peer,
-            site.site(site.django_redis(True)),
-            needs.module("django_redis", install="django-redis"),
-            notes="cache.lock; refresh_from_db",
-        ),
-        Contestant(
-            REDIS.peer,
-            site.site(site.django_redis(False)),
-            needs.module("django_redis", install="django-redis"),
-            notes="cache.lock, which is redis-py's",
-        ),
+        Contestant(OCCUPY, site.blocks(site.our_row), ours, "ours", notes="the SQL store; reads the row"),
+        Contestant(LOCK, site.blocks(site.our_lock), ours, "ours", notes="the SQL store; the lock alone"),
+        Contestant(REDIS_OCCUPY, site.blocks(partial(site.our_row, "redis")), ours, "ours", notes="reads the row"),
+        Contestant(REDIS_LOCK, site.blocks(partial(site.our_lock, "redis")), ours, "ours", notes="the lock alone"),
+        Contestant(PGLOCK_READS.peer, site.blocks(site.reads(site.pg_lock)), pglock, notes="refresh_from_db"),
+        Contestant(PGLOCK.peer, site.blocks(site.pg_lock), pglock, notes="advisory lock alone"),
+        Contestant(REDIS_READS.peer, site.blocks(site.reads(site.redis_lock)), cache, notes="refresh_from_db"),
+        Contestant(REDIS.peer, site.blocks(site.redis_lock), cache, notes="cache.lock, which is redis-py's"),
         Contestant("refresh_from_db", site.site(site.read_only), ours, "limit", notes="no lock: reads the row"),
     ),
     metrics=pairs.METRICS,

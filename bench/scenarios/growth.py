@@ -85,7 +85,7 @@ def fold(raws: Sequence[Raw]) -> Raw:
 @contextmanager
 def stage() -> Iterator[Facts]:
     """A server of Valkey and one of PostgreSQL."""
-    with sql_stage() as sql, redis_stage()() as redis:
+    with sql_stage() as sql, redis_stage() as redis:
         yield {**sql, **redis}
 
 

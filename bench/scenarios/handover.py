@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any, Protocol
 
 from bench.contestants import locks, needs
-from bench.contestants.locks import AsyncLock, Fifo, Flock, Lock
+from bench.contestants.locks import AsyncLock, Flock, Lock
 from bench.figures import percentile
 from bench.model import Beside, Contestant, Metric, Place, Raw, Scenario, Seat, Target
 
@@ -198,10 +198,7 @@ PEERS = (
         poll=0.25,
     ),
 )
-LIMITS = (
-    Contestant("blocking flock", blocking(Flock), role="limit", notes="on an open file"),
-    Contestant("byte in a pipe", blocking(Fifo), role="limit", notes="no lock: the machine's quickest"),
-)
+LIMITS = (Contestant("blocking flock", blocking(Flock), role="limit", notes="on an open file"),)
 
 SCENARIO: Scenario[Player] = Scenario(
     key="handover",

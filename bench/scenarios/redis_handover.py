@@ -45,5 +45,5 @@ SCENARIO: Scenario[handover.Player] = Scenario(
         Target("median at most 1.6 x BLPOP's (level is 1, so at least 1/1.6)", THREADS, "us", 1 / 1.6, True, LIMIT),
         Target("median at most 1 ms", TASKS, "us", 1000.0),
     ),
-    stage=stage(),
+    stage=stage,
 )

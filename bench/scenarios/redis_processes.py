@@ -113,5 +113,5 @@ SCENARIO: Scenario[Lock] = Scenario(
         Target("first come first served: nobody out of turn", OURS, "out_of_turn", 0.0),
         Target("no lost update", OURS, "lost", 0.0),
     ),
-    stage=stage(),
+    stage=stage,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.contestants import locks, needs, redis_locks, redis_peers
 from bench.contestants.redis_raw import SetNxBlpop
 from bench.contestants.redis_server import stage
-from bench.model import Beside, Contestant, Metric, Scenario, Target
+from bench.model import Beside, Contestant, Scenario, Target
 from bench.scenarios import threads
 from bench.scenarios.threads import ONE, OWN, THREADS
 
@@ -25,21 +25,13 @@ SCENARIO: Scenario[threads.Opener] = Scenario(
         Contestant("raw SET NX + BLPOP", locks.own(SetNxBlpop), role="limit", notes="a socket per thread"),
         Contestant("no lock", locks.shared(locks.NoLock), role="control", notes="must lose updates"),
     ),
-    metrics=(
-        Metric("rate", "sections/s", "high"),
-        Metric("lost", "lost updates", "low", "sum"),
-        Metric("errors", "errors", "low", "sum"),
-        Metric("mean_wait", "mean wait µs"),
-        Metric("longest", "longest / mean wait"),
-        Metric("out_of_turn", "out of turn", "low", "sum"),
-    ),
+    metrics=threads.SCENARIO.metrics,
     work=threads.work,
     fold=threads.fold,
     beside=(PEER,),
     targets=(
         *(Target("at least 4 x python-redis-lock", one.name, "rate", 4.0, least=True, beside=PEER) for one in OURS),
         *(Target("no lost update", one.name, "lost", 0.0) for one in OURS),
-        *(Target("first come first served: nobody out of turn", one.name, "out_of_turn", 0.0) for one in OURS),
     ),
-    stage=stage(),
+    stage=stage,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.contestants import needs, redis_locks, redis_peers, redis_tasks
+from bench.contestants import needs, redis_locks, redis_peers
 from bench.contestants.redis_raw import SetNx
 from bench.contestants.redis_server import stage
 from bench.model import Beside, Contestant, Scenario, Target
@@ -10,8 +10,7 @@ from bench.scenarios import pairs
 
 CALLS, WITH, TASKS = "interlock", "interlock with", "interlock asyncio"
 PEER, LIMIT = Beside(redis_peers.REDIS_PY), Beside("raw SET NX + EVALSHA")
-ASYNC_PEER, ASYNC_LIMIT = Beside("redis.asyncio"), Beside("asyncio streams")
-SLOW_PARSER = "where hiredis is not installed"
+ASYNC_PEER = Beside("redis.asyncio")
 
 
 def targets(ours: str) -> tuple[Target, ...]:
@@ -28,13 +27,6 @@ OURS = (
     ),
     Contestant(WITH, pairs.withs(redis_locks.interlock_redis), needs.interlock_redis, "ours", "with lock: pass"),
     Contestant(
-        "interlock, no hiredis",
-        redis_locks.without_hiredis(pairs.calls(redis_locks.interlock_redis)),
-        needs.interlock_redis,
-        "ours",
-        SLOW_PARSER,
-    ),
-    Contestant(
         TASKS,
         pairs.awaits(redis_locks.interlock_redis_async),
         needs.interlock_redis,
@@ -43,20 +35,11 @@ OURS = (
     ),
 )
 PEERS = (
-    *redis_peers.contestants(lambda opener: pairs.calls(redis_peers.one(opener)), "redis-py, tuned"),
-    Contestant(
-        "redis-py, no hiredis",
-        redis_locks.without_hiredis(pairs.calls(redis_locks.redis_py())),
-        needs.redis,
-        notes=SLOW_PARSER,
-    ),
+    *redis_peers.contestants(lambda opener: pairs.calls(redis_peers.one(opener))),
     Contestant(ASYNC_PEER.peer, pairs.awaits(redis_locks.redis_py_async()), needs.redis),
     *(Contestant(p.name, pairs.awaits(p.opener), p.needs, notes="asyncio") for p in redis_peers.ASYNC_PEERS),
 )
-LIMITS = (
-    Contestant(LIMIT.peer, pairs.calls(SetNx), role="limit", notes="a blocking socket, packed bytes"),
-    Contestant(ASYNC_LIMIT.peer, pairs.awaits(redis_tasks.streams), role="limit", notes="the same two commands"),
-)
+LIMITS = (Contestant(LIMIT.peer, pairs.calls(SetNx), role="limit", notes="a blocking socket, packed bytes"),)
 
 SCENARIO: Scenario[pairs.Batch] = Scenario(
     key="redis_uncontended",
@@ -66,12 +49,11 @@ SCENARIO: Scenario[pairs.Batch] = Scenario(
     metrics=pairs.METRICS,
     work=pairs.work,
     fold=pairs.fold,
-    beside=(PEER, ASYNC_PEER, LIMIT, ASYNC_LIMIT),
+    beside=(PEER, ASYNC_PEER, LIMIT),
     targets=(
         *targets(CALLS),
         *targets(WITH),
         Target("ahead of redis.asyncio's Lock", TASKS, "us", 1.0, least=True, beside=ASYNC_PEER),
-        Target("at least 0.9 of asyncio streams", TASKS, "us", 0.9, least=True, beside=ASYNC_LIMIT),
     ),
-    stage=stage(),
+    stage=stage,
 )

@@ -1,8 +1,7 @@
 """16 threads of one process contend for one name.
 
 Each critical section reads a counter that nothing else protects, sometimes yields the interpreter for a moment, and
-writes it back. Then waves of threads arrive one by one while the lock is held: the scenario counts those that are
-served before one that arrived earlier.
+writes it back. The order is measured between processes (`redis_processes`).
 """
 
 from __future__ import annotations
@@ -13,13 +12,11 @@ from collections.abc import Callable, Sequence
 
 from bench.contestants import locks, needs
 from bench.contestants.locks import Flock, Lock, NoLock
-from bench.figures import out_of_turn, waits
+from bench.figures import waits
 from bench.model import Beside, Contestant, Metric, Raw, Scenario, Seat, Target
 
 THREADS = 16
 GIVE_AWAY = 8  # every eighth section yields; in all of them it would hide the cost of the locks
-WAVE = 8  # threads that arrive one by one
-GAP = 0.012  # seconds between two arrivals: a wave takes longer than a poll interval, which shows the order of polls
 
 Section = tuple[float, float]
 """When a thread asked for the lock and when it had it, in seconds of the monotonic clock."""
@@ -78,48 +75,14 @@ def contend(opener: Opener, table: Table, seconds: float) -> float:
     return len(table.sections) / (max(ends) - began)
 
 
-def wave(opener: Opener, table: Table) -> int:
-    """Let threads queue up one by one; return how many were served out of turn."""
-    order: list[int] = []
-    mine = opener()
-
-    def body(number: int, here: threading.Event) -> None:
-        lock = opener()
-        here.set()
-        try:
-            lock.acquire()
-            order.append(number)
-            lock.release()
-        except Exception as error:
-            table.errors.append(error)
-
-    mine.acquire()
-    team: list[threading.Thread] = []
-    for number in range(WAVE):
-        here = threading.Event()
-        team.append(threading.Thread(target=body, args=(number, here), daemon=True))
-        team[-1].start()
-        here.wait()
-        time.sleep(GAP)
-    order.append(-1)  # the holder arrived before all of them
-    try:
-        mine.release()
-    except Exception as error:
-        table.errors.append(error)
-    for thread in team:
-        thread.join()
-    return out_of_turn(order)
-
-
 def work(contestant: Contestant[Opener], seat: Seat) -> Raw:
-    """Contend until the time is up, then run some waves."""
+    """Contend until the time is up."""
     opener = contestant.make(seat.place)
     warm = opener()
     warm.acquire()
     warm.release()
     table = Table()
     rate = contend(opener, table, seat.seconds)
-    waves = [wave(opener, table) for _ in range(max(1, round(2 * seat.seconds)))]
     if table.errors and contestant.role == "ours":
         raise table.errors[0]
     waited = [had - asked for asked, had in table.sections]
@@ -128,7 +91,6 @@ def work(contestant: Contestant[Opener], seat: Seat) -> Raw:
         "lost": float(len(table.sections) - table.counter),
         "errors": float(len(table.errors)),
         **waits(sum(waited), max(waited), len(waited)),
-        "out_of_turn": float(sum(waves)),
     }
 
 
@@ -166,7 +128,6 @@ SCENARIO: Scenario[Opener] = Scenario(
         Metric("errors", "errors", "low", "sum"),
         Metric("mean_wait", "mean wait µs"),
         Metric("longest", "longest / mean wait"),
-        Metric("out_of_turn", "out of turn", "low", "sum"),
     ),
     work=work,
     fold=fold,
@@ -174,6 +135,5 @@ SCENARIO: Scenario[Opener] = Scenario(
     targets=(
         *(Target("at least 5,000 sections/s", one.name, "rate", 5000.0, least=True) for one in OURS),
         *(Target("no lost update", one.name, "lost", 0.0) for one in OURS),
-        *(Target("first come first served: nobody out of turn", one.name, "out_of_turn", 0.0) for one in OURS),
     ),
 )

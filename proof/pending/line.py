@@ -56,13 +56,9 @@ class Steps:
         return step
 
 
-def step_queue(module: Any = None) -> Any:
-    """Return production's queue on such a store.
-
-    Args:
-        module: a changed module; None for production's.
-    """
-    module = module or changed(STEP_QUEUE)
+def step_queue() -> Any:
+    """Return production's queue on such a store."""
+    module: Any = changed(STEP_QUEUE)
     module.rt, module.clock = runtime, runtime.StoppedClock
     return module.AsyncStepQueue(Steps(), Waiters())
 

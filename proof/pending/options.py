@@ -15,29 +15,11 @@ WRITER = (WRITER_UNITS, WRITER_UNITS)
 TTL = 30.0
 
 
-class Listing(Enum):
-    """The way a list of records is read."""
-
-    WHOLE = "at once"
-    SCAN = "record by record"
-    PENDINGS_FIRST = "two folders, pendings first"
-    USINGS_FIRST = "two folders, usings first"
-
-
 class Update(Enum):
     """The moment at which an update of a record takes effect."""
 
     UNEXPIRED = "unless expired"
     THERE = "unless gone"
-    UPSERT = "always: writes the record again"
-
-
-class Move(Enum):
-    """The way a record changes from pending to using."""
-
-    AT_ONCE = "one change"
-    CREATE_THEN_DELETE = "created as using, then deleted as pending"
-    DELETE_THEN_CREATE = "deleted as pending, then created as using"
 
 
 class Fence(Enum):
@@ -46,7 +28,6 @@ class Fence(Enum):
     NONE = "none (runs without end)"
     ISSUED = "a counter in the promoting step"
     DRAWN = "a counter, drawn before the promotion"
-    HIGHEST_SEEN = "1 + the highest fence in the records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +37,7 @@ class Options:
     Attributes:
         terms: (units, capacity) of each caller.
         ordered: a new record comes last in the order; otherwise anywhere (random keys, skewed clocks).
-        listing, update, renewal, move, fence: the store's behaviour.
+        update, renewal, fence: the store's behaviour.
         reaps_live: a reap removes the record even if it is not expired any more.
         by_name: a caller that releases removes every using record of the name.
         same_id: a caller that starts again uses its old id.
@@ -66,7 +47,6 @@ class Options:
         revives: the holder takes a late reply as a new lease even if the store renews expired records.
         crashes, lost, lapses, cancels: the most callers that die, replies that are lost, leases that expire early,
             and calls that are cancelled; None for any number.
-        flying: the most requests without a sender that may be in transit.
         timeouts: the time-out of a call may pass at every check.
         wait: False for one try.
         attempts: the calls of each caller; None for no end.
@@ -81,10 +61,8 @@ class Options:
 
     spec: tuple[tuple[int, int], ...] = (EXCLUSIVE, EXCLUSIVE)
     ordered: bool = False
-    listing: Listing = Listing.WHOLE
     update: Update = Update.UNEXPIRED
     renewal: Update = Update.UNEXPIRED
-    move: Move = Move.AT_ONCE
     fence: Fence = Fence.NONE
     reaps_live: bool = False
     by_name: bool = False
@@ -96,7 +74,6 @@ class Options:
     lost: int = 0
     lapses: int | None = None
     cancels: int | None = 0
-    flying: int = 1
     timeouts: bool = False
     wait: bool = True
     attempts: int | None = None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from interlock.core import line
 from proof.changes import Change
 from proof.pending.mutants import CALLER, CLAIMING, LINE, PENDING, Mutant
-from proof.pending.options import Fence, Listing, Move, Options, Update, exclusive, semaphore
+from proof.pending.options import Fence, Options, Update, exclusive, semaphore
 
 PLAIN = Options()
 ORDERED = Options(ordered=True)
@@ -79,8 +79,6 @@ LOOKS = (
         PLAIN,
         _pending(FREE, "free = all(r.key > mine.key for r in others)"),
     ),
-    Mutant("usings are listed before pendings", "two holders", Options(listing=Listing.USINGS_FIRST)),
-    Mutant("pending -> using as delete, then create", "two holders", Options(move=Move.DELETE_THEN_CREATE)),
 )
 
 ORDER = (
@@ -158,11 +156,6 @@ GRANTS = (
         "two holders",
         LEASES,
         _claiming(COUNTED, f"                at.sent = await rt.time_by(call.now)\n{COUNTED}"),
-    ),
-    Mutant(
-        "fence = 1 + the highest one in the records",
-        "fence",
-        Options(leases=True, fence=Fence.HIGHEST_SEEN, attempts=2, lapses=1),
     ),
 )
 

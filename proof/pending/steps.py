@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from interlock.core._async.pending import PendingRecord
 from interlock.core.errors import UnknownOutcome
 from interlock.core.queue import Granted
 from proof import caller as call
 from proof.automaton import Automaton, Final
 from proof.pending import register as ask
 from proof.pending.line import do
-from proof.pending.listing import read
 from proof.pending.options import NAMES, Options
-from proof.pending.store import CURRENT, OLD, RENEWAL, Effect, Store, write
+from proof.pending.store import CURRENT, OLD, RENEWAL, Effect, Store, seen, write
 from proof.runtime import Before, Now, Sleep, Wait
 
 CRASH, LAPSE, CANCEL, TIMEOUT, LOST = "crash", "lapse", "cancel", "timeout", "lost"
@@ -147,7 +147,8 @@ class Caller:
 
     def _effects(self, store: Store, process: Process, request: Any) -> Iterator[Effect]:
         if isinstance(request, ask.List):
-            return read(self.options, store, self.name, process.progress)
+            records = seen(store.rows, self.name)
+            return iter([Effect(f"lists: {_shown(records)}", records, store)])
         lease = moment(self.options, process) if request.id in NAMES else OLD
         return effects(self.options, store, request, lease, process.progress)
 
@@ -290,6 +291,12 @@ def effects(options: Options, store: Store, request: Any, lease: int, progress: 
 def moment(options: Options, process: Process) -> int:
     """Return the moment from which a lease counts that begins or is renewed now."""
     return RENEWAL if process.renewal and options.leases else CURRENT
+
+
+def _shown(records: tuple[PendingRecord, ...]) -> str:
+    """A list as text."""
+    words = [f"{record.id} {record.state}{' (expired)' if record.expired else ''}" for record in records]
+    return ", ".join(words) or "nothing"
 
 
 def _has_rows(store: Store, name: str) -> bool:

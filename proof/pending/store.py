@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from interlock.core._async.pending import PendingRecord
 from interlock.core.claims import PENDING, USING, State, fits
 from proof.pending import register as ask
-from proof.pending.options import NAMES, Fence, Move, Options, Update
+from proof.pending.options import NAMES, Fence, Options, Update
 
 OLD, CURRENT, RENEWAL = 0, 1, 2
 """The moment of the owner's clock from which the lease of a record counts: an earlier one, the one of the last
@@ -146,12 +146,6 @@ def _change(
     renewal = verb == "renews"
     answer: object = (True,) if renewal else True
     if place is None:
-        if when is Update.UPSERT and not renewal:
-            spec = options.spec[NAMES.index(id[0].upper())]
-            again = Row(id, *spec, lease=lease, **fields)
-            for effect in _create(options, store, again):
-                yield Effect(f"{verb} by writing its record again", answer, effect.store)
-            return
         yield Effect(f"{verb}: gone", (False,) if renewal else False, store)
         return
     row = rows[place]
@@ -172,16 +166,8 @@ def _promote(options: Options, store: Store, request: Any, lease: int, progress:
         return
     rows, issued, _ = store
     place = index(rows, request.id)
-    if progress is not None and options.move is not Move.AT_ONCE:
-        yield from _second_half(options, store, progress, verb)
-        return
     if place is None:
-        if options.update is not Update.UPSERT:
-            yield Effect(f"{verb}: gone", None, store)
-            return
-        spec = options.spec[NAMES.index(request.id[0].upper())]
-        for effect in _create(options, store, Row(request.id, *spec, PENDING, lease=lease)):
-            yield from _promote(options, effect.store, request, lease, None)
+        yield Effect(f"{verb}: gone", None, store)
         return
     row = rows[place]
     if row.state != PENDING or (row.expired and options.update is Update.UNEXPIRED):
@@ -191,29 +177,12 @@ def _promote(options: Options, store: Store, request: Any, lease: int, progress:
     row = row._replace(state=USING, fence=fence)
     if options.update is not Update.UNEXPIRED:
         row = row._replace(expired=False, lease=lease)
-    if options.move is Move.AT_ONCE:
-        words = f"{verb}, fence {fence}" if options.fence is not Fence.NONE else verb
-        yield Effect(words, fence, Store((*rows[:place], row, *rows[place + 1 :]), issued))
-    elif options.move is Move.DELETE_THEN_CREATE:
-        yield Effect("deletes its pending", None, Store(without(rows, row.id), issued), row)
-    else:
-        rows = (*rows[:place], rows[place], row._replace(id=row.id), *rows[place + 1 :])
-        yield Effect("creates its using", None, Store(rows, issued), row)
-
-
-def _second_half(options: Options, store: Store, row: Row, verb: str) -> Iterator[Effect]:
-    if options.move is Move.CREATE_THEN_DELETE:
-        rows = tuple(each for each in store.rows if each.id != row.id or each.state == USING)
-        yield Effect("deletes its pending", row.fence, Store(rows, store.issued))
-        return
-    for effect in _create(options, store, row):
-        yield Effect("creates its using", row.fence, effect.store)
+    words = f"{verb}, fence {fence}" if options.fence is not Fence.NONE else verb
+    yield Effect(words, fence, Store((*rows[:place], row, *rows[place + 1 :]), issued))
 
 
 def _fence(options: Options, store: Store) -> tuple[int, int]:
     """The fence of a promotion, and the last one issued after it."""
     if options.fence is Fence.NONE:
         return 1, 0
-    if options.fence is Fence.HIGHEST_SEEN:
-        return 1 + max((row.fence for row in store.rows), default=0), 0
     return store.issued + 1, store.issued + 1

@@ -36,7 +36,6 @@ class Parts(NamedTuple):
     acquire: Any = claiming.acquire
     pending: Any = pending.AsyncPending
     caller: Any = call.caller
-    step_queue: Any = None
 
 
 class Book(NamedTuple):
@@ -78,7 +77,7 @@ class World:
         if options.steps is None:
             queue = ask.RecordQueue(parts.pending(ask.ModelRecords()))
         else:
-            queue = step_queue(parts.step_queue)
+            queue = step_queue()
             queue = GivesUp(queue) if options.gives_up else queue
 
         def factory() -> Any:
@@ -142,7 +141,7 @@ class World:
                 yield NETWORK, words, None, (effect.store, flying[:place] + flying[place + 1 :], *rest)
 
     def _allowed(self, step: Step, flying: Flying, book: Book) -> bool:
-        if step.flown is not None and len(flying) >= self.options.flying:
+        if step.flown is not None and flying:  # one at a time is in transit without its sender
             return False
         return step.pays is None or getattr(book, step.pays) != 0
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from proof.automaton import Automaton
-from proof.explore import Label
 from proof.seeds import protocols as ask
 from proof.seeds.protocols import Status
 from proof.seeds.versions import Reads, Version
@@ -94,7 +93,7 @@ class World:
         holders = [NAMES[client] for client, session in enumerate(state[2:]) if self._holds(session)]
         return f"two holders: {' and '.join(holders)}" if len(holders) > 1 else None
 
-    def successors(self, state: State) -> Iterator[tuple[object, Label, str | None, State]]:
+    def successors(self, state: State) -> Iterator[tuple[object, str, str | None, State]]:
         """Return every step of every client, every crash, and the replica's catching up."""
         rows, replica, *sessions = state
         if self.version.reads is Reads.REPLICA and replica != rows:

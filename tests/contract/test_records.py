@@ -1,6 +1,5 @@
 """The pending protocol on records with each reply lost in turn: no record is left behind, no second holder."""
 
-import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -116,24 +115,3 @@ def test_when_no_reply_ever_comes_it_is_an_error_and_no_hot_loop(world: World, r
         records.lose_from_now()
     trying.exception(20)
     world.until_free()
-
-
-def test_one_reply_in_ten_lost_loses_no_update(world: World, records: Flaky) -> None:
-    lock = world.connect().lock(world.name, ttl=3)
-    chance = random.Random(SEED)
-    box, entered = [0], [0]
-
-    def body(grant: Any) -> Any:
-        entered[0] += 1
-        return world.careless_increment(box)
-
-    records.lose = lambda number: chance.random() < 0.1
-    errors = []
-    for job in [actor.start_within(lock, body) for actor in world.actors(4) for _ in range(8)]:
-        error = job.exception(60)
-        if error is not None:
-            errors.append(error)
-    records.lose_from_now()
-    assert {type(error) for error in errors} <= {UnknownOutcome}
-    assert box == entered
-    assert entered[0] >= 16

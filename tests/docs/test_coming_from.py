@@ -4,7 +4,6 @@
 """
 
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -66,24 +65,6 @@ def test_a_lock_of_the_kernel_and_a_line_do_not_exclude_each_other(who: str, tmp
                 pass
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "excluded"),
-    [
-        ("filelock", "flock", True), ("portalocker", "flock", True), ("filelock", "portalocker", True),
-        ("fasteners", "flock", False), ("fasteners", "portalocker", False),
-    ],
-)  # fmt: skip
-def test_which_locks_of_files_exclude_each_other(one: str, other: str, excluded: bool, tmp_path: Path) -> None:
-    for first, second in ((one, other), (other, one)):
-        if not excluded:
-            with HOLDERS[first](tmp_path / "report"), HOLDERS[second](tmp_path / "report"):
-                pass
-            continue
-        with HOLDERS[first](tmp_path / "report"), pytest.raises((TimeoutError, portalocker.LockException)):
-            with HOLDERS[second](tmp_path / "report"):
-                pass
-
-
 @pytest.fixture(scope="module")
 def client() -> Iterator[Redis]:
     """A client of a private Valkey."""
@@ -130,20 +111,3 @@ def test_a_key_and_a_line_do_not_exclude_each_other(library: str, client: Redis)
     theirs, _ = pairs(client)[library]
     with interlock.connect(client) as locks, locks.lock("report", timeout=0):
         assert not held_by(theirs())
-
-
-def test_a_waiter_of_python_redis_lock_is_not_told_of_our_release(client: Redis) -> None:
-    ours = KeyLock(client, "lock:report", shared=True)
-    ours.acquire()
-    waits = redis_lock.Lock(client, "report", expire=60)
-    got: list[bool] = []
-    thread = threading.Thread(target=lambda: got.append(waits.acquire(timeout=3)))
-    thread.start()
-    while not client.info("clients")["blocked_clients"]:
-        pass
-    ours.release()
-    thread.join(0.3)
-    assert thread.is_alive()  # the key is free, and it has not looked; redis-py itself gives up after 5 s
-    thread.join(20)
-    assert got == [True]
-    waits.release()

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import yaml
 from redis import Redis
 
 import interlock
-from examples.recipes import lifetime, pool
+from examples.recipes import lifetime
 from tests.docs.pages import ROOT
 from tests.servers import RedisServer, need
 from tests.support.house import Process, eventually
@@ -168,25 +167,6 @@ def test_pools_of_every_kind_lose_no_update(tmp_path: Path) -> None:
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     assert done.stdout == "400\n"  # 50 times by 2 workers of 4 kinds
-    (tmp_path / "table").write_text("0")
-    with interlock.connect("memory://") as locks:  # and the count can fail: two that read the same number
-        both_read = threading.Barrier(2, timeout=30)
-
-        class Table:
-            def read_text(self) -> str:
-                found = (tmp_path / "table").read_text()
-                both_read.wait()
-                return found
-
-            def write_text(self, text: str) -> None:
-                (tmp_path / "table").write_text(text)
-
-        threads = [threading.Thread(target=pool.add, args=(locks.lock(name), Table(), 1)) for name in "ab"]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert (tmp_path / "table").read_text() == "1"
 
 
 JOB = """

@@ -6,78 +6,19 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from examples.demo.__main__ import demo
-from examples.demo.library import BookLibrary
 from interlock.testing.waiting import moment, since
+from tests.support.house import eventually
 
 COMMAND = [sys.executable, "-m", "examples.demo"]
 LONG = ["--updates", "100000", "--seconds", "60"]
-
-
-@pytest.fixture
-def library(tmp_path: Path) -> Iterator[BookLibrary]:
-    with BookLibrary.create(tmp_path / "library.sqlite", books=2) as made:
-        yield made
-
-
-def update(library: BookLibrary, book_id: int = 1, *, renames: bool = False) -> None:
-    book = library.get(book_id)
-    library.save(book, book.rename() if renames else book.lend_or_return())
-
-
-def losses(library: BookLibrary) -> tuple[int, int]:
-    return library.lost("status"), library.lost("name")
-
-
-# Counting
-
-
-def test_updates_one_after_another_lose_nothing(library: BookLibrary) -> None:
-    for renames in (False, True, False, True):
-        update(library, renames=renames)
-        update(library, 2, renames=renames)
-    assert library.updates() == 8
-    assert losses(library) == (0, 0)
-
-
-def test_a_stale_copy_that_overwrites_one_update_of_the_other_field_loses_exactly_one(
-    library: BookLibrary,
-) -> None:
-    administrators_copy = library.get(1)
-    update(library)
-    library.save(administrators_copy, administrators_copy.rename())
-    assert library.updates() == 2
-    assert losses(library) == (1, 0)
-    assert library.get(1).status == "free"
-
-
-def test_a_stale_copy_loses_every_update_since_it_was_read(library: BookLibrary) -> None:
-    stale = library.get(1)
-    for renames in (False, False, True, False, True):
-        update(library, renames=renames)
-    library.save(stale, stale.rename())
-    assert losses(library) == (3, 2)
-
-
-def test_an_update_built_on_an_overwritten_one_is_lost_with_it_and_later_ones_are_not(
-    library: BookLibrary,
-) -> None:
-    stale = library.get(1)
-    update(library)
-    update(library)
-    library.save(stale, stale.lend_or_return())
-    update(library)
-    assert library.updates() == 4
-    assert losses(library) == (2, 0)
 
 
 # The command
@@ -150,14 +91,6 @@ def test_a_bad_value_is_refused_with_what_to_do(options: list[str], advice: str)
 
 
 # Its processes
-
-
-def eventually(happened: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + 30
-    while not (answer := happened()):
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.01)
-    return answer
 
 
 def gone(group: int) -> bool:

@@ -1,4 +1,4 @@
-"""Celery: workers that fork or have threads, killed children, and beat on two hosts."""
+"""Celery: workers that fork or have threads, and killed children."""
 
 import os
 import subprocess
@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from tests.servers import RedisServer, need
-from tests.support.house import eventually
 
 APP = """
 import os, signal, sys, time
 from celery import Celery
 import interlock
 app = Celery("app", broker=os.environ["BROKER"], backend=os.environ["BROKER"])
-app.conf.update(worker_prefetch_multiplier=1, beat_schedule_filename=f"schedule{os.getpid()}")
+app.conf.update(worker_prefetch_multiplier=1)
 locks = interlock.connect(os.environ["LOCKS"], namespace="shop")
 with locks.lock("count"): pass
 of_parent = locks.lock(f"of {os.getpid()}").acquire()
@@ -44,12 +43,6 @@ def long():
     with locks.lock("long", ttl=1) as grant:
         time.sleep(1.5)
         return [grant.held, locks.lock("long").acquire(timeout=0) is None]
-@app.task
-def tick(beat, day):
-    locks.once(f"nightly:{day}", keep=600).run(lambda: note("nightly", day))
-    note("tick", beat)
-if "beat" in sys.argv:
-    app.add_periodic_task(0.2, tick.s(os.getpid(), "today"))
 """
 CELERY = [sys.executable, "-m", "celery", "-A", "app"]
 Start = Callable[..., "subprocess.Popen[bytes]"]
@@ -110,46 +103,3 @@ def test_tasks_exclude_each_other_and_one_whose_child_is_killed_is_done(
         fences = [int(line.split()[1]) for line in (tmp_path / "ledger").read_text().splitlines()]
         assert len(fences) == 2
         assert fences[0] < fences[1]
-
-
-def beats(folder: Path) -> list[int]:
-    """Return for each completed task the beat that sent it."""
-    lines = (folder / "ledger").read_text().splitlines()
-    return [int(line.split()[1]) for line in lines if line.startswith("tick")]
-
-
-@pytest.mark.rare
-@pytest.mark.parametrize("url", ["file", "valkey"], indirect=True)
-def test_what_two_beats_send_is_done_once(
-    url: str, environment: dict[str, str], start: Start, tmp_path: Path
-) -> None:
-    environment |= {"LOCKS": url, "INTERLOCK_URL": url}
-    start(*CELERY, "worker", "-c", "2", "--without-mingle")
-    for _ in range(2):
-        start(*CELERY, "beat")
-    eventually(lambda: len(set(beats(tmp_path))) == 2, "both beat")
-    assert (tmp_path / "ledger").read_text().count("nightly") == 1
-
-
-@pytest.mark.rare
-@pytest.mark.parametrize("url", ["file", "valkey"], indirect=True)
-def test_of_two_beats_under_an_election_one_beats(
-    url: str, environment: dict[str, str], start: Start, tmp_path: Path
-) -> None:
-    environment |= {"LOCKS": url, "INTERLOCK_URL": url}
-    start(*CELERY, "worker", "-c", "2", "--without-mingle")
-    lead = [sys.executable, "-m", "interlock", "lead", "--ttl", "2", "beat", "--", *CELERY, "beat"]
-    hosts = [start(*lead) for _ in range(2)]
-    eventually(lambda: len(beats(tmp_path)) > 10, "one beats")
-    (first,) = set(beats(tmp_path))
-    guard = _parent(first)
-    next(host for host in hosts if host.pid == _parent(guard)).kill()
-    eventually(lambda: beats(tmp_path)[-1] != first, "the other beats")
-    count = len(beats(tmp_path))
-    eventually(lambda: len(beats(tmp_path)) > count + 10, "it goes on")
-    assert len(set(beats(tmp_path)[count:])) == 1
-
-
-def _parent(pid: int) -> int:
-    with open(f"/proc/{pid}/stat") as stat:
-        return int(stat.read().rpartition(")")[2].split()[1])

@@ -34,21 +34,6 @@ def wait_limit(place: Place, ttl: float) -> float:
 
 
 @FREES_AT_DEATH
-def test_a_killed_holder_frees_the_lock_for_those_who_come(
-    place: Place, locks: interlock.Locks, remote: Start
-) -> None:
-    holder = remote()
-    fence = holder.do(acquire())
-    assert locks.lock("book").acquire(timeout=0) is None
-    holder.kill()
-    started = moment()
-    grant = locks.lock("book").acquire(timeout=TTL * 2)
-    assert grant is not None
-    assert since(started) < wait_limit(place, TTL)
-    assert grant.fence > fence
-
-
-@FREES_AT_DEATH
 def test_a_killed_holder_frees_the_lock_for_those_who_wait(place: Place, world: World, remote: Start) -> None:
     holder, waiter = remote(), remote()
     holder.do(acquire())

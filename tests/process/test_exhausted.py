@@ -1,12 +1,11 @@
 """Without room for more threads or open files, an acquire works or reports it; later everything works again."""
 
-import asyncio
 import os
 import resource
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.testing.world import TASKS
+from tests.support.sides import COLOURS, side
 from tests.support.stores import PARTIAL_ROWS, ROWS, Row
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows a process its open files")
@@ -47,18 +48,15 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return row.place(tmp_path).url or "memory://no-threads"
 
 
-def outcome(acquire: Callable[[], Any]) -> Any:
+def client(colour: str, url: str, **how: Any) -> Any:
+    """Return a client of a colour."""
+    return (interlock.aconnect if colour == TASKS else interlock.connect)(url, **how)
+
+
+def outcome(call: Callable[..., Any], *args: Any, **how: Any) -> Any:
     """Return the grant, None, or the error that was raised."""
     try:
-        return acquire()
-    except interlock.LockError as error:
-        return error
-
-
-async def attempt(call: Awaitable[Any]) -> Any:
-    """The same as `outcome`, for a coroutine."""
-    try:
-        return await call
+        return call(*args, **how)
     except interlock.LockError as error:
         return error
 
@@ -82,40 +80,24 @@ def test_a_call_for_which_there_is_no_thread_is_made_once() -> None:
     assert subprocess.check_output([sys.executable, "-c", ONCE], text=True) == "first second\n"
 
 
-def test_threads_get_a_lock_or_an_error_and_the_lock_once_there_are_threads(url: str, threads: Threads) -> None:
-    with interlock.connect(url) as others:
-        held: Any = others.lock("held").acquire()
+@pytest.mark.parametrize("colour", COLOURS)
+def test_who_locks_gets_a_lock_or_an_error_and_the_lock_once_there_are_threads(
+    url: str, threads: Threads, colour: str
+) -> None:
+    with side(colour, url) as others:
+        held = others.take("held")
         threads.allowed = False
-        with interlock.connect(url) as locks:
-            free = outcome(lambda: locks.lock("free").acquire(timeout=1))
-            assert isinstance(free, interlock.StoreError) or free.release() is True
-            tried = outcome(lambda: locks.lock("held").acquire(timeout=0.1))
-            assert tried is None or isinstance(tried, interlock.StoreError)
-            threads.allowed = True
-            held.release()
-            with locks.lock("held", timeout=20):
-                pass
+        locks = client(colour, url)
+        free = outcome(others.do, locks.lock("free").acquire, timeout=1)
+        assert isinstance(free, interlock.StoreError) or others.do(free.release) is True
+        tried = outcome(others.do, locks.lock("held").acquire, timeout=0.1)
+        assert tried is None or isinstance(tried, interlock.StoreError)
+        threads.allowed = True
+        others.do(held.release)
+        assert others.do(others.do(locks.lock("held").acquire, timeout=20).release) is True
+        others.do(locks.close)
         threads.allowed = False
     assert held.lost is False
-
-
-def test_tasks_get_a_lock_or_an_error_and_the_lock_once_there_are_threads(url: str, threads: Threads) -> None:
-    async def main() -> None:
-        async with interlock.aconnect(url) as others:
-            held: Any = await others.lock("held").acquire()
-            threads.allowed = False
-            async with interlock.aconnect(url) as locks:
-                free = await attempt(locks.lock("free").acquire(timeout=1))
-                assert isinstance(free, interlock.StoreError) or await free.release() is True
-                tried = await attempt(locks.lock("held").acquire(timeout=0.1))
-                assert tried is None or isinstance(tried, interlock.StoreError)
-                threads.allowed = True
-                await held.release()
-                async with locks.lock("held", timeout=20):
-                    pass
-            assert held.lost is False
-
-    asyncio.run(main())
 
 
 LEASE = 5.0  # seconds; a busy machine takes some to open a session of MariaDB
@@ -137,40 +119,20 @@ def allowed(more: int) -> Iterator[None]:
 
 @LINUX
 @pytest.mark.parametrize("more", range(FEW))
-def test_threads_without_files_get_a_lock_or_an_error(url: str, more: int) -> None:
-    with interlock.connect(url, ttl=LEASE) as others:
-        held: Any = others.lock("held").acquire()
+@pytest.mark.parametrize("colour", COLOURS)
+def test_who_locks_without_files_gets_a_lock_or_an_error(url: str, more: int, colour: str) -> None:
+    with side(colour, url) as others:  # closed only when files may be opened
+        locks = client(colour, url, ttl=LEASE)
+        held = others.do(locks.lock("held").acquire)
         with allowed(more):
-            locks = outcome(lambda: interlock.connect(url, ttl=LEASE))
-            if isinstance(locks, interlock.Locks):
-                free = outcome(lambda: locks.lock("free").acquire(timeout=1))
-                assert isinstance(free, interlock.StoreError) or outcome(free.release) is not False
-                tried = outcome(lambda: locks.lock("held").acquire(timeout=0.1))
+            made = outcome(client, colour, url, ttl=LEASE)
+            if not isinstance(made, interlock.LockError):
+                free = outcome(others.do, made.lock("free").acquire, timeout=1)
+                assert isinstance(free, interlock.StoreError) or outcome(others.do, free.release) is not False
+                tried = outcome(others.do, made.lock("held").acquire, timeout=0.1)
                 assert tried is None or isinstance(tried, interlock.StoreError)
-                outcome(locks.close)
-        assert held.release() is True
+                outcome(others.do, made.close)
+        assert others.do(held.release) is True
         for name in ("free", "held"):
-            with others.lock(name, timeout=20):
-                pass
-
-
-@LINUX
-@pytest.mark.parametrize("more", range(FEW))
-def test_tasks_without_files_get_a_lock_or_an_error(url: str, more: int) -> None:
-    async def main() -> None:
-        async with interlock.aconnect(url, ttl=LEASE) as others:
-            held: Any = await others.lock("held").acquire()
-            with allowed(more):
-                locks = outcome(lambda: interlock.aconnect(url, ttl=LEASE))
-                if isinstance(locks, interlock.AsyncLocks):
-                    free = await attempt(locks.lock("free").acquire(timeout=1))
-                    assert isinstance(free, interlock.StoreError) or await attempt(free.release()) is not False
-                    tried = await attempt(locks.lock("held").acquire(timeout=0.1))
-                    assert tried is None or isinstance(tried, interlock.StoreError)
-                    await attempt(locks.close())
-            assert await held.release() is True
-            for name in ("free", "held"):
-                async with others.lock(name, timeout=20):
-                    pass
-
-    asyncio.run(main())
+            assert others.do(others.do(locks.lock(name).acquire, timeout=20).release) is True
+        others.do(locks.close)

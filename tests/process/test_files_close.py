@@ -97,33 +97,3 @@ def test_tasks_that_wait_when_it_is_closed_get_a_store_error(folder: Path, remot
 
     asyncio.run(main())
     until_waiting(folder, 0)
-
-
-def test_closing_one_connection_leaves_the_waiters_of_another_alone(folder: Path, remote: Remote) -> None:
-    with connect(folder) as kept:
-        closed = connect(folder)
-        ours, theirs = waiting_threads(kept, 2), waiting_threads(closed, 2)
-        until_waiting(folder, 4)
-        closed.close()
-        for wait in theirs:
-            with pytest.raises(StoreError):
-                wait.result(WAIT_LIMIT)
-        until_waiting(folder, 2)
-        remote.do("grant.release()")
-        eventually(lambda: any(wait.done() for wait in ours))
-        first = next(wait for wait in ours if wait.done())
-        first.result().release()
-        assert all(wait.result(WAIT_LIMIT) is not None for wait in ours)
-
-
-def test_closing_and_waiting_at_the_same_time_ends_in_an_error_and_no_leak(folder: Path, remote: Remote) -> None:
-    before = descriptors()
-    for _ in range(30):
-        locks = connect(folder)
-        waits = waiting_threads(locks, 3)
-        locks.close()  # some of them wait by now, others are on their way
-        for wait in waits:
-            with pytest.raises(StoreError):
-                wait.result(WAIT_LIMIT)
-    eventually(lambda: descriptors() <= before)
-    until_waiting(folder, 0)

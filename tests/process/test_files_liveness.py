@@ -82,17 +82,6 @@ def test_a_process_goes_on_under_a_liveness_pipe_that_is_lit_anew(folder: Path, 
         assert remote.do(TRY) is True
 
 
-def test_a_folder_that_was_removed_is_made_again_with_another_liveness_pipe(folder: Path) -> None:
-    with connect(folder) as locks:
-        grant = locks.lock("book").acquire()
-        assert grant is not None
-        folder.rename(folder.with_name("elsewhere"))
-        until_not_trusted()
-        assert locks.lock("book").acquire(timeout=0) is not None
-        assert len(liveness_pipes_of(folder, os.getpid())) == 1
-        assert grant.renew() is False
-
-
 # -- waiters ----------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 import interlock
-from interlock.testing.remote import Remote, logged
+from interlock.testing.remote import Remote
 from interlock.testing.waiting import RENEWED, eventually, throughout
 from interlock.testing.world import Place
 from tests.support.stores import ROWS
@@ -83,14 +83,6 @@ def test_what_a_child_releases_is_not_released(locks: interlock.Locks, remote: S
     assert holder.do("result = in_child(grant.check)").startswith("LockLost")
     assert is_held(holder, locks)
     assert holder.do("result = [grant.release(), again.release()]") == [True, True]
-
-
-@CHILD_LOCKS
-def test_a_child_must_wait_like_any_other(locks: interlock.Locks, remote: Start) -> None:
-    holder = holder_of(remote)
-    tries = "[each.acquire(timeout=0) is None for each in (lock, rlock, locks.lock('book'), locks.rlock('shelf'))]"
-    assert holder.do(f"result = in_child(lambda: {tries})") == [True] * 4
-    assert is_held(holder, locks)
 
 
 @CHILD_LOCKS
@@ -259,23 +251,3 @@ def test_a_child_can_lock_in_memory_though_a_thread_was_in_the_middle_of_a_step_
         )
         assert told == [True] * 20
         assert parent.do("result = grant.release()") is True
-
-
-@CHILD_LOCKS
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_processes_of_multiprocessing_lose_no_update(url: str, remote: Start, log: str, method: str) -> None:
-    program = remote()
-    program.do(
-        "import multiprocessing, warnings\n"
-        "warnings.simplefilter('ignore')\n"
-        "from interlock.testing.remote import count\n"
-        f"context = multiprocessing.get_context({method!r})\n"
-        f"held = locks.lock('of the parent').acquire()\n"
-        f"workers = [context.Process(target=count, args=(url, 'book', {log!r}, 20)) for _ in range(3)]\n"
-        "for worker in workers: worker.start()\n"
-        "for worker in workers: worker.join()\n"
-        "result = held.release()"
-    )
-    numbers, fences = logged(log)
-    assert numbers == list(range(1, 61))
-    assert fences == sorted(set(fences))

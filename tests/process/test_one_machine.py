@@ -14,6 +14,7 @@ from interlock import InvalidArgument, StoreError
 from interlock.stores.files import machine
 from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually
+from tests.torture.runs import small_disk
 
 NAME = "nightly"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a time namespace or mount a file system")
@@ -148,18 +149,14 @@ def test_every_call_at_the_limit_of_files_says_what_to_do(tmp_path: Path) -> Non
 def full_disk(tmp_path: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
     """A small file system, and a function that fills it."""
     path = tmp_path / "disk"
-    path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=0755", "none", str(path)], check=True)
 
     def fill() -> None:
         with open(path / "filler", "wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
             while True:
                 file.write(b"x" * 512)
 
-    try:
+    with small_disk(path, "64k"):
         yield path, fill
-    finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
 @as_root

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from proof import Automaton, Final, HiddenState
-from proof.runtime import effect
 
 
 def walk(automaton: Automaton, results: list[Any]) -> None:
@@ -42,21 +41,6 @@ def test_state_hidden_in_an_object_is_noticed(hidden_after: int) -> None:
     automaton = Automaton(lambda: Counting().enter())
     with pytest.raises(HiddenState, match=r"enter \(test_checker_automaton.py:\d+\)"):
         walk(automaton, [None])
-
-
-def test_a_protocol_that_is_different_at_each_run_is_noticed() -> None:
-    runs = iter(range(10**6))
-
-    def protocol() -> Generator[Any, None, None]:
-        lucky = next(runs) % 5 == 4
-        for _ in range(3):
-            yield "step"
-        yield "lucky" if lucky else "unlucky"
-
-    automaton = Automaton(protocol)
-    with pytest.raises(HiddenState):
-        for _ in range(50):
-            walk(automaton, [None, 1, 2])
 
 
 # ---- renaming
@@ -98,25 +82,3 @@ def test_a_protocol_that_compares_the_order_of_names_is_noticed() -> None:
     local = automaton.step(automaton.step(automaton.start, "a"), "b")
     with pytest.raises(HiddenState, match="more than the equality"):
         automaton.rename(local, {"a": "b", "b": "a"})
-
-
-def test_a_coroutine_is_a_protocol_too() -> None:
-    class Counts:
-        __slots__ = ("times",)
-
-        def __init__(self) -> None:
-            self.times = 0
-
-    async def inner(counts: Counts, answer: int) -> int:
-        counts.times = (counts.times + answer) % 3
-        return int(await effect(("times", counts.times)))
-
-    async def protocol() -> None:
-        counts, answer = Counts(), 0
-        while True:
-            answer = await inner(counts, answer)
-
-    automaton = Automaton(protocol)
-    walk(automaton, [0, 1])
-    assert len(automaton) == 3  # values in slots belong to the state
-    assert automaton.where(0).startswith("effect (runtime.py:")

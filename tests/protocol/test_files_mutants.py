@@ -10,7 +10,6 @@ import pytest
 
 from proof.command import mutants_markdown
 from proof.files import CONFIGURATIONS, MUTANTS, Configuration, Mutant, Verdict, verdict
-from proof.files.production import changed
 
 PAGE = Path(__file__).parents[2] / "docs" / "stores" / "files.md"
 PROVED = {replace(each, name="") for each in CONFIGURATIONS if not each.large}
@@ -40,13 +39,6 @@ def test_a_missing_safeguard_is_caught_with_a_counterexample(mutant: Mutant) -> 
 def test_the_same_world_is_in_order_with_all_safeguards(configuration: Configuration) -> None:
     one = verdict(configuration)
     assert one.wrong is None, str(one)
-
-
-def test_a_change_must_find_its_piece_of_text_exactly_once() -> None:
-    with pytest.raises(ValueError, match="occurs 0 times"):
-        changed("plan", "no such text", "")
-    with pytest.raises(ValueError, match="not once"):
-        changed("plan", "place", "")
 
 
 def test_the_stores_page_shows_these_mutants() -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from proof import explore
 from proof.__main__ import main
 from proof.pending import report
 from proof.pending.configurations import CI, Configuration
-from proof.pending.options import Options, exclusive
+from proof.pending.options import Options
 from proof.pending.report import proof, shown
 from proof.pending.verdicts import verdict
-from proof.pending.world import World, enters
 
 
 @pytest.mark.parametrize("row", CI, ids=lambda row: f"{row.group}: {row.name}")
@@ -20,19 +18,6 @@ def test_production_code_is_right_in(row: Configuration) -> None:
     assert found.finding is None, shown(found.finding)
     assert found.complete
     assert (found.live, found.fair) == (row.live, row.fair)
-
-
-def test_every_caller_can_get_the_lock() -> None:
-    world = World(Options(exclusive(3)))
-    graph = explore(world)
-    entered = {tag for number in range(len(graph)) for actor, tag, _ in graph.outgoing(number) if enters(actor, tag)}
-    assert entered == {("enter", 0), ("enter", 1), ("enter", 2)}
-
-
-def test_ordered_keys_and_orders_of_any_kind_are_all_checked() -> None:
-    assert {row.options.ordered for row in CI} == {True, False}
-    assert any(row.fair for row in CI)
-    assert {len(row.options.spec) for row in CI} == {2, 3, 4}
 
 
 def test_the_command_prints_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

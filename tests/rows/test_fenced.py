@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import (
-    BigInteger,
     Column,
     Engine,
     Integer,
@@ -41,15 +40,6 @@ class Base(DeclarativeBase):
 
 class Book(Base):
     __table__ = BOOKS
-
-
-class Point(Base):
-    """A model with a column named like an attribute of Table."""
-
-    __tablename__ = "fenced_point"
-    id: Mapped[int] = mapped_column(primary_key=True)
-    c: Mapped[int] = mapped_column(default=0)
-    fence: Mapped[int] = mapped_column(BigInteger, default=0)
 
 
 class Loose(Base):
@@ -223,20 +213,6 @@ def test_autocommit_is_refused_and_nothing_is_written(engine: Engine, locks, boo
     assert names(engine) == ["old", "old"]
 
 
-def test_asyncio_refuses_autocommit(tmp_path: Path, locks) -> None:
-    async def story() -> None:
-        engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'tasks.db'}", isolation_level="AUTOCOMMIT")
-        grant = locks.lock("book").acquire()
-        try:
-            async with engine.connect() as connection:
-                with pytest.raises(interlock.InvalidArgument, match="autocommit"):
-                    await fenced(BOOKS, grant).awrite(connection, BOOKS.c.id == 1, name="late")
-        finally:
-            await engine.dispose()
-
-    asyncio.run(story())
-
-
 def test_a_program_that_sends_begin_itself_is_not_in_autocommit(tmp_path: Path, locks) -> None:
     """SQLAlchemy's page on SQLite advises that, so that savepoints work."""
     engine = create_engine(f"sqlite:///{tmp_path / 'begin.db'}")
@@ -250,17 +226,6 @@ def test_a_program_that_sends_begin_itself_is_not_in_autocommit(tmp_path: Path, 
         connection.commit()
     assert names(engine) == ["new"]
     engine.dispose()
-
-
-def test_a_class_with_a_column_named_c_and_an_engine_for_each_class(engine: Engine, locks, books: Table) -> None:
-    grant = locks.lock("book").acquire()
-    with sessionmaker(binds={Point: engine})() as session:
-        session.add(Point(id=1))
-        session.flush()
-        assert fenced(Point, grant).write(session, Point.id == 1, c=7) == 1
-        assert fenced(Point.__table__, grant).write(session, Point.id == 1, c=8) == 1
-        session.commit()
-        assert (session.get_one(Point, 1).c, session.get_one(Point, 1).fence) == (8, grant.fence)
 
 
 def test_asyncio_writes_with_the_fence(tmp_path: Path) -> None:

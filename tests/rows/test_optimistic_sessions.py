@@ -1,6 +1,5 @@
 """`transact` on sessions of SQLAlchemy: the rows that were read are unchanged at the commit, or it tries again."""
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,11 +7,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import JSON, Engine, Float, String, create_engine, update
-from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from interlock import InvalidArgument
-from interlock.optimistic import Conflict, atransact, transact
+from interlock.optimistic import Conflict, transact
 
 
 class Base(DeclarativeBase):
@@ -192,29 +190,3 @@ def test_keys_and_other_things_are_refused(plain: Engine) -> None:
         transact(plain, lambda session: None, "book")
     with Session(plain) as session, pytest.raises(InvalidArgument, match="sessionmaker"):
         transact(session, lambda session: None)
-
-
-def test_asyncio(tmp_path: Path) -> None:
-    async def story() -> list[int]:
-        engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'tasks.db'}")
-        async with engine.begin() as connection:
-            await connection.run_sync(Base.metadata.create_all)
-
-        async def begins(session: Any) -> None:
-            session.add(Plain(id=1, copies=0))
-
-        async def borrow(session: Any) -> int:
-            mine = await session.get_one(Plain, 1)
-            await asyncio.sleep(0)
-            mine.copies += 1
-            return mine.copies
-
-        await atransact(engine, begins)
-        try:
-            return [
-                await atransact(engine, borrow, retries=None, timeout=60) for _ in range(3)
-            ] + await asyncio.gather(*(atransact(engine, borrow, retries=None, timeout=60) for _ in range(4)))
-        finally:
-            await engine.dispose()
-
-    assert sorted(asyncio.run(story())) == [1, 2, 3, 4, 5, 6, 7]

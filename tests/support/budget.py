@@ -44,6 +44,7 @@ SHARED = src(
     "stores/_async",
     "stores/_sync",
     "stores/plain.py",
+    "stores/swap.py",
     "stores/__init__.py",
 )
 PRODUCTS = src(

@@ -159,7 +159,7 @@ class RecordsStore:
     def aqueue(self) -> Any:
         from interlock.stores._async.record_queue import AsyncRecordQueue
 
-        return AsyncRecordQueue(RecordsOfTasks(self._records))  # type: ignore[arg-type]
+        return AsyncRecordQueue(RecordsOfTasks(self._records))
 
 
 def _record(row: _Row, now: float) -> PendingRecord:

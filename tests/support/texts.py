@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from interlock.core.claims import Check
-from interlock.stores._sync.swap import SLACK, SwapSteps
 from interlock.stores.plain import PlainStore
+from interlock.stores.swap import SLACK, SwapSteps
 
 
 class Texts:
-    """Texts in a dictionary: `stores.swap.AsyncSwapStore` as blocking calls.
+    """Texts in a dictionary: `stores.swap.SwapStore`.
 
     Args:
         clock: the store's time of day, in seconds.

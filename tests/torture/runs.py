@@ -22,13 +22,13 @@ STORES = (*LOCAL, *SERVERS, "valkey+sentinel")
 
 
 @contextmanager
-def small_disk(path: Path) -> Iterator[Path]:
+def small_disk(path: Path, size: str = "16m") -> Iterator[Path]:
     """Mount a small file system, as root; otherwise return the folder unchanged."""
     path.mkdir()
     if os.geteuid() != 0:
         yield path
         return
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m,mode=0755", "none", str(path)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=0755", "none", str(path)], check=True)
     try:
         yield path
     finally:

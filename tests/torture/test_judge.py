@@ -137,11 +137,6 @@ def a_process_that_died_of_nothing(told: Told) -> None:
     told.say(9.0, "exit", "coordinator", of="0.0", status=1, hung=False)
 
 
-def a_descriptor_of_an_interrupt(told: Told) -> None:
-    told.fault("interrupt", 1.0, 1.0, "0.0")
-    told.say(9.0, "end", "0.0", descriptors=["/x/using/a"], threads=[])
-
-
 def a_process_that_hangs(told: Told) -> None:
     told.say(9.0, "exit", "coordinator", of="0.0", status=-9, hung=True)
 
@@ -172,85 +167,6 @@ def test_what_can_not_be_is_found_and_nothing_else(tell: Callable[[Told], None])
     told = Told()
     tell(told)
     assert [each.rule for each in told.verdict().violations] == [BAD[tell]]
-
-
-def readers_together(told: Told) -> None:
-    told.hold("0.0", 1.0, 1, 3.0, kind="read", units=1, of=1000)
-    told.hold("1.0", 1.5, 2, 2.5, kind="read", units=1, of=1000)
-
-
-def two_holders_after_the_data_was_lost(told: Told) -> None:
-    told.hold("0.0", 1.0, 1, 2.0)
-    told.fault("wipe", 1.2, 1.2, loses=True)
-    told.hold("1.0", 1.5, 2, 2.5)
-
-
-def a_lost_update_of_who_was_stopped(told: Told) -> None:
-    told.fault("stop", 1.0, 3.0, "0.0")
-    told.final("plain", 9, 8)
-
-
-def a_holder_who_was_killed(told: Told) -> None:
-    told.say(1.0, "ok", "0.0", op=told.ask("0.0", 0.9), fences=[1], ids=["a"])
-    told.fault("kill", 1.0, 1.0, "0.0")
-    told.get("1.0", told.ask("1.0", 1.5), 2.5, 2, 3.0)
-
-
-def a_waiter_who_was_killed(told: Told) -> None:
-    told.hold("0.0", 1.0, 1, 2.0)
-    told.ask("1.0", 1.5)
-    told.fault("kill", 1.8, 1.8, "1.0")
-    told.say(1.9, "exit", "coordinator", of="1.0", status=-9, hung=False)
-    told.hold("0.0", 50.0, 2, 51.0)
-
-
-def a_waiter_whose_claim_was_made_anew(told: Told) -> None:
-    told.hold("0.0", 1.0, 1, 2.0)
-    early = told.ask("1.0", 1.1)
-    told.say(1.2, "queued", "1.0", op=early, id="another")
-    late = told.ask("2.0", 1.3)
-    told.get("2.0", late, 2.1, 2, 2.2)
-    told.get("1.0", early, 2.3, 3, 2.4)
-
-
-def overtaken_after_the_data_was_lost(told: Told) -> None:
-    overtaken(told)
-    told.fault("move", 1.25, 1.25, loses=True)
-
-
-def a_busy_machine(told: Told) -> None:
-    told.hold("0.0", 1.0, 1, 2.0)
-    told.say(5.9, "lag", "1.0", since=2.0)
-    told.get("1.0", told.ask("1.0", 1.5), 6.0, 2, 7.0)
-
-
-def outages_that_follow_each_other(told: Told) -> None:
-    told.hold("0.0", 1.0, 1, 2.0)
-    for since in (2.0, 6.0, 10.0):
-        told.fault("restart", since, since + 3.9)
-    told.get("1.0", told.ask("1.0", 1.5, timeout=25.0), 20.0, 2, 21.0)
-
-
-def a_waiter_of_a_process_that_was_told_to_end(told: Told) -> None:
-    told.hold("0.0", 1.0, 1, 2.0)
-    told.fault("term", 1.2, 1.2, "1.0")
-    told.ask("1.0", 1.5)
-    told.say(40.0, "exit", "coordinator", of="1.0", status=143, hung=False)
-
-
-GOOD = (
-    readers_together, two_holders_after_the_data_was_lost, a_lost_update_of_who_was_stopped, a_holder_who_was_killed,
-    a_waiter_who_was_killed, a_waiter_whose_claim_was_made_anew, a_busy_machine, a_descriptor_of_an_interrupt,
-    overtaken_after_the_data_was_lost, outages_that_follow_each_other,
-    a_waiter_of_a_process_that_was_told_to_end,
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("tell", GOOD, ids=lambda tell: tell.__name__)
-def test_what_the_contract_allows_is_acquitted(tell: Callable[[Told], None]) -> None:
-    told = Told()
-    tell(told)
-    assert told.verdict().violations == []
 
 
 ADVISORY = promises_of("postgresql+advisory://x/y")
@@ -311,14 +227,6 @@ def test_readers_may_pass_beside_readers_where_that_is_promised() -> None:
 
     assert overtakes("read", "read") == []
     assert overtakes("read", "write") == overtakes("write", "read") == ["order"]
-
-
-def test_what_is_allowed_is_counted_apart() -> None:
-    told = Told()
-    two_holders_after_the_data_was_lost(told)
-    told.final("plain", 9, 6)
-    verdict = told.verdict()
-    assert (verdict.excused, verdict.unfenced, verdict.violations) == (1, 3, [])
 
 
 def test_a_line_that_is_no_record_is_named() -> None:

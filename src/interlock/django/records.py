@@ -290,11 +290,11 @@ class RecordStore:
         """As `Store.queue`."""
         from interlock.stores._sync.record_queue import RecordQueue
 
-        return RecordQueue(self._made())  # type: ignore[arg-type] # its methods are set one by one
+        return RecordQueue(self._made())
 
     def aqueue(self) -> Any:
         """As `Store.aqueue`."""
         from interlock.runtime._aio import offload  # imported here: only programs with an event loop load asyncio
         from interlock.stores._async.record_queue import AsyncRecordQueue
 
-        return AsyncRecordQueue(self._made(offload))  # type: ignore[arg-type] # the same
+        return AsyncRecordQueue(self._made(offload))

@@ -12,9 +12,9 @@ from django.db.migrations.state import ModelState, ProjectState
 from django.db.migrations.writer import MigrationWriter
 from django.db.models.signals import post_save, pre_save
 from django.test.utils import isolate_apps
-from guarded.library.models import Book, Node, OldRemembered, Remembered, StrictNode
+from guarded.library.models import Book, OldRemembered, Remembered
 
-from interlock.django.guarded import Guarded, StaleObject, changes, written
+from interlock.django.guarded import Guarded, StaleObject, written
 
 
 class TestSignals:
@@ -93,35 +93,6 @@ class TestOverriddenSave:
         assert Book.objects.get().notes == "B"
 
 
-class TestOtherMixins:
-    def test_a_base_class_that_has_a_say_in_the_update_is_asked(self) -> None:
-        asked = []
-
-        class Asked(models.Model):
-            class Meta:
-                abstract = True
-
-            def _do_update(self, *args: Any) -> Any:
-                asked.append(args)
-                return super()._do_update(*args)
-
-        class Both(Book, Asked):
-            class Meta:
-                proxy = True
-                app_label = "library"
-
-        Book.objects.create(name="a")
-        mine, theirs = Both.objects.get(), Both.objects.get()
-        theirs.name = "theirs"
-        theirs.save()
-        mine.status = "free"
-        mine.save()
-        assert len(asked) == 2
-        mine.name = "mine"
-        with pytest.raises(StaleObject):
-            mine.save()
-
-
 class TestAsyncio:
     def test_asave_is_guarded(self) -> None:
         Book.objects.create(name="naem")
@@ -177,23 +148,6 @@ class TestMigrations:
         assert imports == {"import interlock.django.guarded"}
 
 
-def test_a_field_that_is_added_to_a_class_later_is_known() -> None:
-    with isolate_apps("guarded.library"):
-
-        class Growing(Guarded, models.Model):
-            a = models.IntegerField(default=1)
-
-            class Meta:
-                app_label = "library"
-
-        one = Growing.from_db("default", ["id", "a"], [1, 2])
-        models.IntegerField(default=3).contribute_to_class(Growing, "b")
-        two = Growing.from_db("default", ["id", "a", "b"], [1, 2, 3])
-        two.b = 4
-        assert changes(one) == {}
-        assert changes(two) == {"b": (3, 4)}
-
-
 class TestOwnFromDb:
     @pytest.mark.parametrize("model", [Remembered, OldRemembered])
     def test_it_is_guarded_all_the_same(self, model: Any) -> None:
@@ -221,17 +175,3 @@ def test_the_models_of_migrations_are_guarded_and_refuse() -> None:
     with pytest.raises(StaleObject):
         mine.save()
     assert historical.objects.get().total == 6
-
-
-class TestLibrariesBesideIt:
-    """The behaviour with django-mptt and django-simple-history, and the workarounds in the documentation."""
-
-    def test_rows_that_are_moved_by_sql_need_the_last_to_win_in_their_places(self) -> None:
-        Node.objects.bulk_create([Node(name="root")])
-        mine = Node.objects.get()
-        mine.name = "mine"
-        mine.save()
-        assert Node.objects.values_list("name", "left", "right").get() == ("mine", 2, 3)
-        strict = StrictNode.objects.get()
-        with pytest.raises(StaleObject):
-            strict.save()

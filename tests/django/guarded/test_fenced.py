@@ -263,18 +263,6 @@ class TestGuardedSave:
             fenced(mine, early).save()
         assert caught.value.deleted
 
-    def test_asyncio_saves_too(self, early: Grant) -> None:
-        async def story() -> None:
-            try:
-                mine = await Account.objects.aget()
-                mine.balance = 5
-                await fenced(mine, early).asave()
-            finally:
-                await sync_to_async(connections.close_all)()
-
-        asyncio.run(story())
-        assert Account.objects.get().balance == 5
-
 
 class TestField:
     def test_a_plain_save_never_takes_the_fence_back(self, ledger: Ledger, early: Grant, late: Grant) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django import forms
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.db.models.signals import pre_save
 from guarded.library.models import Author, Book, Counter, Everything, Letter, PlainBook
 from guarded.pages import BookForm, page_of, sent, shown
 
@@ -316,17 +315,3 @@ class TestHiddenField:
         assert form.is_valid()
         form.save()
         assert Letter.objects.get().secret == "theirs"
-
-
-def test_signals_stay_as_they_are(book: Book) -> None:
-    heard: list[Any] = []
-
-    def hear(update_fields: Any, **_: Any) -> None:
-        heard.append(update_fields)
-
-    pre_save.connect(hear, sender=Book)
-    try:
-        sent({**shown(), "name": "mine"}).save()
-    finally:
-        pre_save.disconnect(hear, sender=Book)
-    assert heard == [None]

@@ -8,7 +8,6 @@ import django
 import pytest
 from django.core import serializers
 from django.db import connections, models, transaction
-from django.db.models import signals
 from django.test import override_settings
 from guarded.helpers import statements
 from guarded.library.models import Author, Book, Everything, OldBook
@@ -71,20 +70,6 @@ def test_it_is_refused_what_others_have_changed(reading: str) -> None:
 @pytest.mark.parametrize("reading", READINGS)
 def test_it_writes_only_what_it_has_changed(reading: str) -> None:
     keeps_others(READINGS[reading]())
-
-
-def test_what_is_remembered_is_what_was_read_though_a_receiver_has_changed_it_in_place() -> None:
-    def mark(instance: Book, **kwargs: object) -> None:
-        instance.tags.append("seen")
-
-    signals.post_init.connect(mark, Book)
-    try:
-        mine = Book.objects.get()
-    finally:
-        signals.post_init.disconnect(mark, Book)
-    assert changes(mine) == {"tags": (["red"], ["red", "seen"])}
-    mine.save()
-    assert Book.objects.get().tags == ["red", "seen"]
 
 
 class TestDeferred:
@@ -267,18 +252,6 @@ class TestOtherDatabases:
         assert Book.objects.using("other").get().status == "free"
         assert "other" in connections
 
-    def test_a_refresh_from_another_database_forgets_the_first(self) -> None:
-        mine = Book.objects.get()
-        mine.author = None
-        mine.save(using="other")
-        Book.objects.using("other").update(name="other")
-        mine = Book.objects.get()
-        mine.author = None
-        mine.refresh_from_db(using="other", fields=["name"])
-        mine.name = "mine"
-        mine.save()
-        assert Book.objects.using("other").get().name == "mine"
-
 
 class ReadsOfReplica:
     """A router that sends all reads to a replica."""
@@ -353,24 +326,6 @@ class TestUnguarded:
         mine.save_base(raw=True)
         assert (Book.objects.get().name, Book.objects.get().status) == ("naem", "use")
         keeps_others(mine)
-
-    def test_bulk_update_writes_what_it_is_told(self) -> None:
-        mine = Book.objects.get()
-        Book.objects.update(name="theirs")
-        mine.name = "mine"
-        Book.objects.bulk_update([mine], ["name"])
-        assert Book.objects.get().name == "mine"
-
-    def test_after_bulk_update_and_update_an_instance_must_be_read_again(self) -> None:
-        mine = Book.objects.get()
-        mine.name = "mine"
-        Book.objects.bulk_update([mine], ["name"])
-        with pytest.raises(StaleObject):
-            mine.save()
-        mine.refresh_from_db()
-        mine.status = "free"
-        mine.save()
-        assert (Book.objects.get().name, Book.objects.get().status) == ("mine", "free")
 
     def test_the_first_save_after_bulk_create_writes_all(self) -> None:
         (made,) = Book.objects.bulk_create([Book(name="bulk")])

@@ -106,14 +106,6 @@ class TestConflict:
         assert response.status_code == 409
         assert response.json()["deleted"] is True
 
-    def test_the_browsable_api_shows_it(self, client: APIClient, book: Book, meanwhile: Callable[..., None]) -> None:
-        meanwhile(name="theirs")
-        response = client.patch(f"/api/books/{book.pk}/", {"title": "mine"}, headers={"accept": "text/html"})
-        assert response.status_code == 409
-        assert response["Content-Type"].startswith("text/html")
-        assert "HTTP 409 Conflict" in response.content.decode()
-        assert "theirs" in response.content.decode()
-
     def test_a_transaction_of_the_request_is_undone(
         self, client: APIClient, book: Book, meanwhile: Callable[..., None]
     ) -> None:

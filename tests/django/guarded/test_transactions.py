@@ -3,17 +3,16 @@
 import pickle
 import unittest
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
 from django.db.models.signals import pre_save
 from django.test import TestCase
-from guarded.helpers import Undo, in_atomic, in_savepoint, statements
+from guarded.helpers import Undo, in_atomic, in_savepoint
 from guarded.library.models import Book, Magazine
 
 from interlock.django.guarded import StaleObject, changes
-from interlock.django.guarded.snapshot import snapshot_of
 
 
 @pytest.fixture
@@ -70,16 +69,6 @@ class TestCommitted:
         finally:
             transaction.set_autocommit(True)
         assert changes(book) == {"status": ("use", "free")}
-
-    def test_a_pickle_made_in_a_transaction_can_be_read(self, book: Book) -> None:
-        with transaction.atomic():
-            book.name = "name"
-            book.save()
-            text = pickle.dumps(book)
-        other = pickle.loads(text)
-        other.status = "free"
-        other.save()
-        assert Book.objects.get().status == "free"
 
     @pytest.mark.parametrize("undone_in", [in_atomic, in_savepoint], ids=["a transaction", "a savepoint"])
     def test_a_pickle_made_after_a_rollback_knows_what_was_undone(
@@ -147,29 +136,9 @@ class TestRefusedInTransactions:
                 pre_save.disconnect(fail, sender=Book)
         assert Book.objects.get().name == "theirs"
 
-    def test_one_query_finds_out_why(self, book: Book) -> None:
-        mine = Book.objects.get()
-        Book.objects.update(name="theirs")
-        mine.name = "mine"
-        with transaction.atomic(), statements() as sql:
-            with pytest.raises(StaleObject):
-                mine.save()
-        assert [each.split()[0] for each in sql] == ["UPDATE", "SELECT"]
-
 
 class TestManySavepoints:
     """The memory that savepoints take does not grow with their number."""
-
-    def remembered(self, book: Book) -> int:
-        return len(cast(Any, snapshot_of(book)).undos)
-
-    def test_of_those_that_were_released_one_is_remembered(self, book: Book) -> None:
-        with transaction.atomic():
-            for number in range(50):
-                with transaction.atomic():
-                    book.copies = number
-                    book.save()
-            assert self.remembered(book) == 1
 
     def test_a_released_one_is_undone_with_what_is_around_it(self, book: Book) -> None:
         with transaction.atomic():

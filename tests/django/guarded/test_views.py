@@ -19,7 +19,6 @@ from guarded.library.models import Book, PlainBook
 from interlock import LockLost, LockTimeout, NotHeld, StoreError
 from interlock.django import occupy
 from interlock.django.guarded import StaleObject
-from interlock.django.guarded.forms import READ
 from interlock.django.testing import override_locks
 from interlock.django.views import GuardedUpdateView, OccupiedUpdateView
 
@@ -132,14 +131,6 @@ def page_of(client: Client, address: str) -> dict[str, str]:
 
 
 class TestGuardedUpdateView:
-    def test_what_its_reader_did_not_touch_is_left_alone(self, book: Book) -> None:
-        address = f"/guarded/{book.pk}"
-        page = page_of(Client(), address)
-        assert READ in page
-        Book.objects.update(status="free")
-        assert Client().post(address, {**page, "name": "name"}).status_code == 302
-        assert Book.objects.values_list("name", "status").get() == ("name", "free")
-
     def test_both_values_are_shown(self, book: Book) -> None:
         address = f"/guarded/{book.pk}"
         page = page_of(Client(), address)

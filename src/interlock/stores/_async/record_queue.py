@@ -5,10 +5,10 @@ A release notifies the waiters of its own process only; waiters in other process
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from interlock.core._async.pending import AsyncPending, AsyncRecords
-from interlock.core.claims import Check, Claim, ClaimView
+from interlock.core._async.pending import AsyncPending
+from interlock.core.claims import Claim
 from interlock.core.errors import Unsupported
 from interlock.core.queue import EnterResult, Held, Renewed, Tells
 from interlock.runtime import _aio as rt
@@ -17,41 +17,17 @@ OTHERS = "use a store that can, as postgresql://, redis:// or file://"
 JITTER = 0.5  # a waiter polls after a random part of `look_again`, at least this one
 
 
-class AsyncRecordStore(AsyncRecords, Protocol):
-    """The operations on records that a queue needs besides the protocol."""
-
-    async def look(self, key: str) -> list[ClaimView]:
-        """List the live claims of a key, or of a namespace, in line order."""
-
-    async def evict(self, key: str, id: str | None) -> int:
-        """Remove records of any program; return how many."""
-
-    async def namespaces(self) -> list[str]:
-        """List the namespaces that have a holder or a waiter."""
-
-    async def doctor(self) -> list[Check]:
-        """Find out whether this store keeps the promises that the protocol needs."""
-
-    async def aclose(self) -> None:
-        """Close all connections."""
-
-    def abort(self) -> None:
-        """Close all connections without waiting."""
-
-    def rest(self) -> None:
-        """Close idle connections; they are opened again when needed."""
-
-
 class AsyncRecordQueue:
     """A queue on records.
 
     Args:
-        records: where the claims are kept.
+        records: where the claims are kept: `AsyncRecords` of the protocol, and what the queue only passes on, `look`,
+            `evict`, `namespaces`, `doctor`, `aclose`, `abort` and `rest`.
     """
 
     node_of = None
 
-    def __init__(self, records: AsyncRecordStore) -> None:
+    def __init__(self, records: Any) -> None:
         self._records = records
         self._protocol = AsyncPending(records)
         self._waiting: dict[str, dict[str, Any]] = {}
@@ -89,7 +65,7 @@ class AsyncRecordQueue:
 
     async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         self._waits_no_more(claim)
-        removed = await self._records.delete(claim)
+        removed: bool = await self._records.delete(claim)
         with self._mutex:
             told = list(self._waiting.get(claim.spec.key, {}).values())
         for waiter in told:

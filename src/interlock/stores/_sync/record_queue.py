@@ -6,10 +6,10 @@ A release notifies the waiters of its own process only; waiters in other process
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from interlock.core._sync.pending import Pending, Records
-from interlock.core.claims import Check, Claim, ClaimView
+from interlock.core._sync.pending import Pending
+from interlock.core.claims import Claim
 from interlock.core.errors import Unsupported
 from interlock.core.queue import EnterResult, Held, Renewed, Tells
 from interlock.runtime import _threads as rt
@@ -18,41 +18,17 @@ OTHERS = "use a store that can, as postgresql://, redis:// or file://"
 JITTER = 0.5  # a waiter polls after a random part of `look_again`, at least this one
 
 
-class RecordStore(Records, Protocol):
-    """The operations on records that a queue needs besides the protocol."""
-
-    def look(self, key: str) -> list[ClaimView]:
-        """List the live claims of a key, or of a namespace, in line order."""
-
-    def evict(self, key: str, id: str | None) -> int:
-        """Remove records of any program; return how many."""
-
-    def namespaces(self) -> list[str]:
-        """List the namespaces that have a holder or a waiter."""
-
-    def doctor(self) -> list[Check]:
-        """Find out whether this store keeps the promises that the protocol needs."""
-
-    def close(self) -> None:
-        """Close all connections."""
-
-    def abort(self) -> None:
-        """Close all connections without waiting."""
-
-    def rest(self) -> None:
-        """Close idle connections; they are opened again when needed."""
-
-
 class RecordQueue:
     """A queue on records.
 
     Args:
-        records: where the claims are kept.
+        records: where the claims are kept: `Records` of the protocol, and what the queue only passes on, `look`,
+            `evict`, `namespaces`, `doctor`, `close`, `abort` and `rest`.
     """
 
     node_of = None
 
-    def __init__(self, records: RecordStore) -> None:
+    def __init__(self, records: Any) -> None:
         self._records = records
         self._protocol = Pending(records)
         self._waiting: dict[str, dict[str, Any]] = {}
@@ -90,7 +66,7 @@ class RecordQueue:
 
     def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         self._waits_no_more(claim)
-        removed = self._records.delete(claim)
+        removed: bool = self._records.delete(claim)
         with self._mutex:
             told = list(self._waiting.get(claim.spec.key, {}).values())
         for waiter in told:

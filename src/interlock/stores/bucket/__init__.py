@@ -33,8 +33,8 @@ class BucketStore(PlainStore):
     """
 
     def __init__(self, made: Callable[[], Any], prefix: str, where: str, server: str, pace: float = 0.0) -> None:
-        from interlock.stores._sync.swap import SwapSteps
         from interlock.stores.bucket.lines import CLOCK, BucketLines, clock_of, see_that_it_runs_here
+        from interlock.stores.swap import SwapSteps
 
         def steps() -> Any:
             see_that_it_runs_here()

@@ -119,7 +119,7 @@ class Seen(NamedTuple):
 
 
 class BucketLines:
-    """The lines of one bucket: `stores.swap.AsyncSwapStore` as blocking calls.
+    """The lines of one bucket: `stores.swap.SwapStore`.
 
     Args:
         bucket: a store of obstore.
@@ -190,7 +190,7 @@ class BucketLines:
         return loaded
 
     def load(self, key: str) -> tuple[dict[str, str] | None, str, int]:
-        """As `AsyncSwapStore.load`."""
+        """As `SwapStore.load`."""
         sent = clock.awake_or_not()
         loaded = self._load(key)
         received = clock.awake_or_not()
@@ -198,7 +198,7 @@ class BucketLines:
         return loaded.version, text, int(((sent + received) / 2 + self._ahead()) * MICROS)
 
     def load_kept(self, key: str) -> tuple[str, str, int]:
-        """As `AsyncSwapStore.load_kept`."""
+        """As `SwapStore.load_kept`."""
         loaded = self._load(key)
         return loaded.text, loaded.value, int((clock.awake_or_not() + self._ahead()) * MICROS)
 
@@ -235,7 +235,7 @@ class BucketLines:
     def swap(
         self, key: str, version: dict[str, str] | None, text: str, now: int, value: str | None = None
     ) -> dict[str, str] | None:
-        """As `AsyncSwapStore.swap`; a bucket can't compare `now`, so the slack covers the error of the estimate."""
+        """As `SwapStore.swap`; a bucket can't compare `now`, so the slack covers the error of the estimate."""
         known = self._known.get(key, Loaded(None))
         if known.version != version and version is not None:
             return None

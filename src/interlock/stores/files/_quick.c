@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* As in slots.py and linefile.py; LAYOUT lets a test compare them. */
+/* As in slots.py and linefile.py. */
 #define SLOT 512
 #define FENCE_AT 14
 #define FENCE_WIDTH 16
@@ -46,7 +46,6 @@
 
 #define SPINS 60
 #define MOST_SPIN 5000 /* microseconds */
-#define TRUST 0.02
 #define MOST_IDLE 8
 #define MOST_BYTES (64 * SLOT)
 #define MOST_TOKEN 80
@@ -70,13 +69,6 @@ typedef struct {
     char token[MOST_TOKEN];
     long pipe;
 } Slot;
-
-/* Attributes of a LineFile or an OpenFile; their names are the module's state. */
-enum { FD, MARK, DEVICE, INODE, PATH, HEAD, TRUSTED, COUNT };
-static const char *const NAMES[COUNT] = {"fd", "mark", "device", "inode", "path", "head", "trusted"};
-typedef struct {
-    PyObject *of[COUNT];
-} Names;
 
 static long long
 clock_micros(clockid_t clock)
@@ -207,27 +199,14 @@ write_slot(const Line *line, Py_ssize_t at, const char *state, double ttl, const
 /* -- the file of a line --------------------------------------------------------------------------------- */
 
 static long long
-number_attribute(PyObject *object, PyObject *name)
+number_attribute(PyObject *object, const char *name)
 {
-    PyObject *value = PyObject_GetAttr(object, name);
+    PyObject *value = PyObject_GetAttrString(object, name);
     if (value == NULL)
         return -1;
     long long number = PyLong_AsLongLong(value);
     Py_DECREF(value);
     return number;
-}
-
-/* Return the descriptor of an OpenFile if it is still this file's, and the file has a name; else -1. */
-static int
-open_of(const Names *names, PyObject *object)
-{
-    struct stat found;
-    int fd = (int)number_attribute(object, names->of[FD]);
-    if (fd < 0 || fstat(fd, &found) < 0 || found.st_nlink < 1 ||
-        found.st_ino != (ino_t)number_attribute(object, names->of[INODE]) ||
-        found.st_dev != (dev_t)number_attribute(object, names->of[DEVICE]))
-        return -1;
-    return fd;
 }
 
 static void
@@ -253,27 +232,6 @@ take_guard(int fd)
     }
     Py_END_ALLOW_THREADS
     return taken;
-}
-
-/* Return whether the file is still in its folder; a check counts for TRUST seconds. */
-static int
-is_found(const Names *names, PyObject *object)
-{
-    PyObject *trusted = PyObject_GetAttr(object, names->of[TRUSTED]);
-    double until = trusted == NULL ? 0.0 : PyFloat_AsDouble(trusted), now = (double)clock_micros(CLOCK_MONOTONIC) * 1e-6;
-    Py_XDECREF(trusted);
-    if (now < until)
-        return 1;
-    struct stat found;
-    PyObject *path = PyObject_GetAttr(object, names->of[PATH]);
-    int there = path != NULL && PyBytes_Check(path) && lstat(PyBytes_AsString(path), &found) == 0 &&
-                found.st_ino == (ino_t)number_attribute(object, names->of[INODE]) &&
-                found.st_dev == (dev_t)number_attribute(object, names->of[DEVICE]);
-    Py_XDECREF(path);
-    PyObject *moment = there ? PyFloat_FromDouble(now + TRUST) : NULL;
-    there = moment != NULL && PyObject_SetAttr(object, names->of[TRUSTED], moment) == 0;
-    Py_XDECREF(moment);
-    return there;
 }
 
 /* Find the holder and the waiters. */
@@ -304,49 +262,48 @@ survey(Line *line)
     line->free = line->free ? line->free : line->size;
 }
 
-/* Take the guard and read the file; 0, without the guard, if Python must perform the step. */
+/* Take the guard and read the file, whose content begins with `head`; 0, without the guard, if Python must perform the
+ * step.  If the program closed the descriptor, it may be another file's now, which has another offset (linefile.py). */
 static int
-guard(const Names *names, PyObject *object, int pid, Line *line)
+guard(int fd, long long mark, const char *head, int pid, Line *line)
 {
-    line->fd = (int)number_attribute(object, names->of[FD]);
-    PyObject *head = PyObject_GetAttr(object, names->of[HEAD]);
-    char *text;
-    int taken = 0;
-    /* If the program closed the descriptor, it may be another file's now, which has another offset (linefile.py). */
-    int ours = getpid() == pid && lseek(line->fd, 0, SEEK_CUR) == number_attribute(object, names->of[MARK]);
-    if (ours && head != NULL && PyBytes_AsStringAndSize(head, &text, &line->head) == 0 && take_guard(line->fd)) {
-        line->size = pread(line->fd, line->data, MOST_BYTES, 0);
-        taken = line->size >= line->head && line->size < MOST_BYTES && (line->size - line->head) % SLOT == 0 &&
-                memcmp(line->data, text, line->head) == 0 && is_found(names, object);
-        if (!taken)
-            unguard(line);
+    line->fd = fd;
+    if (getpid() != pid || lseek(fd, 0, SEEK_CUR) != mark || !take_guard(fd))
+        return 0;
+    line->size = pread(fd, line->data, MOST_BYTES, 0);
+    if (line->size < line->head || line->size >= MOST_BYTES || (line->size - line->head) % SLOT ||
+        memcmp(line->data, head, line->head)) {
+        unguard(line);
+        return 0;
     }
-    Py_XDECREF(head);
-    if (taken) {
-        line->now = clock_micros(CLOCK_MONOTONIC);
-        survey(line);
-    }
-    return taken;
+    line->now = clock_micros(CLOCK_MONOTONIC);
+    survey(line);
+    return 1;
 }
 
-/* Return the descriptor of another process's pipe; -1 if it is not open here, or its name was removed. */
+/* Return the descriptor of another process's pipe; -1 if it is not open here, is another file's now, or has no name. */
 static int
-pipe_of(const Names *names, const char *name, PyObject *others)
+pipe_of(const char *name, PyObject *others)
 {
+    struct stat found;
     PyObject *pipe = PyDict_GetItemString(others, name);
-    return pipe == NULL ? -1 : open_of(names, pipe);
+    int fd = pipe == NULL ? -1 : (int)number_attribute(pipe, "fd");
+    if (fd < 0 || fstat(fd, &found) < 0 || found.st_nlink < 1 ||
+        found.st_ino != (ino_t)number_attribute(pipe, "inode") || found.st_dev != (dev_t)number_attribute(pipe, "device"))
+        return -1;
+    return fd;
 }
 
 /* Parse an exclusive claim whose lease has not expired and whose process lives; 0 for any other, and if the liveness
  * pipe of its process is not open here yet. */
 static int
-read_live(const Names *names, const Line *line, Py_ssize_t at, Slot *slot, const char *token, PyObject *others)
+read_live(const Line *line, Py_ssize_t at, Slot *slot, const char *token, PyObject *others)
 {
     if (!read_slot(line->data + at, slot) || slot->until <= line->now)
         return 0;
     if (strcmp(slot->token, token) == 0)
         return 1;
-    int fd = pipe_of(names, slot->token, others);
+    int fd = pipe_of(slot->token, others);
     if (fd < 0)
         return 0;
     if (flock(fd, LOCK_SH | LOCK_NB) == 0) {
@@ -361,23 +318,23 @@ read_live(const Names *names, const Line *line, Py_ssize_t at, Slot *slot, const
 static PyObject *
 enter(PyObject *module, PyObject *args)
 {
-    PyObject *object, *id, *others;
-    const char *tail, *token;
+    PyObject *id, *others;
+    const char *head, *tail, *token;
     Py_ssize_t tail_size;
     double ttl;
-    int capacity, pid;
+    int fd, capacity, pid;
     long pipe;
+    long long mark;
     char padded[ID_WIDTH];
     Line line;
     Slot holder, first, before;
-    if (!PyArg_ParseTuple(args, "OOidy#lsO!i", &object, &id, &capacity, &ttl, &tail, &tail_size, &pipe, &token,
-                          &PyDict_Type, &others, &pid))
+    if (!PyArg_ParseTuple(args, "iLy#Oidy#lsO!i", &fd, &mark, &head, &line.head, &id, &capacity, &ttl, &tail, &tail_size,
+                          &pipe, &token, &PyDict_Type, &others, &pid))
         return NULL;
-    const Names *names = PyModule_GetState(module);
     long long answer = 0;
     int waits = 0;
-    if (tail_size == SLOT - TAIL_AT && pad(id, padded) && guard(names, object, pid, &line)) {
-        int lives = (pipe || !line.first) && line.held > 0 && read_live(names, &line, line.held, &holder, token, others);
+    if (tail_size == SLOT - TAIL_AT && pad(id, padded) && guard(fd, mark, head, pid, &line)) {
+        int lives = (pipe || !line.first) && line.held > 0 && read_live(&line, line.held, &holder, token, others);
         int free = line.held == 0 && !line.first && line.top > 0; /* a new line is left to Python */
         for (Py_ssize_t at = line.head; lives && at < line.size; at += SLOT)
             lives = !has_id(&line, at, padded);
@@ -386,8 +343,8 @@ enter(PyObject *module, PyObject *args)
         } else if (pipe) {
             before = holder;
             /* Python removes a dead claim at the head of the line, or just before the new place. */
-            waits = lives && (!line.first || (read_live(names, &line, line.first, &first, token, others) &&
-                                              read_live(names, &line, line.last, &before, token, others)));
+            waits = lives && (!line.first || (read_live(&line, line.first, &first, token, others) &&
+                                              read_live(&line, line.last, &before, token, others)));
             waits = waits && write_slot(&line, line.free, "pending ", ttl, padded, pipe, tail) > 0;
         } else {
             answer = line.first ? OTHERS_WAIT : lives && capacity == 1 ? TAKEN : 0;
@@ -401,17 +358,17 @@ enter(PyObject *module, PyObject *args)
 
 /* Hand over to the first waiter; return its id and fence if it is in this process, else 2; 0 if Python must do it. */
 static PyObject *
-hand_over(const Names *names, Line *line, const char *token, PyObject *others)
+hand_over(Line *line, const char *token, PyObject *others)
 {
     Slot slot, head;
     char text[ID_AT], message[ID_WIDTH + 32], name[MOST_TOKEN + 32];
-    if (!read_live(names, line, line->first, &slot, token, others) ||
-        (line->second && !read_live(names, line, line->second, &head, token, others)))
+    if (!read_live(line, line->first, &slot, token, others) ||
+        (line->second && !read_live(line, line->second, &head, token, others)))
         return PyLong_FromLong(0); /* Python removes a dead waiter that comes to the head of the line */
     const char *waits = line->data + line->first, *id = waits + ID_AT;
     int mine = strcmp(slot.token, token) == 0, size = ID_WIDTH;
     snprintf(name, sizeof name, "%s.%ld", slot.token, slot.pipe);
-    int pipe = mine ? -1 : pipe_of(names, name, others);
+    int pipe = mine ? -1 : pipe_of(name, others);
     if ((!mine && pipe < 0) || pwrite(line->fd, "done    ", 8, line->held) != 8)
         return PyLong_FromLong(0);
     while (size > 0 && id[size - 1] == ' ')
@@ -436,20 +393,21 @@ hand_over(const Names *names, Line *line, const char *token, PyObject *others)
 static PyObject *
 leave(PyObject *module, PyObject *args)
 {
-    PyObject *object, *id, *others, *answer = NULL;
-    const char *token;
-    int capacity, pid;
+    PyObject *id, *others, *answer = NULL;
+    const char *head, *token;
+    int fd, capacity, pid;
+    long long mark;
     char padded[ID_WIDTH];
     Line line;
-    if (!PyArg_ParseTuple(args, "OOisO!i", &object, &id, &capacity, &token, &PyDict_Type, &others, &pid))
+    if (!PyArg_ParseTuple(args, "iLy#OisO!i", &fd, &mark, &head, &line.head, &id, &capacity, &token, &PyDict_Type, &others,
+                          &pid))
         return NULL;
-    const Names *names = PyModule_GetState(module);
-    if (pad(id, padded) && guard(names, object, pid, &line)) {
+    if (pad(id, padded) && guard(fd, mark, head, pid, &line)) {
         if (line.held > 0 && has_id(&line, line.held, padded) && moment_at(line.data + line.held + UNTIL_AT) > line.now) {
             if (!line.first && line.size <= line.head + MOST_IDLE * SLOT)
                 answer = PyLong_FromLong(pwrite(line.fd, "done    ", 8, line.held) == 8);
             else if (line.first && capacity == 1)
-                answer = hand_over(names, &line, token, others);
+                answer = hand_over(&line, token, others);
         }
         unguard(&line);
     }
@@ -462,40 +420,17 @@ leave(PyObject *module, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"enter", enter, METH_VARARGS,
-     "enter($module, line, id, capacity, ttl, tail, pipe, token, others, pid, /)\n--\n\n"
+     "enter($module, fd, mark, head, id, capacity, ttl, tail, pipe, token, others, pid, /)\n--\n\n"
      "Take a free lock, or stand in line where there is a pipe to wait at (0: none).\n\n"
      "Return its fence, 0 (not done), -1 (taken), -2 (others wait); or, in line, whose death matters and the\n"
      "microseconds until the holder's lease ends."},
     {"leave", leave, METH_VARARGS,
-     "leave($module, line, id, capacity, token, others, pid, /)\n--\n\n"
+     "leave($module, fd, mark, head, id, capacity, token, others, pid, /)\n--\n\n"
      "Leave a line; return 0 (not done), 1, 2 (told another process), or who of this process holds, and its fence."},
     {NULL, NULL, 0, NULL},
 };
 
-static int
-start(PyObject *module)
-{
-    Names *names = PyModule_GetState(module);
-    for (int at = 0; at < COUNT; at++)
-        if ((names->of[at] = PyUnicode_InternFromString(NAMES[at])) == NULL)
-            return -1;
-    PyObject *layout = Py_BuildValue("iiiiiiiiiii", SLOT, FENCE_AT, UNTIL_AT, SINCE_AT, HELD_AT, MOMENT, ID_AT, ID_WIDTH,
-                                     PIPE_AT, TAIL_AT, MOST_IDLE);
-    int added = layout == NULL ? -1 : PyModule_AddObjectRef(module, "LAYOUT", layout);
-    Py_XDECREF(layout);
-    return added;
-}
-
-static void
-end(void *module)
-{
-    Names *names = PyModule_GetState(module);
-    for (int at = 0; names != NULL && at < COUNT; at++)
-        Py_XDECREF(names->of[at]);
-}
-
 static PyModuleDef_Slot slots[] = {
-    {Py_mod_exec, start},
 #ifdef Py_GIL_DISABLED
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
@@ -503,7 +438,7 @@ static PyModuleDef_Slot slots[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_quick", "The commonest steps, compiled.", sizeof(Names), methods, slots, NULL, NULL, end,
+    PyModuleDef_HEAD_INIT, "_quick", "The commonest steps, compiled.", 0, methods, slots, NULL, NULL, NULL,
 };
 
 PyMODINIT_FUNC

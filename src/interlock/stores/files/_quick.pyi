@@ -1,24 +1,21 @@
-"""What `_quick.c` offers; `line` is a LineFile whose mutex the caller has."""
+"""What `_quick.c` offers; `fd`, `mark` and `head` are those of a LineFile whose mutex the caller has."""
 
-from interlock.stores.files.linefile import LineFile
 from interlock.stores.files.opening import OpenFile
 
-LAYOUT: tuple[int, ...]
-
 def enter(
-    line: LineFile,
+    fd: int,
+    mark: int,
+    head: bytes,
     id: str,
     capacity: int,
     ttl: float,
     tail: bytes,
+    pipe: int,
     token: str,
     others: dict[str, OpenFile],
     pid: int,
     /,
-) -> int: ...
-def join(
-    line: LineFile, id: str, ttl: float, tail: bytes, pipe: int, token: str, others: dict[str, OpenFile], pid: int, /
-) -> tuple[str, int] | None: ...
+) -> int | tuple[str, int]: ...
 def leave(
-    line: LineFile, id: str, capacity: int, token: str, others: dict[str, OpenFile], pid: int, /
+    fd: int, mark: int, head: bytes, id: str, capacity: int, token: str, others: dict[str, OpenFile], pid: int, /
 ) -> int | tuple[str, int]: ...

@@ -178,6 +178,14 @@ class LineFile(OpenFile):
         except OSError:
             return False
 
+    def is_there(self, now: float) -> bool:
+        """Return True if the file is still in its folder; a check counts for `TRUST` seconds."""
+        if now >= self.trusted:
+            if not self.is_found():
+                return False
+            self.trusted = now + TRUST
+        return True
+
     def shut(self) -> None:
         """Close the file; it is opened again when needed."""
         self.trusted = 0.0

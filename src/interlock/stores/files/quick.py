@@ -58,7 +58,8 @@ class Quick:
         line = steps.lines.get(spec.key)
         if line is None or spec.once or (waiter is not None and not (wait and spec.capacity == 1)):
             return None
-        if clock.now() >= steps.trusted:
+        now = clock.now()
+        if now >= steps.trusted:
             try:
                 steps.trust()
             except OSError:
@@ -73,9 +74,11 @@ class Quick:
             steps.waiters.add(id, waiter)  # before the step: another process may promote it right after
             pipe = int(steps.reachable(waiter))
         with line.mutex:
-            if line.inside or line.retired:
+            if line.inside or line.retired or not line.is_there(now):
                 return None
-            answer = self._enter(line, id, spec.capacity, spec.ttl, end, pipe, token, others, pid())
+            answer = self._enter(
+                line.fd, line.mark, line.head, id, spec.capacity, spec.ttl, end, pipe, token, others, pid()
+            )
         if answer.__class__ is tuple:
             before, micros = answer
             steps.liveness.watch(waiter.pipe, (before,))  # type: ignore[union-attr]
@@ -97,9 +100,11 @@ class Quick:
         liveness = steps.liveness
         others = liveness.others if self._has_gil else {}
         with line.mutex:
-            if line.inside or line.retired:
+            if line.inside or line.retired or not line.is_there(clock.now()):
                 return False
-            done = self._leave(line, claim.id, claim.spec.capacity, liveness.token, others, pid())
+            done = self._leave(
+                line.fd, line.mark, line.head, claim.id, claim.spec.capacity, liveness.token, others, pid()
+            )
         if done.__class__ is tuple:
             steps.waiters.notify(*done)
             return True

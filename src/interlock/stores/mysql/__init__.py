@@ -23,8 +23,8 @@ class MysqlStore(PlainStore):
 
     def __init__(self, options: Any) -> None:
         # Imported now: a child forked during another thread's import would wait for that import for ever.
-        from interlock.stores._sync.swap import SwapSteps
         from interlock.stores.mysql.lines import MysqlLines
+        from interlock.stores.swap import SwapSteps
 
         self._made: Callable[[], Any] = lambda: SwapSteps(MysqlLines(options))
 

@@ -23,9 +23,9 @@ from interlock.remote._sync.pool import Pool
 from interlock.remote.failures import ConnectionEnded, NoRoom, Passing, Refused, ended, no_answer
 from interlock.runtime import clock, log
 from interlock.runtime.process import Descriptor, checked_pid
-from interlock.stores._sync.swap import SLACK
 from interlock.stores.mysql import ddl
 from interlock.stores.mysql.options import AT_ONCE, NO_TABLE, READ_ONLY, MysqlOptions, meaning, refusal
+from interlock.stores.swap import SLACK
 
 SHORTEST = 0.001  # seconds to wait for a reply at least
 IN_TRANSACTION = 1  # a bit of the server's status
@@ -179,7 +179,7 @@ def _at(now: int) -> str:
 
 
 class MysqlLines:
-    """The lines of one table: `stores.swap.AsyncSwapStore` as blocking calls.
+    """The lines of one table: `stores.swap.SwapStore`.
 
     Args:
         options: how to connect.
@@ -229,21 +229,21 @@ class MysqlLines:
                 self._pool.ask(ddl(self._options.table), deadline)
 
     def load(self, key: str) -> tuple[int | None, str, int]:
-        """As `AsyncSwapStore.load`."""
+        """As `SwapStore.load`."""
         ((version, line, now),) = self._ask(
             f"SELECT l.version, l.line, {NOW} FROM (SELECT 1) one LEFT JOIN {self._table} l ON l.k = {_key(key)}"
         ).rows
         return (None, "", int(now)) if version is None else (int(version), _text(line), int(now))
 
     def load_kept(self, key: str) -> tuple[str, str, int]:
-        """As `AsyncSwapStore.load_kept`."""
+        """As `SwapStore.load_kept`."""
         ((line, value, now),) = self._ask(
             f"SELECT l.line, l.kept, {NOW} FROM (SELECT 1) one LEFT JOIN {self._table} l ON l.k = {_key(key)}"
         ).rows
         return "" if line is None else _text(line), "" if value is None else _text(value), int(now)
 
     def swap(self, key: str, version: int | None, text: str, now: int, value: str | None = None) -> int | None:
-        """As `AsyncSwapStore.swap`; the text contains neither quotes nor backslashes."""
+        """As `SwapStore.swap`; the text contains neither quotes nor backslashes."""
         if version is None:
             namespace, _, name = key.partition(SEPARATOR)
             new = now  # unlike the version of any earlier row of this name: a swap of a deleted row must not succeed
@@ -269,7 +269,7 @@ class MysqlLines:
         return new if done.affected else None
 
     def swap_many(self, swaps: Sequence[tuple[str, int, str]], now: int) -> list[int]:
-        """As `AsyncSwapStore.swap_many`."""
+        """As `SwapStore.swap_many`."""
         wanted = " UNION ALL ".join(
             f"SELECT {_key(key)} AS k, {version} AS version, '{text}' AS line" for key, version, text in sorted(swaps)
         )
@@ -281,7 +281,7 @@ class MysqlLines:
         return [version + 1 for _, version, _ in swaps] if done.affected == len(swaps) else []
 
     def permit(self, place: Place) -> None:
-        """As `AsyncSwapStore.permit`: a server that lost commits in a crash must not grant a lock that is still held.
+        """As `SwapStore.permit`: a server that lost commits in a crash must not grant a lock that is still held.
 
         Raises:
             Refused: the lease is longer than the grace of such a server.

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from interlock.client.cancel import Cancel
-from interlock.core.errors import InvalidArgument
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Stepwise
@@ -155,7 +154,7 @@ def test_a_crowd_of_tasks_half_of_them_cancelled_loses_no_update(world: World) -
             entered[0] += 1
 
     async def story() -> None:
-        tasks = [asyncio.ensure_future(visit()) for _ in range(80)]
+        tasks = [asyncio.ensure_future(visit()) for _ in range(40)]
         for number, task in enumerate(tasks):
             for _ in range(number % 7):
                 await asyncio.sleep(0)
@@ -165,7 +164,7 @@ def test_a_crowd_of_tasks_half_of_them_cancelled_loses_no_update(world: World) -
 
     world.run(story())
     assert box == entered
-    assert entered[0] >= 40
+    assert entered[0] >= 20
     assert world.nothing_left()
 
 
@@ -201,8 +200,3 @@ def test_all_and_rlock_are_called_off_too(world: World, locks: Any, ann: Actor, 
         assert waiting.result(20) is None
     ann.do(grant.release)
     assert world.eye.claims(world.name) == world.eye.claims(other) == []
-
-
-def test_what_cant_be_asked_is_refused(world: World) -> None:
-    with pytest.raises(InvalidArgument, match="is_set"):
-        world.actor().do(world.connect().lock(world.name).acquire, cancel=1)

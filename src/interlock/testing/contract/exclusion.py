@@ -10,7 +10,7 @@ from interlock.testing.faults import Stepwise
 from interlock.testing.world import KINDS, Kind, World
 
 EXCLUDING = [each for each in KINDS if not each.shares]
-ACTORS, SECTIONS = 6, 25
+ACTORS, SECTIONS = 6, 12
 
 
 @pytest.mark.parametrize("kind", EXCLUDING, ids=lambda kind: kind.name)

@@ -4,7 +4,7 @@ import base64
 import itertools
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.conf import settings
@@ -12,7 +12,6 @@ from django.db import models
 
 from interlock.django.fenced import FenceField
 from interlock.django.guarded import LAST_WINS, REFUSE, Guarded, added, merged_items, merged_keys
-from interlock.django.guarded.conflicts import OnStale
 
 if TYPE_CHECKING:  # at run time they can't be subscripted
     MaybeText = models.TextField[str | None, str | None]
@@ -280,29 +279,6 @@ class Remembered(Guarded, models.Model):
 
 
 class OldRemembered(Remembered):
-    class Meta:
-        proxy = True
-
-
-class Node(Guarded, models.Model):
-    """A tree of django-mptt, which updates the positions by SQL, also that of the instance that is saved."""
-
-    on_stale: ClassVar[OnStale] = dict.fromkeys(("left", "right"), LAST_WINS)
-
-    name: "models.CharField[str, str]" = models.CharField(max_length=50, default="")
-    left: "models.IntegerField[int, int]" = models.IntegerField(default=0)
-    right: "models.IntegerField[int, int]" = models.IntegerField(default=1)
-
-    def save(self, *args: Any, **options: Any) -> None:
-        moved = type(self)._base_manager.filter(pk=self.pk)
-        moved.update(left=models.F("left") + 2, right=models.F("right") + 2)
-        self.left, self.right = self.left + 2, self.right + 2
-        super().save(*args, **options)
-
-
-class StrictNode(Node):
-    on_stale = REFUSE
-
     class Meta:
         proxy = True
 

@@ -1,4 +1,3 @@
-# Generated from _async/swap.py by tools/unasync.py; change that one.
 """A step store on a store that can compare and swap a text: the client decides, then swaps the line if unchanged.
 
 The line that was written last is cached, so that a step without contention is one round trip.  The client decides by
