@@ -100,10 +100,7 @@ class AsyncPool(Generic[Q, A]):
         Raises:
             StoreError: Unreachable and NoRoom if nothing was sent; Refused; ConnectionEnded or NoAnswer.
         """
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = await self._take(deadline, undo is None)
+        connection = await self._take(deadline, undo is None)
         if undo is not None and undo.id not in self.entering:
             self._put(connection)
             raise closed()
@@ -129,7 +126,6 @@ class AsyncPool(Generic[Q, A]):
 
     async def _take(self, deadline: float, first: bool) -> AsyncPooled[Q, A]:
         """Return a connection; `first`: before all others that wait for one."""
-        began = clock.now()
         may_make = True
         while True:
             waiter: rt.AsyncWaiter[Found[Q, A]] | None = None
@@ -143,7 +139,7 @@ class AsyncPool(Generic[Q, A]):
                 else:
                     waiter = rt.AsyncWaiter()
                     (self._line.appendleft if first else self._line.append)(waiter)
-            found = ROOM if waiter is None else await self._wait(waiter, deadline, began)
+            found = ROOM if waiter is None else await self._wait(waiter, deadline)
             if found != ROOM:
                 return found
             try:
@@ -162,12 +158,13 @@ class AsyncPool(Generic[Q, A]):
         connection.trust = self._trust
         return connection
 
-    async def _wait(self, waiter: "rt.AsyncWaiter[Found[Q, A]]", deadline: float, began: float) -> "Found[Q, A]":
+    async def _wait(self, waiter: "rt.AsyncWaiter[Found[Q, A]]", deadline: float) -> "Found[Q, A]":
         """Wait for a connection, or for room to make one.
 
         Raises:
             NoRoom: neither came in time.
         """
+        began = clock.now()
         found = None
         try:
             found = await waiter.wait(deadline - clock.now())
@@ -192,23 +189,13 @@ class AsyncPool(Generic[Q, A]):
 
     def _put(self, connection: AsyncPooled[Q, A]) -> None:
         """Take back a connection that is good."""
-        trust = connection.trust
-        if not self._line:
-            self._idle.append(connection)
-            if trust is self._trust and not self._line and not self.closed:
-                return  # most of the time
-            try:
-                self._idle.remove(connection)
-            except ValueError:
-                return  # another request has taken it meanwhile
         with self._mutex:
-            good = trust is self._trust and not self.closed
+            good = connection.trust is self._trust and not self.closed
             if good and self._line:
                 self._line.popleft().tell(connection)
-                return
-        if good:
-            self._put(connection)
-        else:
+            elif good:
+                self._idle.append(connection)
+        if not good:
             connection.close()
             self._freed()
 
@@ -230,11 +217,10 @@ class AsyncPool(Generic[Q, A]):
         self._drop(1)
 
     def _drop(self, kept: int) -> None:
-        while len(self._idle) > kept:
-            try:
-                connection = self._idle.pop(0)
-            except IndexError:
-                return
+        with self._mutex:
+            dropped = self._idle[: len(self._idle) - kept]
+            del self._idle[: len(dropped)]
+        for connection in dropped:
             connection.close()
             self._freed()
 

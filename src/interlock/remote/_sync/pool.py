@@ -101,10 +101,7 @@ class Pool(Generic[Q, A]):
         Raises:
             StoreError: Unreachable and NoRoom if nothing was sent; Refused; ConnectionEnded or NoAnswer.
         """
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._take(deadline, undo is None)
+        connection = self._take(deadline, undo is None)
         if undo is not None and undo.id not in self.entering:
             self._put(connection)
             raise closed()
@@ -130,7 +127,6 @@ class Pool(Generic[Q, A]):
 
     def _take(self, deadline: float, first: bool) -> Pooled[Q, A]:
         """Return a connection; `first`: before all others that wait for one."""
-        began = clock.now()
         may_make = True
         while True:
             waiter: rt.Waiter[Found[Q, A]] | None = None
@@ -144,7 +140,7 @@ class Pool(Generic[Q, A]):
                 else:
                     waiter = rt.Waiter()
                     (self._line.appendleft if first else self._line.append)(waiter)
-            found = ROOM if waiter is None else self._wait(waiter, deadline, began)
+            found = ROOM if waiter is None else self._wait(waiter, deadline)
             if found != ROOM:
                 return found
             try:
@@ -163,12 +159,13 @@ class Pool(Generic[Q, A]):
         connection.trust = self._trust
         return connection
 
-    def _wait(self, waiter: "rt.Waiter[Found[Q, A]]", deadline: float, began: float) -> "Found[Q, A]":
+    def _wait(self, waiter: "rt.Waiter[Found[Q, A]]", deadline: float) -> "Found[Q, A]":
         """Wait for a connection, or for room to make one.
 
         Raises:
             NoRoom: neither came in time.
         """
+        began = clock.now()
         found = None
         try:
             found = waiter.wait(deadline - clock.now())
@@ -193,23 +190,13 @@ class Pool(Generic[Q, A]):
 
     def _put(self, connection: Pooled[Q, A]) -> None:
         """Take back a connection that is good."""
-        trust = connection.trust
-        if not self._line:
-            self._idle.append(connection)
-            if trust is self._trust and not self._line and not self.closed:
-                return  # most of the time
-            try:
-                self._idle.remove(connection)
-            except ValueError:
-                return  # another request has taken it meanwhile
         with self._mutex:
-            good = trust is self._trust and not self.closed
+            good = connection.trust is self._trust and not self.closed
             if good and self._line:
                 self._line.popleft().tell(connection)
-                return
-        if good:
-            self._put(connection)
-        else:
+            elif good:
+                self._idle.append(connection)
+        if not good:
             connection.close()
             self._freed()
 
@@ -231,11 +218,10 @@ class Pool(Generic[Q, A]):
         self._drop(1)
 
     def _drop(self, kept: int) -> None:
-        while len(self._idle) > kept:
-            try:
-                connection = self._idle.pop(0)
-            except IndexError:
-                return
+        with self._mutex:
+            dropped = self._idle[: len(self._idle) - kept]
+            del self._idle[: len(dropped)]
+        for connection in dropped:
             connection.close()
             self._freed()
 

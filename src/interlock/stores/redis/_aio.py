@@ -2,12 +2,13 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Any, cast
 
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 from interlock.runtime.process import Descriptor, running_loop
-from interlock.stores.redis.library import answered, as_bytes, as_of_socket, keep_alive
+from interlock.stores.redis.library import keep_alive
 from interlock.stores.redis.settings import Address
 
 MOST = 65536  # bytes received at a time, into one buffer: by default asyncio makes a large one for each message
@@ -17,14 +18,14 @@ class AsyncStream(asyncio.BufferedProtocol):
     """A socket with its own asyncio protocol, for one task at a time.
 
     Args:
-        sock: the socket of the transport; None if the program's own connection class has it.
+        sock: the socket of the transport.
     """
 
-    def __init__(self, sock: socket.socket | None = None) -> None:
+    def __init__(self, sock: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._sock = sock
-        self._file = None if sock is None else Descriptor(sock.fileno())
+        self._file = Descriptor(sock.fileno())
         self._buffer = memoryview(bytearray(MOST))
         self._data = b""
         self._future: asyncio.Future[None] | None = None
@@ -67,11 +68,10 @@ class AsyncStream(asyncio.BufferedProtocol):
 
     def _is_ours(self) -> bool:
         """Return True if the descriptor is still ours; if not, detach it, so that another file is not closed."""
-        if self._file is None or self._file.is_ours():
-            return True
-        if self._sock is not None:
+        ours = self._file.is_ours()
+        if not ours:
             self._sock.detach()
-        return False
+        return ours
 
     async def send(self, data: bytes, deadline: float) -> None:
         """As the `send` of threads, but it never waits, so the deadline is ignored."""
@@ -101,7 +101,7 @@ class AsyncStream(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close, from any thread, also after the event loop has ended."""
         if self._loop.is_closed():
-            if self._is_ours() and self._file is not None:
+            if self._is_ours():
                 self._file.shut_down()  # the socket is closed when it is collected
         elif running_loop() is self._loop:
             self._close()
@@ -163,72 +163,21 @@ async def _dialled(family: int, where: Any) -> socket.socket:
     return sock
 
 
-class LibraryTransport(asyncio.Transport):
-    """The transport of an `AsyncStream` over a connection of the program's own class.
-
-    Args:
-        connection: a connection of redis-py or valkey-py.
-        stream: the protocol that receives the data.
-    """
-
-    def __init__(self, connection: Any, stream: asyncio.BufferedProtocol) -> None:
-        super().__init__()
-        self._connection = connection
-        self._stream = stream
-        self._unsent: asyncio.Queue[bytes] = asyncio.Queue()
-        self._tasks = [asyncio.ensure_future(each()) for each in (self._send, self._receive)]
-
-    def write(self, data: Any) -> None:
-        """As `Transport.write`."""
-        self._unsent.put_nowait(data)
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """As `Transport.set_protocol`."""
-        assert isinstance(protocol, asyncio.BufferedProtocol)
-        self._stream = protocol
-
-    async def _send(self) -> None:
-        while True:
-            data = await self._unsent.get()
-            try:
-                await self._connection.send_packed_command(data, check_health=False)
-            except Exception:
-                self.abort()
-
-    async def _receive(self) -> None:
-        try:
-            while True:
-                try:
-                    data = as_bytes(await self._connection.read_response(disable_decoding=True))
-                except Exception as error:
-                    data = answered(error)
-                while data:
-                    buffer = memoryview(self._stream.get_buffer(len(data)))
-                    some = data[: len(buffer)]
-                    buffer[: len(some)] = some
-                    self._stream.buffer_updated(len(some))
-                    data = data[len(some) :]
-        except OSError:
-            self.abort()
-
-    def abort(self) -> None:
-        """Close; unsent data is lost."""
-        tasks, self._tasks = self._tasks, []
-        if not tasks:
-            return
-        for task in tasks:
-            task.cancel()
-        rt.spawn("interlock-disconnects", self._connection.disconnect, True)
-        self._stream.connection_lost(None)
+async def read_reply(connection: Any, seconds: float) -> Any:
+    """As the `read_reply` of threads."""
+    until = clock.now() + seconds
+    reply = await connection.read_response(disable_decoding=True, timeout=seconds, disconnect_on_error=False)
+    if reply is None and clock.now() >= until:
+        raise TimeoutError
+    return reply
 
 
-async def open_library(connection: Any, deadline: float) -> Any:
-    """As the `open_library` of threads."""
-    try:
-        async with asyncio.timeout(max(0.0, deadline - clock.now())):
-            await connection.connect()
-    except Exception as error:
-        raise as_of_socket(error) from error
-    stream = AsyncStream()
-    stream.connection_made(LibraryTransport(connection, stream))
-    return stream
+def at_home() -> Callable[..., None]:
+    """Return a function that performs a call in the running loop, from any thread; not after the loop has ended."""
+    loop = asyncio.get_running_loop()
+
+    def perform(function: Callable[..., Any], *args: object) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(lambda: rt.spawn("interlock-disconnects", function, *args))
+
+    return perform

@@ -6,33 +6,16 @@ is discarded when it comes, and its `undo` follows on the same connection.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from interlock.core.claims import Claim
-from interlock.remote.failures import ConnectionEnded, Unreachable, closed, ended, no_answer
+from interlock.remote.failures import ConnectionEnded, Refused, Unreachable, closed, ended, no_answer
 from interlock.runtime import clock
 from interlock.stores.redis._aio import MOST, AsyncStream
-from interlock.stores.redis.errors import garbled, refusal, see_it_is_there
-from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, Reply, ReplyError, grants, wait_for
-from interlock.stores.redis.settings import Settings
+from interlock.stores.redis.errors import garbled
+from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, Reply
 from interlock.stores.redis.wire import with_source
-
-
-class Dialed(Protocol):
-    """A connection after login."""
-
-    stream: AsyncStream
-
-
-class Dials(Protocol):
-    """Makes connections to one server."""
-
-    where: str
-    settings: Settings
-
-    async def open(self, deadline: float) -> Dialed:
-        """Return a connection after login."""
 
 
 class Mux(asyncio.BufferedProtocol):
@@ -168,15 +151,28 @@ class MuxPool:
     """A pool of one shared connection, for the tasks of one loop; it connects when needed.
 
     Args:
-        dialer: makes connections.
+        open: makes a connection, whose `stream` is used.
+        answer_to: as in `connection`.
+        where: the server, for messages.
+        io_timeout: seconds to wait for a reply.
         undo: returns the command that removes a claim.
 
     Attributes:
         entering: as for `AsyncPool`.
     """
 
-    def __init__(self, dialer: Dials, undo: Callable[[Claim], RedisCommand]) -> None:
-        self._dialer = dialer
+    def __init__(
+        self,
+        open: Callable[[float], Awaitable[Any]],
+        answer_to: Callable[..., Awaitable[Reply]],
+        where: str,
+        io_timeout: float,
+        undo: Callable[[Claim], RedisCommand],
+    ) -> None:
+        self._open = open
+        self._answer_to = answer_to
+        self._where = where
+        self._io_timeout = io_timeout
         self._undo = undo
         self._mux: Mux | None = None
         self._retired: list[Mux] = []  # old connections that still wait for replies
@@ -192,27 +188,17 @@ class MuxPool:
         if undo is not None and undo.id not in self.entering:
             raise closed()
         try:
-            reply = await mux.post(command.data, command.replies, deadline)
-            if type(reply) is ReplyError and str(reply).startswith("NOSCRIPT"):
-                reply = await mux.post(with_source(command.data), 1, deadline)
-            confirms = command.replicas and type(reply) is not ReplyError and grants(reply)
-            if confirms:
-                question = wait_for(command.replicas, self._dialer.settings.io_timeout)
-                count = await mux.post(question, 1, deadline)
+            return await self._answer_to(command, mux.post, deadline, self._where, self._io_timeout)
+        except Refused as error:
+            if error.is_away:
+                self.distrust()
+            raise
         except BaseException as error:
             if undo is not None and not isinstance(error, ConnectionEnded):
                 mux.forget(with_source(self._undo(undo).data))
             if not isinstance(error, asyncio.CancelledError):
                 mux.retire()
             raise
-        if type(reply) is ReplyError:
-            refused = refusal(reply, self._dialer.where, command.line)
-            if refused.is_away:
-                self.distrust()
-            raise refused
-        if confirms:
-            see_it_is_there(count, command.replicas, self._dialer.where)
-        return reply
 
     async def _connected(self, deadline: float) -> Mux:
         """Return a connection; all callers that wait for one share the attempt to make it."""
@@ -223,7 +209,7 @@ class MuxPool:
             if begun is None:
                 raise
             # Another caller began the attempt, perhaps while the server was unavailable: try once more.
-            return await self._attempt(clock.now() + self._dialer.settings.io_timeout)
+            return await self._attempt(clock.now() + self._io_timeout)
 
     async def _attempt(self, deadline: float) -> Mux:
         if self.closed:
@@ -237,9 +223,8 @@ class MuxPool:
         return mux
 
     async def _connect(self, deadline: float) -> Mux:
-        connection = await self._dialer.open(deadline)
-        settings = self._dialer.settings
-        return Mux(connection.stream, self._dialer.where, settings.io_timeout)
+        connection = await self._open(deadline)
+        return Mux(connection.stream, self._where, self._io_timeout)
 
     def _made(self, task: "asyncio.Task[Mux]") -> None:
         self._connecting = None

@@ -1,19 +1,21 @@
 """Sockets for threads, with absolute deadlines; the same names as in `_aio`."""
 
+import math
 import os
 import select
 import socket
+from collections.abc import Callable
 from typing import Any
 
+from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 from interlock.runtime._threads import is_own_poll
 from interlock.runtime.process import Descriptor
-from interlock.stores.redis.library import answered, as_bytes, as_of_socket, keep_alive
+from interlock.stores.redis.library import keep_alive
 from interlock.stores.redis.settings import Address
 
 LOOK = 250e-6  # seconds to poll for a reply before the thread sleeps
-MOST_MISSES = 3  # polls in a row without success, after which polling is suspended
-SKIPPED = 200  # commands without polling then
+SKIPPED = 100  # commands without polling after one whose reply took longer
 MOST = 65536  # bytes received at a time
 SEVERAL = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) > 1
 
@@ -84,11 +86,11 @@ class Stream:
 class PolledStream(Stream):
     """As `Stream`, on a non-blocking socket; it polls for a reply for a short time before the thread sleeps.
 
-    A near server answers sooner than a sleeping thread wakes.  If several polls in a row had no success, because the
-    server is far away or the processors are busy, most commands do not poll.
+    A near server answers sooner than a sleeping thread wakes.  After a poll without success, because the server is
+    far away or the processors are busy, the next commands do not poll.
     """
 
-    __slots__ = ("_looks", "_misses", "_poll", "_receive", "_send", "_skip")
+    __slots__ = ("_poll", "_receive", "_send", "_skip")
 
     def __init__(self, sock: socket.socket, looks: bool) -> None:
         super().__init__(sock)
@@ -96,8 +98,7 @@ class PolledStream(Stream):
         self._send, self._receive = sock.send, sock.recv
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
-        self._looks = looks and SEVERAL
-        self._misses = self._skip = 0
+        self._skip = 0.0 if looks and SEVERAL else math.inf
 
     def send(self, data: bytes, deadline: float) -> None:
         """As `Stream.send`."""
@@ -112,22 +113,16 @@ class PolledStream(Stream):
 
     def receive(self, deadline: float) -> bytes:
         """As `Stream.receive`."""
-        if not self._looks:
-            return self._after_sleep(deadline)
-        if self._skip:
+        if self._skip > 0:
             self._skip -= 1
             return self._after_sleep(deadline)
         until = clock.now() + LOOK
         while clock.now() < until:
             try:
-                data: bytes = self._receive(MOST)
-                self._misses = 0
-                return data
+                return self._receive(MOST)
             except BlockingIOError:
                 os.sched_yield()  # let other threads use the processor
-        self._misses += 1
-        if self._misses >= MOST_MISSES:
-            self._skip = SKIPPED
+        self._skip = SKIPPED
         return self._after_sleep(deadline)
 
     def _after_sleep(self, deadline: float) -> bytes:
@@ -138,60 +133,6 @@ class PolledStream(Stream):
                 return self._receive(MOST)
             except BlockingIOError:
                 pass  # a spurious wake-up
-
-
-class LibraryStream:
-    """As `Stream`, over a connection of the program's own class.
-
-    Args:
-        connection: a connection of redis-py or valkey-py.
-    """
-
-    __slots__ = ("_connection",)
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    def send(self, data: bytes, deadline: float) -> None:
-        """As `Stream.send`."""
-        try:
-            self._connection.send_packed_command([data], check_health=False)
-        except Exception as error:
-            raise as_of_socket(error) from error
-
-    def receive(self, deadline: float) -> bytes:
-        """As `Stream.receive`: the next reply."""
-        try:
-            if not self._connection.can_read(timeout=_left(deadline)):
-                raise TimeoutError
-            return as_bytes(self._connection.read_response(disable_decoding=True))
-        except Exception as error:
-            return answered(error)
-
-    def send_and_close(self, data: bytes) -> None:
-        """As `Stream.send_and_close`."""
-        try:
-            self.send(data, 0.0)
-        except OSError:
-            pass
-        self.close()
-
-    def close(self) -> None:
-        """As `Stream.close`."""
-        self._connection.disconnect()
-
-
-def open_library(connection: Any, deadline: float) -> Any:
-    """Connect a connection of the program's own class, and return its stream.
-
-    Raises:
-        OSError: the connection failed.
-    """
-    try:
-        connection.connect()
-    except Exception as error:
-        raise as_of_socket(error) from error
-    return LibraryStream(connection)
 
 
 def open_stream(address: Address | str, tls: Any, deadline: float, io_timeout: float, looks: bool) -> Stream:
@@ -237,3 +178,19 @@ def _left(deadline: float) -> float:
     if left <= 0:
         raise TimeoutError
     return left
+
+
+def read_reply(connection: Any, seconds: float) -> Any:
+    """Return the next reply to a connection of redis-py or valkey-py.
+
+    Raises:
+        TimeoutError: none came within `seconds`.
+    """
+    if not connection.can_read(timeout=seconds):
+        raise TimeoutError
+    return connection.read_response(disable_decoding=True)
+
+
+def at_home() -> Callable[..., None]:
+    """Return a function that performs a call: for threads at once."""
+    return rt.offload

@@ -11,12 +11,87 @@ from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.stores.redis import _aio as sockets
 from interlock.stores.redis.errors import garbled, refusal, see_it_is_there, unreachable
+from interlock.stores.redis.library import answered, as_bytes, as_of_socket
 from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, ReplyError, grants, pack, wait_for
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import with_source
 
 INFO = pack("INFO", "replication")
 _PRIMARY = re.compile(rb"role:master\b.*^master_replid:(\w+)", re.DOTALL | re.MULTILINE)
+
+
+class AsyncLibraryStream:
+    """As `AsyncStream`, over a connection of the program's own class.
+
+    Args:
+        connection: a connection of redis-py or valkey-py.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._at_home = sockets.at_home()
+
+    async def send(self, data: bytes, deadline: float) -> None:
+        """As `AsyncStream.send`."""
+        try:
+            await self._connection.send_packed_command([data], check_health=False)
+        except Exception as error:
+            raise as_of_socket(error) from error
+
+    async def receive(self, deadline: float) -> bytes:
+        """As `AsyncStream.receive`: the next reply."""
+        try:
+            return as_bytes(await sockets.read_reply(self._connection, max(0.0, deadline - clock.now())))
+        except Exception as error:
+            return answered(error)
+
+    def send_and_close(self, data: bytes) -> None:
+        """As `AsyncStream.send_and_close`."""
+        self._at_home(self._end, data)
+
+    def close(self) -> None:
+        """As `AsyncStream.close`."""
+        self._at_home(self._end, b"")
+
+    async def _end(self, data: bytes) -> None:
+        try:
+            if data:
+                await self.send(data, 0.0)
+        except OSError:
+            pass
+        finally:
+            await self._connection.disconnect(True)
+
+
+async def answer_to(
+    command: RedisCommand,
+    raw: Callable[[bytes, int, float], Any],
+    deadline: float,
+    where: str,
+    io_timeout: float,
+) -> Any:
+    """Send a request; with the source of its script, if the server does not have that; wait for replicas if wanted.
+
+    Args:
+        command: the request.
+        raw: sends bytes and returns so many replies, as `AsyncRedisConnection.raw`.
+        deadline: until when to wait, by `clock.now`.
+        where: the server, for messages.
+        io_timeout: seconds to wait for a reply.
+
+    Raises:
+        Refused: the server answered so.
+        StoreError: as `raw`; too few replicas have the grant.
+    """
+    reply = await raw(command.data, command.replies, deadline)
+    if type(reply) is ReplyError and str(reply).startswith("NOSCRIPT"):
+        reply = await raw(with_source(command.data), 1, deadline)
+    if type(reply) is ReplyError:
+        raise refusal(reply, where, command.line)
+    if command.replicas and grants(reply):
+        count = await raw(wait_for(command.replicas, io_timeout), 1, deadline)
+        see_it_is_there(count, command.replicas, where)
+    return reply
 
 
 class AsyncRedisConnection:
@@ -28,7 +103,7 @@ class AsyncRedisConnection:
 
     __slots__ = ("_io_timeout", "_parser", "_where", "stream", "trust")
 
-    def __init__(self, stream: sockets.AsyncStream, where: str, io_timeout: float) -> None:
+    def __init__(self, stream: Any, where: str, io_timeout: float) -> None:
         self.stream = stream
         self._where = where
         self._io_timeout = io_timeout
@@ -37,15 +112,7 @@ class AsyncRedisConnection:
 
     async def ask(self, command: RedisCommand, deadline: float) -> Any:
         """As `AsyncConnection.ask`."""
-        reply = await self.raw(command.data, command.replies, deadline)
-        if type(reply) is ReplyError and str(reply).startswith("NOSCRIPT"):
-            reply = await self.raw(with_source(command.data), 1, deadline)
-        if type(reply) is ReplyError:
-            raise refusal(reply, self._where, command.line)
-        if command.replicas and grants(reply):
-            count = await self.raw(wait_for(command.replicas, self._io_timeout), 1, deadline)
-            see_it_is_there(count, command.replicas, self._where)
-        return reply
+        return await answer_to(command, self.raw, deadline, self._where, self._io_timeout)
 
     async def raw(self, data: bytes, replies: int, deadline: float) -> Any:
         """Send, and return the reply, which may be a ReplyError; several replies as a list.
@@ -184,13 +251,20 @@ class AsyncDialer:
     async def _connected(self, address: Address | str, deadline: float, looks: bool) -> AsyncRedisConnection:
         try:
             if self.settings.make is not None:
-                stream = await sockets.open_library(self.settings.make(address), deadline)
+                stream = await self._of_library(self.settings.make(address), deadline)
             else:
                 context = self.settings.context()
                 stream = await sockets.open_stream(address, context, deadline, self.settings.io_timeout, looks)
         except (OSError, ValueError) as error:
             raise unreachable(self.where, error) from error
         return AsyncRedisConnection(stream, self.where, self.settings.io_timeout)
+
+    async def _of_library(self, connection: Any, deadline: float) -> Any:
+        try:
+            await rt.within(max(0.0, deadline - clock.now()), connection.connect)
+        except Exception as error:
+            raise as_of_socket(error) from error
+        return AsyncLibraryStream(connection)
 
     async def _log_in(self, connection: AsyncRedisConnection, deadline: float) -> Any:
         """Log in; return the reply to INFO, if that is asked."""

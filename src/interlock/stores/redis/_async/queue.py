@@ -11,7 +11,7 @@ from interlock.remote._async.server_queue import AsyncAsks, AsyncServerQueue
 from interlock.remote.failures import Refused, closed
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
-from interlock.stores.redis._async.connection import AsyncDialer
+from interlock.stores.redis._async.connection import AsyncDialer, answer_to
 from interlock.stores.redis._async.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
 from interlock.stores.redis.resp import RedisCommand, Reply, pack
@@ -22,12 +22,12 @@ CHANNEL = "interlock:wake:"
 
 
 def pool_to(dialer: AsyncDialer, wire: RedisWire) -> AsyncAsks[RedisCommand, Reply]:
-    """Return the connections to one server: a pool for threads, one connection for tasks."""
+    """Return the connections to one server: a pool for threads, one connection of ours for tasks."""
     # async only
-    if rt.TASKS:
+    if dialer.settings.make is None:
         from interlock.stores.redis._mux import MuxPool
 
-        return MuxPool(dialer, wire.undo)
+        return MuxPool(dialer.open, answer_to, dialer.where, dialer.settings.io_timeout, wire.undo)
     return AsyncPool(dialer.open, dialer.where, dialer.settings.most, wire.undo)
 
 

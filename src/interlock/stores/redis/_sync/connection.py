@@ -12,12 +12,87 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.stores.redis import _threads as sockets
 from interlock.stores.redis.errors import garbled, refusal, see_it_is_there, unreachable
+from interlock.stores.redis.library import answered, as_bytes, as_of_socket
 from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, ReplyError, grants, pack, wait_for
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import with_source
 
 INFO = pack("INFO", "replication")
 _PRIMARY = re.compile(rb"role:master\b.*^master_replid:(\w+)", re.DOTALL | re.MULTILINE)
+
+
+class LibraryStream:
+    """As `Stream`, over a connection of the program's own class.
+
+    Args:
+        connection: a connection of redis-py or valkey-py.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._at_home = sockets.at_home()
+
+    def send(self, data: bytes, deadline: float) -> None:
+        """As `Stream.send`."""
+        try:
+            self._connection.send_packed_command([data], check_health=False)
+        except Exception as error:
+            raise as_of_socket(error) from error
+
+    def receive(self, deadline: float) -> bytes:
+        """As `Stream.receive`: the next reply."""
+        try:
+            return as_bytes(sockets.read_reply(self._connection, max(0.0, deadline - clock.now())))
+        except Exception as error:
+            return answered(error)
+
+    def send_and_close(self, data: bytes) -> None:
+        """As `Stream.send_and_close`."""
+        self._at_home(self._end, data)
+
+    def close(self) -> None:
+        """As `Stream.close`."""
+        self._at_home(self._end, b"")
+
+    def _end(self, data: bytes) -> None:
+        try:
+            if data:
+                self.send(data, 0.0)
+        except OSError:
+            pass
+        finally:
+            self._connection.disconnect(True)
+
+
+def answer_to(
+    command: RedisCommand,
+    raw: Callable[[bytes, int, float], Any],
+    deadline: float,
+    where: str,
+    io_timeout: float,
+) -> Any:
+    """Send a request; with the source of its script, if the server does not have that; wait for replicas if wanted.
+
+    Args:
+        command: the request.
+        raw: sends bytes and returns so many replies, as `RedisConnection.raw`.
+        deadline: until when to wait, by `clock.now`.
+        where: the server, for messages.
+        io_timeout: seconds to wait for a reply.
+
+    Raises:
+        Refused: the server answered so.
+        StoreError: as `raw`; too few replicas have the grant.
+    """
+    reply = raw(command.data, command.replies, deadline)
+    if type(reply) is ReplyError and str(reply).startswith("NOSCRIPT"):
+        reply = raw(with_source(command.data), 1, deadline)
+    if type(reply) is ReplyError:
+        raise refusal(reply, where, command.line)
+    if command.replicas and grants(reply):
+        count = raw(wait_for(command.replicas, io_timeout), 1, deadline)
+        see_it_is_there(count, command.replicas, where)
+    return reply
 
 
 class RedisConnection:
@@ -29,7 +104,7 @@ class RedisConnection:
 
     __slots__ = ("_io_timeout", "_parser", "_where", "stream", "trust")
 
-    def __init__(self, stream: sockets.Stream, where: str, io_timeout: float) -> None:
+    def __init__(self, stream: Any, where: str, io_timeout: float) -> None:
         self.stream = stream
         self._where = where
         self._io_timeout = io_timeout
@@ -38,15 +113,7 @@ class RedisConnection:
 
     def ask(self, command: RedisCommand, deadline: float) -> Any:
         """As `Connection.ask`."""
-        reply = self.raw(command.data, command.replies, deadline)
-        if type(reply) is ReplyError and str(reply).startswith("NOSCRIPT"):
-            reply = self.raw(with_source(command.data), 1, deadline)
-        if type(reply) is ReplyError:
-            raise refusal(reply, self._where, command.line)
-        if command.replicas and grants(reply):
-            count = self.raw(wait_for(command.replicas, self._io_timeout), 1, deadline)
-            see_it_is_there(count, command.replicas, self._where)
-        return reply
+        return answer_to(command, self.raw, deadline, self._where, self._io_timeout)
 
     def raw(self, data: bytes, replies: int, deadline: float) -> Any:
         """Send, and return the reply, which may be a ReplyError; several replies as a list.
@@ -185,13 +252,20 @@ class Dialer:
     def _connected(self, address: Address | str, deadline: float, looks: bool) -> RedisConnection:
         try:
             if self.settings.make is not None:
-                stream = sockets.open_library(self.settings.make(address), deadline)
+                stream = self._of_library(self.settings.make(address), deadline)
             else:
                 context = self.settings.context()
                 stream = sockets.open_stream(address, context, deadline, self.settings.io_timeout, looks)
         except (OSError, ValueError) as error:
             raise unreachable(self.where, error) from error
         return RedisConnection(stream, self.where, self.settings.io_timeout)
+
+    def _of_library(self, connection: Any, deadline: float) -> Any:
+        try:
+            rt.within(max(0.0, deadline - clock.now()), connection.connect)
+        except Exception as error:
+            raise as_of_socket(error) from error
+        return LibraryStream(connection)
 
     def _log_in(self, connection: RedisConnection, deadline: float) -> Any:
         """Log in; return the reply to INFO, if that is asked."""

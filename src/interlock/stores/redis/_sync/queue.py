@@ -12,7 +12,7 @@ from interlock.remote._sync.server_queue import Asks, ServerQueue
 from interlock.remote.failures import Refused, closed
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
-from interlock.stores.redis._sync.connection import Dialer
+from interlock.stores.redis._sync.connection import Dialer, answer_to
 from interlock.stores.redis._sync.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
 from interlock.stores.redis.resp import RedisCommand, Reply, pack
@@ -23,7 +23,7 @@ CHANNEL = "interlock:wake:"
 
 
 def pool_to(dialer: Dialer, wire: RedisWire) -> Asks[RedisCommand, Reply]:
-    """Return the connections to one server: a pool for threads, one connection for tasks."""
+    """Return the connections to one server: a pool for threads, one connection of ours for tasks."""
     return Pool(dialer.open, dialer.where, dialer.settings.most, wire.undo)
 
 
