@@ -138,6 +138,9 @@ class LineFile(OpenFile):
 
     def _put_right(self, found: bytes) -> None:
         """Write the head of a new or damaged file; the readable claims of a damaged file stay."""
+        if not found:
+            put(self.fd, self.head, 0)
+            return
         key = key_in(found[:HEAD_MOST])
         if not found.startswith(MAGIC) and not self.head.startswith(found):
             raise NotOurs(f"{self._path} is no line of interlock's; look at it, and remove it (nothing was changed)")
