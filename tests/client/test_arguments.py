@@ -141,3 +141,17 @@ def test_all_refuses_nothing_a_name_twice_and_foreign_locks(world: World, locks:
     refuses(lambda: locks.all("a", "b", "a"), "twice")
     refuses(lambda: locks.all("a", locks.lock("a")), "twice")
     refuses(lambda: locks.all("a", others.lock("b")), "connection")
+
+
+def test_bad_limits_and_lists_are_refused(world: World, locks: Any, ann: Actor) -> None:
+    for at_least in [-1, True, "5", NAN, None]:
+        refuses(partial(locks.lock, world.name, at_least=at_least), "at_least")
+    refuses(partial(locks.lock, world.name, ttl=5, at_least=5.1), "at_least")
+    refuses(partial(locks.lock, world.name, at_most=1, at_least=2), "at_least")
+    for at_most in [0, -1, "1", True, NAN]:
+        refuses(partial(locks.lock, world.name, at_most=at_most), "at_most")
+    for keep in [0, -1, 367 * 86400, "1", True, NAN]:
+        refuses(partial(locks.once, world.name, keep=keep), "keep")
+    for items in ([], ["a", "a"], "abc", [1, 2]):
+        refuses(partial(locks.one_of, world.name, items), "items")
+    refuses(partial(ann.do, locks.lock(world.name).acquire, cancel=1), "is_set")

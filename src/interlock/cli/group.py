@@ -50,9 +50,8 @@ def main(arguments: Sequence[str]) -> int:
         status: Any = group.main(list(arguments), prog_name="interlock", complete_var=COMPLETE, standalone_mode=False)
     except click.UsageError as error:
         called = next((word for word in arguments if word in COMMANDS), "")
-        text = _meant(error, called) if isinstance(error, click.NoSuchOption) else error.format_message()
         command = f"interlock {called}".rstrip() if error.ctx is None else error.ctx.command_path
-        return fail(USAGE, f"{text} (see {command} --help)")
+        return fail(USAGE, f"{error.format_message()} (see {command} --help)")
     except click.ClickException as error:
         return fail(error.exit_code, error.format_message())
     except click.Abort:
@@ -62,24 +61,6 @@ def main(arguments: Sequence[str]) -> int:
     except interlock.StoreError as error:
         return fail(STORE, f"the store can't be used: {error}")
     return int(status or 0)
-
-
-def _meant(error: click.NoSuchOption, called: str) -> str:
-    """Say what was probably meant by an option that is not known where it stands."""
-    if error.ctx is not None and isinstance(error.ctx.command, _command("run").__class__):
-        return f"{error.format_message()} If it is the command's own, write -- before the command"
-    owners = [name for name in COMMANDS if error.option_name in _options_of(name)]
-    if not owners:
-        return error.format_message()
-    if error.ctx is not None and error.ctx.command is not group:
-        return f"No such option {error.option_name}: it is one of interlock {', '.join(owners)}"
-    if called and called not in owners:
-        return f"{error.option_name} is no option of interlock {called}, but of interlock {', '.join(owners)}"
-    return f"{error.option_name} stands after the command: interlock {called or owners[0]} {error.option_name} …"
-
-
-def _options_of(name: str) -> set[str]:
-    return {spelling for param in _command(name).params for spelling in param.opts if spelling.startswith("-")}
 
 
 def _command(name: str) -> click.Command:

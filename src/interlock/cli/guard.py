@@ -139,8 +139,6 @@ class GuardedRun:
         self._grant: Grant | None = None  # kept, so that closing the connection can release it once more
         self._lost = self._timed_out = False
         self._ordered_to_end = False
-        self._saying = threading.Lock()
-        self._over = False
 
     def run(self) -> int:
         """Wait for the lock, run the command, release; return the exit status."""
@@ -158,8 +156,7 @@ class GuardedRun:
             return fail(STORE, f"the store can't be used: {error}")
         finally:
             self._child.discard()
-            with self._saying:
-                self._over = True
+            log.divert(lambda line: None)  # Python aborts if a daemon thread writes while it ends
 
     def _with_store(self) -> int:
         self._take_log()
@@ -181,13 +178,7 @@ class GuardedRun:
 
     def _take_log(self) -> None:
         """Say what the library logs only with -v: it goes on trying, and a loss is told in any case."""
-        log.divert(self._say_of_log if self._order.verbose else lambda line: None)
-
-    def _say_of_log(self, line: str) -> None:
-        """Say what a thread of the library logs; nothing at the end: Python aborts if a daemon thread writes then."""
-        with self._saying:
-            if not self._over:
-                say(line)
+        log.divert(say if self._order.verbose else lambda line: None)
 
     def _lock(self, locks: Locks) -> Any:
         order = self._order

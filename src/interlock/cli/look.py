@@ -1,23 +1,18 @@
 """`interlock ls`, `show` and `watch`: the holders and waiters of locks."""
 
-import math
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import click
 
 from interlock import Locks, StoreError
 from interlock.cli import called, connect, output
-from interlock.cli.exits import BY_SIGNAL, CONFLICT, LOST, STORE, one_line, say
+from interlock.cli.exits import CONFLICT, LOST, STORE, one_line, say
 from interlock.cli.output import completed, json_option, name_argument, namespace_option, store_option
 from interlock.core.claims import Check
 
-OTHERS_KEPT = 10.0  # seconds; on some stores one has to look at everything to find other namespaces
 MOST_OTHERS = 5
 
 
@@ -55,7 +50,7 @@ def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
         output.print_json({**output.line_json(line), "store": place})
     elif line.holders or line.waiters:
         click.echo(headed(place, locks))
-        output.print_line(line)
+        click.echo(output.line_text(line, output.console().width))
     else:
         click.echo(f"{one_line(repr(name))} has no holder and no waiter in {place_of(place, locks)}.")
     if others:
@@ -135,22 +130,17 @@ def _print_look(locks: Locks, store: str) -> None:
 def _watch_tables(locks: Locks, store: str, interval: float) -> None:
     console = output.console()
 
-    others, asked_at = "", -math.inf
-
     def picture() -> Any:
-        nonlocal others, asked_at
         lines = output.lines_of(locks.claims())
-        if time.monotonic() - asked_at > OTHERS_KEPT:
-            others, asked_at = others_of(locks), time.monotonic()
         if not lines:
-            return output.picture_of(nobody(store, locks), others)
-        return output.picture_of(headed(store, locks), output.claims_table(console, lines), others)
+            return output.picture_of(nobody(store, locks))
+        return output.picture_of(headed(store, locks), output.claims_table(console, lines))
 
     if not console.is_terminal:
         _repeat(interval, lambda: click.echo(_plain(console, picture())))
     from rich.live import Live
 
-    with _termination_unwinds(), Live(console=console, auto_refresh=False) as live:
+    with Live(console=console, auto_refresh=False) as live:
         _repeat(interval, lambda: live.update(picture(), refresh=True))
 
 
@@ -159,22 +149,6 @@ def _plain(console: Any, picture: Any) -> str:
     with console.capture() as captured:
         console.print(picture, markup=False)
     return f"{output.iso(time.time())}\n{captured.get()}"
-
-
-@contextmanager
-def _termination_unwinds() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP leave the terminal as they found it."""
-
-    def leave(number: int, frame: FrameType | None) -> NoReturn:
-        raise SystemExit(BY_SIGNAL + number)
-
-    ending = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no HUP
-    before = {number: signal.signal(number, leave) for number in ending}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 WORST_FIRST = ("fail", "warn", "ok")

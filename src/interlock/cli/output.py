@@ -198,18 +198,8 @@ def picture_of(*parts: "str | Table") -> Any:
     return Group(*(Text(part, overflow="fold") if isinstance(part, str) else part for part in parts if part))
 
 
-def line_table(line: OutputLine) -> "Table":
-    """Return a table with all that is known of the claims of one lock."""
-    claims = (*line.holders, *line.waiters)
-    return table_of(
-        ("State", "Kind", "Process", "Label", "Since", "Lease ends", "Thread", "Fence", "ID"),
-        ((*_main_facts(view), view.thread, str(view.fence or ""), view.id) for view in claims),
-        ("bold" if view.state == "using" else "" for view in claims),
-    )
-
-
 def line_text(line: OutputLine, width: int) -> str:
-    """Return what `line_table` shows, in a few rows for each claim, for a terminal of so many columns."""
+    """Return all that is known of the claims of one lock, in a few rows each, for a terminal of so many columns."""
     return "\n\n".join(_record(view, width) for view in (*line.holders, *line.waiters))
 
 
@@ -231,16 +221,6 @@ def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
         return "done", "once", "", "", "", f"kept for {duration(view.expires_in)}"
     state = "holder" if view.state == "using" else "waiter"
     return state, view.kind, f"{view.pid}@{view.host}", view.label, ago(view.since), f"in {duration(view.expires_in)}"
-
-
-def print_line(line: OutputLine) -> None:
-    """Print all that is known of one lock."""
-    out = console()
-    table = line_table(line)
-    if out.measure(table, options=out.options.update(width=WIDE)).maximum <= out.width:
-        out.print(table)
-    else:
-        click.echo(line_text(line, out.width))
 
 
 def completed(what: str) -> Callable[..., Any]:

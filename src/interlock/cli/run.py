@@ -48,7 +48,11 @@ class Run(click.Command):
         if before > len(args) or after > len(rest):
             return super().parse_args(ctx, options)  # which says that the last one lacks its value
         command = rest[after + (rest[after : after + 1] == ["--"]) :]
-        return super().parse_args(ctx, [*options, "--", *name, *command])
+        try:
+            return super().parse_args(ctx, [*options, "--", *name, *command])
+        except click.NoSuchOption as error:
+            advice = "If it is the command's own, write -- before the command"
+            raise click.UsageError(f"{error.format_message()} {advice}", ctx) from None
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters; once the command has begun, a shell that completes finds no options any more."""

@@ -179,7 +179,7 @@ class Stuck(Around):
 
 
 class Partial(Around):
-    """Fails to renew the leases of some names; other leases in the same request are renewed.
+    """Answers that the leases of some names were not renewed, and other leases in the same request were.
 
     Args:
         store: the real store.
@@ -190,28 +190,13 @@ class Partial(Around):
         self.names: set[str] = set()
         self.together = 0
 
-    def before(self, step: str, args: Any) -> Any:
-        if step != "renew":
-            return args
-        (claims,) = args
-        asked = [claim for claim in claims if _name(claim) not in self.names]
-        self.together += 0 < len(asked) < len(claims)
-        return (_Asked(asked, claims),)
-
     def after(self, step: str, args: Any, answer: Any) -> Any:
         if step != "renew":
             return answer
-        asked = args[0]
-        answers = dict(zip((claim.id for claim in asked), answer, strict=True))
-        return [answers.get(claim.id, StoreError("not this one, by order of the test")) for claim in asked.of]
-
-
-class _Asked(list[Claim]):
-    """The claims that are passed to the store, and the others of the request."""
-
-    def __init__(self, asked: Sequence[Claim], of: Sequence[Claim]) -> None:
-        super().__init__(asked)
-        self.of = of
+        bad = [_name(claim) in self.names for claim in args[0]]
+        self.together += 0 < sum(bad) < len(bad)
+        error = StoreError("not this one, by order of the test")
+        return [error if is_bad else each for is_bad, each in zip(bad, answer, strict=True)]
 
 
 class Counting(Around):

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from interlock.core.errors import InvalidArgument
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import KINDS, Kind, World
@@ -90,13 +89,6 @@ def test_the_parts_of_several_locks_are_kept_each_for_its_own_time_and_only_if_a
     assert ann.do(grants.release) is True
     assert [len(world.holders(name)) for name in names] == [1, 0]
     world.eye.evict(names[0])
-
-
-@pytest.mark.parametrize("how", [{"at_least": -1}, {"at_least": True}, {"at_least": "5"}, {"at_least": float("nan")},
-                                 {"at_least": None}, {"ttl": 5, "at_least": 5.1}], ids=str)  # fmt: skip
-def test_a_bad_at_least_is_refused_when_the_lock_is_made(world: World, how: dict[str, Any], locks: Any) -> None:
-    with pytest.raises(InvalidArgument, match="at_least"):
-        locks.lock(world.name, **how)
 
 
 def test_a_ttl_that_is_left_out_is_as_long_as_at_least(world: World, ann: Actor) -> None:

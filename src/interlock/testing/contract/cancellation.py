@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from interlock.client.cancel import Cancel
-from interlock.core.errors import InvalidArgument
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Stepwise
@@ -201,8 +200,3 @@ def test_all_and_rlock_are_called_off_too(world: World, locks: Any, ann: Actor, 
         assert waiting.result(20) is None
     ann.do(grant.release)
     assert world.eye.claims(world.name) == world.eye.claims(other) == []
-
-
-def test_what_cant_be_asked_is_refused(world: World) -> None:
-    with pytest.raises(InvalidArgument, match="is_set"):
-        world.actor().do(world.connect().lock(world.name).acquire, cancel=1)

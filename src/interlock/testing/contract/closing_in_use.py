@@ -65,36 +65,18 @@ def test_none_of_the_closing_connection_gets_the_lock_that_it_gives_up(
     assert [view.id for view in world.eye.claims(world.name)] == [other.result().id]
 
 
-def test_closing_at_once_from_several_sides_and_by_a_waiter_that_gives_up(world: World, locks: Any) -> None:
+def test_closing_at_once_from_several_sides_and_by_a_waiter_that_gives_up(
+    world: World, locks: Any, bob: Actor
+) -> None:
     held = world.actor().do(world.connect().lock(world.name).acquire)
     lock = locks.lock(world.name)
-    waiting = world.actor().start(_wait_then_close, world, lock, locks)
+    waiting, then = bob.start(lock.acquire), bob.start(locks.close)
     world.until_waiting(1)
     closing = [actor.start(locks.close) for actor in world.actors(4)]
-    for job in closing:
+    for job in (*closing, then):
         job.result(SOON)
-    assert waiting.result(SOON) == "closed"
+    assert _closed_while_it_waited(waiting)
     eventually(lambda: [view.id for view in world.eye.claims(world.name)] == [held.id], within=SOON)
-
-
-def _wait_then_close(world: World, lock: Any, locks: Any) -> Any:
-    if world.colour == "threads":
-        try:
-            lock.acquire()
-        except StoreError:
-            locks.close()
-            return "closed"
-        return "acquired"
-
-    async def as_a_task() -> str:
-        try:
-            await lock.acquire()
-        except StoreError:
-            await locks.close()
-            return "closed"
-        return "acquired"
-
-    return as_a_task()
 
 
 @of_threads

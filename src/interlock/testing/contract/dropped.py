@@ -13,15 +13,10 @@ from interlock.testing.world import Kind, World
 
 def forget(world: World, make: Any) -> None:
     """Let an actor acquire the lock that `make` returns, and drop both."""
-
-    def work() -> None:
-        make().acquire()
-
-    async def task() -> None:
-        await make().acquire()
-
+    actor = world.actor()
     with collected():
-        world.actor().do(work if world.colour == "threads" else task)
+        actor.do(lambda: make().acquire())
+        actor.forget()
 
 
 def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, kind: Kind, locks: Any) -> None:
@@ -56,15 +51,9 @@ def test_what_was_released_or_lost_is_collected_without_a_warning(
 
 def test_a_lock_object_keeps_what_was_acquired_by_it(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name, ttl=RENEWED)
-
-    def work() -> None:
-        lock.acquire()
-
-    async def task() -> None:
-        await lock.acquire()
-
     with collected():
-        ann.do(work if world.colour == "threads" else task)
+        ann.do(lock.acquire)
+        ann.forget()
     until = time.monotonic() + world.holders()[0].expires_in
     # The lease is renewed, so the grant was not dropped.
     eventually(lambda: time.monotonic() + world.holders()[0].expires_in > until + 0.1)

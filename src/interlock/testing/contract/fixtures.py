@@ -4,10 +4,13 @@ import functools
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, TypeVar, cast
 
 import pytest
 
+from interlock.core.errors import Unsupported
+from interlock.core.queue import Feature
 from interlock.testing.actors import Actor
 from interlock.testing.world import KINDS, TASKS, THREADS, Kind, Place, World
 
@@ -17,13 +20,15 @@ of_tasks = pytest.mark.parametrize("world", [TASKS], indirect=True)
 needs_signals = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signal to a thread on this system")
 
 
-def where(can: Callable[[World], bool]) -> Callable[[Test], Test]:
-    """Run a test only on stores for which `can(world)` is True; `can` checks that the others refuse."""
+def needs(*features: Feature) -> Callable[[Test], Test]:
+    """Mark a test of a feature; a store that lacks it must refuse, and name one that has it."""
 
     def decorate(test: Test) -> Test:
         @functools.wraps(test)
         def played(**fixtures: Any) -> None:
-            if can(next(each for each in fixtures.values() if isinstance(each, World))):
+            world = next(each for each in fixtures.values() if isinstance(each, World))
+            lacks = not world.eye.store.features.issuperset(features)
+            with pytest.raises(Unsupported, match="postgresql://") if lacks else nullcontext():
                 test(**fixtures)
 
         return cast(Test, played)

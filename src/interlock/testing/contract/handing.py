@@ -6,10 +6,10 @@ import pytest
 
 from interlock.client.tokens import read
 from interlock.core.claims import USING
-from interlock.core.errors import InvalidArgument, LockLost, NotHeld, StoreError, Unsupported
+from interlock.core.errors import InvalidArgument, LockLost, NotHeld, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.contract.cancellation import MOMENTS, cancelled_at
-from interlock.testing.contract.fixtures import of_tasks, where
+from interlock.testing.contract.fixtures import needs, of_tasks
 from interlock.testing.faults import Lossy, Stepwise
 from interlock.testing.waiting import RENEWED, eventually, throughout
 from interlock.testing.world import World
@@ -17,20 +17,7 @@ from interlock.testing.world import World
 LONG = 60.0
 
 
-def _can(world: World) -> bool:
-    """Return True if claims of the store outlive their process; check that another store refuses."""
-    if "detach" in world.eye.store.features:
-        return True
-    locks, ann = world.connect(), world.actor()
-    grant = ann.do(locks.lock(world.name).acquire)
-    for call in (grant.detach, lambda: locks.attach("interlock1.x")):
-        with pytest.raises(Unsupported, match="postgresql://"):
-            ann.do(call)
-    assert grant.held
-    return False
-
-
-@where(_can)
+@needs("detach")
 def test_a_detached_lock_stays_held_and_goes_on_elsewhere(world: World, ann: Actor, bob: Actor) -> None:
     grant = ann.do(world.connect().lock(world.name, label="release 7", ttl=LONG).acquire)
     token = ann.do(grant.detach)
@@ -48,7 +35,7 @@ def test_a_detached_lock_stays_held_and_goes_on_elsewhere(world: World, ann: Act
     assert world.nothing_left()
 
 
-@where(_can)
+@needs("detach")
 def test_an_attached_lock_is_renewed(world: World, ann: Actor, bob: Actor) -> None:
     token = ann.do(ann.do(world.connect().lock(world.name, ttl=LONG).acquire).detach)
     attached = bob.do(world.connect().attach, token, ttl=RENEWED)
@@ -56,7 +43,7 @@ def test_an_attached_lock_is_renewed(world: World, ann: Actor, bob: Actor) -> No
     assert bob.do(attached.release) is True
 
 
-@where(_can)
+@needs("detach")
 def test_a_detached_lock_is_renewed_by_nobody(world: World, locks: Any, ann: Actor) -> None:
     token = ann.do(ann.do(locks.lock(world.name, ttl=0.5).acquire).detach)
     world.until_free()
@@ -66,7 +53,7 @@ def test_a_detached_lock_is_renewed_by_nobody(world: World, locks: Any, ann: Act
     assert ann.do(locks.release, token) is False
 
 
-@where(_can)
+@needs("detach")
 def test_a_token_is_used_once(world: World, locks: Any) -> None:
     ann, bob, cyd = world.actors(3)
     token = ann.do(ann.do(world.connect().lock(world.name, ttl=LONG).acquire).detach)
@@ -81,7 +68,7 @@ def test_a_token_is_used_once(world: World, locks: Any) -> None:
     assert bob.do(attached.renew) is True
 
 
-@where(_can)
+@needs("detach")
 def test_a_token_is_renewed_and_released_by_itself(world: World, locks: Any, ann: Actor) -> None:
     token = ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach)
     assert ann.do(locks.renew, token, ttl=10 * LONG) is True
@@ -92,7 +79,7 @@ def test_a_token_is_renewed_and_released_by_itself(world: World, locks: Any, ann
     assert waiting.result(20).held
 
 
-@where(_can)
+@needs("detach")
 def test_a_token_keeps_the_kind_and_the_slot(world: World, locks: Any, ann: Actor) -> None:
     lock = locks.semaphore(world.name, 3, ttl=LONG)
     first, second = (ann.do(lock.acquire) for _ in range(2))
@@ -101,7 +88,7 @@ def test_a_token_keeps_the_kind_and_the_slot(world: World, locks: Any, ann: Acto
     assert [view.capacity for view in world.holders()] == [3, 3]
 
 
-@where(_can)
+@needs("detach")
 def test_a_body_that_detaches_ends_without_a_loss(world: World) -> None:
     tokens: list[Any] = []
 
@@ -121,7 +108,7 @@ async def _noted(result: Any, tokens: list[Any]) -> None:
     tokens.append(await result)
 
 
-@where(_can)
+@needs("detach")
 def test_what_is_not_held_cant_be_detached(world: World, ann: Actor) -> None:
     locks = world.connect(ttl=RENEWED)
     grant = ann.do(locks.lock(world.name).acquire)
@@ -135,7 +122,7 @@ def test_what_is_not_held_cant_be_detached(world: World, ann: Actor) -> None:
         ann.do(grant.detach)
 
 
-@where(_can)
+@needs("detach")
 def test_a_token_shows_nothing_and_a_wrong_one_is_refused(world: World, locks: Any, ann: Actor) -> None:
     token = ann.do(ann.do(locks.lock(world.name).acquire).detach)
     assert read(token).id not in repr(read(token))
@@ -147,7 +134,7 @@ def test_a_token_shows_nothing_and_a_wrong_one_is_refused(world: World, locks: A
         ann.do(world.connect(namespace="other").attach, token)
 
 
-@where(_can)
+@needs("detach")
 def test_a_closed_connection_takes_no_token(world: World, locks: Any, ann: Actor) -> None:
     closed = world.connect()
     token = ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach)
@@ -159,7 +146,7 @@ def test_a_closed_connection_takes_no_token(world: World, locks: Any, ann: Actor
     assert ann.do(locks.release, token) is True
 
 
-@where(_can)
+@needs("detach")
 def test_a_lost_reply_to_a_change_of_hands_leaves_nothing(world: World, ann: Actor) -> None:
     locks, lossy = world.connect_with(Lossy)
     grant = ann.do(locks.lock(world.name, ttl=LONG).acquire)
@@ -174,7 +161,7 @@ def test_a_lost_reply_to_a_change_of_hands_leaves_nothing(world: World, ann: Act
     assert world.nothing_left()
 
 
-@where(_can)
+@needs("detach")
 @of_tasks
 def test_a_change_of_hands_cancelled_at_any_moment_leaves_nothing(world: World) -> None:
     locks = world.connect(Stepwise)
@@ -195,7 +182,7 @@ def test_a_change_of_hands_cancelled_at_any_moment_leaves_nothing(world: World) 
         assert world.nothing_left(), moment
 
 
-@where(_can)
+@needs("detach")
 def test_a_renewal_under_the_old_name_is_told_as_a_loss_to_nobody(world: World, locks: Any, ann: Actor) -> None:
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)

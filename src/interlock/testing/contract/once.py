@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from interlock.core.claims import DONE
-from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld, NotKept, StoreError, Unsupported
+from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld, NotKept, StoreError
 from interlock.testing.actors import Actor
-from interlock.testing.contract.fixtures import where
+from interlock.testing.contract.fixtures import needs
 from interlock.testing.faults import Failing, Lossy
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import THREADS, World
@@ -52,21 +52,11 @@ class Work:
         return {"run": self.runs, "also": self._result}
 
 
-def _can(world: World) -> bool:
-    """Return True if the store keeps records; check that a store without them refuses."""
-    if "once" in world.eye.store.features:
-        return True
-    locks = world.connect()
-    with pytest.raises(Unsupported, match="postgresql://"):
-        locks.once(world.name, keep=MINUTE)
-    return False
-
-
 def _record(world: World, name: str | None = None) -> list[Any]:
     return [view for view in world.eye.claims(name or world.name) if view.state == DONE]
 
 
-@where(_can)
+@needs("once")
 def test_one_runs_and_all_get_its_result_through_json(world: World) -> None:
     work = Work(world, (1, "ä\u2028"), world.gate())
     gate = work._gate
@@ -81,7 +71,7 @@ def test_one_runs_and_all_get_its_result_through_json(world: World) -> None:
     assert work.runs == 1
 
 
-@where(_can)
+@needs("once")
 def test_who_comes_later_gets_the_result_until_it_is_forgotten(world: World, locks: Any, ann: Actor) -> None:
     work = Work(world)
     once = locks.once(world.name, keep=MINUTE)
@@ -92,7 +82,7 @@ def test_who_comes_later_gets_the_result_until_it_is_forgotten(world: World, loc
     assert ann.do(once.run, work.function)["run"] == 2
 
 
-@where(_can)
+@needs("once")
 def test_a_record_ends_and_the_next_one_runs(world: World, locks: Any, ann: Actor) -> None:
     work = Work(world)
     once = locks.once(world.name, keep=0.3)
@@ -101,7 +91,7 @@ def test_a_record_ends_and_the_next_one_runs(world: World, locks: Any, ann: Acto
     assert ann.do(once.run, work.function)["run"] == 2
 
 
-@where(_can)
+@needs("once")
 def test_the_record_is_seen_from_outside_but_not_its_value(world: World, locks: Any, ann: Actor) -> None:
     ann.do(locks.once(world.name, keep=MINUTE).run, Work(world, "secret").function)
     (view,) = world.eye.claims(world.name)
@@ -112,7 +102,7 @@ def test_the_record_is_seen_from_outside_but_not_its_value(world: World, locks: 
     assert ann.do(locks.lock(world.name).locked) is False
 
 
-@where(_can)
+@needs("once")
 def test_an_exception_records_nothing_and_the_next_one_runs(world: World, ann: Actor, bob: Actor) -> None:
     gate = world.gate()
     fails, works = Work(world, ZeroDivisionError("no"), gate), Work(world)
@@ -126,7 +116,7 @@ def test_an_exception_records_nothing_and_the_next_one_runs(world: World, ann: A
     assert waiting.result(20)["run"] == 1
 
 
-@where(_can)
+@needs("once")
 def test_who_lost_the_lock_records_nothing(world: World, ann: Actor, bob: Actor) -> None:
     once, work = world.connect(ttl=RENEWED).once(world.name, keep=MINUTE), Work(world)
     begin, end = ("__enter__", "__exit__") if world.colour == THREADS else ("__aenter__", "__aexit__")
@@ -141,7 +131,7 @@ def test_who_lost_the_lock_records_nothing(world: World, ann: Actor, bob: Actor)
     assert ann.do(next_one.run, work.function) == {"run": 1, "also": None}
 
 
-@where(_can)
+@needs("once")
 def test_the_fence_rises_from_run_to_run(world: World, locks: Any, ann: Actor) -> None:
     fences = []
     for _ in range(3):
@@ -150,7 +140,7 @@ def test_the_fence_rises_from_run_to_run(world: World, locks: Any, ann: Actor) -
     assert fences == sorted(set(fences))
 
 
-@where(_can)
+@needs("once")
 def test_as_a_block_it_is_due_once(world: World, ann: Actor) -> None:
     once = world.connect().once(world.name, keep=MINUTE)
 
@@ -163,7 +153,7 @@ def test_as_a_block_it_is_due_once(world: World, ann: Actor) -> None:
     assert ann.within(once, lambda run: run.result) == [1, 2]
 
 
-@where(_can)
+@needs("once")
 def test_a_result_that_is_not_set_is_none(world: World, ann: Actor) -> None:
     once = world.connect().once(world.name, keep=MINUTE)
     ann.within(once, lambda run: None)
@@ -171,7 +161,7 @@ def test_a_result_that_is_not_set_is_none(world: World, ann: Actor) -> None:
 
 
 @pytest.mark.parametrize("result", [{1, 2}, "x" * 65_535], ids=["no JSON", "too large"])
-@where(_can)
+@needs("once")
 def test_a_result_that_cant_be_kept_is_told_to_all(world: World, result: Any, ann: Actor) -> None:
     once, work = world.connect().once(world.name, keep=MINUTE), Work(world, result)
     with pytest.raises(InvalidArgument, match="counts as done"):
@@ -183,7 +173,7 @@ def test_a_result_that_cant_be_kept_is_told_to_all(world: World, result: Any, an
     assert ann.within(once, lambda run: run.due) is False
 
 
-@where(_can)
+@needs("once")
 def test_the_largest_result_is_kept(world: World, ann: Actor) -> None:
     once, largest = world.connect().once(world.name, keep=MINUTE), "x" * 65_534
 
@@ -194,7 +184,7 @@ def test_the_largest_result_is_kept(world: World, ann: Actor) -> None:
     assert ann.within(once, lambda run: run.result) == largest
 
 
-@where(_can)
+@needs("once")
 def test_while_it_runs_others_skip_or_give_up(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     gate = world.gate()
     work = Work(world, gate=gate)
@@ -209,7 +199,7 @@ def test_while_it_runs_others_skip_or_give_up(world: World, locks: Any, ann: Act
     assert running.result(20) == bob.do(skips.run, work.function) == {"run": 1, "also": None}
 
 
-@where(_can)
+@needs("once")
 def test_as_a_decorator_it_runs_once_for_each_name(world: World, locks: Any, ann: Actor) -> None:
     work = Work(world)
 
@@ -225,14 +215,7 @@ def test_as_a_decorator_it_runs_once_for_each_name(world: World, locks: Any, ann
         locks.once("{other}", keep=MINUTE)(thread if world.colour == THREADS else task)
 
 
-@pytest.mark.parametrize("keep", [0, -1, 367 * 86400, "1", True, float("nan")])
-@where(_can)
-def test_keep_is_a_number_of_seconds(world: World, keep: Any) -> None:
-    with pytest.raises(InvalidArgument, match="keep"):
-        world.connect().once(world.name, keep=keep)
-
-
-@where(_can)
+@needs("once")
 def test_a_lost_reply_to_the_release_loses_no_record(world: World, ann: Actor) -> None:
     locks, _ = world.connect_with(lambda store: Lossy(store, leave=1))
     work = Work(world)
@@ -240,7 +223,7 @@ def test_a_lost_reply_to_the_release_loses_no_record(world: World, ann: Actor) -
     assert ann.do(world.connect().once(world.name, keep=MINUTE).run, work.function)["run"] == 1
 
 
-@where(_can)
+@needs("once")
 def test_a_store_that_is_away_at_the_end_is_asked_until_the_lease_ends(world: World, ann: Actor) -> None:
     locks, faulty = world.connect_with(lambda store: Failing(store, "leave"), ttl=RENEWED)
     work = Work(world)
@@ -251,7 +234,7 @@ def test_a_store_that_is_away_at_the_end_is_asked_until_the_lease_ends(world: Wo
     assert ann.do(world.connect().once(world.name, keep=MINUTE).run, work.function)["run"] == 2
 
 
-@where(_can)
+@needs("once")
 def test_a_plain_lock_ignores_the_record(world: World, locks: Any, ann: Actor) -> None:
     work = Work(world)
     ann.do(locks.once(world.name, keep=MINUTE).run, work.function)
@@ -261,7 +244,7 @@ def test_a_plain_lock_ignores_the_record(world: World, locks: Any, ann: Actor) -
     assert ann.do(grant.release) is True
 
 
-@where(_can)
+@needs("once")
 def test_a_block_whose_lock_was_released_inside_records_nothing(world: World, ann: Actor) -> None:
     once = world.connect().once(world.name, keep=MINUTE)
     gone: list[Any] = []

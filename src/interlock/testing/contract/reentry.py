@@ -1,8 +1,5 @@
 """Re-entrant locks: a count on top of one claim, per thread or task, that dies with the lease."""
 
-import asyncio
-import gc
-import warnings
 from typing import Any
 
 import pytest
@@ -100,35 +97,3 @@ def test_a_thread_or_task_that_ended_is_not_taken_for_another(world: World, ann:
         assert bob.do(lock.acquire, timeout=0) is None
     assert bob.do(grant.release) is True
     assert world.nothing_left()
-
-
-def test_a_hold_whose_handles_are_all_forgotten_ends_at_once(world: World, locks: Any, ann: Actor) -> None:
-
-    def work() -> int:
-        gc.collect()
-        gc.disable()
-        try:
-            with warnings.catch_warnings(record=True) as seen:
-                warnings.simplefilter("always")
-                locks.rlock(world.name, ttl=0.6).acquire()
-                return eventually(lambda: len(seen))  # a renewal in progress still refers to the grant
-        finally:
-            gc.enable()
-
-    async def task() -> int:
-        gc.collect()
-        gc.disable()
-        try:
-            with warnings.catch_warnings(record=True) as seen:
-                warnings.simplefilter("always")
-                await locks.rlock(world.name, ttl=0.6).acquire()
-                for _ in range(500):
-                    if seen:
-                        break
-                    await asyncio.sleep(0.01)
-                return len(seen)
-        finally:
-            gc.enable()
-
-    assert ann.do(work if world.colour == "threads" else task) == 1
-    world.until_free()
