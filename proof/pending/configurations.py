@@ -83,7 +83,7 @@ LINES: tuple[Configuration, ...] = (
         "line, leases",
         ("N=2, late heartbeats", replace(LINE_LEASES, heartbeats=True)),
         ("N=2, late heartbeats, clocks looked at step by step", replace(LINE_LEASES, heartbeats=True, stepwise=True)),
-        ("N=2, late heartbeats, the store is busy at times", replace(LINE_LEASES, heartbeats=True, busy=True)),
+        ("N=2, the store is busy at times", replace(LINE_LEASES, busy=True)),
         ("N=3, one call each, one lapse", LINE_ONCE),
         ("writer, reader, reader, one call each, one lapse", replace(LINE_ONCE, spec=WRR)),
         ("semaphore 1/2, N=3, one call each, one lapse", replace(LINE_ONCE, spec=semaphore(3, 2))),

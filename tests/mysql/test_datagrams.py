@@ -11,7 +11,7 @@ from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
 
 Start = Callable[[], Remote]
-NO_LOOK = "from interlock.stores._sync import swap; swap.LOOK_AGAIN = 600.0"
+NO_LOOK = "from interlock.stores import swap; swap.LOOK_AGAIN = 600.0"
 WAIT = "with locks.lock('a', ttl=600) as held: result = held.fence"
 WAIT_AS_TASK = """
 import asyncio

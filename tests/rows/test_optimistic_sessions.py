@@ -1,19 +1,16 @@
 """`transact` on sessions of SQLAlchemy: the rows that were read are unchanged at the commit, or it tries again."""
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import JSON, Engine, Float, String, create_engine, select, update
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy import JSON, Engine, Float, String, create_engine, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from interlock import InvalidArgument
-from interlock.optimistic import Conflict, atransact, transact
-from interlock.optimistic.sqlalchemy import write_row
+from interlock.optimistic import Conflict, transact
 
 
 class Base(DeclarativeBase):
@@ -169,24 +166,6 @@ def plain(tmp_path: Path) -> Iterator[Engine]:
     engine.dispose()
 
 
-def test_a_row_of_core_is_written_if_it_is_unchanged(engine: Engine, book: Any) -> None:
-    table = book.__table__
-    version = "version" if book is Versioned else None
-    runs = []
-
-    def borrow(session: Session) -> None:
-        row = session.execute(select(table).where(table.c.id == 1)).one()
-        runs.append(row.copies)
-        if len(runs) == 1:
-            session.rollback()
-            buys(engine, book)
-        write_row(session, table, row, version, copies=row.copies - 1)
-
-    transact(engine, borrow)
-    assert runs == [5, 15]
-    assert copies(engine, book) == 14
-
-
 def test_a_value_that_changed_in_its_case_only_is_a_change(engine: Engine, book: Any) -> None:
     if book is not Plain:
         return
@@ -211,29 +190,3 @@ def test_keys_and_other_things_are_refused(plain: Engine) -> None:
         transact(plain, lambda session: None, "book")
     with Session(plain) as session, pytest.raises(InvalidArgument, match="sessionmaker"):
         transact(session, lambda session: None)
-
-
-def test_asyncio(tmp_path: Path) -> None:
-    async def story() -> list[int]:
-        engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'tasks.db'}")
-        async with engine.begin() as connection:
-            await connection.run_sync(Base.metadata.create_all)
-
-        async def begins(session: Any) -> None:
-            session.add(Plain(id=1, copies=0))
-
-        async def borrow(session: Any) -> int:
-            mine = await session.get_one(Plain, 1)
-            await asyncio.sleep(0)
-            mine.copies += 1
-            return mine.copies
-
-        await atransact(engine, begins)
-        try:
-            return [
-                await atransact(engine, borrow, retries=None, timeout=60) for _ in range(3)
-            ] + await asyncio.gather(*(atransact(engine, borrow, retries=None, timeout=60) for _ in range(4)))
-        finally:
-            await engine.dispose()
-
-    assert sorted(asyncio.run(story())) == [1, 2, 3, 4, 5, 6, 7]

@@ -253,7 +253,8 @@ class BaseClient:
         ttl: seconds of lease of its locks, unless they say otherwise.
 
     Attributes:
-        source: what connects to it, and by which URL; None if it was made from something else.
+        source: what connects once to each place, `connect` or `aconnect`, and the URL; None if it was made from
+            something else.
         closed: True from the beginning of `close()`.
         listeners: the functions that get the events of this connection.
         now: the clock that its leases are counted on, in seconds.
@@ -265,7 +266,7 @@ class BaseClient:
         self.namespace = checked_text(namespace, "namespace", MAX_NAME)
         self.ttl = checked_ttl(ttl)
         self.closed = False
-        self.source: tuple[Callable[..., Any], str] | None = None
+        self.source: tuple[Callable[..., Any], Callable[..., Any], str] | None = None
         self.now = store.now
         self.listeners: Listeners = {}
         events.add_heard(self)
@@ -273,7 +274,7 @@ class BaseClient:
     @property
     def where(self) -> str:
         """The store, for messages; without passwords."""
-        return type(self.store).__name__ if self.source is None else masked(self.source[1])
+        return type(self.store).__name__ if self.source is None else masked(self.source[2])
 
     def __repr__(self) -> str:
         namespace = f", namespace={self.namespace!r}" if self.namespace else ""
@@ -407,14 +408,14 @@ class BaseClient:
         Raises:
             InvalidArgument: there is none.
         """
-        if self.source is None or self.source[1].startswith("memory:"):
+        if self.source is None or self.source[2].startswith("memory:"):
             why = "its locks are this process's own" if self.source else "it was not made from a URL"
             raise InvalidArgument(
                 f"{self!r} can't be sent to another process: {why}; connect by the URL of a store that both reach, "
                 f"or connect again in that process"
             )
-        connect, url = self.source
-        return connect, (url, self.namespace, self.ttl)
+        again, connect, url = self.source
+        return again, (connect, url, self.namespace, self.ttl)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _client_of, self.connect_again()

@@ -246,7 +246,7 @@ def connect(
     check_arguments(namespace, ttl)
     url = given_url(url)
     locks = Locks(open_store(url, False, password, dial), namespace=namespace, ttl=ttl)
-    locks._client.source = (_reconnect, url) if isinstance(url, str) and password is dial is None else None
+    locks._client.source = (_again, connect, url) if isinstance(url, str) and password is dial is None else None
     return locks
 
 
@@ -273,24 +273,8 @@ def aconnect(
     check_arguments(namespace, ttl)
     url = given_url(url)
     locks = AsyncLocks(open_store(url, True, password, dial), namespace=namespace, ttl=ttl)
-    locks._client.source = (_areconnect, url) if isinstance(url, str) and password is dial is None else None
+    locks._client.source = (_again, aconnect, url) if isinstance(url, str) and password is dial is None else None
     return locks
-
-
-def _reconnect(url: str, namespace: str, ttl: float) -> Locks:
-    """Return the locks that `connect` made in another process and that came here in a pickle.
-
-    A process that gets many of them has one connection for all.
-
-    Raises:
-        InvalidArgument, StoreError: as `connect`.
-    """
-    return _again(connect, url, namespace, ttl)
-
-
-def _areconnect(url: str, namespace: str, ttl: float) -> "AsyncLocks":
-    """As `_reconnect`, for asyncio tasks."""
-    return _again(aconnect, url, namespace, ttl)
 
 
 L = TypeVar("L", bound="Locks | AsyncLocks")
@@ -298,6 +282,11 @@ _connected: "dict[tuple[object, str, str, float], Any]" = {}
 
 
 def _again(make: Callable[..., L], url: str, namespace: str, ttl: float) -> L:
+    """Return the locks that `make` made in another process; one connection for all that come here in pickles.
+
+    Raises:
+        InvalidArgument, StoreError: as `connect`.
+    """
     place = make, url, namespace, ttl
     with _loading:
         found: L | None = _connected.get(place)

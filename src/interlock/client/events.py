@@ -1,7 +1,7 @@
 """Events of claims, for functions that subscribe; without subscribers no event is made."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
@@ -46,17 +46,11 @@ EVERYWHERE: Listeners = {}
 that the paths that must be fast look at one dictionary."""
 
 
-class Heard(Protocol):
-    """What has listeners: a session."""
-
-    listeners: Listeners
+_heard: WeakRegistry[Any] = WeakRegistry()
 
 
-_heard: WeakRegistry[Heard] = WeakRegistry()
-
-
-def add_heard(one: Heard) -> None:
-    """Let the listeners to all connections listen to this one."""
+def add_heard(one: Any) -> None:
+    """Let the listeners to all connections listen to this one, which has `listeners`."""
     _heard.add(one)  # first: a listener that is removed meanwhile is not copied, or is removed from `one`, too
     one.listeners.update(EVERYWHERE)
 

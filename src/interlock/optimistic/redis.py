@@ -22,32 +22,12 @@ def _first(words: Words) -> Words:
     return words[1:2]
 
 
-def _second(words: Words) -> Words:
-    return words[2:3]
-
-
-def _two(words: Words) -> Words:
-    return words[1:3]
-
-
 def _all(words: Words) -> Words:
     return words[1:]
 
 
 def _counted(words: Words) -> Words:
     return words[2 : 2 + _number(words[1:2])]
-
-
-def _counted_after_script(words: Words) -> Words:
-    return words[3 : 3 + _number(words[2:3])]
-
-
-def _streams(words: Words) -> Words:
-    upper = [word.upper() for word in words]
-    if b"STREAMS" not in upper:
-        return ()
-    rest = words[upper.index(b"STREAMS") + 1 :]
-    return rest[: len(rest) // 2]
 
 
 def _number(words: Words) -> int:
@@ -68,19 +48,8 @@ READS: dict[bytes, Callable[[Words], Words]] = {
     ),
     **dict.fromkeys(b"EXISTS MGET PFCOUNT SDIFF SINTER SUNION TOUCH".split(), _all),
     **dict.fromkeys(b"SINTERCARD ZDIFF ZINTER ZINTERCARD ZUNION".split(), _counted),
-    **dict.fromkeys(b"EVAL_RO EVALSHA_RO FCALL_RO".split(), _counted_after_script),
-    b"LCS": _two,
-    b"XREAD": _streams,
 }
-
-READS_OF_A_PART: dict[tuple[bytes, bytes], Callable[[Words], Words]] = dict.fromkeys(
-    [
-        *((b"OBJECT", part) for part in b"ENCODING FREQ IDLETIME REFCOUNT".split()),
-        (b"MEMORY", b"USAGE"),
-        *((b"XINFO", part) for part in b"CONSUMERS GROUPS STREAM".split()),
-    ],
-    _second,
-)
+"""How to find the keys of the commands that read at once; all others are queued."""
 
 NOT_IN_A_TRANSACTION = frozenset(
     b"""
@@ -93,10 +62,7 @@ NOT_IN_A_TRANSACTION = frozenset(
 
 def keys_read(words: Words) -> Words | None:
     """Return the keys that a command reads; None if it is no command that only reads named keys."""
-    name = words[0].upper()
-    keys = READS.get(name)
-    if keys is None and len(words) > 1:
-        keys = READS_OF_A_PART.get((name, words[1].upper()))
+    keys = READS.get(words[0].upper())
     return (keys(words) or None) if keys is not None else None
 
 

@@ -5,7 +5,7 @@ from copy import deepcopy
 from decimal import Decimal
 from typing import Any, NamedTuple, NoReturn
 
-from sqlalchemy import Column, Connection, Engine, Table, event, inspect, select, update
+from sqlalchemy import Column, Connection, Engine, event, inspect, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import InstanceState, Mapper, ORMExecuteState, Session, SessionTransaction, sessionmaker
@@ -397,32 +397,3 @@ def _innermost(session: Session) -> SessionTransaction | None:
 
 def _shown(key: tuple[type, tuple[object, ...], object]) -> str:
     return f"{key[0].__name__} {key[1]!r}"
-
-
-def write_row(session: Session, table: Table, row: Any, version: str | None = None, **values: object) -> None:
-    """Write a row of a Table that was read before, in the function of `transact`, if it is unchanged.
-
-    Args:
-        session: what the function was given; of an AsyncSession its `sync_session`, by `run_sync`.
-        table: the table.
-        row: the row as it was read, with its primary key; all of its columns are compared.
-        version: the column that counts the changes, then only that is compared, and counted up.
-        values: what to write, by the names of columns.
-
-    Raises:
-        InvalidArgument: the row has not the columns that are needed.
-        TryAgain: it was changed or removed; `transact` handles that.
-    """
-    read = dict(row._mapping)
-    names = [version] if version is not None else [name for name in read if name in table.c]
-    missing = [each for each in (*(column.key for column in table.primary_key), *names) if each not in read]
-    if missing or not table.primary_key:
-        raise InvalidArgument(f"read the primary key too, and what is compared, not without {', '.join(missing)}")
-    where = [column == read[column.key] for column in table.primary_key]
-    begin_writing(connection_of(session, table))
-    found = session.execute(select(*(table.c[name] for name in names)).where(*where).with_for_update()).one_or_none()
-    if found is None or not all(same(table.c[name], found[index], read[name]) for index, name in enumerate(names)):
-        raise RowChanged(f"a row of {table} was changed by another transaction")
-    if version is not None:
-        values[version] = read[version] + 1
-    session.execute(update(table).where(*where).values(**values))

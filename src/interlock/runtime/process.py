@@ -4,7 +4,6 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from itertools import count
 from os import fstat
 from typing import Any, Generic, TypeVar
 
@@ -108,32 +107,19 @@ class Descriptor:
 
 
 class WeakRegistry(Generic[T]):
-    """Objects that are found as long as they live.
-
-    Unlike a WeakSet's, none of its code runs when one of them dies: that may be at any moment, and the interpreter
-    swallows a Ctrl-C that comes in such code.
-    """
+    """Objects that are found as long as they live; any thread may add one at any moment, unlike to a WeakSet."""
 
     def __init__(self) -> None:
-        self._refs: dict[int, weakref.ref[T]] = {}
-        self._numbers = count()
-        self._many = 16
+        self._found: weakref.WeakValueDictionary[int, T] = weakref.WeakValueDictionary()
 
     def add(self, one: T) -> None:
         """Find `one` from now on."""
-        if len(self._refs) >= self._many:
-            for number, ref in list(self._refs.items()):
-                if ref() is None:
-                    self._refs.pop(number, None)
-            self._many = 16 + 2 * len(self._refs)
-        self._refs[next(self._numbers)] = weakref.ref(one)
+        self._found[id(one)] = one
 
     def __iter__(self) -> Iterator[T]:
         """Iterate over those that live."""
-        for ref in list(self._refs.values()):
-            one = ref()
-            if one is not None:
-                yield one
+        found = (reference() for reference in self._found.valuerefs())
+        return (one for one in found if one is not None)
 
 
 def fresh_id() -> str:

@@ -395,10 +395,7 @@ class SwapSteps:
         neighbours.leave()
         self._store.close()
 
-    def abort(self) -> None:
-        """Close all connections without waiting, because the event loop has ended."""
-        neighbours.leave()
-        getattr(self._store, "abort", bool)()
+    abort = close
 
 
 def _longer(argument: Any, slack: int) -> Any:

@@ -3,7 +3,7 @@
 import pickle
 import unittest
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
@@ -13,7 +13,6 @@ from guarded.helpers import Undo, in_atomic, in_savepoint
 from guarded.library.models import Book, Magazine
 
 from interlock.django.guarded import StaleObject, changes
-from interlock.django.guarded.snapshot import snapshot_of
 
 
 @pytest.fixture
@@ -140,17 +139,6 @@ class TestRefusedInTransactions:
 
 class TestManySavepoints:
     """The memory that savepoints take does not grow with their number."""
-
-    def remembered(self, book: Book) -> int:
-        return len(cast(Any, snapshot_of(book)).undos)
-
-    def test_of_those_that_were_released_one_is_remembered(self, book: Book) -> None:
-        with transaction.atomic():
-            for number in range(50):
-                with transaction.atomic():
-                    book.copies = number
-                    book.save()
-            assert self.remembered(book) == 1
 
     def test_a_released_one_is_undone_with_what_is_around_it(self, book: Book) -> None:
         with transaction.atomic():

@@ -108,8 +108,7 @@ class AsyncClient(BaseClient):
 
     def _forget(self, state: AsyncState) -> None:
         self._states.pop(state.here, None)
-        if self._state is state:
-            self._state = None
+        self._state = None
         state.watchdog.stop()
         state.queue.abort()
 
@@ -254,12 +253,10 @@ class AsyncClient(BaseClient):
         """List the claims of a key, or of all keys of a namespace."""
         # async only
         await rt.give_way()
-        self.check_open()
         return list(await self.state().queue.look(key))
 
     async def evict(self, key: str, id: str | None) -> int:
         """Remove a claim, or all; listeners are told of what was there just before."""
-        self.check_open()
         queue = self.state().queue
         seen: Sequence[ClaimView] = ()
         if self.listeners:
@@ -283,12 +280,10 @@ class AsyncClient(BaseClient):
 
     async def kept(self, key: str) -> str | None:
         """Return what a completed run has left; None if no record of one is kept."""
-        self.check_open()
         return cast("str | None", await self.state().queue.kept(key))
 
     async def forget(self, key: str) -> bool:
         """Forget the record of a completed run; True if there was one."""
-        self.check_open()
         return bool(await self.state().queue.forget(key))
 
     # -- the end -----------------------------------------------------------------------------------------
@@ -325,6 +320,7 @@ class AsyncClient(BaseClient):
         finally:  # also after a Ctrl-C: `close` works only once
             state.watchdog.stop()
             self._states.pop(state.here, None)
+            self._state = None  # whoever comes later hears that it is closed
             await state.queue.aclose()
 
     async def _end(self, state: AsyncState, limit: float, grants: Sequence[AsyncGrant]) -> BaseException | None:

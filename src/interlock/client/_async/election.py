@@ -36,7 +36,7 @@ class AsyncElection(rt.AsyncWrongWith):
     ) -> None:
         self._client = client
         self._spec = spec
-        self._options = options._replace(on_lost=self._lost)
+        self._options = options._replace(on_lost=lambda grant: self._tell())
         self._on_elected = on_elected
         self._on_deposed = on_deposed
         self._cancel = Cancel()
@@ -168,29 +168,24 @@ class AsyncElection(rt.AsyncWrongWith):
         grant._enter_body()
         try:
             await work(self)
-        except rt.CANCELLED as error:
+        except BaseException as error:
             if not grant._leave_body(type(error)):
                 raise
-        except BaseException:
-            grant._leave_body(Exception)
-            raise
         else:
             grant._leave_body(None)
 
     async def _step_down(self, grant: AsyncGrant) -> None:
         """Give the lock back, within 2 seconds."""
-        waiter: rt.AsyncWaiter[bool] = rt.AsyncWaiter()
-        rt.spawn("interlock-step-down", self._release, grant, waiter)
-        await waiter.wait(STEP_DOWN)
-        waiter.close()
+        rt.spawn("interlock-step-down", self._release, grant)
+        await self._until(lambda: grant._over, STEP_DOWN)
 
-    async def _release(self, grant: AsyncGrant, waiter: rt.AsyncWaiter[bool]) -> None:
+    async def _release(self, grant: AsyncGrant) -> None:
         try:
             await grant.release()
         except LockError as error:
             log.warn("the leader of %r could not step down, its lease ends: %s", self.name, error)
         finally:
-            waiter.tell(True)
+            self._tell()
 
     def _call(self, function: Told | None) -> None:
         if function is not None:
@@ -198,9 +193,6 @@ class AsyncElection(rt.AsyncWrongWith):
                 function(self)
             except Exception:
                 log.exception("%r failed", function)
-
-    def _lost(self, grant: object) -> None:
-        self._tell()
 
     def _tell(self) -> None:
         for waiter in list(self._watching):

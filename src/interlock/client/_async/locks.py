@@ -643,7 +643,6 @@ class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
 
     async def namespaces(self) -> list[str]:
         """List the namespaces of the store that have a holder or a waiter; none if the store can't tell."""
-        self._client.check_open()
         tell = self._client.state().queue.namespaces
         return [] if tell is None else list(await tell())
 
@@ -668,7 +667,6 @@ class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
         """
         from interlock.client._async.doctor import round_trip  # programs that lock start faster without it
 
-        self._client.check_open()
         queue = self._client.state().queue
         return [*await queue.doctor(), *await round_trip(queue, self._client.namespace, self._client.now)]
 

@@ -109,8 +109,7 @@ class Client(BaseClient):
 
     def _forget(self, state: State) -> None:
         self._states.pop(state.here, None)
-        if self._state is state:
-            self._state = None
+        self._state = None
         state.watchdog.stop()
         state.queue.abort()
 
@@ -253,12 +252,10 @@ class Client(BaseClient):
 
     def look(self, key: str) -> list[ClaimView]:
         """List the claims of a key, or of all keys of a namespace."""
-        self.check_open()
         return list(self.state().queue.look(key))
 
     def evict(self, key: str, id: str | None) -> int:
         """Remove a claim, or all; listeners are told of what was there just before."""
-        self.check_open()
         queue = self.state().queue
         seen: Sequence[ClaimView] = ()
         if self.listeners:
@@ -282,12 +279,10 @@ class Client(BaseClient):
 
     def kept(self, key: str) -> str | None:
         """Return what a completed run has left; None if no record of one is kept."""
-        self.check_open()
         return cast("str | None", self.state().queue.kept(key))
 
     def forget(self, key: str) -> bool:
         """Forget the record of a completed run; True if there was one."""
-        self.check_open()
         return bool(self.state().queue.forget(key))
 
     # -- the end -----------------------------------------------------------------------------------------
@@ -320,6 +315,7 @@ class Client(BaseClient):
         finally:  # also after a Ctrl-C: `close` works only once
             state.watchdog.stop()
             self._states.pop(state.here, None)
+            self._state = None  # whoever comes later hears that it is closed
             state.queue.close()
 
     def _end(self, state: State, limit: float, grants: Sequence[Grant]) -> BaseException | None:

@@ -37,7 +37,7 @@ class Election(rt.WrongWith):
     ) -> None:
         self._client = client
         self._spec = spec
-        self._options = options._replace(on_lost=self._lost)
+        self._options = options._replace(on_lost=lambda grant: self._tell())
         self._on_elected = on_elected
         self._on_deposed = on_deposed
         self._cancel = Cancel()
@@ -166,29 +166,24 @@ class Election(rt.WrongWith):
         grant._enter_body()
         try:
             work(self)
-        except rt.CANCELLED as error:
+        except BaseException as error:
             if not grant._leave_body(type(error)):
                 raise
-        except BaseException:
-            grant._leave_body(Exception)
-            raise
         else:
             grant._leave_body(None)
 
     def _step_down(self, grant: Grant) -> None:
         """Give the lock back, within 2 seconds."""
-        waiter: rt.Waiter[bool] = rt.Waiter()
-        rt.spawn("interlock-step-down", self._release, grant, waiter)
-        waiter.wait(STEP_DOWN)
-        waiter.close()
+        rt.spawn("interlock-step-down", self._release, grant)
+        self._until(lambda: grant._over, STEP_DOWN)
 
-    def _release(self, grant: Grant, waiter: rt.Waiter[bool]) -> None:
+    def _release(self, grant: Grant) -> None:
         try:
             grant.release()
         except LockError as error:
             log.warn("the leader of %r could not step down, its lease ends: %s", self.name, error)
         finally:
-            waiter.tell(True)
+            self._tell()
 
     def _call(self, function: Told | None) -> None:
         if function is not None:
@@ -196,9 +191,6 @@ class Election(rt.WrongWith):
                 function(self)
             except Exception:
                 log.exception("%r failed", function)
-
-    def _lost(self, grant: object) -> None:
-        self._tell()
 
     def _tell(self) -> None:
         for waiter in list(self._watching):

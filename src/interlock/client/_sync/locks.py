@@ -642,7 +642,6 @@ class Locks(BaseLocks[Lock, Grant]):
 
     def namespaces(self) -> list[str]:
         """List the namespaces of the store that have a holder or a waiter; none if the store can't tell."""
-        self._client.check_open()
         tell = self._client.state().queue.namespaces
         return [] if tell is None else list(tell())
 
@@ -667,7 +666,6 @@ class Locks(BaseLocks[Lock, Grant]):
         """
         from interlock.client._sync.doctor import round_trip  # programs that lock start faster without it
 
-        self._client.check_open()
         queue = self._client.state().queue
         return [*queue.doctor(), *round_trip(queue, self._client.namespace, self._client.now)]
 

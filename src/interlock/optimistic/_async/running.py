@@ -38,9 +38,6 @@ class AsyncAttempt(Protocol):
     async def watch(self, keys: Sequence[object]) -> None:
         """Remember these as they are now: a change of any of them from now on makes `commit` return False."""
 
-    async def read(self, request: Any) -> Any:
-        """Read now, and watch what is read."""
-
     async def commit(self) -> bool:
         """Do all that was queued, in one step, unless something that is watched has changed.
 

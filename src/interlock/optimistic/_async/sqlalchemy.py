@@ -37,10 +37,6 @@ class AsyncSessionAttempt:
         """Refuse: what is read is watched."""
         raise InvalidArgument("what the function reads by its session is watched; there are no keys to be given")
 
-    async def read(self, request: Any) -> Any:
-        """Execute a statement."""
-        return await self.transaction.execute(request)
-
     async def commit(self) -> bool:
         """Commit, if what was read is unchanged."""
         try:

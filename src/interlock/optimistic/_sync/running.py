@@ -39,9 +39,6 @@ class Attempt(Protocol):
     def watch(self, keys: Sequence[object]) -> None:
         """Remember these as they are now: a change of any of them from now on makes `commit` return False."""
 
-    def read(self, request: Any) -> Any:
-        """Read now, and watch what is read."""
-
     def commit(self) -> bool:
         """Do all that was queued, in one step, unless something that is watched has changed.
 

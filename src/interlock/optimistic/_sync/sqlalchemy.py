@@ -38,10 +38,6 @@ class SessionAttempt:
         """Refuse: what is read is watched."""
         raise InvalidArgument("what the function reads by its session is watched; there are no keys to be given")
 
-    def read(self, request: Any) -> Any:
-        """Execute a statement."""
-        return self.transaction.execute(request)
-
     def commit(self) -> bool:
         """Commit, if what was read is unchanged."""
         try:

@@ -104,7 +104,7 @@ class StepQueue:
         self._forget = waiters.by_id.pop
         self._answered = False
         self._renew_many = getattr(steps, "renew_many", None)
-        self.rest = getattr(steps, "rest", _nothing)
+        self.rest = getattr(steps, "rest", bool)
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Do nothing: a step store never doubts whether a claim is held."""
@@ -223,7 +223,7 @@ class StepQueue:
 
     def abort(self) -> None:
         """Close all connections without waiting, because the event loop has ended."""
-        getattr(self._steps, "abort", _nothing)()
+        getattr(self._steps, "abort", bool)()
 
     def _insist(self, key: str, decide: Decide, *args: object) -> Step:
         """Perform a step; retry while the store is busy.
@@ -252,10 +252,6 @@ class StepQueue:
 
     def _notify(self, place: Place) -> bool:
         return self._waiters.notify(place.id, place.fence if place.state == USING else 0, place.slot)
-
-
-def _nothing() -> None:
-    """Do nothing: the store has no idle connections."""
 
 
 def away(claim: Claim, error: StoreError, wait: bool, answered: bool) -> EnterResult:

@@ -1,5 +1,6 @@
 """The open file of one name: the guard, reading and writing."""
 
+import contextlib
 import os
 import threading
 from fcntl import F_GETFL, F_SETFL, LOCK_EX, LOCK_NB, LOCK_UN, fcntl, flock
@@ -231,21 +232,14 @@ class LineFile(OpenFile):
             os.ftruncate(self.fd, len(self.head) + SLOT)
             self._span = len(self.head) + 4 * SLOT
 
-    def discard(self) -> bool:
+    def discard(self) -> None:
         """Unlink the file of an unused name; a new file starts its fences at the time of day, which is higher.
 
-        Returns:
-            False if the file stays, because this user may not remove it: in a sticky folder, only its owner may.
+        In a sticky folder, only the owner of the file may: it stays, empty.
         """
-        if self.links() != 1 or not self.is_found():
-            return False
-        self._folder.drop_value(self._name)
-        os.ftruncate(
-            self.fd, 0
-        )  # so that other processes with this file open, which look for its path seldom, notice
-        try:
-            os.unlink(self.path)
-        except OSError:
-            return False
-        self.close()
-        return True
+        if self.links() == 1 and self.is_found():
+            self._folder.drop_value(self._name)
+            os.ftruncate(self.fd, 0)  # other processes with this file open look for its path seldom
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+            self.close()

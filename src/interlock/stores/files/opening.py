@@ -177,8 +177,12 @@ class Sharing(NamedTuple):
 
     @property
     def file_mode(self) -> int:
-        """The permission bits of the files in the folder."""
-        return file_mode(self.mode)
+        """The permission bits of the files in the folder.
+
+        A user who may write to the folder may read and write its files.  Others may not even read them: a reader
+        could take an OS lock and block all users.
+        """
+        return 0o600 | (0o060 if self.mode & 0o020 else 0) | (0o006 if self.mode & 0o002 else 0)
 
     @property
     def is_shared(self) -> bool:
@@ -188,15 +192,6 @@ class Sharing(NamedTuple):
     def trusts(self, owner: int) -> bool:
         """Return True if a file of that user may be used."""
         return self.is_shared or owner in (os.geteuid(), 0, self.owner)
-
-
-def file_mode(folder_mode: int) -> int:
-    """Return the permission bits of the files in a folder.
-
-    A user who may write to the folder may read and write its files.  Others may not even read them: a reader could
-    take an OS lock and block all users.
-    """
-    return 0o600 | (0o060 if folder_mode & 0o020 else 0) | (0o006 if folder_mode & 0o002 else 0)
 
 
 def sharing_of(found: os.stat_result) -> Sharing:

@@ -254,14 +254,13 @@ class FileSteps:
                 if not line.inside:  # else an interrupted step of this thread still uses it
                     line.shut()
 
-    def _tidy(self, line: LineFile) -> bool:
+    def _tidy(self, line: LineFile) -> None:
         """Remove the file of a name without claims or a record; the caller has its mutex."""
         try:
             # Checked first: a folder that was removed must not be created again for this.
             data = line.guard() if not line.inside and line.is_intact() else None
-            if data is None:
-                return False
-            return is_nothing(*self._settled(line.slots(data), micros_in(data, DONE_AT))) and line.discard()
+            if data is not None and is_nothing(*self._settled(line.slots(data), micros_in(data, DONE_AT))):
+                line.discard()
         finally:
             if not line.inside:
                 line.unguard()
@@ -274,36 +273,26 @@ class FileSteps:
         now = Clock(lease, int(clock.time_of_day() * MICROS), dead)
         return line._replace(places=live(line, now)), now
 
-    def sweep(self, most: int = SWEEP) -> int:
-        """Remove the pipes of dead processes, and the files of names that were not used for a minute.
-
-        Args:
-            most: the most names to check.
-
-        Returns:
-            The number of removed names.
-        """
+    def sweep(self) -> None:
+        """Remove the pipes of dead processes, and some files of names that were not used for a minute."""
         self.liveness.sweep()
-        removed = 0
         old = clock.time_of_day() - OLD
         with os.scandir(self.folder.lines) as entries:
-            for entry in islice(entries, most):
+            for entry in islice(entries, SWEEP):
                 with contextlib.suppress(OSError, StoreError):  # `doctor` reports the problem
                     if entry.stat(follow_symlinks=False).st_mtime < old:
-                        removed += self._sweep_line(entry.name)
-        return removed
+                        self._sweep_line(entry.name)
 
-    def _sweep_line(self, name: str) -> bool:
+    def _sweep_line(self, name: str) -> None:
         key = key_in(self._read(name, HEAD_MOST))
-        if key is None or file_name(key) != name:
-            return False
-        line = LineFile(self.folder, key)
-        with line.mutex:
-            try:
-                line.open()
-                return self._tidy(line)
-            finally:
-                line.shut()
+        if key is not None and file_name(key) == name:
+            line = LineFile(self.folder, key)
+            with line.mutex:
+                try:
+                    line.open()
+                    self._tidy(line)
+                finally:
+                    line.shut()
 
     # -- reading without the guard, so that a reader never blocks a holder or waiter ------------------------------
 

@@ -192,7 +192,7 @@ class MysqlLines:
         self._last: MysqlConnection | None = None
         self._swaps = count(1)
         self.rest = self._pool.rest
-        self.abort = self.close = self._pool.close
+        self.close = self._pool.close
 
     def _open(self, deadline: float) -> MysqlConnection:
         self._last = MysqlConnection(self._options, deadline)
