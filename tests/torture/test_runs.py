@@ -100,7 +100,7 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_nothing_is_found_in_a_site_of_django(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    done = command("django", "--procs=2", "--threads=2", "--secs=3", "--markdown", str(page))
+    done = command("django", "--procs=2", "--threads=2", "--secs=3", "--slack=10", "--markdown", str(page))
     assert done.returncode == 0, done.stdout + done.stderr
     heads, _, row = ([cell.strip() for cell in line.split("|")] for line in page.read_text().splitlines())
     assert row[heads.index("store")] == "django"
