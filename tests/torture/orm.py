@@ -9,6 +9,8 @@ from django.conf import settings
 
 from interlock.client._async.locks import AsyncLocks
 from interlock.client._sync.locks import Locks
+from interlock.stores.postgresql import options
+from tests.torture.plan import IO
 
 ENGINES = {"postgresql": "postgresql", "mariadb": "mysql"}
 
@@ -17,6 +19,7 @@ def configure(url: str) -> None:
     """Set Django up for this process, once."""
     if settings.configured:
         return
+    options.IO_TIMEOUT = IO  # as the URLs of the other stores say; a site has no setting for it
     parts = urlsplit(url)
     settings.configure(
         DATABASES={

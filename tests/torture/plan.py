@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from interlock.core.claims import WRITER_UNITS
 
 Colour: TypeAlias = Literal["threads", "tasks", "both"]
+IO = 2.0  # the most seconds for one request, where it can be set
 PERMITS = 3
 EXCLUSIVE = ("lock", "rlock", "write", "all")
 KINDS = ("lock", "lock", "rlock", "semaphore", "rwlock", "all")

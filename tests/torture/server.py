@@ -26,15 +26,11 @@ from tests.servers import (
 from tests.servers.server import Server
 from tests.torture import Plan
 from tests.torture.faults import FAULTS
-from tests.torture.plan import promises_of
+from tests.torture.plan import IO, promises_of
 
-IO = 2.0  # the most seconds for one request, if the URL can set it
 NO_DISK = {"appendfsync": "no"}  # a killed server has still written its data; a slow disk is not a fault to inject
 CONFIG = {"authentication_timeout": "2s"}  # a kill waits for backends that authenticate, one minute by default
-ORM = {
-    "connect": "tests.torture.orm:connect", "aconnect": "tests.torture.orm:aconnect",
-    "line": "readers together",
-}  # fmt: skip
+ORM = {"connect": "tests.torture.orm:connect", "aconnect": "tests.torture.orm:aconnect"}
 NETWORK = tuple(name for name, fault in FAULTS.items() if fault.where == "network")
 CLOCK = ("ahead", "behind")
 SESSION_ENDS = ("restart", "deafen", "failover", "cut", "forget", "hole", "drop")
@@ -251,16 +247,12 @@ class TorturedAdvisory(TorturedPostgres):
 
 
 class TorturedOrm(TorturedPostgres):
-    """Django's ORM on PostgreSQL.
-
-    Its drivers wait for a reply without limit, as for the site: so the proxy never drops packets silently.
-    """
-
-    can = tuple(name for name in TorturedPostgres.can if name not in ("forget", "failover"))
+    """A site of Django on PostgreSQL, whose settings say where the database is."""
 
     def _make_tables(self) -> None:
-        self.how = {"io": IO, **ORM}
         subprocess.run([sys.executable, "-m", "tests.torture.orm", self.url], check=True)
+        super()._make_tables()  # the same functions, with a shorter grace
+        self.how |= ORM
 
 
 class TorturedMaria(Tortured):

@@ -12,9 +12,8 @@ Q_co = TypeVar("Q_co", covariant=True)
 Q_contra = TypeVar("Q_contra", contravariant=True)
 A_co = TypeVar("A_co", covariant=True)
 A_contra = TypeVar("A_contra", contravariant=True)
-Mode: TypeAlias = Literal["t", "o", "w", "a"]
+Mode: TypeAlias = Literal["t", "w", "a"]
 TRY: Mode = "t"  # one try
-LOOK_FIRST: Mode = "o"  # one try; a waiter subscribes before it enters the line
 WAIT: Mode = "w"  # enter the line if the lock is occupied
 AGAIN: Mode = "a"  # where does it stand: it is in line, or gone
 

@@ -2,12 +2,12 @@
 
 import os
 import socket
-from pathlib import Path
+from typing import TextIO
 
 import click
 
 from interlock.cli import called, connect
-from interlock.cli.exits import UNAVAILABLE, USAGE, fail, one_line, say
+from interlock.cli.exits import UNAVAILABLE, fail, one_line, say
 from interlock.cli.output import namespace_option, store_option
 
 EXTRA = ("starlette", "uvicorn", "anyio", "h11")
@@ -16,37 +16,24 @@ SHORTEST = 16  # characters; guesses are not counted
 LONGEST = 4096
 
 
-def token_of(file: Path | None) -> str | None:
+def token_of(file: TextIO | None) -> str | None:
     """Return the token; None if there is none.
 
     Args:
         file: holds it; None for the environment.
 
     Raises:
-        ValueError: it can't be read or is no token; the message says what to do.
+        UsageError: it is no token; the message says what to do.
     """
-    if file is None:
-        token, where = os.environ.get(TOKEN), f"${TOKEN}"
-        if token is None:
-            return None
-    else:
-        token, where = _read(file), f"{str(file)!r}"
+    token = os.environ.get(TOKEN) if file is None else file.read(LONGEST + 2).strip()
+    if token is None:
+        return None
     if not (token.isascii() and token.isprintable() and " " not in token and SHORTEST <= len(token) <= LONGEST):
-        raise ValueError(
-            f"the token in {where} must have {SHORTEST} or more printable ASCII characters without spaces; make one "
-            f"by: python3 -c 'import secrets; print(secrets.token_urlsafe())'"
+        raise click.UsageError(
+            f"the token must have {SHORTEST} or more printable ASCII characters without spaces; make one by: "
+            f"python3 -c 'import secrets; print(secrets.token_urlsafe())'"
         )
     return token
-
-
-def _read(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            if os.fstat(opened.fileno()).st_mode & 0o007:
-                say(f"every user of this machine can read the token in {str(file)!r}: chmod 600")
-            return opened.read(LONGEST + 2).decode("ascii", "replace").strip()
-    except OSError as error:
-        raise ValueError(f"the token can't be read from {str(file)!r}: {error.strerror or error}") from error
 
 
 @click.command()
@@ -70,11 +57,11 @@ def _read(file: Path) -> str:
 @click.option(
     "--token-file",
     metavar="PATH",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.File(encoding="ascii", errors="replace"),
     help=f"File with the token that allows evictions. Default: ${TOKEN}; without both, the page can't evict.",
 )
 def serve(
-    store: str | None, namespace: str, host: str, port: int, allow_host: tuple[str, ...], token_file: Path | None
+    store: str | None, namespace: str, host: str, port: int, allow_host: tuple[str, ...], token_file: TextIO | None
 ) -> int:
     """Serve a page of holders and waiters, until Ctrl-C or TERM.
 
@@ -87,10 +74,7 @@ def serve(
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
         return fail(UNAVAILABLE, "interlock serve needs Starlette and uvicorn: pip install 'interlock[serve]'")
-    try:
-        token = token_of(token_file)
-    except ValueError as error:
-        return fail(USAGE, str(error))
+    token = token_of(token_file)
     name = one_line(called(store))
     with connect(store, namespace=namespace) as locks:
         list(locks.claims())  # a store that can't be used is to be told now

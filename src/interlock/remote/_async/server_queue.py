@@ -20,7 +20,6 @@ from interlock.remote.failures import ConnectionEnded, Denied, NoAnswer, Passing
 from interlock.remote.waiters import Successors
 from interlock.remote.wire import (
     AGAIN,
-    LOOK_FIRST,
     REMOVED,
     TRY,
     WAIT,
@@ -93,7 +92,7 @@ class AsyncServerQueue(Generic[Q, A]):
         self._waiters = Successors()
         self._listener = AsyncListener(subscribe, self._waiters, wire.where, wire.io_timeout)
         self._ghosts: dict[str, Claim] = {}
-        self._doubt: Callable[[str], object] = _nobody_doubts
+        self._doubt: Callable[[str], object] = lambda id: None
         self._answered = False
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
@@ -120,7 +119,7 @@ class AsyncServerQueue(Generic[Q, A]):
                 made = rt.AsyncWaiter()
                 self._waiters.add(claim.id, made)
             else:
-                mode = LOOK_FIRST  # a claim enters the line only when its process listens
+                mode = TRY  # a claim enters the line only when its process listens
         request, undo = self._wire.enter(claim, mode, self.channel), None if again else claim
         self._pool.entering.add(claim.id)
         try:
@@ -344,7 +343,3 @@ def _may_pass(error: StoreError, in_line: bool) -> bool:
     if isinstance(error, Passing):
         return in_line or not error.needs_operator
     return isinstance(error, (UnknownOutcome, Unreachable)) and not isinstance(error, Denied)
-
-
-def _nobody_doubts(id: str) -> None:
-    """Do nothing: no watchdog renews leases here."""

@@ -2,6 +2,7 @@
 
 import os
 import re
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, parse_qsl
@@ -114,7 +115,7 @@ def refused(error: Refusal) -> StoreError:
     return StoreError(f"the database refuses: {error}")
 
 
-class BaseSession:
+class BaseSession(ABC):
     """A session; the subclasses know the protocol of a database.
 
     Args:
@@ -196,18 +197,18 @@ class BaseSession:
         self.alive = False
         return UnknownOutcome(f"the session with the database has ended, and all that it held is free: {error}")
 
+    @abstractmethod
     def connect(self) -> None:
         """Connect to the server; blocks.
 
         Raises:
             StoreError: the server can't be reached.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """Close the connection; safe to repeat."""
-        raise NotImplementedError
 
+    @abstractmethod
     def has_ended(self) -> bool:
         """Return, without waiting, whether the server has ended the session; call it only while `busy` is False."""
-        raise NotImplementedError

@@ -80,8 +80,3 @@ def shares_of(reply: Any, answered: str, remap: Callable[[Address], Address] | N
         address = host_or(primary[0], answered), int(primary[1])
         found.append((first, last, address if remap is None else remap(address)))
     return sorted(found)
-
-
-def covered(shares: Shares) -> int:
-    """Return the number of slots that have a node."""
-    return sum(last + 1 - first for first, last, _ in shares)

@@ -1,5 +1,6 @@
 """The requests on a session, for tasks: the same for PostgreSQL and MariaDB, with the statements of each."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
@@ -10,7 +11,7 @@ from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Refusal, 
 S = TypeVar("S", bound=BaseSession)
 
 
-class AsyncTalk(Generic[S]):
+class AsyncTalk(ABC, Generic[S]):
     """The requests on the sessions of one kind of server.
 
     Attributes:
@@ -31,10 +32,11 @@ class AsyncTalk(Generic[S]):
         except Refusal as error:
             raise StoreError(f"the database refuses to be used for locks: {error}") from error
 
+    @abstractmethod
     async def prepare(self, session: S) -> None:
         """Set up a session that was connected just now."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def rows(self, session: S, text: str, seconds: float | None = IO_TIMEOUT) -> Rows:
         """Perform a statement, and return the rows.
 
@@ -47,7 +49,6 @@ class AsyncTalk(Generic[S]):
             Refusal: the server refuses.
             UnknownOutcome: the connection failed, or no answer came in time.
         """
-        raise NotImplementedError
 
     async def say(
         self, session: S, word: str, key: int = 0, kind: str = "", pid: int = 0, seconds: float | None = IO_TIMEOUT

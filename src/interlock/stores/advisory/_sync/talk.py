@@ -1,6 +1,7 @@
 # Generated from _async/talk.py by tools/unasync.py; change that one.
 """The requests on a session, for tasks: the same for PostgreSQL and MariaDB, with the statements of each."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
@@ -11,7 +12,7 @@ from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Refusal, 
 S = TypeVar("S", bound=BaseSession)
 
 
-class Talk(Generic[S]):
+class Talk(ABC, Generic[S]):
     """The requests on the sessions of one kind of server.
 
     Attributes:
@@ -32,10 +33,11 @@ class Talk(Generic[S]):
         except Refusal as error:
             raise StoreError(f"the database refuses to be used for locks: {error}") from error
 
+    @abstractmethod
     def prepare(self, session: S) -> None:
         """Set up a session that was connected just now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rows(self, session: S, text: str, seconds: float | None = IO_TIMEOUT) -> Rows:
         """Perform a statement, and return the rows.
 
@@ -48,7 +50,6 @@ class Talk(Generic[S]):
             Refusal: the server refuses.
             UnknownOutcome: the connection failed, or no answer came in time.
         """
-        raise NotImplementedError
 
     def say(
         self, session: S, word: str, key: int = 0, kind: str = "", pid: int = 0, seconds: float | None = IO_TIMEOUT

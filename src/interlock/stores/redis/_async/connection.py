@@ -217,7 +217,7 @@ class AsyncDialer:
         self._sentinels: AsyncSentinels | None = AsyncSentinels(settings) if settings.kind == "sentinel" else None
         self._primary: bytes | None = None
         self._address: Address | str = settings.address
-        self.moved: Callable[[], object] = _nobody_cares
+        self.moved: Callable[[], object] = lambda: None
 
     async def open(self, deadline: float, looks: bool = True) -> AsyncRedisConnection:
         """Return a connection after login.
@@ -382,7 +382,3 @@ class AsyncSentinels:
             if facts.get(b"name") == self._settings.service.encode():
                 found.append((int(facts.get(b"config-epoch", 0)), (facts[b"ip"].decode(), int(facts[b"port"]))))
         return found
-
-
-def _nobody_cares() -> None:
-    """Do nothing: the default of `moved`."""

@@ -19,7 +19,7 @@ from interlock.runtime import clock
 from interlock.stores.redis._sync.connection import Dialer, RedisSubscription
 from interlock.stores.redis._sync.queue import RedisQueue, fresh_channel, pool_to
 from interlock.stores.redis.errors import Redirected, refusal
-from interlock.stores.redis.keys import CLUSTER_SLOTS, SLOTS, Shares, covered, host_or, line_of, shares_of, slot_of
+from interlock.stores.redis.keys import CLUSTER_SLOTS, SLOTS, Shares, host_or, line_of, shares_of, slot_of
 from interlock.stores.redis.resp import RedisCommand, Reply, ReplyError, pack
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import RedisWire, with_source
@@ -51,7 +51,7 @@ class Cluster:
         self._owners: list[Address | None] = [None] * SLOTS
         self.addresses: list[Address] = []
         self.version = 0
-        self.on_change: Callable[[], object] = _nobody_cares
+        self.on_change: Callable[[], object] = lambda: None
         self.entering: set[str] = set()
         self.closed = False
 
@@ -154,7 +154,6 @@ class Cluster:
             StoreError: no node returned a map.
         """
         failure: StoreError | None = None
-        best: tuple[int, Shares] = 0, []
         known = random.sample(self.addresses, len(self.addresses))
         for address in dict.fromkeys([*([] if first is None else [first]), *known, *self._settings.nodes]):
             if version not in (-1, self.version):
@@ -165,13 +164,10 @@ class Cluster:
             except StoreError as error:
                 failure = error
                 continue
-            shares = shares_of(reply, address[0], self._settings.remap)
-            best = max(best, (covered(shares), shares))
-            if best[0] == SLOTS:
-                break
-        if not best[1]:
-            raise failure or Passing("no node of the Redis cluster says where its slots are: look at CLUSTER INFO")
-        self._install(best[1])
+            if shares := shares_of(reply, address[0], self._settings.remap):
+                self._install(shares)
+                return
+        raise failure or Passing("no node of the Redis cluster says where its slots are: look at CLUSTER INFO")
 
     def _install(self, shares: Shares) -> None:
         changed = shares != self._shares
@@ -294,7 +290,3 @@ class RedisClusterQueue(RedisQueue):
         for node in self.nodes():
             found |= self._keys_at(node, prefix)
         return sorted(found)
-
-
-def _nobody_cares() -> None:
-    """Do nothing: the default of `on_change`."""

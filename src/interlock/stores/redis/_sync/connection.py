@@ -218,7 +218,7 @@ class Dialer:
         self._sentinels: Sentinels | None = Sentinels(settings) if settings.kind == "sentinel" else None
         self._primary: bytes | None = None
         self._address: Address | str = settings.address
-        self.moved: Callable[[], object] = _nobody_cares
+        self.moved: Callable[[], object] = lambda: None
 
     def open(self, deadline: float, looks: bool = True) -> RedisConnection:
         """Return a connection after login.
@@ -383,7 +383,3 @@ class Sentinels:
             if facts.get(b"name") == self._settings.service.encode():
                 found.append((int(facts.get(b"config-epoch", 0)), (facts[b"ip"].decode(), int(facts[b"port"]))))
         return found
-
-
-def _nobody_cares() -> None:
-    """Do nothing: the default of `moved`."""

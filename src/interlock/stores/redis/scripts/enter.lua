@@ -1,6 +1,6 @@
 -- Enter a claim, or return the state of one that entered before.
--- ARGV: ttl, units, capacity, once (0 or 1), channel, mode, about, id.  mode: t (one try), o (one try of a claim that
--- would wait), w (wait), a (it entered before).
+-- ARGV: ttl, units, capacity, once (0 or 1), channel, mode, about, id.  mode: t (one try), w (wait), a (it entered
+-- before).
 -- Returns the fence, or {fence, slot}: it holds the lock; 0: occupied; -1: gone; -2: the run was completed before;
 -- -(10 + milliseconds): it waits, and polls after that time; or {that, before, fence}: it waits, and will hold the lock
 -- with that fence as soon as the claim `before` has left.
