@@ -1,5 +1,10 @@
 """Fields with descriptors of other libraries: the attribute's value may differ from the column's."""
 
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
 import pytest
 from guarded.helpers import statements
 from guarded.library.models import Shouted
@@ -45,3 +50,11 @@ def test_two_that_write_it_are_in_conflict() -> None:
     with pytest.raises(StaleObject) as caught:
         mine.save()
     assert caught.value.fields["text"].theirs == "THEIRS"
+
+
+@pytest.mark.skipif(find_spec("modeltranslation") is None, reason="django-modeltranslation is not installed")
+def test_django_modeltranslation() -> None:
+    script = Path(__file__).with_name("translated.py")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "translated\n"
