@@ -61,7 +61,7 @@ PRODUCTS = src(
 )
 PARTS = (
     Part("core", 930, 856, src("core")),
-    Part("runtime", 380, 562, src("runtime")),
+    Part("runtime", 380, 570, src("runtime")),
     Part("remote", 640, 792, src("remote")),
     Part("client", 1300, 1433, src("client", "locks")),
     Part("memory", 110, 69, src("stores/memory.py", "stores/memory")),

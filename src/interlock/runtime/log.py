@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from interlock import _loading
@@ -24,8 +24,10 @@ def warn(message: str, *args: object) -> None:
     if _sink is not None:
         _sink(message % args)
         return
-    # As text: a handler that keeps its records would keep the frames of an error alive, and grants in them.
-    _logger().warning(message, *(str(each) if isinstance(each, BaseException) else each for each in args))
+    logger = _logger(message, *args)
+    if logger is not None:
+        # As text: a handler that keeps its records would keep the frames of an error alive, and grants in them.
+        logger.warning(message, *(str(each) if isinstance(each, BaseException) else each for each in args))
 
 
 def exception(message: str, *args: object) -> None:
@@ -33,11 +35,19 @@ def exception(message: str, *args: object) -> None:
     if _sink is not None:
         _sink(message % args)
         return
-    _logger().exception(message, *args)
+    logger = _logger(message, *args)
+    if logger is not None:
+        logger.exception(message, *args)
 
 
-def _logger() -> "logging.Logger":
-    # The lock is left out where logging is there: a finalizer may run while another thread loads it.
-    with nullcontext() if "logging" in sys.modules else _loading:
-        import logging
+def _logger(message: str, *args: object) -> "logging.Logger | None":
+    """Return the logger; where it can't be loaded, because no file can be opened, the message goes to stderr."""
+    try:
+        # The lock is left out where logging is there: a finalizer may run while another thread loads it.
+        with nullcontext() if "logging" in sys.modules else _loading:
+            import logging
+    except OSError:
+        with suppress(AttributeError, OSError, ValueError):  # no error stream, or one that takes nothing
+            sys.stderr.write(f"interlock: {message % args}\n")
+        return None
     return logging.getLogger("interlock")

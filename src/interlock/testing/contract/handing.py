@@ -149,15 +149,15 @@ def test_a_closed_connection_takes_no_token(world: World, locks: Any, ann: Actor
 @needs("detach")
 def test_a_lost_reply_to_a_change_of_hands_leaves_nothing(world: World, ann: Actor) -> None:
     locks, lossy = world.connect_with(Lossy)
-    grant = ann.do(locks.lock(world.name, ttl=LONG).acquire)
-    lossy.losses["adopt"] = 1
-    with pytest.raises(StoreError, match="was lost"):
-        ann.do(grant.detach)
-    assert world.nothing_left()
     token = ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach)
     lossy.losses["adopt"] = 1
     with pytest.raises(StoreError, match="was lost"):
         ann.do(locks.attach, token)
+    assert world.nothing_left()
+    grant = ann.do(locks.lock(world.name, ttl=LONG).acquire)
+    lossy.losses["adopt"] = 1
+    with pytest.raises(StoreError, match="was lost"):
+        ann.do(grant.detach)
     assert world.nothing_left()
 
 
