@@ -153,7 +153,7 @@ BAD = [
     ("locks.lock('a').acquire(timeout=5).release()", "union-attr", "reportOptionalMemberAccess"),
     ("locks.once('a', keep=1, on_busy='skip').run(str).strip()", "union-attr", "reportOptionalMemberAccess"),
     ("locks.guard('a', on_busy='later')", "call-overload", "reportCallIssue"),
-    ("locks.lock('a', ttl='long')", "call-overload", "reportArgumentType"),
+    ("locks.lock('a', ttl='long')", "arg-type", "reportArgumentType"),
     ("locks.election('a').run(lambda: None)", "arg-type", "reportArgumentType"),
 ]
 PYRIGHT = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT / "src")], "include": ["program.py"]}

@@ -172,10 +172,12 @@ def test_pools_of_every_kind_lose_no_update(tmp_path: Path) -> None:
 JOB = """
 import os, sys, time
 device = os.environ["CUDA_VISIBLE_DEVICES"]
+until = time.monotonic() + 30
 for what in ("begin", "end"):
     with open(os.environ["LEDGER"], "a") as ledger:
         print(what, device, os.getpid(), file=ledger)
-    time.sleep(0.05)
+    while len({line.split()[1] for line in open(os.environ["LEDGER"])}) < 2 and time.monotonic() < until:
+        time.sleep(0.01)  # the first job waits for one on the other device
 print(device, "seed", sys.argv[1])
 """
 
