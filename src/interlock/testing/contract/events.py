@@ -116,6 +116,7 @@ def test_a_loss_that_a_release_finds_is_told_once_and_is_in_the_log(
     with caplog.at_level(logging.WARNING, "interlock"):
         assert ann.do(grant.release) is False
         assert ann.do(grant.release) is False
+        assert heard.first("lost")  # on a slow machine a renewal may have found it first, and tells it meanwhile
     assert heard.kinds() == ["acquired", "lost"]
     assert heard.events[1].reason
     assert [repr(world.name) in message for message in caplog.messages] == [True]
