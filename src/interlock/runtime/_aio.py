@@ -117,8 +117,13 @@ async def _finished(task: "asyncio.Future[T]", patience: float = math.inf) -> T:
 
 async def within(seconds: float | None, function: Callable[[*Ts], Coroutine[object, None, T]], *args: *Ts) -> T:
     """Call a function; TimeoutError, and it is cancelled, if it takes longer (None: it may take any time)."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
     async with asyncio.timeout(seconds):
-        return await function(*args)
+        result = await function(*args)
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError  # swallowed by `wait_for`, as it may be before Python 3.12
+    return result
 
 
 _executor: Any = None
