@@ -1,8 +1,7 @@
 """The command `interlock`, and which locks its commands work on; it needs click and rich."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import interlock
 from interlock import Locks
@@ -11,22 +10,7 @@ from interlock.client.connect import default_url
 from interlock.core.redaction import masked
 
 _given: tuple[Callable[[str], interlock.Locks], str] | None = None
-
-
-@contextmanager
-def given(locks: Callable[[str], interlock.Locks] | None, called: str) -> Iterator[None]:
-    """Meanwhile, use what `locks(namespace)` returns wherever no --store is given.
-
-    Args:
-        locks: makes them; each command closes what it got.
-        called: what `doctor` calls the store.
-    """
-    global _given
-    before, _given = _given, None if locks is None else (locks, called)
-    try:
-        yield
-    finally:
-        _given = before
+"""Of a program that contains the command: makes the locks of a namespace, and what the store is called."""
 
 
 def is_given(store: str | None) -> bool:
@@ -58,17 +42,19 @@ def main(
 
     Args:
         arguments: the words after `interlock`; None for those of this process.
-        locks: for a program that contains the command: makes the locks of a namespace, where no --store is given.
+        locks: for a program that contains the command: makes the locks of a namespace, where no --store is given;
+            each command closes what it got.
         called: what such a program calls its store.
 
     Returns:
         The exit status.
     """
+    global _given
+    _given = None if locks is None else (locks, called)
     try:
         from interlock.cli.group import main as run_group
 
-        with given(locks, called):
-            return run_group(sys.argv[1:] if arguments is None else arguments)
+        return run_group(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
         return 130
     except Exception as error:

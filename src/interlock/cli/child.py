@@ -210,13 +210,6 @@ FIRST_HIGH = 100  # scripts use low descriptors by number
 SHELL = "/bin/sh"
 
 
-def look_up(word: str) -> str | None:
-    """Return the path of the program that `word` names, as the shell finds it; None if there is none."""
-    folders = [""] if "/" in word else os.get_exec_path()
-    paths = (os.path.join(folder, word) for folder in folders)
-    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
-
-
 class Child:
     """The process of the command, from `start` on; it is gone at the latest after `discard`.
 
@@ -286,9 +279,10 @@ class Child:
         while self._reap(-1 if is_first else self.pid, os.WNOHANG) and is_first:
             pass
 
-    def wait_until_all_are_gone(self) -> None:
-        """Block until no process has the pipe of `keep` any more."""
+    def tell_when_all_are_gone(self) -> None:
+        """Block until no process has the pipe of `keep` any more; then add the event "gone"."""
         os.read(self._alive, 1)
+        self._signals.put(SignalEvent("gone"))
 
     def discard(self) -> None:
         """Kill it if it has not ended; safe to repeat."""

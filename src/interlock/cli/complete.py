@@ -8,6 +8,7 @@ import os
 import shlex
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 """
 
 
+@add_completion_class
 class Bash(BashComplete):
-    """Completion for bash, also of words with colons in them."""
+    """Completion for bash, also of words with colons in them; it replaces click's own."""
 
     source_template = BASH
 
@@ -53,11 +55,6 @@ class Bash(BashComplete):
         breaks = os.environ.get("INTERLOCK_BREAKS", "")
         start = max((index + 1 for index, char in enumerate(typed) if char in breaks and char in ":="), default=0)
         return f"{item.type},{shlex.quote(value[start:]) if item.type == 'plain' else value}"
-
-
-def teach_bash() -> None:
-    """Let click use the function for bash that is here."""
-    add_completion_class(Bash)
 
 
 def names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -78,18 +75,12 @@ def namespaces(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
 
 def programs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the programs that a command may begin with; after its first word, files."""
-    is_first = incomplete and not ctx.params.get("command")
-    return [*(_programs(incomplete) if is_first else ()), CompletionItem(incomplete, type="file")]
-
-
-def _programs(incomplete: str) -> list[CompletionItem]:
     found: set[str] = set()
-    for folder in os.get_exec_path():
-        try:
-            found.update(each.name for each in Path(folder).iterdir() if each.name.startswith(incomplete))
-        except OSError:
-            pass  # the path may name what is not there
-    return [CompletionItem(each) for each in sorted(found)]
+    if incomplete and not ctx.params.get("command"):
+        for folder in os.get_exec_path():
+            with suppress(OSError):  # the path may name what is not there
+                found.update(each.name for each in Path(folder).iterdir() if each.name.startswith(incomplete))
+    return [*map(CompletionItem, sorted(found)), CompletionItem(incomplete, type="file")]
 
 
 def _found(given: dict[str, Any], incomplete: str, look: Callable[[Locks], set[str]]) -> list[CompletionItem]:
@@ -97,11 +88,8 @@ def _found(given: dict[str, Any], incomplete: str, look: Callable[[Locks], set[s
     found: set[str] = set()
 
     def ask() -> None:
-        try:
-            with connect(given.get("store"), namespace=given.get("namespace") or "") as locks:
-                found.update(look(locks))
-        except Exception:
-            pass
+        with suppress(Exception), connect(given.get("store"), namespace=given.get("namespace") or "") as locks:
+            found.update(look(locks))
 
     log.divert(lambda line: None)
     asking = threading.Thread(target=ask, daemon=True)

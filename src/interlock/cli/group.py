@@ -12,21 +12,21 @@ import interlock
 from interlock.cli.exits import STORE, USAGE, fail
 
 COMMANDS = {
-    "run": ("interlock.cli.run:run", "Hold a lock while a command runs."),
-    "once": ("interlock.cli.products:once", "Run a command unless an earlier run of it has completed."),
-    "lead": ("interlock.cli.products:lead", "Keep a command running on exactly one of several machines."),
-    "hold": ("interlock.cli.products:hold", "Hold a lock without a process; print its token."),
-    "renew": ("interlock.cli.products:renew", "Renew a lock that hold has taken."),
-    "release": ("interlock.cli.products:release", "Release a lock that hold has taken."),
-    "create": ("interlock.cli.products:create", "Create the tables or files that a store needs."),
-    "ls": ("interlock.cli.look:ls", "List the locks that have a holder or a waiter."),
-    "show": ("interlock.cli.look:show", "Show the holders and waiters of one lock, in their order."),
-    "watch": ("interlock.cli.look:watch", "Show holders and waiters again and again, until Ctrl-C."),
-    "serve": ("interlock.cli.serve:serve", "Show holders and waiters in a browser."),
-    "evict": ("interlock.cli.look:evict", "Remove claims of a lock."),
-    "doctor": ("interlock.cli.look:doctor", "Check whether a store is fit for locks."),
+    "run": ("run", "Hold a lock while a command runs."),
+    "once": ("products", "Run a command unless an earlier run of it has completed."),
+    "lead": ("products", "Keep a command running on exactly one of several machines."),
+    "hold": ("products", "Hold a lock without a process; print its token."),
+    "renew": ("products", "Renew a lock that hold has taken."),
+    "release": ("products", "Release a lock that hold has taken."),
+    "create": ("products", "Create the tables or files that a store needs."),
+    "ls": ("look", "List the locks that have a holder or a waiter."),
+    "show": ("look", "Show the holders and waiters of one lock, in their order."),
+    "watch": ("look", "Show holders and waiters again and again, until Ctrl-C."),
+    "serve": ("serve", "Show holders and waiters in a browser."),
+    "evict": ("look", "Remove claims of a lock."),
+    "doctor": ("look", "Check whether a store is fit for locks."),
 }
-"""Each command: where it is, and what it does."""
+"""Each command: the module in which a function has its name, and what it does."""
 HEAD = """\
 Locks between processes: run a command under a lock, and see who holds which lock.
 
@@ -43,9 +43,7 @@ LIKE = 0.6  # of what is typed, to be taken for what was meant
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these words; return the exit status."""
     if COMPLETE in os.environ:
-        from interlock.cli.complete import teach_bash
-
-        teach_bash()
+        from interlock.cli import complete  # noqa: F401 - its function for bash replaces that of click
     try:
         status: Any = group.main(list(arguments), prog_name="interlock", complete_var=COMPLETE, standalone_mode=False)
     except click.UsageError as error:
@@ -63,12 +61,6 @@ def main(arguments: Sequence[str]) -> int:
     return int(status or 0)
 
 
-def _command(name: str) -> click.Command:
-    module, _, attribute = COMMANDS[name][0].partition(":")
-    command: click.Command = getattr(import_module(module), attribute)
-    return command
-
-
 class Lazy(click.Group):
     """A group that imports a command when it is called."""
 
@@ -78,7 +70,10 @@ class Lazy(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command; None if there is none of that name."""
-        return _command(cmd_name) if cmd_name in COMMANDS else None
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = getattr(import_module(f"interlock.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands and what they do, without importing them."""

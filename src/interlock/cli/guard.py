@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 import signal
 import threading
 import time
@@ -10,9 +11,9 @@ from typing import Any, NamedTuple
 
 from interlock import Grant, InvalidArgument, Lock, LockError, LockLost, Locks, StoreError
 from interlock.cli import called, connect
-from interlock.cli.child import ENDING, Child, SignalEvent, Signals, WaitBroken, look_up, stop_here
+from interlock.cli.child import ENDING, Child, SignalEvent, Signals, WaitBroken, stop_here
 from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
-from interlock.core.claims import WRITER_UNITS, fits
+from interlock.core.claims import fits
 from interlock.runtime import log
 
 HELD = "INTERLOCK_HELD"
@@ -65,7 +66,7 @@ class Order(NamedTuple):
     once: float | None = None
 
 
-def waits_for_itself(order: Order, locks: Locks) -> str:
+def waits_for_itself(order: Order, locks: Locks, lock: Any) -> str:
     """Return why a run would wait as long as the runs around it last; "" if it need not, or does not wait.
 
     Claims are found by their ids, so neither another store, nor another namespace, nor a run that has ended meanwhile
@@ -74,6 +75,7 @@ def waits_for_itself(order: Order, locks: Locks) -> str:
     Args:
         order: what to do.
         locks: of its store.
+        lock: what is to be acquired; None with a token.
 
     Raises:
         StoreError: the line can't be looked at.
@@ -87,16 +89,9 @@ def waits_for_itself(order: Order, locks: Locks) -> str:
         return ""
     # A claim that must wait for a run around this one keeps all behind it waiting too: no claim is overtaken.
     wanted = [(view.units, view.capacity) for view in line if view.state == "pending"]
-    if all(fits(units, capacity, held) for units, capacity in (*wanted, spec_of(order))):
+    if all(fits(units, capacity, held) for units, capacity in (*wanted, (lock._spec.units, lock._spec.capacity))):
         return ""
     return f"{order.name!r} is held by the interlock run that this one is a part of, and is not free before that ends"
-
-
-def spec_of(order: Order) -> tuple[int, int]:
-    """Return how much of which capacity a run asks for."""
-    if order.permits is not None:
-        return order.units or 1, order.permits
-    return (1, WRITER_UNITS) if order.shared else (1, 1)
 
 
 def run_guarded(order: Order) -> int:
@@ -105,7 +100,7 @@ def run_guarded(order: Order) -> int:
     Returns:
         The exit status.
     """
-    path = look_up(order.command[0])
+    path = shutil.which(order.command[0])
     if path is None:
         return fail(
             UNAVAILABLE, f"can't run {order.command[0]!r}: it is not there, or not executable; give a program"
@@ -159,77 +154,67 @@ class GuardedRun:
             log.divert(lambda line: None)  # Python aborts if a daemon thread writes while it ends
 
     def _with_store(self) -> int:
-        self._take_log()
+        # What the library logs is said only with -v: it goes on trying, and a loss is told in any case.
+        log.divert(say if self._order.verbose else lambda line: None)
         with self._signals.breaking():
             locks = connect(self._order.store, namespace=self._order.namespace)
         try:
+            lock = None if self._order.attach else self._lock(locks)
             with self._signals.breaking():
-                in_vain = waits_for_itself(self._order, locks)
+                in_vain = waits_for_itself(self._order, locks, lock)
             if in_vain and self._order.wait is None:
                 return fail(USAGE, f"{in_vain}: this one would wait for ever; leave it out, or give it -n or -w")
             if in_vain:
                 say(in_vain)
-            return self._with_lock(locks)
+            return self._with_lock(locks, lock)
         finally:
             try:
                 locks.close()
             except LockError as error:
                 say(f"the lock {self._name} could not be released, its lease will end: {error}")
 
-    def _take_log(self) -> None:
-        """Say what the library logs only with -v: it goes on trying, and a loss is told in any case."""
-        log.divert(say if self._order.verbose else lambda line: None)
-
     def _lock(self, locks: Locks) -> Any:
         order = self._order
-        label = os.path.basename(order.command[0]) if order.label is None else order.label
-        if order.label is None:
-            label = os.fsencode(label).decode(errors="replace")[:LONGEST_LABEL]
+        program = os.fsencode(os.path.basename(order.command[0])).decode(errors="replace")[:LONGEST_LABEL]
+        label = program if order.label is None else order.label
+        how: dict[str, Any] = {"ttl": order.ttl, "label": label, "on_lost": self._on_lost}
         if order.one_of is not None:
             name, _, items = order.one_of.partition("=")
-            return locks.one_of(name, items.split(","), ttl=order.ttl, label=label, on_lost=self._on_lost)
+            return locks.one_of(name, items.split(","), **how)
         if order.once is not None:
-            once = locks.once(order.name, keep=order.once, ttl=order.ttl, label=label, on_lost=self._on_lost)
+            once = locks.once(order.name, keep=order.once, **how)
             return Lock(once._client, once._spec, once._options)
         if order.permits is not None:
-            return locks.semaphore(
-                order.name, order.permits, units=order.units or 1, ttl=order.ttl, label=label, on_lost=self._on_lost
-            )
-        if order.shared:
-            return locks.rwlock(order.name, ttl=order.ttl, label=label, on_lost=self._on_lost).read()
-        return locks.lock(order.name, ttl=order.ttl, label=label, on_lost=self._on_lost)
+            return locks.semaphore(order.name, order.permits, units=order.units or 1, **how)
+        return locks.rwlock(order.name, **how).read() if order.shared else locks.lock(order.name, **how)
 
     def _on_lost(self, grant: Grant) -> None:
         """Called in the thread that renews the lease."""
         self._signals.put(SignalEvent("lost"))
 
-    def _acquire(self, locks: Locks) -> Grant | None:
+    def _with_lock(self, locks: Locks, lock: Any) -> int:
         order = self._order
-        if order.attach is not None:
-            return locks.attach(order.attach, ttl=order.ttl, on_lost=self._on_lost)
-        lock: Lock = self._lock(locks)
-        return lock.acquire(timeout=order.wait)
-
-    def _with_lock(self, locks: Locks) -> int:
         started = time.monotonic()
-        if self._order.verbose:
-            say(f"waiting for {self._name} in {called(self._order.store)}")
+        self._tell(f"waiting for {self._name} in {called(order.store)}")
         with self._signals.breaking():
-            grant = self._acquire(locks)
+            if order.attach is not None:
+                grant = locks.attach(order.attach, ttl=order.ttl, on_lost=self._on_lost)
+            else:
+                grant = lock.acquire(timeout=order.wait)
         obtained = time.monotonic()
-        if grant is None and self._order.once is not None and locks.is_done(self._order.name):
+        if grant is None and order.once is not None and locks.is_done(order.name):
             self._tell(f"{self._name} was done before")
             return 0
         if grant is None:
             self._tell(f"did not obtain {self._name} within {obtained - started:.3f} s: others hold it")
-            return self._order.conflict
+            return order.conflict
         self._grant = grant
         self._signals.wait_is_over()
         self._tell(f"obtained {self._name} after {obtained - started:.3f} s, fence {grant.fence}")
         try:
             status = self._run_command(grant)
             if not self._lost and not self._ordered_to_end:
-                status = self._stay(status, obtained + self._order.at_least)
+                status = self._stay(status, obtained + order.at_least)
         finally:
             self._child.discard()  # before the lock is released, in each case
         if self._release(grant, status):
@@ -298,7 +283,7 @@ class GuardedRun:
     def _outlast(self, status: int) -> int:
         """The command has ended: wait for the processes that it left; return the exit status."""
         self._tell(f"the command ended with {status}, holding {self._name} until its last process is gone")
-        threading.Thread(target=self._await_all, name="interlock-keep", daemon=True).start()
+        threading.Thread(target=self._child.tell_when_all_are_gone, name="interlock-keep", daemon=True).start()
         return self._hold_on(status, math.inf, ", and processes of the command still run: stop them")
 
     def _stay(self, status: int, until: float) -> int:
@@ -336,10 +321,6 @@ class GuardedRun:
                     say(f"got {got}: releasing {self._name}; processes of the command still run")
                 return BY_SIGNAL + event.number
         return status
-
-    def _await_all(self) -> None:
-        self._child.wait_until_all_are_gone()
-        self._signals.put(SignalEvent("gone"))
 
     def _release(self, grant: Grant, status: int) -> bool:
         """Release, with a record if it was to be done once; False if the lock was lost before."""

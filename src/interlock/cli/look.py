@@ -10,10 +10,11 @@ import click
 from interlock import Locks, StoreError
 from interlock.cli import called, connect, output
 from interlock.cli.exits import CONFLICT, LOST, STORE, one_line, say
-from interlock.cli.output import completed, json_option, name_argument, namespace_option, store_option
+from interlock.cli.output import Duration, completed, json_option, name_argument, namespace_option, store_option
 from interlock.core.claims import Check
 
 MOST_OTHERS = 5
+SHORTEST = 0.05  # seconds between two listings
 
 
 @click.command()
@@ -30,9 +31,9 @@ def ls(store: str | None, namespace: str, as_json: bool) -> None:
     if as_json:
         output.print_json([output.line_json(line) for line in lines])
     elif lines:
-        out.print(output.picture_of(headed(name, locks), output.locks_table(out, lines), others))
+        out.print(output.picture_of(f"Store {place_of(name, locks)}", output.locks_table(out, lines), others))
     else:
-        out.print(output.picture_of(nobody(name, locks), others))
+        out.print(output.picture_of(f"No lock is held in {place_of(name, locks)}.", others))
 
 
 @click.command()
@@ -49,7 +50,7 @@ def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
     if as_json:
         output.print_json({**output.line_json(line), "store": place})
     elif line.holders or line.waiters:
-        click.echo(headed(place, locks))
+        click.echo(f"Store {place_of(place, locks)}")
         click.echo(output.line_text(line, output.console().width))
     else:
         click.echo(f"{one_line(repr(name))} has no holder and no waiter in {place_of(place, locks)}.")
@@ -61,7 +62,7 @@ def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
 @click.option(
     "--interval",
     metavar="SEC",
-    type=click.FloatRange(0.05, 86400),
+    type=Duration(),
     default=1.0,
     show_default=True,
     help="Seconds between two listings.",
@@ -74,8 +75,6 @@ def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> 
 
     On a terminal one table is kept up to date; otherwise a new table is printed each time.
     """
-    if interval != interval:
-        raise click.BadParameter("give a number of seconds.", param_hint="--interval")
     name = called(store)
     try:
         with connect(store, namespace=namespace) as locks:
@@ -87,19 +86,9 @@ def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> 
         pass
 
 
-def nobody(store: str, locks: Locks) -> str:
-    """Say that there is nothing to see, and where."""
-    return f"No lock is held in {place_of(store, locks)}."
-
-
 def place_of(store: str, locks: Locks) -> str:
-    """Return what to call the store and the namespace."""
-    return f"namespace {one_line(repr(locks.namespace))} of {one_line(store)}" if locks.namespace else one_line(store)
-
-
-def headed(store: str, locks: Locks) -> str:
-    """Say where one looks."""
-    return f"Store {one_line(store)}" + f", namespace {one_line(repr(locks.namespace))}" * bool(locks.namespace)
+    """Return what to call the store, and the namespace if there is one."""
+    return one_line(f"{store}, namespace {locks.namespace!r}" if locks.namespace else store)
 
 
 def others_of(locks: Locks) -> str:
@@ -118,7 +107,7 @@ def others_of(locks: Locks) -> str:
 def _repeat(interval: float, look: Callable[[], None]) -> NoReturn:
     while True:
         look()
-        time.sleep(interval)
+        time.sleep(max(interval, SHORTEST))
 
 
 def _print_look(locks: Locks, store: str) -> None:
@@ -132,23 +121,17 @@ def _watch_tables(locks: Locks, store: str, interval: float) -> None:
 
     def picture() -> Any:
         lines = output.lines_of(locks.claims())
+        place = place_of(store, locks)
         if not lines:
-            return output.picture_of(nobody(store, locks))
-        return output.picture_of(headed(store, locks), output.claims_table(console, lines))
+            return output.picture_of(f"No lock is held in {place}.")
+        return output.picture_of(f"Store {place}", output.claims_table(console, lines))
 
     if not console.is_terminal:
-        _repeat(interval, lambda: click.echo(_plain(console, picture())))
+        _repeat(interval, lambda: console.print(output.iso(time.time()), picture(), ""))
     from rich.live import Live
 
     with Live(console=console, auto_refresh=False) as live:
         _repeat(interval, lambda: live.update(picture(), refresh=True))
-
-
-def _plain(console: Any, picture: Any) -> str:
-    """Return a picture as text under the time of day."""
-    with console.capture() as captured:
-        console.print(picture, markup=False)
-    return f"{output.iso(time.time())}\n{captured.get()}"
 
 
 WORST_FIRST = ("fail", "warn", "ok")

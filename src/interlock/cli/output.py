@@ -1,6 +1,7 @@
 """What people and programs get to see: tables, words for times, JSON."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -29,7 +30,8 @@ SPARE = (
 SPARE_LATER = ("Kind", "Process")  # left out where names would not even have this space:
 NAME_SPACE = 16  # columns
 INDENT = 8 * " "
-UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+SPANS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class OutputLine(NamedTuple):
@@ -69,7 +71,7 @@ def line_of(name: str, views: Sequence[ClaimView]) -> OutputLine:
 
 def duration(seconds: float) -> str:
     """Return a time span in its largest unit, rounded down: 45 s, 3 min, 2 h, 5 d."""
-    for size, unit in UNITS:
+    for size, unit in SPANS:
         if seconds >= size:
             return f"{int(seconds / size)} {unit}"
     return "0 s"
@@ -221,6 +223,23 @@ def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
         return "done", "once", "", "", "", f"kept for {duration(view.expires_in)}"
     state = "holder" if view.state == "using" else "waiter"
     return state, view.kind, f"{view.pid}@{view.host}", view.label, ago(view.since), f"in {duration(view.expires_in)}"
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, as 30, 0.5, 30s, 10m, 2h or 1d."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return a text in seconds."""
+        text = str(value).strip()
+        try:
+            seconds = float(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else float(text)
+        except ValueError:
+            seconds = math.nan
+        if not 0 <= seconds < math.inf:
+            self.fail(f"{text!r} is no time: give one like 30, 30s, 10m, 2h or 1d", param, ctx)
+        return seconds
 
 
 def completed(what: str) -> Callable[..., Any]:

@@ -14,8 +14,8 @@ import click
 
 from interlock.cli import connect
 from interlock.cli.exits import CONFLICT, fail, say
-from interlock.cli.output import json_option, name_argument, namespace_option, store_option
-from interlock.cli.run import Duration, Run, command_argument, refuse_memory
+from interlock.cli.output import Duration, json_option, name_argument, namespace_option, store_option
+from interlock.cli.run import Run, command_argument, refuse_memory
 from interlock.client.tokens import read
 
 SHORTEST, LONGEST = 1.0, 30.0  # seconds until a command that ended is started again

@@ -1,6 +1,5 @@
 """The command line of `interlock run`."""
 
-import math
 import os
 import sys
 from collections.abc import Callable
@@ -10,27 +9,9 @@ import click
 
 from interlock.cli import is_given
 from interlock.cli.exits import UNAVAILABLE, fail
-from interlock.cli.output import completed, name_argument, namespace_option, store_option
+from interlock.cli.output import Duration, completed, name_argument, namespace_option, store_option
 
 F = TypeVar("F", bound=Callable[..., Any])
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-class Duration(click.ParamType[float]):
-    """Seconds, as 30, 0.5, 30s, 10m, 2h or 1d."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return a text in seconds."""
-        text = str(value).strip()
-        try:
-            seconds = float(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else float(text)
-        except ValueError:
-            seconds = math.nan
-        if not 0 <= seconds < math.inf:
-            self.fail(f"{text!r} is no time: give one like 30, 30s, 10m, 2h or 1d", param, ctx)
-        return seconds
 
 
 class Run(click.Command):

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -44,14 +45,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-
-
-class RequestRefused(Exception):
-    """A request to evict is refused: the status, and what to do."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
 
 
 class Guard:
@@ -144,9 +137,8 @@ class Page:
             self._check(request.headers)
             name, id = await _claim_of(request)
             count = await asyncio.to_thread(self._locks.evict, name, id)
-        except RequestRefused as error:
-            headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
-            return JSONResponse({"error": str(error)}, error.status, headers)
+        except HTTPException as error:
+            return JSONResponse({"error": error.detail}, error.status_code, error.headers)
         except InvalidArgument as error:
             return JSONResponse({"error": str(error)}, 400)
         except LockError as error:
@@ -160,15 +152,16 @@ class Page:
     def _check(self, headers: Headers) -> None:
         """Let only requests with the token go on, and none from another page: a form can't send such headers."""
         if self._token is None:
-            raise RequestRefused(403, "this page is read-only: start interlock serve with a token")
+            raise HTTPException(403, "this page is read-only: start interlock serve with a token")
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() != headers["host"].lower():
-            raise RequestRefused(403, "another site asks for this; open the page itself")
+            raise HTTPException(403, "another site asks for this; open the page itself")
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise RequestRefused(415, "send JSON")
+            raise HTTPException(415, "send JSON")
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
-            raise RequestRefused(401, "this is not the token that interlock serve was started with")
+            why = "this is not the token that interlock serve was started with"
+            raise HTTPException(401, why, {"WWW-Authenticate": "Bearer"})
 
 
 async def _claim_of(request: Request) -> tuple[str, str]:
@@ -178,7 +171,7 @@ async def _claim_of(request: Request) -> tuple[str, str]:
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict) or not all(isinstance(given.get(key), str) for key in ("name", "id")):
-        raise RequestRefused(400, 'send {"name": …, "id": …}')
+        raise HTTPException(400, 'send {"name": …, "id": …}')
     return given["name"], given["id"]
 
 
