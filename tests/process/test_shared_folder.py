@@ -20,7 +20,7 @@ UMASKS = [0o077, 0o002]
 IMPORTS = (
     "import os, json, datetime, hashlib, unicodedata, encodings.idna\n"
     "import interlock.stores.files.checks, interlock.stores.files._sync.queue\n"
-    "import interlock.client._sync.doctor, interlock.runtime.log\n"
+    "import interlock.client._sync.locks, interlock.runtime.log\n"
     "import interlock.stores.files._async.queue, interlock.client._async.locks\n"
 )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, NamedTuple, NoReturn, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
 from interlock.client import events
-from interlock.client.events import Event, Kind, Listeners
+from interlock.client.events import EVERYWHERE, Event, Kind, Listeners
 from interlock.core.claims import (
     MAX_LABEL,
     MAX_NAME,
@@ -253,7 +253,7 @@ class BaseClient:
         ttl: seconds of lease of its locks, unless they say otherwise.
 
     Attributes:
-        source: what connects once to each place, `connect` or `aconnect`, and the URL; None if it was made from
+        source: what connects another process, `connect` or `aconnect`, and the URL; None if it was made from
             something else.
         closed: True from the beginning of `close()`.
         listeners: the functions that get the events of this connection.
@@ -269,7 +269,6 @@ class BaseClient:
         self.source: tuple[Callable[..., Any], Callable[..., Any], str] | None = None
         self.now = store.now
         self.listeners: Listeners = {}
-        events.add_heard(self)
 
     @property
     def where(self) -> str:
@@ -368,11 +367,11 @@ class BaseClient:
             claim: the claim of the event.
             started: when its acquire was called.
         """
-        if self.listeners:
+        if self.listeners or EVERYWHERE:
             waited = None if started is None else self.now() - started
             spec = claim.spec
             event = Event(kind, name_of(spec.key), claim.id, fence, spec.label, waited, held, reason)
-            events.tell(self.listeners, event)
+            events.tell([*self.listeners.values(), *EVERYWHERE.values()], event)
 
     def queued(self, call: AcquireCall) -> None:
         """Tell that the claim of `call` waits in line."""
@@ -393,21 +392,7 @@ class BaseClient:
         elif call is not None and call.queued is not None:
             self.tell("withdrawn", call.queued, started=call.started, reason=f"{type(error).__name__}: {error}")
 
-    def tell_evicted(self, key: str, id: str | None, seen: Sequence[ClaimView], removed: int) -> None:
-        """Tell which claims were evicted, of those that were there just before."""
-        known = [view for view in seen if id is None or view.id == id][:removed]
-        if removed and not known and id is not None:
-            self.tell("evicted", Claim(id, LockSpec(key)))
-        for view in known:
-            spec = LockSpec(key, view.units, view.capacity, label=view.label)
-            self.tell("evicted", Claim(view.id, spec), fence=view.fence)
-
-    def connect_again(self) -> tuple[Any, ...]:
-        """Return the function that connects in another process, and its arguments.
-
-        Raises:
-            InvalidArgument: there is none.
-        """
+    def __reduce__(self) -> tuple[Any, ...]:
         if self.source is None or self.source[2].startswith("memory:"):
             why = "its locks are this process's own" if self.source else "it was not made from a URL"
             raise InvalidArgument(
@@ -416,14 +401,6 @@ class BaseClient:
             )
         again, connect, url = self.source
         return again, (connect, url, self.namespace, self.ttl)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _client_of, self.connect_again()
-
-
-def _client_of(connect: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseClient:
-    """Connect as another process did."""
-    return cast(BaseClient, connect(*arguments)._client)
 
 
 class Same:
@@ -449,9 +426,6 @@ class BaseLocks(Same, Generic[L, G]):
     def __init__(self, client: BaseClient, lock_type: Callable[..., L]) -> None:
         self._client = client
         self._lock_type = lock_type
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self._client.connect_again()
 
     def __repr__(self) -> str:
         return repr(self._client)
@@ -481,7 +455,7 @@ class BaseLocks(Same, Generic[L, G]):
         Raises:
             InvalidArgument: it can't be called.
         """
-        return events.listen(lambda: [self._client.listeners], function)
+        return events.listen(self._client.listeners, function)
 
     def lock(
         self,

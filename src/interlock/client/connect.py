@@ -8,7 +8,8 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
 
 from interlock import _loading
 from interlock.client._sync.locks import Locks
-from interlock.core.claims import DEFAULT_TTL, MAX_NAME, checked_text, checked_ttl
+from interlock.client.base import BaseClient
+from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.queue import Store
 from interlock.core.redaction import described, masked, why
@@ -16,48 +17,22 @@ from interlock.core.redaction import described, masked, why
 if TYPE_CHECKING:
     from interlock.client._async.locks import AsyncLocks
 
-
-_REDIS = "interlock.stores.redis:RedisStore"
-_ADVISORY = "interlock.stores.advisory:AdvisoryStore"
-_POSTGRESQL = "interlock.stores.postgresql:PostgresStore"
-_SQLITE = "interlock.stores.sqlite:SqliteStore"
-_MYSQL = "interlock.stores.mysql:MysqlStore"
-_BUCKET = "interlock.stores.bucket:BucketStore"
-_ETCD = "interlock.stores.etcd:EtcdStore"
-BUILT_IN = {
-    "memory": "interlock.stores.memory:MemoryStore",
-    "file": "interlock.stores.files:FileStore",
-    "redis": _REDIS,
-    "rediss": _REDIS,
-    "redis+sentinel": _REDIS,
-    "rediss+sentinel": _REDIS,
-    "redis+cluster": _REDIS,
-    "rediss+cluster": _REDIS,
-    "unix": _REDIS,
-    "valkey": _REDIS,
-    "valkeys": _REDIS,
-    "valkey+sentinel": _REDIS,
-    "valkeys+sentinel": _REDIS,
-    "valkey+cluster": _REDIS,
-    "valkeys+cluster": _REDIS,
-    "postgresql": _POSTGRESQL,
-    "postgresql+psycopg": _POSTGRESQL,
-    "postgresql+advisory": _ADVISORY,
-    "mysql": _MYSQL,
-    "mysql+pymysql": _MYSQL,
-    "mysql+advisory": _ADVISORY,
-    "mariadb": _MYSQL,
-    "mariadb+pymysql": _MYSQL,
-    "mariadb+advisory": _ADVISORY,
-    "etcd": _ETCD,
-    "etcds": _ETCD,
-    "s3": _BUCKET,
-    "gs": _BUCKET,
-    "az": _BUCKET,
-    "sqlite": _SQLITE,
-    "sqlite+pysqlite": _SQLITE,
-    "sqlite+aiosqlite": _SQLITE,
-}
+L = TypeVar("L", bound="Locks | AsyncLocks")
+_SCHEMES = {
+    "interlock.stores.memory:MemoryStore": ("memory",),
+    "interlock.stores.files:FileStore": ("file",),
+    "interlock.stores.redis:RedisStore": (
+        "redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "unix",
+        "valkey", "valkeys", "valkey+sentinel", "valkeys+sentinel", "valkey+cluster", "valkeys+cluster",
+    ),
+    "interlock.stores.postgresql:PostgresStore": ("postgresql", "postgresql+psycopg"),
+    "interlock.stores.mysql:MysqlStore": ("mysql", "mysql+pymysql", "mariadb", "mariadb+pymysql"),
+    "interlock.stores.advisory:AdvisoryStore": ("postgresql+advisory", "mysql+advisory", "mariadb+advisory"),
+    "interlock.stores.etcd:EtcdStore": ("etcd", "etcds"),
+    "interlock.stores.bucket:BucketStore": ("s3", "gs", "az"),
+    "interlock.stores.sqlite:SqliteStore": ("sqlite", "sqlite+pysqlite", "sqlite+aiosqlite"),
+}  # fmt: skip
+BUILT_IN = {scheme: store for store, schemes in _SCHEMES.items() for scheme in schemes}
 _HOSTS = re.compile(r"[^/?#]*")
 CLIENTS = {
     "redis": "interlock.stores.redis:from_client",
@@ -120,9 +95,7 @@ def open_store(
         return _store_of_client(url, tasks)
     if "://" not in url:
         raise InvalidArgument(f"{masked(url)!r} is no store URL; {_advice_on(url)}")
-    parts = split(url)
-    _check_query(parts)
-    factory = _factory(parts.scheme)
+    parts, factory = check_url(url)
     given = {key: value for key, value in (("password", password), ("dial", dial)) if value is not None}
     if given:
         from inspect import signature
@@ -134,16 +107,18 @@ def open_store(
     return store
 
 
-def check_url(url: str) -> None:
-    """Check a URL without connecting.
+def check_url(url: str) -> tuple[SplitResult, Any]:
+    """Check a URL without connecting; return its parts, and the class of its store.
 
     Raises:
         InvalidArgument: no installed store knows its scheme, or it says what a URL does not say.
         StoreError: the store of that scheme can't be imported.
     """
     parts = split(url)
-    _check_query(parts)
-    _factory(parts.scheme)
+    for name, _ in parse_qsl(parts.query, keep_blank_values=True):
+        if name in ("namespace", "ttl"):  # a connection is told that by arguments, on all stores
+            raise InvalidArgument(f"a URL does not say the {name}: give it to connect(url, {name}=…)")
+    return parts, _factory(parts.scheme)
 
 
 def split(url: str) -> SplitResult:
@@ -169,13 +144,6 @@ def split(url: str) -> SplitResult:
     raise InvalidArgument(f"{masked(url)!r} is no store URL: {reason}")
 
 
-def _check_query(url: SplitResult) -> None:
-    """Refuse what a connection is told by arguments: it is the same on all stores."""
-    for name, _ in parse_qsl(url.query, keep_blank_values=True):
-        if name in ("namespace", "ttl"):
-            raise InvalidArgument(f"a URL does not say the {name}: give it to connect(url, {name}=…)")
-
-
 def _store_of_client(client: object, tasks: bool) -> Store:
     for base in type(client).__mro__:
         maker = CLIENTS.get(base.__module__.partition(".")[0])
@@ -186,12 +154,6 @@ def _store_of_client(client: object, tasks: bool) -> Store:
         f"{described(client)} is neither a store URL nor a client that interlock knows; give a URL like "
         f"'file:///var/lib/app/locks', or a client of {', '.join(sorted(CLIENTS))}"
     )
-
-
-def check_arguments(namespace: str, ttl: float) -> None:
-    """Check what a connection is made with, before a store is opened."""
-    checked_text(namespace, "namespace", MAX_NAME)
-    checked_ttl(ttl)
 
 
 def _factory(scheme: str) -> Any:
@@ -243,11 +205,7 @@ def connect(
         InvalidArgument: an argument is out of its range, or no store has the scheme.
         StoreError: the store can't be used; the message says what to do.
     """
-    check_arguments(namespace, ttl)
-    url = given_url(url)
-    locks = Locks(open_store(url, False, password, dial), namespace=namespace, ttl=ttl)
-    locks._client.source = (_again, connect, url) if isinstance(url, str) and password is dial is None else None
-    return locks
+    return _connected(Locks, connect, url, namespace, ttl, password, dial)
 
 
 def aconnect(
@@ -270,29 +228,39 @@ def aconnect(
     # Loaded here, so that programs without an event loop start without asyncio.
     from interlock.client._async.locks import AsyncLocks
 
-    check_arguments(namespace, ttl)
+    return _connected(AsyncLocks, aconnect, url, namespace, ttl, password, dial)
+
+
+def _connected(
+    kind: type[L],
+    connects: Callable[..., L],
+    url: object,
+    namespace: str,
+    ttl: float,
+    password: Callable[[], str] | None,
+    dial: Callable[[], object] | None,
+) -> L:
     url = given_url(url)
-    locks = AsyncLocks(open_store(url, True, password, dial), namespace=namespace, ttl=ttl)
-    locks._client.source = (_again, aconnect, url) if isinstance(url, str) and password is dial is None else None
+    locks = kind(open_store(url, connects is aconnect, password, dial), namespace=namespace, ttl=ttl)
+    locks._client.source = (_again, connects, url) if isinstance(url, str) and password is dial is None else None
     return locks
 
 
-L = TypeVar("L", bound="Locks | AsyncLocks")
-_connected: "dict[tuple[object, str, str, float], Any]" = {}
+_arrived: "dict[tuple[object, str, str, float], Locks | AsyncLocks]" = {}
 
 
-def _again(make: Callable[..., L], url: str, namespace: str, ttl: float) -> L:
-    """Return the locks that `make` made in another process; one connection for all that come here in pickles.
+def _again(make: "Callable[..., Locks | AsyncLocks]", url: str, namespace: str, ttl: float) -> BaseClient:
+    """Connect as another process did; one connection for all that come here in pickles.
 
     Raises:
         InvalidArgument, StoreError: as `connect`.
     """
     place = make, url, namespace, ttl
     with _loading:
-        found: L | None = _connected.get(place)
+        found = _arrived.get(place)
         if found is None or found._client.closed:
-            found = _connected[place] = make(url, namespace=namespace, ttl=ttl)
-        return found
+            found = _arrived[place] = make(url, namespace=namespace, ttl=ttl)
+        return found._client
 
 
 OTHER_WORDS = {

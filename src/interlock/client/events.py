@@ -1,12 +1,11 @@
 """Events of claims, for functions that subscribe; without subscribers no event is made."""
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
 from interlock.runtime import log
-from interlock.runtime.process import WeakRegistry
 
 Kind: TypeAlias = Literal[
     "queued", "acquired", "renewed", "renewal failed", "lost", "released", "evicted", "timed out", "withdrawn"
@@ -40,19 +39,10 @@ class Event(NamedTuple):
 
 
 Listener: TypeAlias = Callable[[Event], object]
-Listeners: TypeAlias = dict[Listener, None]
+Listeners: TypeAlias = dict[object, Listener]
+"""Functions by what stands for each subscription."""
 EVERYWHERE: Listeners = {}
-"""The listeners to all connections of the process; each of them is among the listeners of each connection, too, so
-that the paths that must be fast look at one dictionary."""
-
-
-_heard: WeakRegistry[Any] = WeakRegistry()
-
-
-def add_heard(one: Any) -> None:
-    """Let the listeners to all connections listen to this one, which has `listeners`."""
-    _heard.add(one)  # first: a listener that is removed meanwhile is not copied, or is removed from `one`, too
-    one.listeners.update(EVERYWHERE)
+"""The listeners to all connections of the process."""
 
 
 def subscribe(function: Listener) -> Callable[[], None]:
@@ -67,41 +57,29 @@ def subscribe(function: Listener) -> Callable[[], None]:
     Raises:
         InvalidArgument: it can't be called.
     """
-    return listen(_everywhere, function)
+    return listen(EVERYWHERE, function)
 
 
-def _everywhere() -> list[Listeners]:
-    return [EVERYWHERE, *(each.listeners for each in _heard)]
-
-
-def listen(places: Callable[[], list[Listeners]], function: Listener) -> Callable[[], None]:
+def listen(listeners: Listeners, function: Listener) -> Callable[[], None]:
     """Add `function` to some listeners; return what takes it out again.
-
-    Args:
-        places: returns the listeners, asked each time.
-        function: as for `subscribe`.
 
     Raises:
         InvalidArgument: it can't be called.
     """
     if not callable(function):
         raise InvalidArgument(f"a listener is a function of one argument, the event, not {said(function)}")
-
-    def listener(event: Event) -> object:  # one of its own for each subscription
-        return function(event)
+    subscription = object()
+    listeners[subscription] = function
 
     def unsubscribe() -> None:
-        for listeners in places():
-            listeners.pop(listener, None)
+        listeners.pop(subscription, None)
 
-    for listeners in places():
-        listeners[listener] = None
     return unsubscribe
 
 
-def tell(listeners: Listeners, event: Event) -> None:
+def tell(listeners: Sequence[Listener], event: Event) -> None:
     """Call each listener, also if another one raises."""
-    for listener in list(listeners):
+    for listener in listeners:
         try:
             listener(event)
         except Exception:

@@ -10,7 +10,8 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register
 from django.db import router
 
-from interlock.client.connect import check_arguments, check_url
+from interlock.client.connect import check_url
+from interlock.core.claims import MAX_NAME, checked_text, checked_ttl
 from interlock.core.errors import LockError
 from interlock.core.redaction import described, masked
 from interlock.django.conf import ORM_STORE, database_of_claims, place, places
@@ -92,15 +93,13 @@ def tables_are_there(
 
     if sys.argv[1:2] == ["migrate"]:
         return []
-
-    asked = sorted(set(databases_of_locks().values()) & set(databases or ()))
     return [
         Warning(
             f"The database {alias!r} has no table of locks: it is made at their first use, if the account may.",
             hint=f"Run `manage.py migrate interlock --database {alias}`.",
             id="interlock.W003",
         )
-        for alias in asked
+        for alias in sorted(set(databases_of_locks().values()) & set(databases or ()))
         if vendor_of(alias) in TABLES
         and TABLES[vendor_of(alias)] not in connections[alias].introspection.table_names()
     ]
@@ -109,7 +108,8 @@ def tables_are_there(
 def _check_place(alias: str) -> list[CheckMessage]:
     try:
         found = place(alias)
-        check_arguments(found.namespace, found.ttl)
+        checked_text(found.namespace, "namespace", MAX_NAME)
+        checked_ttl(found.ttl)
     except LockError as error:
         return [Error(str(error), id="interlock.E001", obj=f"INTERLOCK[{alias!r}]")]
     if found.location is not None:

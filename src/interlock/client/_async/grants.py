@@ -14,6 +14,7 @@ from interlock.client.base import (
     BaseReentry,
     Hold,
 )
+from interlock.client.events import EVERYWHERE
 from interlock.core.errors import StoreError, Unsupported
 from interlock.core.line import WANTED
 from interlock.core.queue import AsyncQueue
@@ -183,7 +184,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             state.leaving.pop(self.id, None)
         released = self._left(removed, again and not self._record)
         if released:
-            if client.listeners:
+            if client.listeners or EVERYWHERE:
                 self._tell("released")
         elif watched:
             self._tell_end()

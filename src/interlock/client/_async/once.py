@@ -139,7 +139,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
             grant = await client.acquire(spec, options, left, owner)
             if grant is not None:
                 return AsyncRun(name, grant, self._keep)
-            kept = await client.kept(spec.key)
+            kept = await client.state().queue.kept(spec.key)
             if kept is not None:
                 return AsyncRun(name, None, text=kept.partition(" ")[2])
             if deadline is not None and client.now() >= deadline:

@@ -2,7 +2,7 @@
 """The connection that locks and grants share: how it acquires, and how it closes."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 from weakref import ref
 
 from interlock.client._sync.grants import Grant
@@ -16,6 +16,7 @@ from interlock.client.base import (
     closed_meanwhile,
 )
 from interlock.client.cancel import Cancel, Cancels
+from interlock.client.events import EVERYWHERE
 from interlock.core._sync.acquire import acquire
 from interlock.core.claims import USING, Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, UnknownOutcome
@@ -170,7 +171,7 @@ class Client(BaseClient):
                 call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first, owner)
                 call.entered = call.entered or first is None
                 entering[id] = call, owner
-                call.on_queued = self.queued if self.listeners else None
+                call.on_queued = self.queued if self.listeners or EVERYWHERE else None
                 if cancel is None:
                     waited = acquire(rt, state.queue, call)
                 else:
@@ -186,7 +187,7 @@ class Client(BaseClient):
             state.watchdog.add(grant)
             if self.closed or id not in entering:
                 raise closed_meanwhile(spec)
-            if self.listeners:
+            if self.listeners or EVERYWHERE:
                 grant._tell_acquired(started)
             entering.pop(id, None)
             return grant
@@ -258,13 +259,14 @@ class Client(BaseClient):
         """Remove a claim, or all; listeners are told of what was there just before."""
         queue = self.state().queue
         seen: Sequence[ClaimView] = ()
-        if self.listeners:
+        if self.listeners or EVERYWHERE:
             try:
                 seen = queue.look(key)
             except LockError:
                 pass  # what it can't look at it may evict all the same
         removed = int(queue.evict(key, id))
-        self.tell_evicted(key, id, seen, removed)
+        for view in [view for view in seen if id is None or view.id == id][:removed]:
+            self.tell("evicted", Claim(view.id, LockSpec(key, label=view.label)), fence=view.fence)
         return removed
 
     def holders_of(self, keys: Sequence[str]) -> list[ClaimView] | None:
@@ -276,14 +278,6 @@ class Client(BaseClient):
         except LockError:
             return None
         return [view for view in found if view.state == USING]
-
-    def kept(self, key: str) -> str | None:
-        """Return what a completed run has left; None if no record of one is kept."""
-        return cast("str | None", self.state().queue.kept(key))
-
-    def forget(self, key: str) -> bool:
-        """Forget the record of a completed run; True if there was one."""
-        return bool(self.state().queue.forget(key))
 
     # -- the end -----------------------------------------------------------------------------------------
 

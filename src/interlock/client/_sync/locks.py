@@ -32,15 +32,17 @@ from interlock.client.base import (
 )
 from interlock.client.cancel import Cancels, checked_cancel
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
-from interlock.core.errors import LockTimeout
+from interlock.core.errors import LockError, LockTimeout
 from interlock.core.functions import checked_kind_of, name_of_arguments, see_it_finished
 from interlock.core.queue import Store
 from interlock.runtime import _threads as rt
+from interlock.runtime import clock
 
 if TYPE_CHECKING:
     from interlock.client._sync.election import Election
     from interlock.client._sync.once import Once
 
+DOCTOR_LIMIT = 5.0  # seconds for each acquire
 R = TypeVar("R")
 G = TypeVar("G", bound=Grant | Grants)
 
@@ -590,7 +592,7 @@ class Locks(BaseLocks[Lock, Grant]):
             name: of the run.
         """
         self._client.need("once")
-        return self._client.kept(self._client.key(name)) is not None
+        return self._client.state().queue.kept(self._client.key(name)) is not None
 
     def one_of(
         self,
@@ -629,7 +631,7 @@ class Locks(BaseLocks[Lock, Grant]):
             name: of the run.
         """
         self._client.need("once")
-        return self._client.forget(self._client.key(name))
+        return bool(self._client.state().queue.forget(self._client.key(name)))
 
     def claims(self, name: str | None = None) -> list[ClaimView]:
         """List holders and waiters in line order.
@@ -655,8 +657,7 @@ class Locks(BaseLocks[Lock, Grant]):
         Returns:
             How many claims were removed.
         """
-        key = self._client.key(name)
-        return self._client.evict(key, id)
+        return self._client.evict(self._client.key(name), id)
 
     def doctor(self) -> list[Check]:
         """Check whether the store keeps the promises that the protocol needs, also by a round trip.
@@ -664,10 +665,7 @@ class Locks(BaseLocks[Lock, Grant]):
         Returns:
             The findings; one with status "fail" means: do not use this store.
         """
-        from interlock.client._sync.doctor import round_trip  # programs that lock start faster without it
-
-        queue = self._client.state().queue
-        return [*queue.doctor(), *round_trip(queue, self._client.namespace, self._client.now)]
+        return [*self._client.state().queue.doctor(), *_round_trip(self)]
 
     def close(self) -> None:
         """End the waits of this connection, release all its locks, and close; safe to repeat.
@@ -682,3 +680,28 @@ class Locks(BaseLocks[Lock, Grant]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _round_trip(locks: Locks) -> list[Check]:
+    """Acquire and release a lock of an unused name, and look at the line meanwhile."""
+    lock = locks.lock(f"interlock doctor {rt.fresh_id()}", timeout=DOCTOR_LIMIT)
+    started = clock.now()
+    try:
+        with lock as first:
+            seen = [view.id for view in locks.claims(lock.name)]
+            second = lock.acquire(blocking=False)
+        if second is not None:
+            second.release()
+            return [Check("round trip", "fail", "the store let two in: do not use it")]
+        with lock as third:
+            took = (clock.now() - started) * 1000
+    except LockError as error:
+        return [Check("round trip", "fail", f"acquire and release failed: {error}")]
+    if seen != [first.id]:
+        return [Check("round trip", "fail", f"the claim {first.id} does not show in its line: {seen}")]
+    if third.fence <= first.fence:
+        return [Check("fences", "fail", f"do not increase: {first.fence}, then {third.fence}")]
+    return [
+        Check("round trip", "ok", f"acquire, look, refuse, release and acquire again took {took:.1f} ms"),
+        Check("fences", "ok", f"increase: {first.fence}, {third.fence}"),
+    ]

@@ -140,7 +140,7 @@ class Once(rt.WrongWith, Generic[S]):
             grant = client.acquire(spec, options, left, owner)
             if grant is not None:
                 return Run(name, grant, self._keep)
-            kept = client.kept(spec.key)
+            kept = client.state().queue.kept(spec.key)
             if kept is not None:
                 return Run(name, None, text=kept.partition(" ")[2])
             if deadline is not None and client.now() >= deadline:

@@ -13,7 +13,7 @@ from weakref import ref
 
 from interlock.client._sync.grants import Grant
 from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseClient, warn_of_dropped
-from interlock.client.events import Kind
+from interlock.client.events import EVERYWHERE, Kind
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import LockError, StoreError
 from interlock.core.line import WANTED
@@ -200,7 +200,7 @@ class Watchdog:
 
     def _tell(self, grants: Sequence[Grant], kind: Kind, reason: str) -> None:
         """Tell the listeners, in a place where they delay no renewal."""
-        if grants and self._client.listeners:
+        if grants and (self._client.listeners or EVERYWHERE):
             rt.beside("interlock-events", _tell_each, grants, kind, reason)
 
     def _leave(self, claim: Claim) -> None:
