@@ -17,7 +17,7 @@ from interlock.core.claims import PENDING, USING
 from interlock.core.line import Clock, Line, Origin, Place, Step
 from interlock.remote.waiters import Waiters
 from interlock.runtime import log
-from interlock.runtime.process import HOST, WeakRegistry, in_forked_child, pid
+from interlock.runtime.process import HOST, in_forked_child, pid
 
 LONGEST = 32768  # bytes of a datagram
 MANY = 250  # messages in one
@@ -45,7 +45,7 @@ class Neighbours:
         self.waiters = waiters
         self._socket: socket.socket | None = None
         self._start_afresh()
-        _all.add(self)
+        in_forked_child(self._start_afresh)
 
     def _start_afresh(self) -> None:
         """In a forked child: hear nothing of what the parent is told."""
@@ -57,15 +57,13 @@ class Neighbours:
         self._away = not _HEARS
         self.channel = ""
         self.home = f"{HOST} {pid()}"
-        self._silent = Origin(self.home)
-        self._heard = self._silent
 
     @property
     def origin(self) -> Origin:
         """This process as others see it; it listens as soon as one of its claims waits."""
         if not self.channel and self.waiters:
             self.listen()
-        return self._heard if self.channel else self._silent
+        return Origin(self.home, self.channel)
 
     def listen(self) -> None:
         """Listen, unless that is done already, or can't be done."""
@@ -88,7 +86,6 @@ class Neighbours:
                     log.warn("could not listen for who is next, and will find out by looking: %s", error)
                 return
             self._socket, self._away = heard, False
-            self._heard = self._silent._replace(channel=channel)
             self.channel = channel
 
     def tell(self, promoted: Sequence[Place]) -> None:
@@ -162,16 +159,6 @@ class Neighbours:
             else:
                 self.waiters.notify(line.partition(" ")[0], 0)
 
-
-_all: WeakRegistry[Neighbours] = WeakRegistry()
-
-
-def _after_fork() -> None:
-    for each in _all:
-        each._start_afresh()
-
-
-in_forked_child(_after_fork)
 
 neighbours = Neighbours(Waiters())
 """Of all stores of this process that can't notify by themselves."""

@@ -65,7 +65,6 @@ class AsyncListener:
         self._mutex = rt.Mutex()
         self._starting: list[rt.AsyncWaiter[StoreError]] = []
         self._runs = False
-        self._pause: rt.AsyncWaiter[None] | None = None
         self._subscription: AsyncSubscription | None = None
         self._used = 0.0
         self._closed = False
@@ -113,9 +112,7 @@ class AsyncListener:
                 return
             if clock.now() - began > SILENCE:
                 pause = SHORTEST_PAUSE
-            paused: rt.AsyncWaiter[None] = rt.AsyncWaiter()
-            self._pause = paused
-            await paused.wait(pause)
+            await rt.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
 
     def _has_ended(self) -> bool:
@@ -133,10 +130,7 @@ class AsyncListener:
         """Tell the callers of `start` why there is no subscription."""
         with self._mutex:
             self.live = False
-            subscription, self._subscription = self._subscription, None
             starting, self._starting = self._starting, []
-        if subscription is not None:
-            subscription.close()
         for each in starting:
             told = copy.copy(error)  # each raises one of its own
             told.__cause__ = error.__cause__
@@ -149,13 +143,20 @@ class AsyncListener:
             StoreError: it ended before.
         """
         subscription = await self._subscribe(clock.now() + self._io_timeout)
-        with self._mutex:
-            self._subscription = subscription
-            self.live = not self._closed
-            starting, self._starting = self._starting, []
-        for each in starting:
-            each.tell()
-        self._waiters.wake_all()
+        try:
+            with self._mutex:
+                self._subscription = subscription
+                self.live = not self._closed
+                starting, self._starting = self._starting, []
+            for each in starting:
+                each.tell()
+            self._waiters.wake_all()
+            await self._receive(subscription)
+        finally:
+            self._subscription = None
+            subscription.close()
+
+    async def _receive(self, subscription: AsyncSubscription) -> None:
         asked = False
         while not (self._closed and self._has_ended()):
             try:
@@ -167,17 +168,16 @@ class AsyncListener:
                     asked = True
                     await subscription.confirm(clock.now() + self._io_timeout)
                 elif self._has_ended():
-                    break
+                    return
                 continue
             asked = False
             for message in messages:
                 self._waiters.hear(message)
-        subscription.close()
 
     def distrust(self) -> None:
         """Subscribe anew, at another server: this one may have been replaced."""
         self.live = False
-        subscription, self._subscription = self._subscription, None
+        subscription = self._subscription
         if subscription is not None:
             subscription.close()
 
@@ -185,5 +185,3 @@ class AsyncListener:
         """End the subscription; never waits."""
         self._closed = True
         self.distrust()
-        if self._pause is not None:
-            self._pause.tell()

@@ -66,7 +66,6 @@ class Listener:
         self._mutex = rt.Mutex()
         self._starting: list[rt.Waiter[StoreError]] = []
         self._runs = False
-        self._pause: rt.Waiter[None] | None = None
         self._subscription: Subscription | None = None
         self._used = 0.0
         self._closed = False
@@ -114,9 +113,7 @@ class Listener:
                 return
             if clock.now() - began > SILENCE:
                 pause = SHORTEST_PAUSE
-            paused: rt.Waiter[None] = rt.Waiter()
-            self._pause = paused
-            paused.wait(pause)
+            rt.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
 
     def _has_ended(self) -> bool:
@@ -134,10 +131,7 @@ class Listener:
         """Tell the callers of `start` why there is no subscription."""
         with self._mutex:
             self.live = False
-            subscription, self._subscription = self._subscription, None
             starting, self._starting = self._starting, []
-        if subscription is not None:
-            subscription.close()
         for each in starting:
             told = copy.copy(error)  # each raises one of its own
             told.__cause__ = error.__cause__
@@ -150,13 +144,20 @@ class Listener:
             StoreError: it ended before.
         """
         subscription = self._subscribe(clock.now() + self._io_timeout)
-        with self._mutex:
-            self._subscription = subscription
-            self.live = not self._closed
-            starting, self._starting = self._starting, []
-        for each in starting:
-            each.tell()
-        self._waiters.wake_all()
+        try:
+            with self._mutex:
+                self._subscription = subscription
+                self.live = not self._closed
+                starting, self._starting = self._starting, []
+            for each in starting:
+                each.tell()
+            self._waiters.wake_all()
+            self._receive(subscription)
+        finally:
+            self._subscription = None
+            subscription.close()
+
+    def _receive(self, subscription: Subscription) -> None:
         asked = False
         while not (self._closed and self._has_ended()):
             try:
@@ -168,17 +169,16 @@ class Listener:
                     asked = True
                     subscription.confirm(clock.now() + self._io_timeout)
                 elif self._has_ended():
-                    break
+                    return
                 continue
             asked = False
             for message in messages:
                 self._waiters.hear(message)
-        subscription.close()
 
     def distrust(self) -> None:
         """Subscribe anew, at another server: this one may have been replaced."""
         self.live = False
-        subscription, self._subscription = self._subscription, None
+        subscription = self._subscription
         if subscription is not None:
             subscription.close()
 
@@ -186,5 +186,3 @@ class Listener:
         """End the subscription; never waits."""
         self._closed = True
         self.distrust()
-        if self._pause is not None:
-            self._pause.tell()

@@ -9,10 +9,11 @@ answer in time is followed by its `undo` on the same connection; so that claim's
 """
 
 import random
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, Literal, Protocol
 
-from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, LockSpec, keys_of, namespace_of
+from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, keys_of, namespace_of
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import GONE as GONE_THERE
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed, Tells
@@ -92,7 +93,7 @@ class ServerQueue(Generic[Q, A]):
         self.channel = channel
         self._waiters = Successors()
         self._listener = Listener(subscribe, self._waiters, wire.where, wire.io_timeout)
-        self._ghosts: dict[str, Claim] = {}
+        self._ghosts: deque[Claim] = deque(maxlen=MOST_GHOSTS)
         self._doubt: Callable[[str], object] = lambda id: None
         self._answered = False
 
@@ -138,7 +139,8 @@ class ServerQueue(Generic[Q, A]):
         answer = self._entered(claim.id, self._wire.entered(reply), wait, again)
         if answer.state != "pending":
             return answer
-        return answer._replace(look_again=look_after(answer.look_again), waiter=made)
+        look_again = min(LOOK_AGAIN, answer.look_again) * random.uniform(1.0, 1.1)  # not all at the same moment
+        return answer._replace(look_again=look_again, waiter=made)
 
     def _entered(self, id: str, answer: EnterResult | Promised | None, wait: bool, again: bool) -> EnterResult:
         """Take the answer of the server."""
@@ -169,9 +171,13 @@ class ServerQueue(Generic[Q, A]):
         late = isinstance(error, NoAnswer) and mode is not None and not again
         if not again:
             self._waiters.leaves(claim.id)
-        if late and len(self._ghosts) < MOST_GHOSTS:
-            self._ghosts[claim.id] = claim
-        if not _may_pass(error, again) or not (wait or late):
+        if late:
+            self._ghosts.append(claim)
+        if isinstance(error, Passing):
+            may_pass = again or not error.needs_operator
+        else:
+            may_pass = isinstance(error, (UnknownOutcome, Unreachable)) and not isinstance(error, Denied)
+        if not may_pass or not (wait or late):
             raise error
         answered = self._answered or (isinstance(error, Passing) and not error.is_away)
         outage = Outage(error, max(RECOVERY, claim.spec.ttl) if answered else FIRST_CONTACT)
@@ -182,15 +188,10 @@ class ServerQueue(Generic[Q, A]):
 
     def _take_out_ghosts(self) -> None:
         """Take out claims whose requests had no answer, in case their `undo` did not arrive either."""
-        while self._ghosts:
+        ghosts, self._ghosts = list(self._ghosts), deque(maxlen=MOST_GHOSTS)
+        for claim in ghosts:
             try:
-                _, claim = self._ghosts.popitem()
-            except KeyError:
-                return
-            try:
-                self._left(
-                    claim, self._wire.left(self._ask(self._wire.leave(claim, self.channel, ""))), ""
-                )
+                self.leave(claim)
             except StoreError:
                 pass  # its lease ends
 
@@ -271,8 +272,7 @@ class ServerQueue(Generic[Q, A]):
         """As `Queue.evict`."""
         count, more = self._wire.evicted(self._ask_twice(self._wire.evict(key, id)))
         if more:
-            nobody = Claim(rt.fresh_id(), LockSpec(key))
-            self._left(nobody, self._wire.left(self._ask(self._wire.leave(nobody, self.channel, ""))), "")
+            self.leave(Claim(rt.fresh_id(), LockSpec(key)))  # of nobody: it promotes the others
         return count
 
     def look(self, key: str) -> list[ClaimView]:
@@ -290,10 +290,6 @@ class ServerQueue(Generic[Q, A]):
 
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with a prefix and may have claims; of the subclass."""
-        raise NotImplementedError
-
-    def doctor(self) -> list[Check]:
-        """Find out whether the server is fit; of the subclass."""
         raise NotImplementedError
 
     def rest(self) -> None:
@@ -332,15 +328,3 @@ class ServerQueue(Generic[Q, A]):
             return self._ask(request, None, limit)
         except NoAnswer:
             return self._ask(request, None, limit)
-
-
-def look_after(seconds: float) -> float:
-    """Return after how many seconds a waiter looks by itself: not all of them at the same moment."""
-    return min(LOOK_AGAIN, seconds) * random.uniform(1.0, 1.1)
-
-
-def _may_pass(error: StoreError, in_line: bool) -> bool:
-    """Tell whether it helps to wait."""
-    if isinstance(error, Passing):
-        return in_line or not error.needs_operator
-    return isinstance(error, (UnknownOutcome, Unreachable)) and not isinstance(error, Denied)

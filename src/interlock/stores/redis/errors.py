@@ -1,7 +1,5 @@
 """The errors for refusals of the server, with advice, and the rights that a user needs."""
 
-from collections.abc import Iterator
-
 from interlock.core.errors import StoreError
 from interlock.remote.failures import ConnectionEnded, Denied, NoRoom, Passing, Refused, Unreachable, ended
 from interlock.remote.redispy import LOGIN, advice_on, code_of
@@ -94,7 +92,7 @@ def full(where: str, text: str) -> NoRoom:
 
 def unreachable(where: str, error: BaseException) -> StoreError:
     """Return the error to raise for a connection that could not be made."""
-    text = next((str(each) for each in _causes(error) if str(each)), type(error).__name__)
+    text = str(error) or type(error).__name__
     if isinstance(error, ReplyError):
         refused = refusal(error, where)
         if refused.code in ("NOAUTH", "WRONGPASS"):
@@ -109,12 +107,6 @@ def unreachable(where: str, error: BaseException) -> StoreError:
     if isinstance(error, TimeoutError):
         text = "timed out"
     return Unreachable(f"can't connect to {where}: {text}; is it running, and are host, port and password right?")
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def garbled(where: str, found: Garbage) -> ConnectionEnded:

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 from pkgutil import get_data  # importlib.resources loads a dozen modules
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, record_view
 from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
@@ -24,32 +24,21 @@ DEAF_LOOK = 0.1  # seconds between two polls of a waiter that gets no notificati
 REMOVED_BIT, MORE_BIT = 1, 2
 
 
-class Script(NamedTuple):
-    """A Lua script.
-
-    Attributes:
-        text: the source.
-        sha: the SHA-1 of the source, by which EVALSHA calls it.
-    """
-
-    text: bytes
-    sha: bytes
+SOURCES: dict[bytes, bytes] = {}
+"""The text of each script, by the SHA-1 of it, by which EVALSHA calls it."""
 
 
-def source_of(name: str) -> bytes:
-    """Return the source of a script, a file of this package, which may be in a zip file."""
-    return cast(bytes, get_data(__package__, f"scripts/{name}.lua"))
-
-
-def _script(*names: str) -> Script:
-    text = b"\n".join(map(source_of, names))
-    return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
+def _script(*names: str) -> bytes:
+    """Return the SHA-1 of a script; its parts are files of this package, which may be in a zip file."""
+    text = b"\n".join([cast(bytes, get_data(__package__, f"scripts/{name}.lua")) for name in names])
+    sha = hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
+    SOURCES[sha] = text
+    return sha
 
 
 ENTER = _script("enter_short", "line", "enter")
 LEAVE = _script("leave_short", "line", "leave")
 RENEW, ADOPT, EVICT, LOOK, KEPT = [_script("line", each) for each in ("renew", "adopt", "evict", "look", "kept")]
-BY_SHA = {script.sha: script.text for script in (ENTER, LEAVE, RENEW, ADOPT, EVICT, LOOK, KEPT)}
 _CALL = b"\r\n$7\r\nEVALSHA\r\n$40\r\n"
 
 
@@ -58,7 +47,7 @@ def with_source(command: bytes) -> bytes:
     first, *rest = command.split(_CALL)
     parts = [first]
     for each in rest:
-        text = BY_SHA.get(each[:40])
+        text = SOURCES.get(each[:40])
         if text is None:  # the text of a label that looks like a call
             parts.append(_CALL + each)
         else:
@@ -85,13 +74,11 @@ class RedisWire:
         self._together = together
         self._replicas = replicas
         self.deaf = False
-        self._entering = lru_cache(4096)(_entering)
-        self._leaving = lru_cache(4096)(_leaving)
 
     def enter(self, claim: Claim, mode: Mode, channel: str) -> RedisCommand:
         """As `Wire.enter`."""
         id, spec, who = claim
-        start, line = self._entering(spec, mode, channel)
+        start, line = _entering(spec, mode, channel)
         return RedisCommand(ended(start, f"{HOST}\n{pid()}\n{who}\n{spec.label}", id), line, 1, self._replicas)
 
     def entered(self, reply: Any) -> EnterResult | Promised | None:
@@ -115,7 +102,7 @@ class RedisWire:
         """As `Wire.leave`."""
         if done:
             return _call(LEAVE, line_of(claim.spec.key), _milliseconds(done), channel, let_in, claim.id, value)
-        start, alone, line = self._leaving(claim.spec.key, channel)
+        start, alone, line = _leaving(claim.spec.key, channel)
         return RedisCommand(ended(start, let_in, claim.id) if let_in else ended(alone, claim.id), line)
 
     def undo(self, claim: Claim) -> RedisCommand:
@@ -210,23 +197,25 @@ def _milliseconds(seconds: float) -> str:
     return str(int(seconds * 1000 + 0.999))
 
 
-def _call(script: Script, line: str, *words: str) -> RedisCommand:
-    return RedisCommand(pack(b"EVALSHA", script.sha, b"1", line, *words), line)
+def _call(script: bytes, line: str, *words: str) -> RedisCommand:
+    return RedisCommand(pack(b"EVALSHA", script, b"1", line, *words), line)
 
 
+@lru_cache(4096)
 def _entering(spec: LockSpec, mode: Mode, channel: str) -> tuple[bytes, str]:
     """Return the beginning of `enter`, which is the same for each claim of a spec, and the line."""
     line = line_of(spec.key)
     words = (
         _milliseconds(spec.ttl), str(spec.units), str(spec.capacity), "1" if spec.once else "0", channel, mode,
     )  # fmt: skip
-    return begun(2, b"EVALSHA", ENTER.sha, b"1", line, *words), line
+    return begun(2, b"EVALSHA", ENTER, b"1", line, *words), line
 
 
+@lru_cache(4096)
 def _leaving(key: str, channel: str) -> tuple[bytes, bytes, str]:
     """Return the beginning of `leave` for a name, with and without `let_in`, and the line."""
     line = line_of(key)
-    start = begun(2, b"EVALSHA", LEAVE.sha, b"1", line, "0", channel)
+    start = begun(2, b"EVALSHA", LEAVE, b"1", line, "0", channel)
     return start, ended(start, ""), line
 
 
@@ -235,7 +224,7 @@ def _renewal(claims: Sequence[Claim]) -> bytes:
     for claim in claims:
         words += (claim.id, _milliseconds(claim.spec.ttl))
     lines = [line_of(claim.spec.key) for claim in claims]
-    return pack(b"EVALSHA", RENEW.sha, str(len(claims)), *lines, *words)
+    return pack(b"EVALSHA", RENEW, str(len(claims)), *lines, *words)
 
 
 def _view(name: str, id: str, record: str, now: int) -> ClaimView:

@@ -15,10 +15,10 @@ from interlock.remote._async.server_queue import AsyncAsks, AsyncServerQueue
 from interlock.remote.failures import Denied, NoAnswer, NoRoom, Passing, Unreachable, closed, ended
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
-from interlock.stores.redis._async.connection import AsyncDialer, AsyncRedisSubscription
+from interlock.stores.redis._async.connection import AsyncDialer, AsyncRedisConnection
 from interlock.stores.redis._async.queue import AsyncRedisQueue, fresh_channel, pool_to
 from interlock.stores.redis.errors import Redirected, refusal
-from interlock.stores.redis.keys import CLUSTER_SLOTS, SLOTS, Shares, host_or, line_of, shares_of, slot_of
+from interlock.stores.redis.keys import CLUSTER_SLOTS, Shares, host_or, line_of, shares_of, slot_of
 from interlock.stores.redis.resp import RedisCommand, Reply, ReplyError, pack
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import RedisWire, with_source
@@ -47,7 +47,6 @@ class AsyncCluster:
         self._wire = wire
         self._pools: dict[Address, AsyncAsks[RedisCommand, Reply]] = {}
         self._shares: Shares = []
-        self._owners: list[Address | None] = [None] * SLOTS
         self.addresses: list[Address] = []
         self.version = 0
         self.on_change: Callable[[], object] = lambda: None
@@ -81,10 +80,11 @@ class AsyncCluster:
         if line[0] == "@":
             host, _, port = line[1:].rpartition(":")
             return host, int(port)
-        address = self._owners[slot_of(line)]
-        if address is None:
-            raise Passing(f"no node of the cluster has {line!r} now; look at CLUSTER INFO")
-        return address
+        slot = slot_of(line)
+        for first, last, address in self._shares:
+            if first <= slot <= last:
+                return address
+        raise Passing(f"no node of the cluster has {line!r} now; look at CLUSTER INFO")
 
     async def ask(self, command: RedisCommand, deadline: float, undo: Claim | None = None) -> Reply:
         """As `AsyncPool.ask`, on the node of the command's line; follows redirections until the deadline."""
@@ -163,22 +163,16 @@ class AsyncCluster:
             except StoreError as error:
                 failure = error
                 continue
-            if shares := shares_of(reply, address[0], self._settings.remap):
-                self._install(shares)
+            shares = shares_of(reply, address[0], self._settings.remap)
+            if shares:
+                changed = shares != self._shares
+                self._shares = shares
+                self.addresses = sorted({node for _, _, node in shares})
+                self.version += 1
+                if changed and self.version > 1:
+                    self.on_change()
                 return
         raise failure or Passing("no node of the Redis cluster says where its slots are: look at CLUSTER INFO")
-
-    def _install(self, shares: Shares) -> None:
-        changed = shares != self._shares
-        if changed:
-            owners: list[Address | None] = [None] * SLOTS
-            for first, last, address in shares:
-                owners[first : last + 1] = [address] * (last + 1 - first)
-            self._shares, self._owners = shares, owners
-            self.addresses = sorted({address for _, _, address in shares})
-        self.version += 1
-        if changed and self.version > 1:
-            self.on_change()
 
     def distrust(self) -> None:
         """Use the present connections for no more requests."""
@@ -206,7 +200,7 @@ class AsyncClusterSubscription:
         cluster: the cluster of the node.
     """
 
-    def __init__(self, subscription: AsyncRedisSubscription, address: Address, cluster: AsyncCluster) -> None:
+    def __init__(self, subscription: AsyncRedisConnection, address: Address, cluster: AsyncCluster) -> None:
         self.address = address
         self._cluster = cluster
         self.receive = subscription.receive

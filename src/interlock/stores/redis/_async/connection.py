@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock.core.errors import StoreError
-from interlock.remote.failures import Denied, NoAnswer, ended, no_answer
+from interlock.remote.failures import Denied, NoAnswer, Refused, ended, no_answer
 from interlock.remote.redispy import LOGIN, code_of
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
@@ -95,13 +95,15 @@ async def answer_to(
 
 
 class AsyncRedisConnection:
-    """A connection; one request at a time.
+    """A connection; one request at a time, or what is published on a channel.
 
     Attributes:
         trust: a value that the pool stores here.
+        channel: what it is subscribed to.
+        deaf: why the server or a proxy supports no subscription; None if it does.
     """
 
-    __slots__ = ("_io_timeout", "_parser", "_where", "stream", "trust")
+    __slots__ = ("_io_timeout", "_parser", "_where", "channel", "deaf", "stream", "trust")
 
     def __init__(self, stream: Any, where: str, io_timeout: float) -> None:
         self.stream = stream
@@ -109,6 +111,8 @@ class AsyncRedisConnection:
         self._io_timeout = io_timeout
         self._parser = Parser()
         self.trust: object = None
+        self.channel = ""
+        self.deaf: Refused | None = None
 
     async def ask(self, command: RedisCommand, deadline: float) -> Any:
         """As `AsyncConnection.ask`."""
@@ -162,26 +166,28 @@ class AsyncRedisConnection:
         """As `AsyncConnection.close`."""
         self.stream.close()
 
+    async def subscribe(self, channel: str, deadline: float) -> None:
+        """Receive what is published on a channel from now on.
 
-class AsyncRedisSubscription:
-    """A connection that is subscribed to one channel."""
-
-    __slots__ = ("_channel", "_connection", "_where")
-
-    def __init__(self, connection: AsyncRedisConnection, channel: str, where: str) -> None:
-        self._connection = connection
-        self._channel = channel
-        self._where = where
+        Raises:
+            StoreError: the server refuses, or does not answer.
+        """
+        self.channel = channel
+        reply = await self.raw(pack("SUBSCRIBE", channel), 1, deadline)
+        if isinstance(reply, ReplyError):
+            self.deaf = refusal(reply, self._where)
+            if self.deaf.code != "UNKNOWN":
+                raise self.deaf
 
     async def receive(self, deadline: float) -> list[str]:
         """As `AsyncSubscription.receive`."""
         try:
-            message = await self._connection.next(deadline)
+            message = await self.next(deadline)
         except TimeoutError:
-            raise no_answer(self._where, 0.0) from None
+            raise no_answer(self._where, self._io_timeout) from None
         except (OSError, Garbage) as error:
             raise ended(self._where, error) from error
-        if isinstance(message, ReplyError):
+        if isinstance(message, ReplyError) and self.deaf is None:
             raise refusal(message, self._where)
         if type(message) is list and len(message) == 3 and message[0] == b"message":
             return [message[2].decode(errors="replace")]
@@ -190,13 +196,9 @@ class AsyncRedisSubscription:
     async def confirm(self, deadline: float) -> None:
         """Subscribe again: the reply proves that the connection works, and a lost subscription is restored."""
         try:
-            await self._connection.stream.send(pack("SUBSCRIBE", self._channel), deadline)
+            await self.stream.send(pack("SUBSCRIBE", self.channel), deadline)
         except OSError as error:
             raise ended(self._where, error) from error
-
-    def close(self) -> None:
-        """As `AsyncSubscription.close`."""
-        self._connection.close()
 
 
 class AsyncDialer:
@@ -296,7 +298,7 @@ class AsyncDialer:
             raise unreachable(self.where, info) from info
         return info
 
-    async def subscribe(self, channel: str, deadline: float) -> AsyncRedisSubscription:
+    async def subscribe(self, channel: str, deadline: float) -> AsyncRedisConnection:
         """Return a subscription that the server has confirmed.
 
         Raises:
@@ -304,13 +306,11 @@ class AsyncDialer:
         """
         connection = await self.open(deadline, looks=False)
         try:
-            reply = await connection.raw(pack("SUBSCRIBE", channel), 1, deadline)
-            if isinstance(reply, ReplyError):
-                raise refusal(reply, self.where)
+            await connection.subscribe(channel, deadline)
         except BaseException:
             connection.close()
             raise
-        return AsyncRedisSubscription(connection, channel, self.where)
+        return connection
 
     async def check(self) -> None:
         """Ask the Sentinels whether the primary has changed."""

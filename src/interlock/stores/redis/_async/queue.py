@@ -4,21 +4,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from interlock.core.claims import Check, Claim
+from interlock.core.errors import LockError
 from interlock.core.queue import Renewed
 from interlock.remote._async.listener import AsyncSubscription
 from interlock.remote._async.pool import AsyncPool
 from interlock.remote._async.server_queue import AsyncAsks, AsyncServerQueue
-from interlock.remote.failures import Refused, closed
+from interlock.remote.failures import Refused
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.stores.redis._async.connection import AsyncDialer, answer_to
-from interlock.stores.redis._async.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
 from interlock.stores.redis.resp import RedisCommand, Reply, pack
 from interlock.stores.redis.settings import Settings
 from interlock.stores.redis.wire import DEAF_LOOK, RedisWire
 
 CHANNEL = "interlock:wake:"
+SKEW = 1.0  # seconds; doctor warns if clocks differ by more
+TRIES, MESSAGE_LIMIT = 3, 2.0  # a message may be lost when a node has just joined its cluster; seconds for each
 
 
 def pool_to(dialer: AsyncDialer, wire: RedisWire) -> AsyncAsks[RedisCommand, Reply]:
@@ -49,15 +51,13 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
 
     async def _subscribe(self, deadline: float) -> AsyncSubscription:
         """Subscribe; if the server or a proxy does not support SUBSCRIBE, log that, and let waiters poll."""
-        try:
-            return await self._dialer.subscribe(self.channel, deadline)
-        except Refused as error:
-            if error.code != "UNKNOWN":
-                raise
-            if not self._redis.deaf:
-                log.warn("who waits looks every %g s, since nothing can be subscribed to: %s", DEAF_LOOK, error)
+        subscription = await self._dialer.subscribe(self.channel, deadline)
+        if subscription.deaf is not None and not self._redis.deaf:
+            log.warn(
+                "who waits looks every %g s, since nothing can be subscribed to: %s", DEAF_LOOK, subscription.deaf
+            )
             self._redis.deaf = True
-            return AsyncDeaf()
+        return subscription
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `AsyncQueue.renew`; asks the Sentinels first whether the primary has changed."""
@@ -82,49 +82,79 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         """Return a `RedisCommand.line` for each server that has keys."""
         return [""]
 
-    async def ask(self, command: bytes, node: str) -> Any:
-        """Send a command that may be performed twice; `node` is its `RedisCommand.line`."""
-        return await self._ask_twice(RedisCommand(command, node))
+    async def doctor(self) -> list[Check]:
+        """Check version, role, clock, memory policy and persistence of each server, and the delivery of a message.
 
-    async def listen(self) -> None:
-        """Wait until the subscription is confirmed."""
+        Whether this user may run the scripts, the lock shows that `doctor` acquires on every store.
+        """
+        checks: list[Check] = []
+        try:
+            for node in await self.nodes():
+                checks += await self._examine(node)
+            checks.append(await self._hear())
+        except LockError as error:
+            checks.append(Check("server", "fail", str(error)))
+        return checks
+
+    async def _examine(self, node: str) -> list[Check]:
+        day = clock.time_of_day()
+        seconds, micros = await self._ask_twice(RedisCommand(pack("TIME"), node))
+        checks = [_clock(day - int(seconds) - int(micros) / 1e6)]
+        try:
+            text = await self._ask_twice(RedisCommand(pack("INFO"), node))
+            await self._ask_twice(RedisCommand(pack("SCAN", "0", "COUNT", "1"), node))
+        except Refused as error:  # locks work without them
+            return [*checks, Check("rights", "warn", str(error))]
+        pairs = (line.partition(":") for line in text.decode(errors="replace").splitlines() if ":" in line)
+        return [*checks, *_about({name: value for name, _, value in pairs})]
+
+    async def _hear(self) -> Check:
+        """Subscribe, publish and receive, as in the notification of a waiter."""
         await self._listener.start(clock.now() + self._settings.io_timeout)
-
-    async def hears_itself(self, seconds: float) -> bool:
-        """Publish a message to this process; return True if it arrives within `seconds`."""
         id, waiter = rt.fresh_id(), self.subscribe()
         self._waiters.add(id, waiter)
         try:
-            await self.ask(pack("PUBLISH", self.channel, f"{id} 1"), "")
-            return await waiter.wait(seconds) is not None
+            for _ in range(TRIES):
+                await self._ask_twice(RedisCommand(pack("PUBLISH", self.channel, f"{id} 1")))
+                if await waiter.wait(MESSAGE_LIMIT) is not None:
+                    return Check("messages", "ok", "what was published arrived")
         finally:
             self._waiters.leaves(id)
-
-    async def doctor(self) -> list[Check]:
-        """As `AsyncQueue.doctor`."""
-        return await examine(self)
-
-
-class AsyncDeaf:
-    """A subscription that receives nothing, for servers without SUBSCRIBE."""
-
-    def __init__(self) -> None:
-        self._waiter: rt.AsyncWaiter[object] = rt.AsyncWaiter()
-
-    async def receive(self, deadline: float) -> list[str]:
-        """As `AsyncSubscription.receive`."""
-        if await self._waiter.wait(deadline - clock.now()) is not None:
-            raise closed()
-        return []
-
-    async def confirm(self, deadline: float) -> None:
-        """Do nothing: it needs no proof that messages arrive."""
-
-    def close(self) -> None:
-        """As `AsyncSubscription.close`."""
-        self._waiter.tell(self)
+        text = f"what was published did not arrive within {TRIES * MESSAGE_LIMIT:g} s: waiters hear by their own look"
+        return Check("messages", "fail", text)
 
 
 def fresh_channel() -> str:
     """Return the name of a new channel."""
     return CHANNEL + rt.fresh_id()
+
+
+def _clock(skew: float) -> Check:
+    if abs(skew) <= SKEW:
+        return Check("clock", "ok", f"differs from this machine's by {skew * 1000:.0f} ms")
+    return Check(
+        "clock",
+        "warn",
+        f"differs from this machine's by {skew:.1f} s; leases are judged by the server's clock alone, which must not "
+        f"jump: if it is set forward by what is left of a lease, two may hold the lock; let NTP slew it, and keep "
+        f"the clocks of replicas together",
+    )
+
+
+def _about(about: dict[str, str]) -> list[Check]:
+    name = about.get("server_name", "redis")
+    version = about.get("valkey_version") or about.get("redis_version", "?")
+    checks = [Check("version", "ok", f"{name} {version}")]
+    if about.get("role", "master") != "master":
+        checks.append(Check("role", "fail", "this is a replica: connect to the primary"))
+    policy = about.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and about.get("maxmemory", "0") != "0":
+        text = f"maxmemory-policy is {policy}: the server may evict held locks and records; set noeviction"
+        checks.append(Check("memory", "fail", text))
+    if about.get("aof_enabled", "0") == "0":
+        text = (
+            "appendonly is off: a restart of the server forgets held locks, whose holders learn it at their next "
+            "renewal; give the resource the fence"
+        )
+        checks.append(Check("persistence", "warn", text))
+    return checks

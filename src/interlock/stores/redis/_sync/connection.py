@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock.core.errors import StoreError
-from interlock.remote.failures import Denied, NoAnswer, ended, no_answer
+from interlock.remote.failures import Denied, NoAnswer, Refused, ended, no_answer
 from interlock.remote.redispy import LOGIN, code_of
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
@@ -96,13 +96,15 @@ def answer_to(
 
 
 class RedisConnection:
-    """A connection; one request at a time.
+    """A connection; one request at a time, or what is published on a channel.
 
     Attributes:
         trust: a value that the pool stores here.
+        channel: what it is subscribed to.
+        deaf: why the server or a proxy supports no subscription; None if it does.
     """
 
-    __slots__ = ("_io_timeout", "_parser", "_where", "stream", "trust")
+    __slots__ = ("_io_timeout", "_parser", "_where", "channel", "deaf", "stream", "trust")
 
     def __init__(self, stream: Any, where: str, io_timeout: float) -> None:
         self.stream = stream
@@ -110,6 +112,8 @@ class RedisConnection:
         self._io_timeout = io_timeout
         self._parser = Parser()
         self.trust: object = None
+        self.channel = ""
+        self.deaf: Refused | None = None
 
     def ask(self, command: RedisCommand, deadline: float) -> Any:
         """As `Connection.ask`."""
@@ -163,26 +167,28 @@ class RedisConnection:
         """As `Connection.close`."""
         self.stream.close()
 
+    def subscribe(self, channel: str, deadline: float) -> None:
+        """Receive what is published on a channel from now on.
 
-class RedisSubscription:
-    """A connection that is subscribed to one channel."""
-
-    __slots__ = ("_channel", "_connection", "_where")
-
-    def __init__(self, connection: RedisConnection, channel: str, where: str) -> None:
-        self._connection = connection
-        self._channel = channel
-        self._where = where
+        Raises:
+            StoreError: the server refuses, or does not answer.
+        """
+        self.channel = channel
+        reply = self.raw(pack("SUBSCRIBE", channel), 1, deadline)
+        if isinstance(reply, ReplyError):
+            self.deaf = refusal(reply, self._where)
+            if self.deaf.code != "UNKNOWN":
+                raise self.deaf
 
     def receive(self, deadline: float) -> list[str]:
         """As `Subscription.receive`."""
         try:
-            message = self._connection.next(deadline)
+            message = self.next(deadline)
         except TimeoutError:
-            raise no_answer(self._where, 0.0) from None
+            raise no_answer(self._where, self._io_timeout) from None
         except (OSError, Garbage) as error:
             raise ended(self._where, error) from error
-        if isinstance(message, ReplyError):
+        if isinstance(message, ReplyError) and self.deaf is None:
             raise refusal(message, self._where)
         if type(message) is list and len(message) == 3 and message[0] == b"message":
             return [message[2].decode(errors="replace")]
@@ -191,13 +197,9 @@ class RedisSubscription:
     def confirm(self, deadline: float) -> None:
         """Subscribe again: the reply proves that the connection works, and a lost subscription is restored."""
         try:
-            self._connection.stream.send(pack("SUBSCRIBE", self._channel), deadline)
+            self.stream.send(pack("SUBSCRIBE", self.channel), deadline)
         except OSError as error:
             raise ended(self._where, error) from error
-
-    def close(self) -> None:
-        """As `Subscription.close`."""
-        self._connection.close()
 
 
 class Dialer:
@@ -297,7 +299,7 @@ class Dialer:
             raise unreachable(self.where, info) from info
         return info
 
-    def subscribe(self, channel: str, deadline: float) -> RedisSubscription:
+    def subscribe(self, channel: str, deadline: float) -> RedisConnection:
         """Return a subscription that the server has confirmed.
 
         Raises:
@@ -305,13 +307,11 @@ class Dialer:
         """
         connection = self.open(deadline, looks=False)
         try:
-            reply = connection.raw(pack("SUBSCRIBE", channel), 1, deadline)
-            if isinstance(reply, ReplyError):
-                raise refusal(reply, self.where)
+            connection.subscribe(channel, deadline)
         except BaseException:
             connection.close()
             raise
-        return RedisSubscription(connection, channel, self.where)
+        return connection
 
     def check(self) -> None:
         """Ask the Sentinels whether the primary has changed."""
