@@ -7,7 +7,7 @@ NoRoom or Refused.  `Pooled` says what a connection must have.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, Literal, Protocol, TypeAlias
+from typing import Generic, Protocol
 
 from interlock.core.claims import Claim
 from interlock.core.errors import UnknownOutcome
@@ -17,8 +17,6 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 
 MOST = 32  # connections of a process to one server, unless the user says otherwise
-ROOM: Literal["room"] = "room"
-"""Tells a request that waits for a connection to make one."""
 
 
 class Pooled(Protocol[Q_contra, A_co]):
@@ -53,10 +51,6 @@ class Pooled(Protocol[Q_contra, A_co]):
         """Close it; never waits."""
 
 
-Found: TypeAlias = Pooled[Q, A] | Literal["room"]
-"""What a request that waits for a connection gets: one, or ROOM."""
-
-
 class Pool(Generic[Q, A]):
     """The connections to one server.
 
@@ -82,8 +76,9 @@ class Pool(Generic[Q, A]):
         self._most = most
         self._undo = undo
         self._idle: list[Pooled[Q, A]] = []
-        self._count = 0  # what there is, and what is being made
-        self._line: deque[rt.Waiter[Found[Q, A]]] = deque()
+        self._room = most  # so many more may be made
+        # The requests that wait; each gets a connection, or None: then it makes one.
+        self._line: deque[rt.Waiter[tuple[Pooled[Q, A] | None]]] = deque()
         self._mutex = rt.Mutex()
         self._trust = object()  # what connections have that nothing speaks against
         self.entering: set[str] = set()
@@ -118,7 +113,7 @@ class Pool(Generic[Q, A]):
                 connection.abandon(None)
             else:
                 connection.abandon(self._undo(undo))
-            self._freed()
+            self._put(None)
             if isinstance(error, UnknownOutcome):
                 self.distrust()
             raise
@@ -129,38 +124,44 @@ class Pool(Generic[Q, A]):
         """Return a connection; `first`: before all others that wait for one."""
         may_make = True
         while True:
-            waiter: rt.Waiter[Found[Q, A]] | None = None
+            waiter: rt.Waiter[tuple[Pooled[Q, A] | None]] | None = None
             with self._mutex:
                 if self.closed:
                     raise closed()
                 if self._idle:
                     return self._idle.pop()
-                if may_make and self._count < self._most:
-                    self._count += 1
+                if may_make and self._room:
+                    self._room -= 1
                 else:
                     waiter = rt.Waiter()
                     (self._line.appendleft if first else self._line.append)(waiter)
-            found = ROOM if waiter is None else self._wait(waiter, deadline)
-            if found != ROOM:
-                return found
+            connection = None if waiter is None else self._wait(waiter, deadline)
+            if connection is not None:
+                return connection
             try:
                 return self._made(deadline)
             except NoRoom:
-                if not self._count:
+                if self._room == self._most:
                     raise
                 may_make = False  # the server lets in no more: share what there is
 
     def _made(self, deadline: float) -> Pooled[Q, A]:
         try:
             connection = self._open(deadline)
-        except BaseException as error:
-            self._freed(not isinstance(error, NoRoom))
+        except NoRoom:
+            with self._mutex:
+                self._room += 1  # not for the next in line, who would fail too
+            raise
+        except BaseException:
+            self._put(None)
             raise
         connection.trust = self._trust
         return connection
 
-    def _wait(self, waiter: "rt.Waiter[Found[Q, A]]", deadline: float) -> "Found[Q, A]":
-        """Wait for a connection, or for room to make one.
+    def _wait(
+        self, waiter: rt.Waiter[tuple[Pooled[Q, A] | None]], deadline: float
+    ) -> Pooled[Q, A] | None:
+        """Wait for a connection, or for room to make one: None.
 
         Raises:
             NoRoom: neither came in time.
@@ -174,39 +175,30 @@ class Pool(Generic[Q, A]):
                 self._give_up(waiter)
         if found is None:
             raise closed() if self.closed else no_room(self._where, self._most, clock.now() - began)
-        return found
+        return found[0]
 
-    def _give_up(self, waiter: "rt.Waiter[Found[Q, A]]") -> None:
+    def _give_up(self, waiter: rt.Waiter[tuple[Pooled[Q, A] | None]]) -> None:
         """Leave the line; what was told just now goes to the next one."""
         with self._mutex:
             if waiter in self._line:
                 self._line.remove(waiter)
                 return
         found = waiter.wait(0.0)  # it was told: this waits for nothing
-        if found == ROOM:
-            self._freed()
-        elif found is not None:
-            self._put(found)
+        if found is not None:
+            self._put(found[0])
 
-    def _put(self, connection: Pooled[Q, A]) -> None:
-        """Take back a connection that is good."""
+    def _put(self, connection: Pooled[Q, A] | None) -> None:
+        """Take back a connection, or room for one (None): for the next in line, or for later."""
         with self._mutex:
-            good = connection.trust is self._trust and not self.closed
-            if good and self._line:
-                self._line.popleft().tell(connection)
-            elif good:
-                self._idle.append(connection)
-        if not good:
-            connection.close()
-            self._freed()
-
-    def _freed(self, room: bool = True) -> None:
-        """A connection ended: the next in line may make one, unless there is no room for it at the server."""
-        with self._mutex:
-            if room and self._line:
-                self._line.popleft().tell(ROOM)
+            if connection is not None and (self.closed or connection.trust is not self._trust):
+                connection.close()
+                connection = None
+            if self._line:
+                self._line.popleft().tell((connection,))
+            elif connection is None:
+                self._room += 1
             else:
-                self._count -= 1
+                self._idle.append(connection)
 
     def distrust(self) -> None:
         """Use no connection any more that there is now."""
@@ -223,7 +215,7 @@ class Pool(Generic[Q, A]):
             del self._idle[: len(dropped)]
         for connection in dropped:
             connection.close()
-            self._freed()
+            self._put(None)
 
     def close(self) -> None:
         """Close all; those in use when their requests end."""
