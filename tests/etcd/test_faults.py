@@ -166,6 +166,20 @@ def test_a_request_that_comes_late_finds_no_lease(own: EtcdServer) -> None:
             assert [view.id for view in eye.claims("a")] == [grant.id]
 
 
+def test_a_server_that_does_not_answer_holds_nobody_up_for_longer_than_two_time_outs(
+    own: EtcdServer, colour: str
+) -> None:
+    with Locking(own.url + "?timeout=2", colour) as one:
+        one.pair("a")
+        own.pause()
+        for how in ({"blocking": False}, {"timeout": 0.1}):
+            began = moment()
+            with pytest.raises(StoreError, match="did not answer"):
+                one.do(one.locks.lock("a").acquire, **how)
+            assert since(began) < 2 * 2 + 0.5
+        own.resume()
+
+
 def test_a_watch_that_is_cut_hears_what_happened_meanwhile(own: EtcdServer, colour: str) -> None:
     with Proxy(own.host, own.port) as proxy, interlock.connect(own.url) as eye, ThreadPoolExecutor() as pool:
         with Locking(f"etcd://{proxy.host}:{proxy.port}", colour) as one:

@@ -141,15 +141,16 @@ class AsyncEtcdQueue:
         """Return the state of a claim whose request failed.
 
         Raises:
-            StoreError: `error`, if a retry will not help or the caller does not wait.
+            StoreError: `error`, if a retry will not help, or the caller does not wait and nothing was done.
         """
         self._turns.remove(claim.id)
         if not again:
             with suppress(StoreError):  # if this fails the lease expires, since nobody extends it
                 await self._leases.end(claim, self._gateway.deadline())
-        answer = away(claim, error, wait, self._gateway.answered)
+        lost = isinstance(error, UnknownOutcome) and not again
+        answer = away(claim, error, wait or lost, self._gateway.answered)
         # After the revocation a late request can't enter: it finds no lease.
-        return answer._replace(state="gone") if answer.state == "indeterminate" and not again else answer
+        return answer._replace(state="gone") if lost else answer
 
     async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `AsyncQueue.leave`."""
