@@ -124,16 +124,11 @@ def _refuse(alias: str, unknown: set[str], library: str, scheme: str) -> None:
 
 def _postgresql(alias: str, most: int) -> Store:
     from interlock.stores.postgresql import PostgresStore
-    from interlock.stores.postgresql.ddl import GRACE, TABLE
-    from interlock.stores.postgresql.options import IO_TIMEOUT, PostgresOptions
+    from interlock.stores.postgresql.options import PostgresOptions
 
     where = f"DATABASES[{alias!r}]"
     # `blocks`: a custom database backend may request a password from a cloud service.
-    return PostgresStore(
-        PostgresOptions(
-            TABLE, "", True, GRACE, most, IO_TIMEOUT, where, arguments=lambda: libpq_of(alias), blocks=True
-        )
-    )
+    return PostgresStore(PostgresOptions(where, max_connections=most, arguments=lambda: libpq_of(alias), blocks=True))
 
 
 def _mysql(alias: str, most: int) -> Store:

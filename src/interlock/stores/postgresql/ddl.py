@@ -3,7 +3,7 @@
 import re
 from functools import cache
 from pkgutil import get_data  # importlib.resources loads a dozen modules
-from typing import NamedTuple, cast
+from typing import cast
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
@@ -15,30 +15,8 @@ FUNCTIONS = ("begin", "opening", "durable", "free_slot", "walk", "enter", "leave
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 
-class Names(NamedTuple):
-    """The quoted names of the table and its functions.
-
-    Attributes:
-        table: the table.
-        primary: its primary key.
-        alive: the unlogged table, which a crash empties.
-        alive_index: its index.
-        prefix: the beginning of the names of all functions, without the closing quote.
-    """
-
-    table: str
-    primary: str
-    alive: str
-    alive_index: str
-    prefix: str
-
-    def function(self, name: str) -> str:
-        """Return the quoted name of a function."""
-        return f'{self.prefix}_{name}"'
-
-
-def names_of(table: str = TABLE, schema: str = "") -> Names:
-    """Return the quoted names of a table and its functions.
+def names_of(table: str = TABLE, schema: str = "") -> dict[str, str]:
+    """Return the quoted names of a table and of what belongs to it, by what stands for them in `functions.sql`.
 
     Args:
         table: lowercase letters, digits and underscores.
@@ -53,9 +31,8 @@ def names_of(table: str = TABLE, schema: str = "") -> Names:
                 f"a {what} has lowercase letters, digits and underscores, {LONGEST} at most, unlike {said(name)}"
             )
     where = f'"{schema}".' if schema else ""
-    return Names(
-        f'{where}"{table}"', f'"{table}_pkey"', f'{where}"{table}_alive"', f'"{table}_alive_idx"', f'{where}"{table}'
-    )
+    names = {each: f'{where}"{table}_{each}"' for each in ("alive", *FUNCTIONS)}
+    return names | {"table": f'{where}"{table}"', "primary": f'"{table}_pkey"', "alive_index": f'"{table}_alive_idx"'}
 
 
 @cache
@@ -74,16 +51,8 @@ def ddl(table: str = TABLE, schema: str = "", grace: float = GRACE) -> str:
     names = names_of(table, schema)
     if not 0 <= grace <= 86400:  # refuses NaN too
         raise InvalidArgument(f"the grace is 0 to 86400 seconds, not {grace}")
-    functions = {name: names.function(name) for name in FUNCTIONS}
     text = cast(bytes, get_data(__package__, "functions.sql")).decode()
-    return text.format(
-        table=names.table,
-        primary=names.primary,
-        alive=names.alive,
-        alive_index=names.alive_index,
-        grace=int(grace * 1_000_000),
-        **functions,
-    )
+    return text.format(grace=int(grace * 1_000_000), **names)
 
 
 def undo(table: str = TABLE, schema: str = "") -> str:
@@ -96,22 +65,14 @@ def undo(table: str = TABLE, schema: str = "") -> str:
         InvalidArgument: a name is not allowed.
     """
     names = names_of(table, schema)
-    drops = [f"DROP FUNCTION IF EXISTS {names.function(name)};" for name in reversed(FUNCTIONS)]
-    return "\n".join([*drops, f"DROP TABLE IF EXISTS {names.alive};", f"DROP TABLE IF EXISTS {names.table};"])
+    drops = [f"DROP FUNCTION IF EXISTS {names[each]};" for each in reversed(FUNCTIONS)]
+    return "\n\n".join([*drops, *(f"DROP TABLE IF EXISTS {names[each]};" for each in ("alive", "table"))])
 
 
 def statements(text: str) -> list[str]:
     """Split SQL into its statements, for drivers that accept one at a time.
 
     Args:
-        text: the result of `ddl` or `undo`.
+        text: the result of `ddl` or `undo`, in which empty lines separate the statements.
     """
-    found, inside = [""], False
-    for line in text.splitlines():
-        if line.startswith("--"):
-            continue
-        found[-1] += line + "\n"
-        inside ^= line.count("$$") % 2 == 1
-        if line.endswith(";") and not inside:
-            found.append("")
-    return [each.strip() for each in found if each.strip()]
+    return text.strip().split("\n\n")

@@ -1,4 +1,5 @@
 -- The lines of all locks, one row for each claim, and one function for each step: `interlock.core.line` in PL/pgSQL.
+-- Empty lines separate the statements.
 --
 -- Row 0 of a name stays when the lock is free: `top` is the highest fence that was issued, `done` the end of the record
 -- of a completed run, `value` the value of that run.  The next claim that finds the line empty uses row 0.  So a lock
@@ -45,6 +46,7 @@ DO $$ BEGIN
   END IF;
   CREATE UNLOGGED TABLE IF NOT EXISTS {alive} AS SELECT 0::bigint AS open_from;
 END $$;
+
 -- Without the index the planner has only a sequential scan, which the functions disable: its cost would start the JIT.
 CREATE INDEX IF NOT EXISTS {alive_index} ON {alive} (open_from);
 

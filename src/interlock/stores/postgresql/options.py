@@ -1,17 +1,16 @@
 """The options of a URL or of a SQLAlchemy engine."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult
 
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
-from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
-from interlock.core.options import flag_in, number_in, seconds_in
-from interlock.core.redaction import is_torn, masked, place_of, read, whole
+from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
+from interlock.core.redaction import is_torn, place_of, read
 from interlock.remote.urls import (
     arguments_of,
     check,
@@ -26,7 +25,16 @@ from interlock.stores.postgresql.ddl import GRACE, TABLE, ddl
 
 IO_TIMEOUT = 5.0  # seconds to wait for a reply
 MOST = 4  # connections of a process for its steps, besides the one that listens
-_OURS = ("table", "schema", "create", "grace", "max_connections", "timeout")
+
+
+def _grace_in(name: str, text: str) -> float:
+    return 0.0 if text == "0" else seconds_in(name, text)
+
+
+_OURS: dict[str, Reader] = {
+    "table": text_in, "schema": text_in, "create": flag_in, "grace": _grace_in, "max_connections": number_in,
+    "timeout": seconds_in,
+}  # fmt: skip
 _DEFAULTS = {
     "application_name": "interlock", "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
     "client_encoding": "utf8",
@@ -37,25 +45,25 @@ class PostgresOptions(NamedTuple):
     """The options of a store.
 
     Attributes:
+        where: the database, without a password.
         table, schema: the table of the lines.
         create: True to create the table and the functions if they do not exist.
         grace: seconds, as for `ddl`; used when the table is created.
-        most: the most connections for steps.
-        io_timeout: seconds to wait for a reply.
-        where: the database, without a password.
+        max_connections: the most connections for steps.
+        timeout: seconds to wait for a reply.
         torn: True if an error text of libpq may repeat a part of the password.
         arguments: returns the arguments with which psycopg connects.
         dial: returns a new connection of psycopg; awaited for tasks. None: psycopg connects.
         blocks: True if `arguments` may block, so that tasks call it in a worker thread.
     """
 
-    table: str
-    schema: str
-    create: bool
-    grace: float
-    most: int
-    io_timeout: float
-    where: str = ""
+    where: str
+    table: str = TABLE
+    schema: str = ""
+    create: bool = True
+    grace: float = GRACE
+    max_connections: int = MOST
+    timeout: float = IO_TIMEOUT
     torn: bool = False
     arguments: Callable[[], dict[str, Any]] = dict
     dial: Callable[[], Any] | None = None
@@ -72,38 +80,19 @@ def options_of(url: SplitResult) -> PostgresOptions:
 
 
 def _options_of(url: SplitResult) -> PostgresOptions:
-    ours: dict[str, str] = {}
-    others: list[tuple[str, str]] = []
-    for name, value in options_in(url):
-        if name not in _OURS:
-            others.append((name, value))
-        elif name in ours or not value:
-            raise InvalidArgument(f"{masked(whole(url))!r}: give {name} one value")
-        else:
-            ours[name] = value
-    options = _options(ours)
-    conninfo = conninfo_of(url, others)
+    given = options_in(url)
+    conninfo = conninfo_of(url, [each for each in given if each[0] not in _OURS])
     check(conninfo, url)
 
     def arguments() -> dict[str, Any]:
         return {**_DEFAULTS, **conninfo_to_dict(conninfo)}
 
-    where = place_of(url._replace(scheme="postgresql"))
-    return options._replace(where=where, torn=is_torn(url), arguments=arguments)
+    options = _options([each for each in given if each[0] in _OURS], place_of(url._replace(scheme="postgresql")))
+    return options._replace(torn=is_torn(url), arguments=arguments)
 
 
-def _options(given: Mapping[str, str]) -> PostgresOptions:
-    grace = given.get("grace", str(GRACE))
-    try:
-        options = PostgresOptions(
-            given.get("table", TABLE), given.get("schema", ""), flag_in("create", given.get("create", "true")),
-            float(grace), number_in("max_connections", given.get("max_connections", str(MOST))),
-            seconds_in("timeout", given.get("timeout", str(IO_TIMEOUT))),
-        )  # fmt: skip
-    except ValueError as error:
-        if isinstance(error, InvalidArgument):
-            raise
-        raise InvalidArgument(f"grace is a number of seconds, not {said(grace)}") from None
+def _options(given: Iterable[tuple[str, str]], where: str) -> PostgresOptions:
+    options = PostgresOptions(where, **read_options(given, _OURS, where))
     ddl(options.table, options.schema, options.grace)  # raises if a value is not allowed
     return options
 
@@ -156,5 +145,5 @@ def options_of_engine(client: object) -> PostgresOptions:
         known = {option.keyword.decode() for option in Conninfo.get_defaults()}
         return _DEFAULTS | {name: value for name, value in arguments_of(engine).items() if name in known}
 
-    options = _options(given_by(engine, _OURS))
-    return options._replace(where=place_of_engine(engine), arguments=arguments, blocks=True)
+    options = _options(given_by(engine, _OURS).items(), place_of_engine(engine))
+    return options._replace(arguments=arguments, blocks=True)

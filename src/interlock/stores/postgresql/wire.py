@@ -1,9 +1,9 @@
 """The steps of a line as statements for PostgreSQL, the parsing of their replies, and the advice for each error."""
 
 import hashlib
-from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from psycopg.pq import ConnStatus
@@ -15,9 +15,8 @@ from interlock.core.line import GONE
 from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
 from interlock.remote.failures import Denied, NoRoom, Passing, Refused, Unreachable, ended
 from interlock.remote.wire import AGAIN, NOT_THERE, REMOVED, WAIT, LeaveResult, Mode
-from interlock.runtime import clock
-from interlock.runtime._threads import Alarm
-from interlock.runtime.process import HOST, Descriptor, checked_pid, in_forked_child
+from interlock.runtime._threads import sleep, spawn
+from interlock.runtime.process import HOST, Descriptor, checked_pid
 from interlock.stores.postgresql.ddl import ddl, names_of, statements
 from interlock.stores.postgresql.options import PostgresOptions
 
@@ -185,7 +184,7 @@ class PostgresWire:
 
     def __init__(self, options: PostgresOptions) -> None:
         self.where = options.where
-        self.io_timeout = options.io_timeout
+        self.io_timeout = options.timeout
         self.deaf = False
         self.prepared: dict[bytes, bytes] = {}
         names = names_of(options.table, options.schema)
@@ -195,7 +194,7 @@ class PostgresWire:
 
         def step(columns: str, function: str, values: int) -> bytes:
             places = ", ".join(f"${place}" for place in range(1, values + 1))
-            words = f"SELECT {columns} FROM {names.function(function)}({places})".encode()
+            words = f"SELECT {columns} FROM {names[function]}({places})".encode()
             # Behind a pooler other clients use the same session: the name stands for exactly this text.
             self.prepared[words] = f"interlock_{function}_{hashlib.sha256(words).hexdigest()[:16]}".encode()
             return words
@@ -207,7 +206,7 @@ class PostgresWire:
         self._renew = step("id, renewed", "renew", 2)
         self._sweep = step("swept", "sweep", 2)
         live = (
-            f"FROM {names.table} l, (SELECT {NOW} AS moment) n "
+            f"FROM {names['table']} l, (SELECT {NOW} AS moment) n "
             f"WHERE (l.id <> '' AND l.until > n.moment OR l.done > n.moment)"
         )
         self._look = (
@@ -222,8 +221,8 @@ class PostgresWire:
         self.place = PgStatement(
             f"SELECT c.relnamespace::regnamespace, (SELECT string_agg(o.relnamespace::regnamespace::text, ', ') "
             f"FROM pg_class o WHERE o.relname = c.relname AND o.relkind = 'r' AND o.oid <> c.oid), "
-            f"(SELECT greatest(0, min(open_from) - {NOW}) FROM {names.alive}) "
-            f"FROM pg_class c WHERE c.oid = '{names.table}'::regclass".encode()
+            f"(SELECT greatest(0, min(open_from) - {NOW}) FROM {names['alive']}) "
+            f"FROM pg_class c WHERE c.oid = '{names['table']}'::regclass".encode()
         )
         self._fixed = lru_cache(4096)(_fixed)
 
@@ -319,7 +318,7 @@ class PostgresWire:
         """As `Wire.views`."""
         views = [_view(*row) for *row, _ in reply if int(row[9]) > 0]
         views += [record_view(SEPARATOR + row[0], int(row[-1]) / MICROS) for row in reply if int(row[-1]) > 0]
-        return sorted(views, key=_name)
+        return sorted(views, key=attrgetter("name"))
 
     def sweep(self, pages: int, age: float) -> PgStatement:
         """Return the statement that deletes rows not used for `age` seconds, in `pages` pages of the table."""
@@ -331,10 +330,6 @@ def _fixed(spec: LockSpec, who: str, pid: int) -> tuple[bytes, tuple[Value, ...]
     namespace, _, name = spec.key.partition(SEPARATOR)
     numbers = (micros(spec.ttl), b"%d" % spec.units, b"%d" % spec.capacity, b"t" if spec.once else b"f")
     return hashed(spec.key), (*numbers, namespace, name, f"{HOST} {pid}", who, spec.label)
-
-
-def _name(view: ClaimView) -> str:
-    return view.name
 
 
 def _view(
@@ -360,7 +355,6 @@ def _view(
 
 
 LINGER = 5.0  # seconds in which the server may perform and undo a request that had no reply
-_lingering: deque[tuple[float, PGconn, Descriptor]] = deque()
 not_ours: set[PGconn] = set()
 """Connections whose descriptors the program has closed: never collected, or libpq would close other files."""
 
@@ -374,25 +368,11 @@ def finish(connection: PGconn, file: Descriptor) -> None:
 
 
 def linger(connection: PGconn, file: Descriptor) -> None:
-    """Close a connection after `LINGER`, in one thread for all: the event loop that used it may end before."""
-    _lingering.append((clock.now() + LINGER, connection, file))
-    _alarm.set(_lingering[0][0])
-
-
-def _finish_lingering() -> None:
-    while _lingering and _lingering[0][0] <= clock.now():
-        _, connection, file = _lingering.popleft()
+    """Close a connection after `LINGER`, in a thread: the event loop that used it may end before."""
+    if spawn("interlock-lingers", _finish_later, connection, file) is None:
         finish(connection, file)
-    if _lingering:
-        _alarm.set(_lingering[0][0])
 
 
-def _start_afresh() -> None:
-    """Forget the lingering connections in a forked child; psycopg does not close the parent's sessions there."""
-    global _alarm
-    _lingering.clear()
-    _alarm = Alarm(_finish_lingering, "interlock-lingers", clock.now, bool)
-
-
-_alarm = Alarm(_finish_lingering, "interlock-lingers", clock.now, bool)
-in_forked_child(_start_afresh)
+def _finish_later(connection: PGconn, file: Descriptor) -> None:
+    sleep(LINGER)
+    finish(connection, file)

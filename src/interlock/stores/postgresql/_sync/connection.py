@@ -15,6 +15,7 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from interlock.core.errors import StoreError
 from interlock.core.redaction import UNTOLD
+from interlock.remote._sync.listener import SILENCE
 from interlock.remote.failures import ConnectionEnded, NoAnswer, Refused, Unreachable, ended, no_answer
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
@@ -79,7 +80,7 @@ class Server:
         try:
             subscription.listen(deadline)
         except BaseException:
-            subscription.give_up()
+            PgConnection.close(subscription)
             raise
         return subscription
 
@@ -232,7 +233,7 @@ class PgConnection:
             while True:
                 while not self._ended and pgconn.is_busy():
                     if not arrivals.wait(deadline):
-                        raise no_answer(self._where, self._server.options.io_timeout)
+                        raise no_answer(self._where, self._server.options.timeout)
                 if pgconn in not_ours:
                     raise ended(self._where)
                 result = pgconn.get_result()
@@ -307,10 +308,6 @@ class PgConnection:
 class PgSubscription(PgConnection):
     """A connection that listens, as `Subscription`."""
 
-    def give_up(self) -> None:
-        """Close a subscription that was not returned to a caller."""
-        super().close()
-
     def listen(self, deadline: float) -> None:
         """Start to listen; not behind a pooler, which delivers messages to other clients: then waiters poll."""
         rows = self.exchange((PgStatement(b"SELECT pg_backend_pid()"),), deadline)
@@ -321,8 +318,6 @@ class PgSubscription(PgConnection):
     def receive(self, deadline: float) -> list[str]:
         """As `Subscription.receive`."""
         while True:
-            while not self._pgconn.is_busy() and self._pgconn.get_result() is not None:
-                pass  # the replies to the notifications of `confirm`
             found = []
             while (note := self._pgconn.notifies()) is not None:
                 found.append(note.extra.decode(errors="replace"))
@@ -333,17 +328,13 @@ class PgSubscription(PgConnection):
             if not self._arrivals.wait(deadline):
                 if self._deaf:
                     return []
-                raise no_answer(self._where, self._server.options.io_timeout)
+                raise no_answer(self._where, self._server.options.timeout)
 
     def confirm(self, deadline: float) -> None:
         """Send a notification to this connection itself, to find out whether it still receives."""
         if not self._is_ours():
             raise ended(self._where)
-        try:
-            self._send((notifying([(self._server.channel, "ping")]),), False)
-            self._pgconn.flush()
-        except psycopg.OperationalError as error:
-            raise failure("", str(error).strip(), self._where, True) from error
+        self.exchange((notifying([(self._server.channel, "ping")]),), min(deadline, clock.now() + SILENCE))
 
     def close(self) -> None:
         """End the connection, from any thread, and wake the thread or task that waits at the socket."""
