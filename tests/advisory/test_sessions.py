@@ -20,6 +20,7 @@ from interlock import StoreError
 from interlock.testing.waiting import eventually, throughout
 from tests.advisory.others import somebody_on, url_of
 from tests.servers.proxy import Proxy
+from tests.support.sides import COLOURS, side
 
 HOLDS = """
 import sys, time, interlock
@@ -72,29 +73,18 @@ def test_a_wait_that_somebody_breaks_off_or_whose_session_ends_goes_on(locks: An
         assert other.locks() == []
 
 
-@pytest.mark.parametrize("colour", ["threads", "tasks"])
+@pytest.mark.parametrize("colour", COLOURS)
 def test_the_end_of_the_session_is_a_loss_and_told_soon(server: Any, other: Any, colour: str) -> None:
     told = threading.Event()
-
-    async def loses() -> None:
-        async with interlock.aconnect(url_of(server)) as locks:
-            grant = await locks.lock("book", ttl=600, on_lost=lambda _: told.set()).acquire()
-            await asyncio.to_thread(kill_all, other)
-            assert await asyncio.to_thread(told.wait, 5)  # its lease goes on for ten minutes
-            assert grant.lost
-            async with locks.lock("book", timeout=5) as again:
-                assert again.fence > grant.fence
-
-    if colour == "tasks":
-        asyncio.run(loses())
-        return
-    with interlock.connect(url_of(server)) as locks:
-        grant = locks.lock("book", ttl=600, on_lost=lambda _: told.set()).acquire()
+    with side(colour, url_of(server)) as one:
+        # Its lease goes on for ten minutes.
+        grant = one.do(one.locks.lock("book", ttl=600, on_lost=lambda _: told.set()).acquire)
         kill_all(other)
         assert told.wait(5)
         assert grant.lost
-        with locks.lock("book", timeout=5) as again:
-            assert again.fence > grant.fence
+        again = one.take("book", timeout=5)
+        assert again.fence > grant.fence
+        assert one.do(again.release)
 
 
 def kill_all(other: Any) -> None:
@@ -207,31 +197,36 @@ def test_what_another_process_holds_is_shown_and_can_not_be_evicted(locks: Any, 
     third.close()
 
 
-@pytest.mark.parametrize("colour", ["threads", "tasks"])
-def test_a_cancelled_wait_leaves_its_session_to_the_next(server: Any, other: Any, colour: str) -> None:
-    async def play() -> None:
-        async with interlock.aconnect(url_of(server)) as locks:
-            other.lock("book")
-            for _ in range(5):
-                task = asyncio.ensure_future(locks.lock("book").acquire())
-                await asyncio.to_thread(eventually, lambda: other.locks(granted=False))
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                assert other.locks(granted=False) == []
-            assert len(other.sessions()) <= 3
-            other.unlock("book")
-
-    if colour == "tasks":
-        asyncio.run(play())
-        return
-    with interlock.connect(url_of(server)) as locks:
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_wait_that_is_called_off_leaves_its_session_to_the_next(server: Any, other: Any, colour: str) -> None:
+    with side(colour, url_of(server)) as one:
         other.lock("book")
         for _ in range(5):
-            assert locks.lock("book").acquire(timeout=0.1) is None
+            cancel = interlock.Cancel()
+            waits = one.waits("book", cancel=cancel)
+            eventually(lambda: other.locks(granted=False))
+            cancel.set()
+            assert waits.result(20) is None
             assert other.locks(granted=False) == []
         assert len(other.sessions()) <= 3
         other.unlock("book")
+
+
+def test_a_cancelled_task_leaves_its_session_to_the_next(server: Any, other: Any) -> None:
+    async def play() -> None:
+        async with interlock.aconnect(url_of(server)) as locks:
+            task = asyncio.ensure_future(locks.lock("book").acquire())
+            await asyncio.to_thread(eventually, lambda: other.locks(granted=False))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert other.locks(granted=False) == []
+
+    other.lock("book")
+    for _ in range(5):
+        asyncio.run(play())
+    assert len(other.sessions()) <= 3
+    other.unlock("book")
 
 
 MANY, TTL, SLOW = 12, 2.0, 0.3  # locks, seconds, and seconds for an answer: one after another they take too long
@@ -243,23 +238,12 @@ def through(proxy: Proxy, server: Any) -> str:
     return f"{scheme}+advisory://{server.user}@{proxy.host}:{proxy.port}/{server.database}"
 
 
-def test_many_leases_are_renewed_in_time_by_threads_on_a_slow_server(server: Any) -> None:
-    with Proxy(server.host, server.port) as proxy, interlock.connect(through(proxy, server)) as locks:
-        grants: list[Any] = [locks.lock(f"book {number}", ttl=TTL).acquire() for number in range(MANY)]
+@pytest.mark.parametrize("colour", COLOURS)
+def test_many_leases_are_renewed_in_time_on_a_slow_server(server: Any, colour: str) -> None:
+    with Proxy(server.host, server.port) as proxy, side(colour, through(proxy, server)) as one:
+        grants = [one.do(one.locks.lock(f"book {number}", ttl=TTL).acquire) for number in range(MANY)]
         proxy.delay(SLOW)
         throughout(2.5 * TTL, lambda: [grant.lost for grant in grants] == [False] * MANY)
-
-
-def test_many_leases_are_renewed_in_time_by_tasks_on_a_slow_server(server: Any) -> None:
-    async def main() -> None:
-        with Proxy(server.host, server.port) as proxy:
-            async with interlock.aconnect(through(proxy, server)) as locks:
-                grants: list[Any] = [await locks.lock(f"book {number}", ttl=TTL).acquire() for number in range(MANY)]
-                proxy.delay(SLOW)
-                await asyncio.sleep(2.5 * TTL)
-                assert [grant.lost for grant in grants] == [False] * MANY
-
-    asyncio.run(main())
 
 
 def test_the_server_is_killed_and_fences_increase(own_server: Any) -> None:

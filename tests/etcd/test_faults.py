@@ -234,7 +234,7 @@ def test_a_waiter_reads_before_it_extends_its_lease(own: EtcdServer, colour: str
             proxy.cut()  # so that it looks
             eventually(lambda: b"lease/keepalive" in proxy.sent[before:])
             asked = proxy.sent[before:]
-            assert b"kv/range" in asked[: asked.index(b"lease/keepalive")]
+            assert b"kv/txn" in asked[: asked.index(b"lease/keepalive")]
             assert grant.release() is True
             assert waiting.result(30).held
 

@@ -157,8 +157,8 @@ def put(path: str, value: Place | str, lease: str) -> Json:
 
 
 def delete(path: str) -> Json:
-    """Return the operation that deletes a key."""
-    return {"request_delete_range": {"key": b64(path)}}
+    """Return the operation that deletes a key; for a path that ends with a slash, all keys in that folder."""
+    return {"request_delete_range": in_folder(path) if path.endswith("/") else {"key": b64(path)}}
 
 
 def has_no_news(folder: str, revision: int) -> Json:

@@ -112,16 +112,22 @@ class AsyncGateway:
     async def _send(self, path: str, body: str, seconds: float) -> list[Json]:
         where = self._options.members[self._member]
         try:
-            response = await self._respond(self._request(where, path, body, seconds, seconds))
+            response = await self._respond(where, path, body, seconds, seconds)
             text = await response.aread()
         except (httpx.HTTPError, OSError) as error:  # anyio lets some TLS errors through as OSError
             raise self._failure(error, where, seconds) from error
         self.answered = True
         return _read(response.status_code, text, where)
 
-    async def _respond(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, and record which socket was used."""
+    async def _respond(self, where: str, path: str, body: str, seconds: float, silence: float) -> httpx.Response:
+        """Send a request to a member, and record which socket was used; nothing is sent in a forked child."""
+        if self.closed or self._pid != checked_pid():
+            raise closed()
         self._let_go()
+        limits = {"connect": seconds, "read": silence, "write": seconds, "pool": seconds}
+        headers = LEADER | {"Authorization": self._token} if self._token else LEADER
+        url = _url(f"{where}/v3/{path}")
+        request = httpx.Request("POST", url, headers=headers, content=body, extensions={"timeout": limits})
         response = await self._transport.handle_async_request(request)
         used: Any = response.extensions["network_stream"].get_extra_info("socket")
         self._sockets[used.fileno()] = used, Descriptor(used.fileno())
@@ -135,15 +141,6 @@ class AsyncGateway:
         for used, file in list(self._sockets.values()):
             if isinstance(used, socket.socket) and not file.is_ours():  # asyncio does not give its sockets away
                 used.detach()
-
-    def _request(self, where: str, path: str, body: str, seconds: float, silence: float) -> httpx.Request:
-        """Return a request to a member; raise if the gateway is closed, or this is a forked child."""
-        if self.closed or self._pid != checked_pid():
-            raise closed()
-        limits = {"connect": seconds, "read": silence, "write": seconds, "pool": seconds}
-        headers = LEADER | {"Authorization": self._token} if self._token else LEADER
-        url = _url(f"{where}/v3/{path}")
-        return httpx.Request("POST", url, headers=headers, content=body, extensions={"timeout": limits})
 
     def _failure(self, error: Exception, where: str, seconds: float) -> StoreError:
         """Return the StoreError for an error of httpx or of its transport."""
@@ -172,8 +169,7 @@ class AsyncGateway:
         """
         where, silence = self._options.members[self._member], LONGEST_SILENCE * random.uniform(0.8, 1.0)
         try:
-            request = self._request(where, "watch", body, self._options.io_timeout, silence)
-            response = await self._respond(request)
+            response = await self._respond(where, "watch", body, self._options.io_timeout, silence)
             try:
                 async for line in response.aiter_lines():
                     if not await hear(line):

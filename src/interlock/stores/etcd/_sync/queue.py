@@ -227,14 +227,9 @@ class EtcdQueue:
 
     def evict(self, key: str, id: str | None) -> int:
         """As `Queue.evict`."""
-        folder, deadline, count = self._folder(key) + CLAIMS, self._gateway.deadline(), 0
-        places = (self._read(key, deadline)).line.places
-        ids = [place.id for place in places if id is None or place.id == id]
-        for start in range(0, len(ids), AT_ONCE):
-            changes = [wire.delete(folder + each) for each in ids[start : start + AT_ONCE]]
-            done = self._gateway.transact([], changes, [], deadline)
-            count += sum("deleted" in each["response_delete_range"] for each in done.get("responses", ()))
-        return count
+        changes = [wire.delete(self._folder(key) + CLAIMS + (id or ""))]
+        done = self._gateway.transact([], changes, [], self._gateway.deadline())
+        return int(done["responses"][0]["response_delete_range"].get("deleted", 0))
 
     def look(self, key: str) -> list[ClaimView]:
         """As `Queue.look`; etcd tells one lease at a time, so only up to `FEW` of one name are asked for."""
@@ -264,9 +259,9 @@ class EtcdQueue:
 
     def _read(self, key: str, deadline: float = 0.0) -> Found:
         """Return the claims and the record of a key, by a linearizable read."""
-        body = json.dumps(wire.in_folder(self._folder(key)))
-        (reply,) = self._gateway.ask("kv/range", body, deadline or self._gateway.deadline())
-        return wire.found_in(self._folder(key), reply, int(reply["header"]["revision"]))
+        folder = self._folder(key)
+        done = self._gateway.transact([], [wire.look(folder)], [], deadline or self._gateway.deadline())
+        return wire.looked(folder, done)
 
     def doctor(self) -> list[Check]:
         """Check version, leader, alarms, a linearizable read, and the shortest lease."""
