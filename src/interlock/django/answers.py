@@ -31,8 +31,12 @@ class Answer(NamedTuple):
 
     def problem(self) -> dict[str, Any]:
         """Return the body of the problem document."""
-        type = f"urn:problem-type:interlock:{self.kind}"
-        return {"type": type, "title": self.title, "status": self.status, "detail": self.detail}
+        return {
+            "type": f"urn:problem-type:interlock:{self.kind}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+        }
 
 
 def answer_of(error: BaseException, retry_after: float = RETRY_AFTER) -> Answer | None:
@@ -45,11 +49,10 @@ def answer_of(error: BaseException, retry_after: float = RETRY_AFTER) -> Answer 
     seconds = math.ceil(retry_after)
     again = _("Try again in %(seconds)d s.") % {"seconds": seconds}
     if isinstance(error, StaleObject):
-        detail = _(
+        changed = _(
             "Somebody else has changed this meanwhile. Nothing was saved; read it again, and do your change again."
         )
-        if error.deleted:
-            detail = _("Somebody else has deleted this meanwhile.")
+        detail = _("Somebody else has deleted this meanwhile.") if error.deleted else changed
         return Answer(409, "stale-object", _("Conflict"), detail)
     if isinstance(error, LockLost):
         detail = _("The lock was lost while this was done; somebody else has it now. Nothing was saved.")

@@ -1,7 +1,7 @@
 """System checks: they report a setting that would not work, before the first lock is taken."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from django import VERSION
@@ -19,7 +19,6 @@ from interlock.django.conf import databases as databases_of_locks
 from interlock.django.databases import (
     DRIVERS,
     OPENERS,
-    given_by,
     is_in_memory,
     is_sqlite,
     libpq_of,
@@ -31,7 +30,6 @@ from interlock.django.models import Claim
 from interlock.stores.mysql import TABLE as MYSQL
 from interlock.stores.postgresql.ddl import TABLE as POSTGRESQL
 
-WITHOUT_SERVER = ("memory",)
 TABLES = {"postgresql": POSTGRESQL, "mysql": MYSQL}
 """The table of the locks in each kind of database that has one."""
 
@@ -105,167 +103,144 @@ def tables_are_there(
     ]
 
 
-def _check_place(alias: str) -> list[CheckMessage]:
+def _check_place(alias: str) -> Iterator[CheckMessage]:
+    where = f"INTERLOCK[{alias!r}]"
     try:
         found = place(alias)
         checked_text(found.namespace, "namespace", MAX_NAME)
         checked_ttl(found.ttl)
     except LockError as error:
-        return [Error(str(error), id="interlock.E001", obj=f"INTERLOCK[{alias!r}]")]
-    if found.location is not None:
-        return _check_location(alias, found.location)
+        yield Error(str(error), id="interlock.E001", obj=where)
+        return
     try:
+        if found.location is not None:
+            yield from _check_location(where, found.location)
+            return
         found.store_class()
     except LockError as error:
-        return [
-            Error(
-                str(error),
-                hint="Give the dotted path of a store class, or a LOCATION, or the ALIAS of a database; OPTIONS are "
-                "the arguments of that class, e.g. {'MAX_CONNECTIONS': 2} for a database.",
-                obj=f"INTERLOCK[{alias!r}]",
-                id="interlock.E002",
-            )
-        ]
+        yield Error(
+            str(error),
+            hint="Give a LOCATION whose store is installed, or the dotted path of a store class, or the ALIAS of a "
+            "database; OPTIONS are the arguments of that class, e.g. {'MAX_CONNECTIONS': 2} for a database.",
+            obj=where,
+            id="interlock.E002",
+        )
+        return
     if found.backend == ORM_STORE:
-        return _problems_of_records(found.options.get("alias") or database_of_claims())
-    return [] if found.database is None else problems_of(found.database)
+        yield from _problems_of_records(found.options.get("alias") or database_of_claims())
+    elif found.database is not None:
+        yield from problems_of(found.database)
 
 
-def _problems_of_records(alias: str) -> list[CheckMessage]:
-    """Return why a database can't be used for `orm:`."""
-    if alias not in settings.DATABASES:
-        return problems_of(alias)
-    found = _problems_of_database(alias, settings.DATABASES[alias])
-    if is_in_memory(alias):
-        found.append(
-            Error(
-                f"The database {alias!r} is in memory, one for each connection: records would exclude nobody.",
-                hint="Give it a file, or leave out the LOCATION: the locks are then in memory too.",
-                id="interlock.E006",
-            )
-        )
-    elif is_sqlite(alias):
-        found.append(
-            Warning(
-                f"The records of the locks are in the SQLite file of the database {alias!r}.",
-                hint="A transaction there, also one that has only read, keeps records from being written, and they "
-                "it from committing. Leave out the LOCATION: the locks are then beside the database.",
-                id="interlock.W004",
-            )
-        )
-    return found
+def _check_location(where: str, location: object) -> Iterator[CheckMessage]:
+    """Check a LOCATION.
 
-
-def _check_location(alias: str, location: object) -> list[CheckMessage]:
+    Raises:
+        LockError: there is no such store, or it is not installed.
+    """
     if not isinstance(location, str) or "://" not in location:
         said = repr(masked(location)) if isinstance(location, str) else described(location)
-        return [
-            Error(
-                f"INTERLOCK[{alias!r}]: the LOCATION {said} is no URL of a store.",
-                hint="Give one like 'redis://host', 'file:///var/lib/site/locks', or leave it out for the database.",
-                id="interlock.E003",
-            )
-        ]
-    try:
-        check_url(location)
-    except LockError as error:
-        return [
-            Error(
-                str(error),
-                hint="Correct the LOCATION, or install the store that it names.",
-                obj=f"INTERLOCK[{alias!r}]",
-                id="interlock.E002",
-            )
-        ]
-    if location.partition(":")[0] in WITHOUT_SERVER and not settings.DEBUG:
-        return [
-            Warning(
-                f"INTERLOCK[{alias!r}]: memory:// is seen by one process only.",
-                hint="A site that is served by several processes needs a store that all of them see.",
-                id="interlock.W001",
-            )
-        ]
-    return []
+        yield Error(
+            f"{where}: the LOCATION {said} is no URL of a store.",
+            hint="Give one like 'redis://host', 'file:///var/lib/site/locks', or leave it out for the database.",
+            id="interlock.E003",
+        )
+        return
+    check_url(location)
+    if location.startswith("memory:") and not settings.DEBUG:
+        yield Warning(
+            f"{where}: memory:// is seen by one process only.",
+            hint="A site that is served by several processes needs a store that all of them see.",
+            id="interlock.W001",
+        )
 
 
-def problems_of(alias: str) -> list[CheckMessage]:
-    """Return why a database can't be used for locks; nothing if it can.
+def _problems_of_records(alias: str) -> Iterator[CheckMessage]:
+    """Yield why a database can't be used for `orm:`."""
+    if alias not in settings.DATABASES:
+        yield from problems_of(alias)
+        return
+    yield from _problems_of_database(alias, settings.DATABASES[alias])
+    if is_in_memory(alias):
+        yield Error(
+            f"The database {alias!r} is in memory, one for each connection: records would exclude nobody.",
+            hint="Give it a file, or leave out the LOCATION: the locks are then in memory too.",
+            id="interlock.E006",
+        )
+    elif is_sqlite(alias):
+        yield Warning(
+            f"The records of the locks are in the SQLite file of the database {alias!r}.",
+            hint="A transaction there, also one that has only read, keeps records from being written, and they "
+            "it from committing. Leave out the LOCATION: the locks are then beside the database.",
+            id="interlock.W004",
+        )
+
+
+def problems_of(alias: str) -> Iterator[CheckMessage]:
+    """Yield why a database can't be used for locks; nothing if it can.
 
     Args:
         alias: an alias in DATABASES.
     """
     database = settings.DATABASES.get(alias)
     if database is None:
-        return [
-            Error(
-                f"INTERLOCK names the database {alias!r}, which DATABASES does not have.",
-                hint=f"It has: {', '.join(sorted(settings.DATABASES))}.",
-                id="interlock.E004",
-            )
-        ]
+        yield Error(
+            f"INTERLOCK names the database {alias!r}, which DATABASES does not have.",
+            hint=f"It has: {', '.join(sorted(settings.DATABASES))}.",
+            id="interlock.E004",
+        )
+        return
     vendor = vendor_of(alias)
     if vendor not in OPENERS:
-        told = Info(
+        yield Info(
             f"Locks in the database {alias!r} ({vendor}) are taken by the ORM alone: `orm:`, which is slow.",
             hint="interlock knows PostgreSQL, MariaDB, MySQL and SQLite better; a LOCATION names another store.",
             id="interlock.I002",
         )
-        return [told, *_problems_of_database(alias, database)]
-    return [*_problems_of_server(alias, vendor), *_problems_of_database(alias, database)] if vendor in TABLES else []
+    if vendor in TABLES:
+        yield from _problems_of_server(alias, vendor)
+    if vendor in TABLES or vendor not in OPENERS:
+        yield from _problems_of_database(alias, database)
 
 
-def _problems_of_server(alias: str, vendor: str) -> list[CheckMessage]:
+def _problems_of_server(alias: str, vendor: str) -> Iterator[CheckMessage]:
     try:
-        given_by(alias)
         (libpq_of if vendor == "postgresql" else pymysql_of)(alias)
     except ImportError as error:
-        return [
-            Error(
-                f"Locks in the database {alias!r} need another driver: {error}.",
-                hint=DRIVERS[vendor],
-                id="interlock.E010",
-            )
-        ]
+        yield Error(
+            f"Locks in the database {alias!r} need another driver: {error}.",
+            hint=DRIVERS[vendor],
+            id="interlock.E010",
+        )
     except LockError as error:
-        return [Error(str(error), hint="Correct the OPTIONS of the database.", id="interlock.E006")]
-    return []
+        yield Error(str(error), hint="Correct the OPTIONS of the database.", id="interlock.E006")
 
 
-def _problems_of_database(alias: str, database: Mapping[str, Any]) -> list[CheckMessage]:
-    found: list[CheckMessage] = []
+def _problems_of_database(alias: str, database: Mapping[str, Any]) -> Iterator[CheckMessage]:
     if not apps.is_installed("interlock.django"):
-        found.append(
-            Error(
-                "Claims are kept in the database, but 'interlock.django' is not in INSTALLED_APPS.",
-                hint="Add it, and run `manage.py migrate`.",
-                id="interlock.E005",
-            )
+        yield Error(
+            "Claims are kept in the database, but 'interlock.django' is not in INSTALLED_APPS.",
+            hint="Add it, and run `manage.py migrate`.",
+            id="interlock.E005",
         )
     if database.get("TEST", {}).get("MIRROR"):
-        found.append(
-            Error(
-                f"The database {alias!r} is a replica (its TEST has a MIRROR): locks can't be taken there.",
-                hint="Give the ALIAS of the primary.",
-                id="interlock.E007",
-            )
+        yield Error(
+            f"The database {alias!r} is a replica (its TEST has a MIRROR): locks can't be taken there.",
+            hint="Give the ALIAS of the primary.",
+            id="interlock.E007",
         )
     if not router.allow_migrate_model(alias, Claim):
-        found.append(
-            Error(
-                f"The database routers keep the table of locks out of the database {alias!r}.",
-                hint="Let them allow to migrate the app 'interlock' there, or give another ALIAS.",
-                id="interlock.E008",
-            )
+        yield Error(
+            f"The database routers keep the table of locks out of the database {alias!r}.",
+            hint="Let them allow to migrate the app 'interlock' there, or give another ALIAS.",
+            id="interlock.E008",
         )
-    if "isolation" in str(database.get("OPTIONS", {})) and _keeps_snapshot(database["OPTIONS"]):
-        found.append(
-            Warning(
-                f"Transactions on the database {alias!r} keep reading what was there when they began.",
-                hint="occupy() inside of one can't read a row afresh; occupy first, or use READ COMMITTED.",
-                id="interlock.W002",
-            )
+    if _keeps_snapshot(database.get("OPTIONS") or {}):
+        yield Warning(
+            f"Transactions on the database {alias!r} keep reading what was there when they began.",
+            hint="occupy() inside of one can't read a row afresh; occupy first, or use READ COMMITTED.",
+            id="interlock.W002",
         )
-    return found
 
 
 def _keeps_snapshot(options: Mapping[str, Any]) -> bool:

@@ -166,7 +166,7 @@ def _lost(grant: BaseGrant, why: str) -> LockLost:
 def _is_in(connection: BaseDatabaseWrapper, store: object) -> bool:
     """Return True if the claims of a store are rows in the database of a connection."""
     return (
-        isinstance(store, DatabaseStore)
+        type(store) is DatabaseStore  # not the one of `orm:`
         and connection.vendor in ("postgresql", "mysql")
         and (store.alias == connection.alias or place_of(store.alias) == place_of(connection.alias))
     )

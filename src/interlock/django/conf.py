@@ -19,7 +19,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from interlock.client.connect import open_store
-from interlock.core.claims import DEFAULT_TTL
+from interlock.core.claims import DEFAULT_TTL, checked_count
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.queue import Store
 from interlock.core.redaction import described, masked
@@ -81,7 +81,7 @@ class StoreSettings(NamedTuple):
         except ImportError as error:
             raise StoreError(f"INTERLOCK: the BACKEND {self.backend!r} can't be imported: {error}") from error
         if self.backend in (None, ORM_STORE):
-            checked_most(self.options.get("max_connections", 1))
+            checked_count(self.options.get("max_connections", 1), MAX_CONNECTIONS)
         if not (isinstance(found, type) and callable(getattr(found, "queue", None))):
             raise InvalidArgument(f"INTERLOCK: the BACKEND {self.backend!r} is no store class")
         try:
@@ -94,24 +94,9 @@ class StoreSettings(NamedTuple):
 def places() -> dict[str, Any]:
     """Return INTERLOCK, with an empty entry "default" if it has none."""
     given = getattr(settings, "INTERLOCK", None) or {}
-    if not isinstance(given, dict):
-        raise InvalidArgument(f"INTERLOCK is a dict of dicts, like CACHES, not {described(given)}")
-    for alias in given:
-        if not isinstance(alias, str):
-            raise InvalidArgument(f"the keys of INTERLOCK are aliases, like 'default', not {described(alias)}")
+    if not isinstance(given, dict) or not all(isinstance(alias, str) for alias in given):
+        raise InvalidArgument(f"INTERLOCK is a dict of dicts by their aliases, like CACHES, not {described(given)}")
     return {DEFAULT: {}, **given}
-
-
-def checked_most(most: object) -> int:
-    """Return MAX_CONNECTIONS, checked.
-
-    Raises:
-        InvalidArgument: it is not a whole number from 1 on.
-    """
-    if type(most) is not int or most < 1:
-        said = repr(most) if isinstance(most, str) else described(most)
-        raise InvalidArgument(f"MAX_CONNECTIONS is a whole number from 1 on, not {said}")
-    return most
 
 
 def place(alias: str) -> StoreSettings:
@@ -136,15 +121,13 @@ def place(alias: str) -> StoreSettings:
     if not isinstance(options, dict) or not all(isinstance(key, str) for key in options):
         raise InvalidArgument(f"INTERLOCK[{alias!r}]: OPTIONS is a dict with texts as keys, not {described(options)}")
     if isinstance(location, str) and location.startswith(ORM) and backend is None:
+        options = {**options, "alias": location.removeprefix(ORM) or None}
         location, backend = None, ORM_STORE
-        options = {**options, "alias": given["LOCATION"].removeprefix(ORM) or None}
     if location is not None and backend is not None:
         raise InvalidArgument(f"INTERLOCK[{alias!r}] has a LOCATION and a BACKEND: give one of them")
     if location is not None and "ALIAS" in given:
         raise InvalidArgument(f"INTERLOCK[{alias!r}]: ALIAS says which database the locks are of; leave out LOCATION")
-    options = dict(options)
-    if "ALIAS" in given:
-        options["alias"] = given["ALIAS"]
+    options = {**options, "alias": given["ALIAS"]} if "ALIAS" in given else dict(options)
     if not isinstance(options.get("alias"), (str, NoneType)):
         raise InvalidArgument(f"INTERLOCK[{alias!r}]: ALIAS is a text, not {described(options['alias'])}")
     if MAX_CONNECTIONS in options:

@@ -91,6 +91,14 @@ def test_a_lease_that_has_ended_is_taken_over_and_the_loser_commits_nothing() ->
     assert Item.objects.get().name == "Emma"
 
 
+def test_a_transaction_that_relies_on_a_record_commits() -> None:
+    item = Item.objects.create(name="Emma")
+    with transaction.atomic(), occupy(item, timeout=5):
+        item.name = "written by the holder"
+        item.save()
+    assert Item.objects.get().name == "written by the holder"
+
+
 def test_a_transaction_hides_no_record_and_takes_none_back() -> None:
     with pytest.raises(ZeroDivisionError), transaction.atomic():
         grant = locks.lock("a").acquire()

@@ -1,7 +1,7 @@
 """The mixin that makes a model guarded."""
 
 import functools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
@@ -201,27 +201,21 @@ class Guarded(Base):
 Guarded.__module__ = "interlock.django.guarded"
 
 
-def problems_of_policies(model: type[models.Model]) -> list[Error]:
-    """Return the errors in a model's `on_stale`."""
+def problems_of_policies(model: type[models.Model]) -> Iterator[Error]:
+    """Yield the errors in a model's `on_stale`."""
     names = {field.name for field in model._meta.concrete_fields if not field.primary_key}
-    found = []
     for name, policy in policies_of(model).items():
         if name != OTHERS and name not in names:
-            found.append(
-                Error(
-                    f"on_stale names {name!r}, which is no field of the model that a save writes.",
-                    hint=f"Its fields are {', '.join(sorted(names))}; '*' stands for all that are not named.",
-                    obj=model,
-                    id="interlock.E101",
-                )
+            yield Error(
+                f"on_stale names {name!r}, which is no field of the model that a save writes.",
+                hint=f"Its fields are {', '.join(sorted(names))}; '*' stands for all that are not named.",
+                obj=model,
+                id="interlock.E101",
             )
         if not isinstance(policy, Outcome) and not callable(policy):
-            found.append(
-                Error(
-                    f"on_stale says {policy!r} of {name!r}, which is no policy.",
-                    hint="Use REFUSE, LAST_WINS or a function of (original, mine, theirs).",
-                    obj=model,
-                    id="interlock.E102",
-                )
+            yield Error(
+                f"on_stale says {policy!r} of {name!r}, which is no policy.",
+                hint="Use REFUSE, LAST_WINS or a function of (original, mine, theirs).",
+                obj=model,
+                id="interlock.E102",
             )
-    return found
