@@ -22,7 +22,6 @@ SECONDS = (0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 18
 """Bounds of the histograms' buckets, in seconds: from a lock that is free to a nightly job."""
 
 MOST_OPEN = 100_000  # spans; those of grants that were never released would pile up
-OUTCOMES = {"acquired": "acquired", "timed out": "timed_out", "withdrawn": "withdrawn"}
 
 
 def instrument(
@@ -48,7 +47,7 @@ def instrument(
     """
     if attributes is not None and not callable(attributes):
         raise InvalidArgument(f"attributes is a function of one argument, the event, not {said(attributes)}")
-    telemetry = _Telemetry(attributes or _none, tracer_provider, meter_provider)
+    telemetry = _Telemetry(attributes or (lambda event: {}), tracer_provider, meter_provider)
     unsubscribe = subscribe(telemetry)
 
     def stop() -> None:
@@ -56,10 +55,6 @@ def instrument(
         telemetry.close()
 
     return stop
-
-
-def _none(event: Event) -> Attributes:
-    return {}
 
 
 class _Telemetry:
@@ -127,7 +122,7 @@ class _Telemetry:
         return self._tracer.start_span(name, attributes=attributes, start_time=began)
 
     def _waited(self, event: Event, attributes: Attributes) -> None:
-        outcome = OUTCOMES[event.kind]
+        outcome = event.kind.replace(" ", "_")
         if event.waited is not None:
             self._wait.record(event.waited, {**attributes, "interlock.outcome": outcome})
         waiting = self._waiting.pop(event.id, None)

@@ -6,7 +6,6 @@ it, and the condition is in the very statement that writes.
 """
 
 import hashlib
-from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -98,7 +97,11 @@ class Fenced:
             InvalidArgument: no condition was given, the fence itself is among the values, or the connection is in
                 autocommit.
         """
-        self._check(where, values)
+        self._grant.check()
+        if not where:
+            raise InvalidArgument("which rows are to be written? Give a condition, e.g. table.c.id == 7")
+        if self._column.key in values:
+            raise InvalidArgument(f"{self._column.key} is written by fenced() itself; don't give it")
         # Else a savepoint of SQLite is a transaction of its own.
         begin_writing(connection_of(connection, self._target))
         with connection.begin_nested():  # what was written before a stale row was found is undone
@@ -107,27 +110,17 @@ class Fenced:
             # Locked, else MySQL shows what the row was when the transaction began.
             later = connection.execute(stale.with_for_update()).scalar()
             if later is not None:
-                raise self._refusal(later)
+                raise StaleFence(
+                    f"{self._column.table} was not written: a holder with fence {later} has written it, and this "
+                    f"one, with fence {self._grant.fence}, has lost the lock {self._grant.name!r}; stop the work",
+                    later,
+                )
         return count
 
     async def awrite(self, connection: Any, *where: ColumnElement[bool], **values: Any) -> int:
         """Write rows as `write` does, on an AsyncConnection or an AsyncSession."""
         count: int = await connection.run_sync(lambda plain: self.write(plain, *where, **values))
         return count
-
-    def _check(self, where: Sequence[object], values: dict[str, object]) -> None:
-        self._grant.check()
-        if not where:
-            raise InvalidArgument("which rows are to be written? Give a condition, e.g. table.c.id == 7")
-        if self._column.key in values:
-            raise InvalidArgument(f"{self._column.key} is written by fenced() itself; don't give it")
-
-    def _refusal(self, later: int) -> StaleFence:
-        return StaleFence(
-            f"{self._column.table} was not written: a holder with fence {later} has written it, and this one, with "
-            f"fence {self._grant.fence}, has lost the lock {self._grant.name!r}; stop the work",
-            later,
-        )
 
 
 def fenced(table: Any, grant: BaseGrant, column: str = "fence") -> Fenced:
@@ -146,9 +139,21 @@ def fenced(table: Any, grant: BaseGrant, column: str = "fence") -> Fenced:
     """
     if not isinstance(getattr(grant, "fence", None), int) or not hasattr(grant, "check"):
         raise InvalidArgument(f"fenced() takes the grant of one lock, not {type(grant).__name__}")
+    try:
+        inspect(table)
+    except NoInspectionAvailable:
+        raise InvalidArgument(f"fenced() takes a Table or a mapped class, not {type(table).__name__}") from None
     # A mapped class may have an attribute named `c`.
     found = getattr(table.c if isinstance(table, Table) else table, column, None)
-    _check_column(table, found, column)
+    kind = getattr(found, "type", None)
+    if not isinstance(kind, Integer):
+        raise InvalidArgument(
+            f"{table} has no column {column!r} for the fence; add one: interlock.sql.fence_column()"
+        )
+    if not isinstance(kind, BigInteger):
+        raise InvalidArgument(
+            f"{column!r} of {table} is too narrow for a fence, which has 64 bits: make it a BigInteger"
+        )
     return Fenced(table, found, grant)
 
 
@@ -189,17 +194,3 @@ def once(connection: Any, name: str) -> bool:
 def fence_column(name: str = "fence") -> Column[int]:
     """Return a column that keeps fences, for a Table or a mapped class."""
     return Column(name, BigInteger, nullable=False, default=0, server_default="0")
-
-
-def _check_column(table: Any, found: Any, name: str) -> None:
-    try:
-        inspect(table)
-    except NoInspectionAvailable:
-        raise InvalidArgument(f"fenced() takes a Table or a mapped class, not {type(table).__name__}") from None
-    kind = getattr(found, "type", None)
-    if not isinstance(kind, Integer):
-        raise InvalidArgument(f"{table} has no column {name!r} for the fence; add one: interlock.sql.fence_column()")
-    if not isinstance(kind, BigInteger):
-        raise InvalidArgument(
-            f"{name!r} of {table} is too narrow for a fence, which has 64 bits: make it a BigInteger"
-        )

@@ -44,11 +44,6 @@ def checked_bytes(text: object, what: str, hint: str = "") -> bytes:
         raise InvalidArgument(f"a {what} must be encodable as UTF-8 ({error.reason})") from None
 
 
-def checked_key(key: object) -> bytes:
-    """Return `key` as it goes over the wire, else raise InvalidArgument."""
-    return checked_bytes(key, "key", "; give the thing that you lock a name, e.g. 'lock:book:1'")
-
-
 def checked_seconds(value: object, what: str) -> float:
     """Return a number of seconds that is more than 0, else raise InvalidArgument."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -75,12 +70,10 @@ def wait_limit(
         blocking, timeout: the arguments of `acquire`.
         otherwise: the default.
     """
-    if not isinstance(timeout, Unset):
-        return checked_timeout(True if isinstance(blocking, Unset) else blocking, timeout)
-    if not isinstance(blocking, Unset):
-        checked_timeout(blocking, None)
-        return None if blocking else 0.0
-    return otherwise if isinstance(own, Unset) else own
+    if isinstance(timeout, Unset) and isinstance(blocking, Unset):
+        return otherwise if isinstance(own, Unset) else own
+    seconds = None if isinstance(timeout, Unset) else timeout
+    return checked_timeout(True if isinstance(blocking, Unset) else blocking, seconds)
 
 
 def milliseconds(seconds: float | None) -> int | None:

@@ -6,7 +6,7 @@ tests/redis/keylock/test_lost_replies.py holds them to it.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from interlock.core.errors import StoreError, UnknownOutcome
@@ -18,6 +18,7 @@ MANY = 64
 """So many holdings are kept before those that have lapsed are cleared away."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Holding:
     """One acquisition.
 
@@ -35,17 +36,15 @@ class Holding:
         lost: True if it ended before it was released.
     """
 
-    __slots__ = ("count", "deadline", "key", "left", "lost", "over", "owner", "pid", "token")
-
-    def __init__(self, key: bytes, token: bytes, deadline: float | None, owner: object) -> None:
-        self.key = key
-        self.token = token
-        self.deadline = deadline
-        self.owner = owner
-        self.pid = checked_pid()
-        self.count = 1
-        self.left: bool | None = None
-        self.over = self.lost = False
+    key: bytes
+    token: bytes
+    deadline: float | None
+    owner: object
+    pid: int = field(default_factory=checked_pid)
+    count: int = 1
+    left: bool | None = None
+    over: bool = False
+    lost: bool = False
 
     @property
     def alive(self) -> bool:
@@ -132,12 +131,11 @@ class LostReply(UnknownOutcome):
 _FULL_POOL = "all connections of the client's pool are in use: raise its max_connections"
 _UNREACHABLE = "the server can't be reached: does it run, and is the address right?"
 _BROKEN = "the connection broke, and it may have been done or not: try again"
-_LATE = "the server did not answer in time, and may have done it or not: try again"
 _MEANINGS: tuple[tuple[str, str, type[StoreError], str], ...] = (
     ("NOAUTH", "", StoreError, ADVICE["NOAUTH"]),
     ("MaxConnectionsError", "", StoreError, _FULL_POOL),
     ("ConnectionError", "too many connections", StoreError, _FULL_POOL),
-    ("TimeoutError", "", UnknownOutcome, _LATE),
+    ("TimeoutError", "", UnknownOutcome, "the server did not answer in time, and may have done it or not: try again"),
     ("LOADING", "", UnknownOutcome, ADVICE["LOADING"]),
     ("ConnectionError", "connecting to", UnknownOutcome, _UNREACHABLE),
     ("OSError", "connecting to", UnknownOutcome, _UNREACHABLE),

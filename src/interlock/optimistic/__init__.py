@@ -16,9 +16,9 @@ from interlock.optimistic.tries import (
     CommandRefused,
     Conflict,
     Queued,
+    Tries,
     TryAgain,
     checked_function,
-    checked_limits,
 )
 
 __all__ = [
@@ -59,7 +59,7 @@ def transactional(
     Raises:
         InvalidArgument: an argument is out of its range.
     """
-    checked_limits(retries, timeout, backoff)
+    Tries(retries, timeout, backoff, 0.0)  # which judges them
 
     def decorate(function: Callable[Concatenate[Any, P], T]) -> Callable[P, T]:
         run: Any = atransact if kind_of(checked_function(function, True)) == "coroutine function" else transact

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from copy import deepcopy
 from decimal import Decimal
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 from sqlalchemy import Column, Connection, Engine, event, inspect, select
 from sqlalchemy.exc import DBAPIError
@@ -142,14 +142,12 @@ def maker_of(where: object, tasks: bool) -> Callable[[], Any]:
     if not isinstance(where, maker):
         shown = f"{type(where).__name__} (a session is used up by one try)" if isinstance(where, Session) else where
         raise InvalidArgument(f"{takes} of SQLAlchemy, not {shown}")
-    made: Callable[[], Any] = where
-    return made
+    return cast(Callable[[], Any], where)
 
 
 def plain(session: Session | AsyncSession) -> Session:
     """Return the session itself, which an AsyncSession stands before."""
-    found: Session = session.sync_session if isinstance(session, AsyncSession) else session
-    return found
+    return session.sync_session if isinstance(session, AsyncSession) else session
 
 
 def called_with(session: Session | AsyncSession, function: Callable[[Session], Any]) -> Any:

@@ -2,8 +2,8 @@
 
 import math
 import random
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Generator, Sequence
+from typing import Any, NoReturn
 
 from interlock.core.claims import MAX_TTL, checked_timeout, said
 from interlock.core.errors import InvalidArgument, LockError, StoreError
@@ -50,30 +50,33 @@ LONGEST_PAUSE = 0.25  # seconds: no pause is longer, however many conflicts ther
 SHORTEST_IO_TIMEOUT = 1.0  # seconds that the store may always take for one answer
 
 
-class Limits(NamedTuple):
-    """What the caller allows: retries (None: any number), seconds for all tries (None: any time), first back-off."""
-
-    retries: int | None
-    timeout: float | None
-    backoff: float
-
-
 class Tries:
     """The tries of one transaction; knows no clock.
 
     Args:
-        limits: what the caller allows.
+        retries: how many more tries the caller allows; None for any number.
+        timeout: seconds for all tries; None for any time.
+        backoff: seconds that the first pause lasts at most.
         started: now, in seconds of a monotonic clock.
 
     Attributes:
         number: which try this is, from 1.
+
+    Raises:
+        InvalidArgument: one is out of its range; the message says what is allowed.
     """
 
-    def __init__(self, limits: Limits, started: float) -> None:
+    def __init__(self, retries: int | None, timeout: float | None, backoff: float, started: float) -> None:
+        if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
+            raise InvalidArgument(f"retries is a whole number from 0, or None for any number, not {said(retries)}")
+        if isinstance(backoff, bool) or not isinstance(backoff, (int, float)) or not 0 <= backoff <= MAX_TTL:
+            raise InvalidArgument(f"backoff is a number of seconds from 0 to {MAX_TTL:g}, not {said(backoff)}")
+        seconds = checked_timeout(True, timeout)
         self.number = 1
-        self._limits = limits
+        self._retries = math.inf if retries is None else retries
+        self._backoff = float(backoff)
         self._started = started
-        self._deadline = math.inf if limits.timeout is None else started + limits.timeout
+        self._deadline = math.inf if seconds is None else started + seconds
 
     def io_timeout(self, now: float) -> float | None:
         """Return how many seconds the store may take for its next answer; None for as long as its client allows."""
@@ -95,11 +98,11 @@ class Tries:
             StoreError: as above, and the store failed.
         """
         left = self._deadline - now
-        if left <= 0 or (self._limits.retries is not None and self.number > self._limits.retries):
+        if left <= 0 or self.number > self._retries:
             if failure is not None:
                 raise StoreError(f"{failure} (in each of {self.number} tries)") from failure
             raise self._conflict(keys, now - self._started)
-        bound = min(self._limits.backoff * 2.0 ** min(self.number - 1, 32), LONGEST_PAUSE)
+        bound = min(self._backoff * 2.0 ** min(self.number - 1, 32), LONGEST_PAUSE)
         self.number += 1
         # Half of what is left, so that a last try still fits in before the end.
         return min(random.uniform(0.0, bound), left / 2)
@@ -143,19 +146,6 @@ def is_of_sqlalchemy(where: object) -> bool:
     return any(base.__module__.partition(".")[0] == "sqlalchemy" for base in type(where).__mro__)
 
 
-def checked_limits(retries: object, timeout: object, backoff: object) -> Limits:
-    """Check the arguments of `transact`.
-
-    Raises:
-        InvalidArgument: one is out of its range; the message says what is allowed.
-    """
-    if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
-        raise InvalidArgument(f"retries is a whole number from 0, or None for any number, not {said(retries)}")
-    if isinstance(backoff, bool) or not isinstance(backoff, (int, float)) or not 0 <= backoff <= MAX_TTL:
-        raise InvalidArgument(f"backoff is a number of seconds from 0 to {MAX_TTL:g}, not {said(backoff)}")
-    return Limits(retries, checked_timeout(True, timeout), float(backoff))
-
-
 _UNKNOWN = object()
 
 
@@ -196,12 +186,7 @@ class Queued:
         )
 
     # Code that takes it for the reply learns at once that it is none.
-    __bool__: Callable[["Queued"], bool] = _too_early
-    __int__: Callable[["Queued"], int] = _too_early
-    __float__: Callable[["Queued"], float] = _too_early
-    __iter__: Callable[["Queued"], Any] = _too_early
-    __len__: Callable[["Queued"], int] = _too_early
-    __getitem__: Callable[["Queued", Any], Any] = _too_early
+    __bool__ = __int__ = __float__ = __iter__ = __len__ = __getitem__ = _too_early
 
     def __await__(self) -> Generator[None, None, "Queued"]:
         """Awaiting it waits for nothing: `await tx.set(...)` does the same as `tx.set(...)`."""

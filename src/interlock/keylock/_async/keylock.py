@@ -178,10 +178,16 @@ class AsyncReentrantKeyLock(AsyncKeyLock):
         client, key, ttl, timeout, poll: the same as those of `KeyLock`.
     """
 
-    def __init__(self, client: object, key: str | bytes, **how: Any) -> None:
-        for name in how.keys() & {"shared", "token"}:
-            raise TypeError(f"a re-entrant lock has no argument {name!r}: its count belongs to one thread or task")
-        super().__init__(client, key, **how)
+    def __init__(
+        self,
+        client: object,
+        key: str | bytes,
+        *,
+        ttl: float | None = 30.0,
+        timeout: float | None | Unset = UNSET,
+        poll: float = 0.25,
+    ) -> None:
+        super().__init__(client, key, ttl=ttl, timeout=timeout, poll=poll)
         self._holdings = reentrant_of(client)
 
     def _inherits(self, owner: object) -> bool:

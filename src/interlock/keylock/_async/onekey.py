@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.keylock.arguments import checked_client, checked_flag, checked_key, milliseconds
+from interlock.keylock.arguments import checked_bytes, checked_client, checked_flag, milliseconds
 from interlock.keylock.clients import (
     Attempt,
     CommandName,
@@ -68,7 +68,7 @@ class AsyncOneKey:
     def __init__(self, client: object, key: str | bytes) -> None:
         self._client = checked_client(client, rt.TASKS)
         self._key = key
-        self._encoded_key = checked_key(key)
+        self._encoded_key = checked_bytes(key, "key", "; give the thing that you lock a name, e.g. 'lock:book:1'")
 
     @property
     def key(self) -> str | bytes:

@@ -14,7 +14,6 @@ from interlock.optimistic.tries import (
     Tries,
     TryAgain,
     checked_function,
-    checked_limits,
     is_of_sqlalchemy,
 )
 from interlock.runtime import _aio as rt
@@ -103,10 +102,9 @@ async def atransact(
         StoreError: the store can't be reached, or refused; nothing was done.
         InvalidArgument: an argument is out of its range, or a command or its keys can't be in a transaction.
     """
-    limits = checked_limits(retries, timeout, backoff)
+    tries = Tries(retries, timeout, backoff, clock.now())
     checked_function(function, rt.TASKS)
     backend = _backend(where)
-    tries = Tries(limits, clock.now())
     while True:
         failure = None
         try:

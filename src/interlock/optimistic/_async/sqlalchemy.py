@@ -26,12 +26,11 @@ class AsyncSessionAttempt:
     def __init__(self, session: Any) -> None:
         self.transaction = session
         self._reads = Reads(plain(session))
-        self._said: Sequence[Any] = ()
 
     @property
     def keys(self) -> Sequence[Any]:
         """What was read, for messages."""
-        return self._reads.keys or self._said
+        return self._reads.keys
 
     async def watch(self, keys: Sequence[object]) -> None:
         """Refuse: what is read is watched."""
@@ -51,7 +50,6 @@ class AsyncSessionAttempt:
         return True
 
     def _verify_and_flush(self, session: Session) -> bool:
-        self._said = self._reads.keys
         try:
             self._reads.verify()
             session.flush()
@@ -65,7 +63,6 @@ class AsyncSessionAttempt:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        self._said = self._said or self._reads.keys
         await self.transaction.close()
         if isinstance(error, DBAPIError) and passing(error):
             raise_translated(error)
