@@ -41,6 +41,7 @@ class Steps:
     __slots__ = ()
     origin = ORIGIN
     look_again = 1.0
+    waiters = Waiters()
 
     async def step(self, key: str, decide: Any, *args: Any) -> Step | None:
         """Ask the world for a step."""
@@ -60,7 +61,7 @@ def step_queue() -> Any:
     """Return production's queue on such a store."""
     module: Any = changed(STEP_QUEUE)
     module.rt, module.clock = runtime, runtime.StoppedClock
-    return module.AsyncStepQueue(Steps(), Waiters())
+    return module.AsyncStepQueue(Steps())
 
 
 class GivesUp:

@@ -20,11 +20,10 @@ from interlock.core.line import (
     kept,
     new,
 )
-from interlock.core.queue import ALL, Feature
 from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, in_forked_child, pid
-from interlock.stores._sync.step_queue import StepQueue
+from interlock.stores.plain import PlainStore
 
 WITHIN_A_STEP = (
     "a signal handler came in the middle of a step of its own thread, and can't lock or release there: let it set a "
@@ -40,6 +39,7 @@ class Space:
     """
 
     look_again = 1.0  # seconds; a safety net, since every hand-over is notified
+    never_blocks = True
 
     def __init__(self, now: clock.Clock = clock.now) -> None:
         self._now = now
@@ -115,27 +115,13 @@ def _after_fork() -> None:
 in_forked_child(_after_fork)
 
 
-class _SpaceOfTasks:
-    """A space for the queue of tasks: the same methods as coroutines."""
-
-    look_again = Space.look_again
-
-    def __init__(self, space: Space) -> None:
-        from interlock.runtime._aio import plain  # only programs with an event loop load asyncio
-
-        self.origin, self.step_now = space.origin, space.step
-        self.step, self.keys, self.tell = plain(space.step), plain(space.keys), space.tell
-        self.doctor, self.aclose = plain(space.doctor), plain(space.close)
-
-
-class MemoryStore:
+class MemoryStore(PlainStore):
     """A store in the memory of this process.
 
     Args:
         space: the space that keeps its lines.
     """
 
-    features: frozenset[Feature] = ALL
     frees_at_death = True
     in_process = True
     now = staticmethod(clock.now)
@@ -150,12 +136,6 @@ class MemoryStore:
             raise InvalidArgument("memory:// has no options: write memory:// or memory://space")
         return cls(space(url.netloc + url.path))
 
-    def queue(self) -> Any:
-        """As `Store.queue`."""
-        return StepQueue(self._space, self._space.waiters)
-
-    def aqueue(self) -> Any:
-        """As `Store.aqueue`."""
-        from interlock.stores._async.step_queue import AsyncStepQueue
-
-        return AsyncStepQueue(_SpaceOfTasks(self._space), self._space.waiters)
+    def steps(self) -> Space:
+        """As `PlainStore.steps`."""
+        return self._space

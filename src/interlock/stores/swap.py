@@ -181,6 +181,7 @@ class SwapSteps:
         self._ahead: int | None = None  # the server's clock minus the one of this machine, in microseconds
         self.keys = store.keys
         self.doctor = store.doctor
+        self.waiters = neighbours.waiters
         self.tell = neighbours.tell
         self.rest: Callable[[], object] = getattr(store, "rest", bool)
         neighbours.join()

@@ -52,9 +52,11 @@ class Steps(Protocol):
 
     Attributes:
         look_again: seconds after which a waiter polls if it was not notified.
+        waiters: the waiting claims of this process.
     """
 
     look_again: float
+    waiters: Waiters
 
     @property
     def origin(self) -> Origin:
@@ -85,7 +87,6 @@ class StepQueue:
 
     Args:
         steps: the store.
-        waiters: the waiting claims of this process.
 
     Attributes:
         busy_limit: seconds for which a busy store is asked again; an acquire retries until its own time-out.
@@ -96,15 +97,16 @@ class StepQueue:
     busy_limit = 5.0  # seconds
     busy_text = "the store was busy for 5 s: another program holds the store's own lock; nothing was done"
 
-    def __init__(self, steps: Steps, waiters: Waiters) -> None:
+    def __init__(self, steps: Steps) -> None:
         self._steps = steps
         self._step = steps.step
         self._step_now = getattr(steps, "step_now", None)
-        self._waiters = waiters
-        self._forget = waiters.by_id.pop
+        self._waiters = steps.waiters
+        self._forget = steps.waiters.by_id.pop
         self._answered = False
         self._renew_many = getattr(steps, "renew_many", None)
         self.rest = getattr(steps, "rest", bool)
+        self.abort: Callable[[], None] = getattr(steps, "abort", bool)
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Do nothing: a step store never doubts whether a claim is held."""
@@ -220,10 +222,6 @@ class StepQueue:
 
     def close(self) -> None:
         self._steps.close()
-
-    def abort(self) -> None:
-        """Close all connections without waiting, because the event loop has ended."""
-        getattr(self._steps, "abort", bool)()
 
     def _insist(self, key: str, decide: Decide, *args: object) -> Step:
         """Perform a step; retry while the store is busy.

@@ -67,7 +67,7 @@ class Quick:
         liveness = steps.liveness
         token = liveness.token
         ttl = int(spec.ttl * MICROS)
-        end = tail(spec.units, spec.capacity, ttl, False, token, steps.home, who, spec.label)
+        end = tail(spec.units, spec.capacity, ttl, False, token, steps.origin.home, who, spec.label)
         others = liveness.others if self._has_gil else {}
         pipe = 0
         if waiter is not None:

@@ -77,18 +77,19 @@ class FileSteps:
         waiters: the waiting claims.
         liveness: the pipes of this queue; its liveness pipe is made at its first claim.
         lines: the open line files, by key.
-        home: host and pid of this process.
+        origin: the calling process.
         closed: True after `close`.
         trusted: until when the last check that the liveness pipe is still in its folder counts.
     """
 
     look_again = 1.0  # seconds; a safety net, since every hand-over and every death wakes the waiter
+    never_blocks = True
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
         self.liveness = Liveness(folder.alive, folder.mend)
         self.lines: dict[str, LineFile] = {}
-        self.home = f"{HOST} {pid()}"
+        self.origin = Origin(f"{HOST} {pid()}")
         self.waiters = Waiters()
         self.trusted = 0.0
         self._mutex = threading.RLock()  # re-entrant: a signal handler may interrupt its own thread here
@@ -150,9 +151,9 @@ class FileSteps:
             waiter = self.waiters.by_id.get(claim.id)
             ids = (claim.id,)
             channel = "" if waiter is None else self.reachable(waiter)
-            args = (claim, Origin(self.home, channel, liveness.token), *others)
+            args = (claim, self.origin._replace(channel=channel, alive=liveness.token), *others)
         elif decide is adopt and args[-1].alive:
-            args = (*args[:-1], Origin(self.home, "", liveness.token))
+            args = (*args[:-1], self.origin._replace(alive=liveness.token))
             ids = args[:1]
         elif args:
             first = args[0]
@@ -224,11 +225,6 @@ class FileSteps:
         self.trusted = clock.now() + TRUST
 
     # -- what is open -----------------------------------------------------------------------------------
-
-    @property
-    def origin(self) -> Origin:
-        """The calling process."""
-        return Origin(self.home)
 
     def _line(self, key: str) -> LineFile:
         """Return the line of a key, and keep it open."""
@@ -351,6 +347,8 @@ class FileSteps:
         for line in lines:
             self._retire(line)
         self.liveness.close()
+
+    abort = close
 
     def forget(self) -> None:
         """Close all descriptors in a forked child without changing a file: the parent uses them."""

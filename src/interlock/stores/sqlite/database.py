@@ -2,7 +2,6 @@
 
 import sqlite3
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from interlock.core.line import (
     Decide,
     Line,
     Origin,
-    Place,
     Step,
     complete,
     decode,
@@ -68,6 +66,8 @@ class Database:
 
     def __init__(self, options: SqliteOptions) -> None:
         self.options = options
+        self.waiters = neighbours.waiters
+        self.tell = neighbours.tell
         self.users = 0
         self.mutex = threading.RLock()
         self._inside = False
@@ -190,10 +190,6 @@ class Database:
                 self._failed(error)
                 raise Passing(f"{self.options.path} is busy: ask again") from error
 
-    def tell(self, promoted: Sequence[Place]) -> None:
-        """Notify waiters in other processes."""
-        neighbours.tell(promoted)
-
     def doctor(self) -> list[Check]:
         """Check the file system, and the file."""
         path = self.options.path
@@ -220,6 +216,8 @@ class Database:
                 _databases.pop(self.options.path, None)
                 with self.mutex:
                     self._drop()
+
+    abort = close
 
     def inherit(self) -> None:
         """Forget the parent's connection in a forked child, without closing it.

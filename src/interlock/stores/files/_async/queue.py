@@ -2,32 +2,13 @@
 
 from typing import Any
 
-from interlock.core.claims import Check, Claim
+from interlock.core.claims import Claim
 from interlock.core.queue import EnterResult, Granted
 from interlock.runtime import _aio as rt
 from interlock.stores._async.step_queue import AsyncStepQueue
 from interlock.stores.files.quick import Quick, native
 from interlock.stores.files.steps import FileSteps
-
-
-class AsyncFolderSteps:
-    """The lines of a folder, as `AsyncSteps`."""
-
-    look_again = FileSteps.look_again
-
-    def __init__(self, steps: FileSteps) -> None:
-        self.step = rt.plain(steps.step)
-        self.step_now = steps.step
-        self.keys = rt.plain(steps.keys)
-        self.tell = steps.tell
-        self.origin = steps.origin
-        self._steps = steps
-
-    async def doctor(self) -> list[Check]:
-        return await rt.offload(self._steps.doctor)
-
-    async def aclose(self) -> None:
-        """Do nothing: the queue closes the lines."""
+from interlock.stores.plain import TaskSteps
 
 
 class AsyncFileWaiter:
@@ -87,7 +68,10 @@ class AsyncFileQueue(AsyncStepQueue):
     )
 
     def __init__(self, steps: FileSteps) -> None:
-        super().__init__(AsyncFolderSteps(steps), steps.waiters)
+        each: Any = steps
+        # async only
+        each = TaskSteps(steps)
+        super().__init__(each)
         self._lines = steps
         self._quick = None if native is None else Quick(native, steps)
 
@@ -108,10 +92,3 @@ class AsyncFileQueue(AsyncStepQueue):
 
     def subscribe(self) -> Any:
         return AsyncFileWaiter(self._lines)
-
-    async def aclose(self) -> None:
-        self.abort()
-
-    def abort(self) -> None:
-        """As `AsyncStepQueue.abort`."""
-        self._lines.close()

@@ -3,32 +3,13 @@
 
 from typing import Any
 
-from interlock.core.claims import Check, Claim
+from interlock.core.claims import Claim
 from interlock.core.queue import EnterResult, Granted
 from interlock.runtime import _threads as rt
 from interlock.stores._sync.step_queue import StepQueue
 from interlock.stores.files.quick import Quick, native
 from interlock.stores.files.steps import FileSteps
-
-
-class FolderSteps:
-    """The lines of a folder, as `Steps`."""
-
-    look_again = FileSteps.look_again
-
-    def __init__(self, steps: FileSteps) -> None:
-        self.step = rt.plain(steps.step)
-        self.step_now = steps.step
-        self.keys = rt.plain(steps.keys)
-        self.tell = steps.tell
-        self.origin = steps.origin
-        self._steps = steps
-
-    def doctor(self) -> list[Check]:
-        return rt.offload(self._steps.doctor)
-
-    def close(self) -> None:
-        """Do nothing: the queue closes the lines."""
+from interlock.stores.plain import TaskSteps
 
 
 class FileWaiter:
@@ -88,7 +69,8 @@ class FileQueue(StepQueue):
     )
 
     def __init__(self, steps: FileSteps) -> None:
-        super().__init__(FolderSteps(steps), steps.waiters)
+        each: Any = steps
+        super().__init__(each)
         self._lines = steps
         self._quick = None if native is None else Quick(native, steps)
 
@@ -107,10 +89,3 @@ class FileQueue(StepQueue):
 
     def subscribe(self) -> Any:
         return FileWaiter(self._lines)
-
-    def close(self) -> None:
-        self.abort()
-
-    def abort(self) -> None:
-        """As `StepQueue.abort`."""
-        self._lines.close()
