@@ -23,12 +23,7 @@ from interlock.core.line import (
 from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, in_forked_child, pid
-from interlock.stores.plain import PlainStore
-
-WITHIN_A_STEP = (
-    "a signal handler came in the middle of a step of its own thread, and can't lock or release there: let it set a "
-    "flag, and lock or release after it"
-)
+from interlock.stores.plain import WITHIN_A_STEP, PlainStore
 
 
 class Space:
@@ -62,7 +57,7 @@ class Space:
             StoreError: the caller is a signal handler that interrupted a step of its own thread.
         """
         with self._mutex:
-            if self._inside:  # the mutex is re-entrant: this is the same thread
+            if self._inside:  # as `Section`, which takes a microsecond
                 raise StoreError(WITHIN_A_STEP)
             self._inside = True
             try:

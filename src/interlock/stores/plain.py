@@ -1,13 +1,52 @@
-"""A store written once, as blocking calls, for threads and tasks."""
+"""A store written once, as plain calls, for threads and tasks; and the section in which such calls do their work."""
 
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from interlock.core.errors import StoreError
 from interlock.core.line import Origin
 from interlock.core.queue import ALL, AsyncQueue, Feature
 from interlock.runtime import clock
 from interlock.stores._sync.step_queue import StepQueue
+
+WITHIN_A_STEP = (
+    "a signal handler or a finalizer came in the middle of a step of its own thread, and can't lock or release "
+    "there: let it set a flag, and lock or release after it"
+)
+
+
+class Section:
+    """A critical section: it excludes other threads, and signal handlers of the thread that is in it.
+
+    Attributes:
+        mutex: excludes other threads.
+        taken: True while a thread is in the section.
+    """
+
+    def __init__(self) -> None:
+        self.mutex = threading.RLock()
+        self.taken = False
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Enter the section for a `with` block.
+
+        A generator that is dropped runs its `finally`, so an interrupt leaves no mutex locked.
+
+        Raises:
+            StoreError: the caller is a signal handler that interrupted this section in its own thread.
+        """
+        with self.mutex:
+            if self.taken:  # the mutex is re-entrant: this is the same thread
+                raise StoreError(WITHIN_A_STEP)
+            self.taken = True
+            try:
+                yield
+            finally:
+                self.taken = False
 
 
 class PlainStore:

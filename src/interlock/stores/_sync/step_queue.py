@@ -106,7 +106,7 @@ class StepQueue:
         self._answered = False
         self._renew_many = getattr(steps, "renew_many", None)
         self.rest = getattr(steps, "rest", bool)
-        self.abort: Callable[[], None] = getattr(steps, "abort", bool)
+        self.abort: Any = getattr(steps, "abort", bool)
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Do nothing: a step store never doubts whether a claim is held."""

@@ -16,9 +16,8 @@ from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.machine import boot_id, clock, refuse_file_system
 from interlock.stores.files.opening import (
     NotOurs,
-    Section,
     Sharing,
-    failed,
+    failing,
     make_folder,
     open_file,
     open_folder,
@@ -26,6 +25,7 @@ from interlock.stores.files.opening import (
     read_file,
     sharing_of,
 )
+from interlock.stores.plain import Section
 
 TRIES = 50
 NAME = "interlock"
@@ -60,20 +60,27 @@ class Folder:
         self._section = Section()
         self._marker: tuple[int, ...] = ()
         self.sharing: Sharing
-        self._join()
+        self.mend()
 
-    def _join(self) -> None:
-        """Create what is missing, and check that this process can share the folder with those that use it."""
-        try:
+    def mend(self) -> None:
+        """Create what is missing, and check that this process can share the folder with those that use it.
+
+        Tmp cleaners remove empty subfolders.
+
+        Raises:
+            StoreError: the folder can't be used for locks.
+        """
+        with (
+            self._section.entered(),
+            failing(f"{self.path} can't keep locks (choose another folder, on a local disk)"),
+        ):
             for _ in range(TRIES):
                 with contextlib.suppress(FileNotFoundError):  # another program removed a part meanwhile
                     return self._make()
-        except OSError as error:
-            raise failed(f"{self.path} can't keep locks (choose another folder, on a local disk)", error) from error
         raise StoreError(f"{self.path} is removed again and again: find the program that does it")
 
     def _make(self) -> None:
-        """Try `_join` once; no attribute changes before all checks have passed."""
+        """Try `mend` once; no attribute changes before all checks have passed."""
         if not os.path.isdir(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             make_folder(self.path, 0o700 if self._mode is None else self._mode)
@@ -154,47 +161,29 @@ class Folder:
             pass  # `mend` makes it again, or says what is wrong
         self.mend()
 
-    def mend(self) -> None:
-        """Create again what is missing in the folder: tmp cleaners remove empty subfolders.
-
-        Raises:
-            StoreError: as for `stay`.
-        """
-        with self._section.entered():
-            self._join()
-
-    def open_line(self, name: str) -> int:
-        """Open the file of a line; create the file, and its folder, if they do not exist.
-
-        Raises:
-            StoreError, OSError: the file can't be opened.
-        """
-        try:
-            return open_file(self.lines, name, self.sharing)
-        except FileNotFoundError:
-            self.mend()
-            return open_file(self.lines, name, self.sharing)
-
     # -- values of completed runs -----------------------------------------------------------------------
 
-    def keep_value(self, name: str, content: bytes) -> None:
-        """Write the value of a name atomically; the caller has the guard of its line."""
+    def keep_value(self, name: str, done: int, value: str) -> None:
+        """Write the value of the completed run whose record ends at `done`; call it before the record is written.
+
+        The caller has the guard of the line.  A process that is killed meanwhile leaves a part of the value, which
+        belongs to no record.
+        """
         self._see_to(self.kept, self.sharing)
-        new = f"{name}~"
-        self.drop_value(new)  # a process that was killed here may have left one
-        fd = open_file(self.kept, new, self.sharing)
+        fd = open_file(self.kept, name, self.sharing)
         try:
-            put(fd, content, 0)
+            os.ftruncate(fd, 0)
+            put(fd, b"%d %b" % (done, value.encode()), 0)
         finally:
             os.close(fd)
-        os.replace(self.kept / new, self.kept / name)
 
-    def value_of(self, name: str) -> bytes:
-        """Return the value of a name; b"" if there is none."""
+    def value_kept(self, name: str, done: int) -> str | None:
+        """Return the value of the completed run whose record ends at `done`; None if a power failure lost it."""
         try:
-            return read_file(self.kept, name, self.sharing)
+            end, _, value = read_file(self.kept, name, self.sharing).partition(b" ")
         except FileNotFoundError:
-            return b""
+            return None
+        return value.decode(errors="replace") if end == b"%d" % done else None
 
     def drop_value(self, name: str) -> None:
         """Remove the value of a name, if there is one."""

@@ -2,13 +2,12 @@
 
 import contextlib
 import os
-import threading
 from fcntl import F_GETFL, F_SETFL, LOCK_EX, LOCK_NB, LOCK_UN, fcntl, flock
 
 from interlock.core.errors import StoreError
 from interlock.runtime import clock
 from interlock.stores.files.folder import Folder
-from interlock.stores.files.opening import MOST_BYTES, ROUNDS, NotOurs, OpenFile, put
+from interlock.stores.files.opening import MOST_BYTES, ROUNDS, NotOurs, OpenFile, open_file, put
 from interlock.stores.files.plan import Action, RecordWrite, Write
 from interlock.stores.files.slots import (
     DONE_AT,
@@ -26,6 +25,7 @@ from interlock.stores.files.slots import (
     slots_in,
     text_of,
 )
+from interlock.stores.plain import Section
 
 SPINS = 60
 MOST_SPIN = 0.005  # seconds: on a busy machine one sched_yield may take as long
@@ -33,38 +33,37 @@ MOST_IDLE = 8  # slots that an empty line keeps
 TRY = LOCK_EX | LOCK_NB
 give_turn = getattr(os, "sched_yield", lambda: None)
 NOATIME = getattr(os, "O_NOATIME", 0)
-TRUST = 0.02  # seconds for which a check that the file is still in its folder counts
+TRUST = 0.02  # seconds for which a check that a line file or a liveness pipe is still in its folder counts
 
 
 class LineFile(OpenFile):
     """The open file of one name in this process.
 
-    The mutex excludes other threads of this process; the guard, an OS lock on the file, excludes other processes.
+    The section excludes other threads of this process; the guard, an OS lock on the file, excludes other processes.
     Both are held for one step only.
 
     Attributes:
         key: the key of the line.
+        name: the name of the file.
         head: the first bytes of the file while it has no record of a completed run.
-        mutex: held by the caller that performs a step on the line.
-        inside: True while Python code performs a step, which a signal handler of its thread must not disturb.
+        section: the caller that performs a step on the line is in it; compiled code only has its mutex.
         lost: True if the program has closed the descriptor, and perhaps others of this process.
         retired: True if the file is closed after the step instead of being kept open.
         trusted: until when the last check that the file is still in its folder counts.
     """
 
     __slots__ = (
-        "_folder", "_known", "_name", "_span",
-        "head", "inside", "key", "lost", "mutex", "retired", "trusted",
+        "_folder", "_known", "_span",
+        "head", "key", "lost", "name", "retired", "section", "trusted",
     )  # fmt: skip
 
     def __init__(self, folder: Folder, key: str) -> None:
         self._folder = folder
-        self._name = file_name(key)
-        super().__init__(folder.lines / self._name)
+        self.name = file_name(key)
+        super().__init__(folder.lines / self.name)
         self.key = key
         self.head = head_of(key)
-        self.mutex = threading.RLock()
-        self.inside = False
+        self.section = Section()
         self.lost = self.retired = False
         self.trusted = 0.0
         self._span = len(self.head) + 4 * SLOT
@@ -75,7 +74,7 @@ class LineFile(OpenFile):
     def guard(self) -> bytes | None:
         """Take the guard and read the file; None if another process keeps the guard for longer than a step lasts.
 
-        The caller has the mutex, and must call `unguard` afterwards, also after an exception.
+        The caller is in the section, and must call `unguard` afterwards, also after an exception.
 
         Raises:
             StoreError, OSError: the file can't be opened.
@@ -162,7 +161,11 @@ class LineFile(OpenFile):
         self.shut()
         folder = self._folder
         folder.stay()
-        fd = folder.open_line(self._name)
+        try:
+            fd = open_file(folder.lines, self.name, folder.sharing)
+        except FileNotFoundError:
+            folder.mend()
+            fd = open_file(folder.lines, self.name, folder.sharing)
         try:
             self.hold(fd)
             # A random file offset, which pread and pwrite do not change.  If the program closes the descriptor and
@@ -211,17 +214,8 @@ class LineFile(OpenFile):
                 self._known[row] = (text, place)  # saves parsing the slot at the next read
         elif isinstance(action, RecordWrite):
             if not action.done:
-                self._folder.drop_value(self._name)
+                self._folder.drop_value(self.name)
             put(self.fd, moment(action.done), DONE_AT)
-
-    def keep_value(self, done: int, value: str) -> None:
-        """Write the value of the completed run whose record ends at `done`; call it before the record is written."""
-        self._folder.keep_value(self._name, b"%d %b" % (done, value.encode()))
-
-    def value_kept(self, done: int) -> str | None:
-        """Return the value of the completed run whose record ends at `done`; None if a power failure lost it."""
-        end, _, value = self._folder.value_of(self._name).partition(b" ")
-        return value.decode(errors="replace") if end == b"%d" % done else None
 
     def shorten(self, count: int, top: int) -> None:
         """Truncate the file of an empty line to one slot, if it has many.
@@ -241,7 +235,7 @@ class LineFile(OpenFile):
         In a sticky folder, only the owner of the file may: it stays, empty.
         """
         if self.links() == 1 and self.is_found():
-            self._folder.drop_value(self._name)
+            self._folder.drop_value(self.name)
             os.ftruncate(self.fd, 0)  # other processes with this file open look for its path seldom
             with contextlib.suppress(OSError):
                 os.unlink(self.path)

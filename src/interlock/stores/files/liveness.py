@@ -25,19 +25,19 @@ from interlock.core.line import Place
 from interlock.core.queue import Granted
 from interlock.remote.waiters import DIGITS
 from interlock.runtime import log
-from interlock.runtime._threads import READABLE, poller
+from interlock.runtime._threads import ready
 from interlock.runtime.process import pid
 from interlock.stores.files.opening import (
     FLAGS,
     GONE,
     NotOurs,
     OpenFile,
-    Section,
     failed,
     open_folder,
-    settle_new,
+    settle,
     sharing_of,
 )
+from interlock.stores.plain import Section
 
 MOST_IDLE_PIPES = 64
 MOST_OTHERS = 128
@@ -73,15 +73,8 @@ class WakeupPipe(OpenFile):
             with contextlib.suppress(OSError):
                 os.write(self.fd, b"\n")
 
-    def drain(self) -> Granted | None:
-        """Read all messages without waiting; return the last grant among them."""
-        poll = poller()
-        poll.register(self.fd, READABLE)
-        # eventlet makes reads wait for data, so poll first.
-        return self.read() if poll.poll(0) else None
-
     def read(self) -> Granted | None:
-        """As `drain`, for a pipe that is readable."""
+        """Read all messages of a readable pipe; return the last grant among them."""
         try:
             data = os.read(self.fd, 65536) if self.links() >= 0 else b""
         except BlockingIOError:
@@ -282,7 +275,8 @@ class Liveness:
             while self._idle:
                 pipe = self._idle.pop()
                 if not checked or self.is_reachable(pipe):
-                    pipe.drain()
+                    if ready(pipe.fd, 0.0):  # asked first, since eventlet makes reads wait for data
+                        pipe.read()
                     return pipe
                 self._discard(pipe)
             number = next(number for number in self._numbers if number not in self.wakeups)
@@ -358,7 +352,7 @@ def make_pipe(path: Path) -> int:
             raise FileNotFoundError(errno.ENOENT, "it was removed while it was made", os.fspath(path))
         if not stat.S_ISFIFO(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink > 1:
             raise NotOurs(f"another program replaced {path} while it was made; find that program")
-        settle_new(fd, found, sharing.file_mode, sharing)
+        settle(fd, found, sharing.file_mode, sharing)
     except BaseException:
         os.close(fd)
         raise

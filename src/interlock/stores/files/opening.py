@@ -8,7 +8,6 @@ import contextlib
 import errno
 import os
 import stat
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +15,6 @@ from typing import NamedTuple
 
 from interlock.core.errors import StoreError
 from interlock.runtime import clock
-
-WITHIN_A_STEP = (
-    "a signal handler came in the middle of a step of its own thread, and can't lock or release there: let it set a "
-    "flag, and lock or release after it"
-)
 
 _ADVICE = {
     errno.EMFILE: "this process has too many files open: close some, or raise its limit (ulimit -n)",
@@ -57,32 +51,6 @@ def failing(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise failed(what, error) from error
-
-
-class Section:
-    """A critical section: it excludes other threads, and signal handlers of the thread that is in it."""
-
-    def __init__(self) -> None:
-        self._mutex = threading.RLock()
-        self._taken = False
-
-    @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
-        """Enter the section for a `with` block.
-
-        A generator that is dropped runs its `finally`, so an interrupt leaves no mutex locked.
-
-        Raises:
-            StoreError: the caller is a signal handler that interrupted this section in its own thread.
-        """
-        with self._mutex:
-            if self._taken:
-                raise StoreError(WITHIN_A_STEP)
-            self._taken = True
-            try:
-                yield
-            finally:
-                self._taken = False
 
 
 MOST_BYTES = 16 << 20  # a line of 32,000 claims; a longer file is refused
@@ -207,15 +175,14 @@ def kind_of(mode: int) -> str:
 # -- files --------------------------------------------------------------------------------------------------
 
 
-def open_file(folder: str | Path, name: str, sharing: Sharing, *, create: bool = True, write: bool = True) -> int:
+def open_file(folder: str | Path, name: str, sharing: Sharing, create: bool = True) -> int:
     """Open a regular file that may be interlock's, and no other kind of file.
 
     Args:
         folder: the folder; not through a symbolic link.
         name: the name of the file in it.
         sharing: the users who may use the folder.
-        create: True to create the file if it does not exist.
-        write: True to open it for writing, too.
+        create: True to open it for writing too, and to create it if it does not exist.
 
     Returns:
         A descriptor.
@@ -227,7 +194,7 @@ def open_file(folder: str | Path, name: str, sharing: Sharing, *, create: bool =
     at = open_folder(folder)
     try:
         for _ in range(ROUNDS):
-            fd = _open_at(at, name, sharing, create, os.O_RDWR if write else os.O_RDONLY)
+            fd = _open_at(at, name, sharing, create)
             if fd >= 0:
                 return fd
     except NotOurs as error:
@@ -240,17 +207,16 @@ def open_file(folder: str | Path, name: str, sharing: Sharing, *, create: bool =
     raise StoreError(f"{os.fspath(folder)}/{name} appears and disappears again and again; find out why")
 
 
-def _open_at(at: int, name: str, sharing: Sharing, create: bool, access: int) -> int:
+def _open_at(at: int, name: str, sharing: Sharing, create: bool) -> int:
     """Return a descriptor, or -1 to try again."""
-    made = False
+    access = FLAGS | (os.O_RDWR if create else os.O_RDONLY)
     try:
         fd = -1
         if create:  # try to create it first: most names are new
             with contextlib.suppress(FileExistsError, PermissionError):
-                fd = os.open(name, access | FLAGS | os.O_CREAT | os.O_EXCL, sharing.file_mode, dir_fd=at)
-                made = True
-        if not made:
-            fd = os.open(name, access | FLAGS, dir_fd=at)
+                fd = os.open(name, access | os.O_CREAT | os.O_EXCL, sharing.file_mode, dir_fd=at)
+        if fd < 0:
+            fd = os.open(name, access, dir_fd=at)
     except FileNotFoundError:
         if create and os.access(".", os.W_OK, dir_fd=at):
             return -1
@@ -267,32 +233,25 @@ def _open_at(at: int, name: str, sharing: Sharing, create: bool, access: int) ->
             return -1
         raise
     try:
-        _settle(fd, sharing, made)
+        _settle(fd, sharing)
     except BaseException:
         os.close(fd)
         raise
     return fd
 
 
-def _settle(fd: int, sharing: Sharing, made: bool) -> None:
-    """Check that an open file may be interlock's, and set its mode, independent of the umask."""
+def _settle(fd: int, sharing: Sharing) -> None:
+    """Check that an open file may be interlock's; set the mode of one of this user, independent of the umask."""
     found = os.fstat(fd)
     what = oddity(found, sharing)
     if what:
         raise _refused(what)
-    if found.st_uid != os.geteuid() or found.st_nlink != 1:
-        return
-    mode = stat.S_IMODE(found.st_mode)
-    if made:
-        settle_new(fd, found, sharing.file_mode, sharing)
-    elif not found.st_size and mode != sharing.file_mode:
-        os.fchmod(fd, sharing.file_mode)  # the process that created it was killed before it set the mode
-    elif mode & ~sharing.file_mode:
-        os.fchmod(fd, mode & sharing.file_mode)
+    if found.st_uid == os.geteuid() and found.st_nlink == 1:
+        settle(fd, found, sharing.file_mode, sharing)
 
 
-def settle_new(fd: int, found: os.stat_result, mode: int, sharing: Sharing) -> None:
-    """Give a new file or folder its mode, owner and group."""
+def settle(fd: int, found: os.stat_result, mode: int, sharing: Sharing) -> None:
+    """Give a file or folder of this user its mode, owner and group, unless it has them."""
     if found.st_uid == 0 != sharing.owner:
         os.fchown(fd, sharing.owner, sharing.group)  # a file of root would keep the folder's owner out
     elif sharing.is_shared and found.st_gid != sharing.group:
@@ -328,7 +287,7 @@ def read_file(folder: str | Path, name: str, sharing: Sharing, most: int = MOST_
         NotOurs: interlock did not make the file; see `open_file`.
         OSError: the file can't be read; FileNotFoundError if it does not exist.
     """
-    fd = open_file(folder, name, sharing, create=False, write=False)
+    fd = open_file(folder, name, sharing, create=False)
     try:
         return os.pread(fd, min(most, os.fstat(fd).st_size), 0)
     finally:
@@ -359,7 +318,7 @@ def make_folder(path: Path, mode: int, sharing: Sharing | None = None) -> None:
             found = os.fstat(fd)
             if found.st_uid != os.geteuid() or os.listdir(fd):
                 raise OSError(errno.EPERM, "another program replaced it while it was made", os.fspath(path))
-            settle_new(fd, found, mode, sharing or sharing_of(found))
+            settle(fd, found, mode, sharing or sharing_of(found))
         finally:
             os.close(fd)
         os.rename(temporary, path)

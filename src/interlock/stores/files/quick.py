@@ -73,8 +73,8 @@ class Quick:
         if waiter is not None:
             steps.waiters.add(id, waiter)  # before the step: another process may promote it right after
             pipe = int(steps.reachable(waiter))
-        with line.mutex:
-            if line.inside or line.retired or not line.is_there(now):
+        with line.section.mutex:
+            if line.section.taken or line.retired or not line.is_there(now):
                 return None
             answer = self._enter(
                 line.fd, line.mark, line.head, id, spec.capacity, spec.ttl, end, pipe, token, others, pid()
@@ -99,8 +99,8 @@ class Quick:
             return False
         liveness = steps.liveness
         others = liveness.others if self._has_gil else {}
-        with line.mutex:
-            if line.inside or line.retired or not line.is_there(clock.now()):
+        with line.section.mutex:
+            if line.section.taken or line.retired or not line.is_there(clock.now()):
                 return False
             done = self._leave(
                 line.fd, line.mark, line.head, claim.id, claim.spec.capacity, liveness.token, others, pid()

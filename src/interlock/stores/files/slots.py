@@ -26,20 +26,9 @@ except ImportError:
 
 SLOT = 512
 FREE = b"done    "
-FENCE_AT = len(FREE) + len("fence=")
-FENCE_END = FENCE_AT + 16
-UNTIL_AT = FENCE_END + len(" until=")
 MOMENT = 17  # characters of a moment
-SINCE_AT = UNTIL_AT + MOMENT + len(" since=")
-HELD_AT = SINCE_AT + MOMENT + len(" held=")
-ID_AT = HELD_AT + MOMENT + len(" id=")
-ID_WIDTH = 36
-PIPE_AT = ID_AT + ID_WIDTH + len(" pipe=")
-BEAT_AT = PIPE_AT + 6 + len(" beat=")
-NUMBER_AT = BEAT_AT + 6 + len(" slot=")
-TAIL_AT = NUMBER_AT + 4 + 1
+TAIL_AT = 176  # where `units=` stands in a slot
 MOST_NUMBER = 9 * 10**15  # fences stay below it until the year 2255; a higher one is damage
-TAIL_WORDS = 7  # units, ttl, once, alive, pid, host; the rest is JSON
 MAGIC = b"interlock line 2 head="
 DONE_AT = len(MAGIC) + 5 + len(" done=")
 TEXT_AT = DONE_AT + MOMENT + 1
@@ -47,6 +36,14 @@ HEAD_MOST = 32 * SLOT  # the longest name and namespace, all control characters,
 MOST_READABLE = 90  # bytes of the readable part; the file name with hash and suffix must not exceed 255
 _DEFAULTS = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
 _STATES: dict[bytes, Literal["pending", "using"]] = {b"using   ": "using", b"pending ": "pending"}
+_FENCE = re.compile(rb".{14}([0-9]{16})", re.DOTALL)
+_CLAIM = re.compile(
+    rb"(using   |pending )fence=([0-9]{16}) until=(.{17}) since=(.{17}) held=(.{17}) id=([ -~]{36}) pipe=([0-9]{6}) "
+    rb"beat=([0-9]{6}) slot=([0-9]{4}) units=([0-9]+)/([0-9]+) ttl=([0-9]+) once=(.) "
+    # The token is a file name in alive/, and must not lead out of that folder.
+    rb"alive=((?!\.)[!-.0-~]*) pid=([^ ]*) host=([^ ]*) (.*)",
+    re.DOTALL,
+)
 _JSON = json.JSONDecoder()
 
 Slot: TypeAlias = Place | int
@@ -105,37 +102,31 @@ def moment(micros: int) -> bytes:
     return b"%010d.%06d" % divmod(micros, MICROS)
 
 
-def micros_in(text: bytes, at: int) -> int:
+def micros_in(text: bytes, at: int = 0) -> int:
     """Parse the moment at an offset; return its microseconds, -1 if there is none."""
     digits = text[at : at + 10] + text[at + 11 : at + MOMENT]
     return int(digits) if len(digits) == MOMENT - 1 and digits.isdigit() else -1
 
 
 def parse(raw: bytes) -> Slot:
-    """Parse a slot; return 0 if it can't be parsed."""
-    state = _STATES.get(raw[: len(FREE)])
-    try:
-        fence = int(raw[FENCE_AT:FENCE_END])
-        if not 0 <= fence <= MOST_NUMBER:
-            return 0
-        if state is None or len(raw) != SLOT:
-            return fence
-        words = raw[TAIL_AT:].split(None, TAIL_WORDS - 1)
-        units, _, capacity = words[0][6:].partition(b"/")
-        alive = words[3][6:].decode()
-        if alive[:1] == "." or "/" in alive or "\0" in alive:
-            return fence  # the token is a file name in alive/, and must not lead out of that folder
-        who, label = _texts(words[6].decode(errors="replace"))
-        pid, host = words[4][4:], words[5][5:].decode(errors="replace")
-        return Place(
-            raw[ID_AT : ID_AT + ID_WIDTH].decode().rstrip(), state, int(units), int(capacity),
-            micros_in(raw, UNTIL_AT), int(words[1][4:]), int(raw[BEAT_AT : BEAT_AT + 6]), fence,
-            max(0, micros_in(raw, SINCE_AT)), max(0, micros_in(raw, HELD_AT)), int(raw[NUMBER_AT : NUMBER_AT + 4]),
-            words[2] == b"once=1", who, label, f"{host} {int(pid) if pid.isdigit() else 0}",
-            raw[PIPE_AT : PIPE_AT + 6].decode().lstrip("0"), alive,
-        )  # fmt: skip
-    except (LookupError, ValueError):
+    """Parse a slot; one that can't be parsed counts as free."""
+    known = _FENCE.match(raw)
+    fence = int(known[1]) if known else 0
+    found = _CLAIM.fullmatch(raw)
+    if fence > MOST_NUMBER:
         return 0
+    if found is None or len(raw) != SLOT:
+        return fence
+    state, _, until, since, held, id, pipe, beat, slot, units, capacity, ttl, once, alive, pid, host, end = (
+        found.groups()
+    )
+    who, label = _texts(end.decode(errors="replace"))
+    home = f"{host.decode(errors='replace')} {int(pid) if pid.isdigit() else 0}"
+    return Place(
+        id.decode().rstrip(), _STATES[state], int(units), int(capacity), micros_in(until), int(ttl), int(beat), fence,
+        max(0, micros_in(since)), max(0, micros_in(held)), int(slot), once == b"1", who, label, home,
+        pipe.decode().lstrip("0"), alive.decode(),
+    )  # fmt: skip
 
 
 def slots_in(data: bytes, start: int, known: list[tuple[bytes, Slot]]) -> list[Slot]:

@@ -36,21 +36,20 @@ from interlock.core.line import (
     record_in,
     renew,
 )
+from interlock.remote.failures import closed
 from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, checked_pid, in_forked_child, pid
 from interlock.stores.files.folder import Folder, names_in
-from interlock.stores.files.linefile import LineFile, give_turn
+from interlock.stores.files.linefile import TRUST, LineFile, give_turn
 from interlock.stores.files.liveness import Liveness, WakeupPipe
-from interlock.stores.files.opening import MOST_BYTES, WITHIN_A_STEP, NotOurs, failed, failing, read_file
+from interlock.stores.files.opening import MOST_BYTES, NotOurs, failed, failing, read_file
 from interlock.stores.files.plan import Action, RecordWrite, Tell, actions, dead_among, line_of, watched_by
 from interlock.stores.files.slots import DONE_AT, HEAD_MOST, Slot, file_name, key_in, micros_in, slots_in, slots_start
 
 MOST_OPEN = 256  # files of names
 SWEEP = 50  # names that a process checks for removal when it connects
 OLD = 60.0  # seconds without use, after which a process that connects may remove the file of a name
-TRUST = 0.02  # seconds for which a check that the liveness pipe is still in its folder counts
-CLOSED = "this connection was closed: connect again"
 Q = TypeVar("Q")
 
 
@@ -112,14 +111,10 @@ class FileSteps:
             return Step(None, [GONE] * len(args[0]) if decide is renew else False)
         try:
             line = self.lines.get(key) or self._line(key)
-            with line.mutex:
-                if line.inside:  # the mutex is re-entrant: this is the same thread
-                    raise StoreError(WITHIN_A_STEP)
-                line.inside = True
+            with line.section.entered():
                 try:
                     return self._guarded(line, decide, args)
                 finally:
-                    line.inside = False
                     line.unguard()
         except OSError as error:
             raise failed(f"the line of {key.partition(SEPARATOR)[2]!r} can't be read or written", error) from error
@@ -162,13 +157,13 @@ class FileSteps:
         step = decide(before, Clock(lease, stamp, dead), *args)
         mine: list[Place] = []
         if decide is kept and step.answer:
-            value = line.value_kept(done)
+            value = self.folder.value_kept(line.name, done)
             if value is None:
                 line.perform(RecordWrite(0))
             step = step._replace(answer=False if value is None else value)
         if step.line is not None:
             if decide is complete and step.answer:
-                line.keep_value(step.line.done, args[-1])
+                self.folder.keep_value(line.name, step.line.done, args[-1])
             mine = self._perform(line, actions(slots, before, step, ids if decide is enter else ()), liveness)
             if not step.line.places:
                 line.shorten(len(slots), step.line.top)
@@ -218,7 +213,7 @@ class FileSteps:
         if clock.now() < self.trusted:
             return
         if self.closed:
-            raise StoreError(CLOSED)
+            raise closed()
         self.folder.stay()
         if not self.liveness.keep():
             self.waiters.wake_all()
@@ -230,7 +225,7 @@ class FileSteps:
         """Return the line of a key, and keep it open."""
         with self._mutex:
             if self.closed:
-                raise StoreError(CLOSED)
+                raise closed()
             retired = [
                 self.lines.pop(each) for each in [*islice(self.lines, max(0, len(self.lines) - self._most_open + 1))]
             ]
@@ -242,23 +237,15 @@ class FileSteps:
         return line
 
     def _retire(self, line: LineFile) -> None:
+        """Close a line; remove its file if the name has neither claims nor a record."""
         line.retired = True
-        with line.mutex, contextlib.suppress(OSError, StoreError):
+        with contextlib.suppress(OSError, StoreError), line.section.entered():  # else the interrupted step closes it
             try:
-                self._tidy(line)
+                # Checked first: a folder that was removed must not be created again for this.
+                data = line.guard() if line.is_intact() else None
+                if data is not None and is_nothing(*self._settled(line.slots(data), micros_in(data, DONE_AT))):
+                    line.discard()
             finally:
-                if not line.inside:  # else an interrupted step of this thread still uses it
-                    line.shut()
-
-    def _tidy(self, line: LineFile) -> None:
-        """Remove the file of a name without claims or a record; the caller has its mutex."""
-        try:
-            # Checked first: a folder that was removed must not be created again for this.
-            data = line.guard() if not line.inside and line.is_intact() else None
-            if data is not None and is_nothing(*self._settled(line.slots(data), micros_in(data, DONE_AT))):
-                line.discard()
-        finally:
-            if not line.inside:
                 line.unguard()
 
     def _settled(self, slots: Sequence[Slot], done: int) -> tuple[Line, Clock]:
@@ -283,12 +270,8 @@ class FileSteps:
         key = key_in(self._read(name, HEAD_MOST))
         if key is not None and file_name(key) == name:
             line = LineFile(self.folder, key)
-            with line.mutex:
-                try:
-                    line.open()
-                    self._tidy(line)
-                finally:
-                    line.shut()
+            line.open()
+            self._retire(line)
 
     # -- reading without the guard, so that a reader never blocks a holder or waiter ------------------------------
 
@@ -332,7 +315,7 @@ class FileSteps:
             StoreError: the pipe can't be made.
         """
         if self.closed:
-            raise StoreError(CLOSED)
+            raise closed()
         with failing(f"no pipe to wait at could be made in {self.folder.alive}"):
             return self.liveness.pipe(checked=False)
 

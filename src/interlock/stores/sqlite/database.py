@@ -21,17 +21,14 @@ from interlock.core.line import (
     kept,
     look,
 )
-from interlock.remote.failures import Passing
+from interlock.remote.failures import Passing, closed
 from interlock.remote.neighbours import neighbours, sooner
 from interlock.runtime import clock
 from interlock.runtime.process import around_forks, checked_pid, in_forked_child
 from interlock.stores.files.machine import check_of
+from interlock.stores.plain import Section
 from interlock.stores.sqlite.opening import Opened, SqliteOptions, keep, open_claims, value_kept
 
-WITHIN_A_STEP = (
-    "a signal handler or a finalizer came in the middle of a step of its own thread, and can't lock or release "
-    "there: let it set a flag, and lock or release after it"
-)
 FORKED_INSIDE = (
     "this process was forked, without Python being told, while another thread was in the middle of a step: SQLite "
     "can't be used in it; start it anew, or fork when no thread locks"
@@ -69,8 +66,7 @@ class Database:
         self.waiters = neighbours.waiters
         self.tell = neighbours.tell
         self.users = 0
-        self.mutex = threading.RLock()
-        self._inside = False
+        self.section = Section()
         self._opened: Opened | None = None
         self._lines: dict[str, tuple[str, Line]] = {}  # by key: a text that was written here, and its line
 
@@ -91,17 +87,12 @@ class Database:
         if _forking:
             with _mutex:  # let the fork go first, or busy threads could delay it for ever
                 pass
-        with self.mutex:
-            if self._inside:
-                raise StoreError(WITHIN_A_STEP)
-            self._inside = True
+        with self.section.entered():
             try:
                 return self._do(key, decide, args)
             except sqlite3.Error as error:
                 self._failed(error)
                 return None
-            finally:
-                self._inside = False
 
     def _do(self, key: str, decide: Decide, args: tuple[Any, ...]) -> Step:
         opened = self._open()
@@ -150,7 +141,7 @@ class Database:
 
     def _open(self) -> Opened:
         if not self.users:
-            raise StoreError("this connection was closed: connect again")
+            raise closed()
         if self.options.path in _unusable:
             raise StoreError(FORKED_INSIDE)
         if self._opened is not None and self._opened.file.links() < 0:
@@ -182,7 +173,7 @@ class Database:
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with `prefix`."""
         checked_pid()
-        with self.mutex:
+        with self.section.entered():
             try:
                 rows = self._open().connection.execute("SELECT key FROM line WHERE key >= ?", (prefix.encode(),))
                 return sorted(key for (name,) in rows.fetchall() if (key := name.decode()).startswith(prefix))
@@ -196,7 +187,7 @@ class Database:
         checks = [Check("version", "ok", f"SQLite {sqlite3.sqlite_version}"), check_of(Path(path))]
         try:
             self.step("\0doctor", look)
-            with self.mutex:
+            with self.section.entered():
                 health = self._open().connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         except (StoreError, sqlite3.Error) as error:
             return [*checks, Check("file", "fail", str(error))]
@@ -214,7 +205,7 @@ class Database:
             neighbours.leave()
             if not self.users:
                 _databases.pop(self.options.path, None)
-                with self.mutex:
+                with self.section.mutex:
                     self._drop()
 
     abort = close
@@ -225,8 +216,7 @@ class Database:
         Closing or finalizing it would roll back the parent's transaction, if there is one.
         """
         opened, self._opened = self._opened, None
-        self.mutex = threading.RLock()
-        self._inside = False
+        self.section = Section()
         if opened is not None:
             if opened.connection.in_transaction:
                 _unusable.add(self.options.path)
@@ -253,7 +243,7 @@ def _before_fork() -> None:
     """Wait until no thread is inside SQLite: in the child its mutexes and file locks would stay locked for ever."""
     _mutex.acquire()
     _forking.append(True)
-    mutexes = [database.mutex for database in _databases.values()]
+    mutexes = [database.section.mutex for database in _databases.values()]
     _held.extend(mutex for mutex in mutexes if mutex.acquire(timeout=FORK))
 
 

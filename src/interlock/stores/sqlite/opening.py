@@ -29,7 +29,7 @@ from interlock.core.redaction import described
 from interlock.runtime import clock
 from interlock.stores.files import machine
 from interlock.stores.files.machine import allowed_in
-from interlock.stores.files.opening import FLAGS, OpenFile, Sharing, failed, kind_of, settle_new, sharing_of
+from interlock.stores.files.opening import FLAGS, OpenFile, Sharing, failed, kind_of, settle, sharing_of
 
 BESIDE = ".locks"  # the suffix of the file of locks beside an engine's database
 _MEMORY = (
@@ -359,6 +359,6 @@ def _make(path: str, sharing: Sharing) -> None:
     except FileExistsError:
         return
     try:
-        settle_new(fd, os.fstat(fd), sharing.file_mode, sharing)
+        settle(fd, os.fstat(fd), sharing.file_mode, sharing)
     finally:
         os.close(fd)
