@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from interlock.core.errors import StoreError
-from interlock.core.line import Origin
 from interlock.core.queue import ALL, AsyncQueue, Feature
 from interlock.runtime import clock
 from interlock.stores._sync.step_queue import StepQueue
@@ -101,7 +100,6 @@ class TaskSteps:
             self.renew_many = partial(offload, steps.renew_many)
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> Any:
         """The calling process."""
-        origin: Origin = self._steps.origin
-        return origin
+        return self._steps.origin

@@ -120,11 +120,6 @@ class Asked:
         self.waiter: Any = None
         self.step: Step | StoreError | None = None
 
-    @property
-    def succeeded(self) -> bool:
-        """True if the step was performed and answered True."""
-        return isinstance(self.step, Step) and self.step.answer is True
-
     def do(self, line: Line, now: int, unknown: bool, slack: int, longest_look: int) -> Line:
         """Perform the step on a line; return the line to write.
 
@@ -259,11 +254,11 @@ class SwapSteps:
 
     def _withdraw(self, key: str, mine: "Asked") -> bool:
         with self._mutex:
-            turn = self._turns.get(key)
-            if turn is None or mine not in turn.asked:
+            try:
+                self._turns[key].asked.remove(mine)
+            except (KeyError, ValueError):
                 return False
-            turn.asked.remove(mine)
-            return True
+        return True
 
     def _pass_on(self, key: str) -> None:
         """Let the next waiting caller of a line perform the steps of all that wait."""
@@ -296,14 +291,20 @@ class SwapSteps:
                 known = None  # a cached line may be outdated: only a load or a swap proves it
                 continue
             line = self._permitted(line, known.line, batch, now)
-            value = next((each.args[-1] for each in batch if each.decide is complete and each.succeeded), None)
+            completed = (
+                each.args[-1]
+                for each in batch
+                if each.decide is complete and isinstance(each.step, Step) and each.step.answer is True
+            )
+            self._doubted.add(key)
             try:  # even an unchanged line is written: its new version refuses a lost swap that arrives late
-                version = self._swap(key, known.version, encode(line), now, value)
+                version = self._store.swap(key, known.version, encode(line), now, next(completed, None))
             except UnknownOutcome:
                 if unknown:
                     raise
                 unknown, known = True, None
                 continue
+            self._doubted.discard(key)
             if version is not None:
                 self._remember(key, Known(version, line, known.quiet))
                 return
@@ -325,12 +326,6 @@ class SwapSteps:
                     for asked in batch:
                         asked.refuse(place, waits, error)
         return line
-
-    def _swap(self, key: str, version: Any, text: str, now: int, value: str | None) -> Any:
-        self._doubted.add(key)
-        new = self._store.swap(key, version, text, now, value)
-        self._doubted.discard(key)
-        return new
 
     def _load(self, key: str) -> Known:
         before = self._known.get(key)

@@ -9,16 +9,14 @@ from typing import Any
 
 from interlock.core._async.pending import AsyncPending
 from interlock.core.claims import Claim
-from interlock.core.errors import Unsupported
-from interlock.core.queue import EnterResult, Held, Renewed, Tells
+from interlock.core.queue import EnterResult, Renewed, Tells
 from interlock.runtime import _aio as rt
 
-OTHERS = "use a store that can, as postgresql://, redis:// or file://"
 JITTER = 0.5  # a waiter polls after a random part of `look_again`, at least this one
 
 
 class AsyncRecordQueue:
-    """A queue on records.
+    """A queue on records; its store lacks `detach` and `once`, so it has neither `adopt` nor `kept` and `forget`.
 
     Args:
         records: where the claims are kept: `AsyncRecords` of the protocol, and what the queue only passes on, `look`,
@@ -74,15 +72,6 @@ class AsyncRecordQueue:
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         return list(await self._records.renew(claims))
-
-    async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        raise Unsupported(f"records can't be handed over: {OTHERS}")
-
-    async def kept(self, key: str) -> str | None:
-        raise Unsupported(f"records don't say what was completed: {OTHERS}")
-
-    async def forget(self, key: str) -> bool:
-        raise Unsupported(f"records don't say what was completed: {OTHERS}")
 
     async def aclose(self) -> None:
         await self._records.aclose()

@@ -163,29 +163,19 @@ class AsyncStepQueue:
         if self._renew_many is not None and len(by_key) > 1:
             steps = await self._renew_many(by_key)
         shortest = min((claim.spec.ttl for claim in claims), default=0.0)
-        deadline = clock.now() + min(self.busy_limit, shortest / 10)
-        pause = SHORTEST_PAUSE
-        while by_key:
-            busy: dict[str, list[str]] = {}
-            for key, ids in by_key.items():
+        late = clock.now() + min(self.busy_limit, shortest / 10)
+        for until in (0.0, late):  # busy lines are renewed after the others, whose leases may expire meanwhile
+            for key, ids in list(by_key.items()):
                 await rt.give_way()
                 try:
-                    step = steps.get(key) or await self._step(key, renew, ids)
+                    step = steps.get(key) or await self._try_until(until, key, renew, ids)
                 except StoreError as error:
-                    answers |= dict.fromkeys(ids, error)
+                    answers |= dict.fromkeys(by_key.pop(key), error)
                     continue
-                if step is None:  # renew the other lines first, or their leases may expire
-                    busy[key] = ids
-                    continue
-                answers |= zip(ids, step.answer, strict=True)
-                await self._tell(key, step)
-            if busy and clock.now() > deadline:
-                answers |= {id: StoreError(self.busy_text) for ids in busy.values() for id in ids}
-                break
-            by_key = busy
-            if busy:
-                await rt.sleep(pause)
-                pause = min(LONGEST_PAUSE, 2 * pause)
+                if step is not None:
+                    answers |= zip(by_key.pop(key), step.answer, strict=True)
+                    await self._tell(key, step)
+        answers |= {id: StoreError(self.busy_text) for ids in by_key.values() for id in ids}
         return [answers.get(claim.id, GONE) for claim in claims]
 
     async def kept(self, key: str) -> str | None:
@@ -231,11 +221,15 @@ class AsyncStepQueue:
         Raises:
             StoreError: the store was busy for longer than `busy_limit`.
         """
-        deadline = clock.now() + self.busy_limit
+        step = await self._try_until(clock.now() + self.busy_limit, key, decide, *args)
+        if step is None:
+            raise StoreError(self.busy_text)
+        return step
+
+    async def _try_until(self, until: float, key: str, decide: Decide, *args: object) -> Step | None:
+        """Perform a step; retry while the store is busy, but not after `until`; return None if it still is."""
         pause = SHORTEST_PAUSE
-        while (step := await self._step(key, decide, *args)) is None:
-            if clock.now() > deadline:
-                raise StoreError(self.busy_text)
+        while (step := await self._step(key, decide, *args)) is None and clock.now() < until:
             await rt.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
         return step

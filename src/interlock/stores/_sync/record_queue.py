@@ -10,16 +10,14 @@ from typing import Any
 
 from interlock.core._sync.pending import Pending
 from interlock.core.claims import Claim
-from interlock.core.errors import Unsupported
-from interlock.core.queue import EnterResult, Held, Renewed, Tells
+from interlock.core.queue import EnterResult, Renewed, Tells
 from interlock.runtime import _threads as rt
 
-OTHERS = "use a store that can, as postgresql://, redis:// or file://"
 JITTER = 0.5  # a waiter polls after a random part of `look_again`, at least this one
 
 
 class RecordQueue:
-    """A queue on records.
+    """A queue on records; its store lacks `detach` and `once`, so it has neither `adopt` nor `kept` and `forget`.
 
     Args:
         records: where the claims are kept: `Records` of the protocol, and what the queue only passes on, `look`,
@@ -75,15 +73,6 @@ class RecordQueue:
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         return list(self._records.renew(claims))
-
-    def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        raise Unsupported(f"records can't be handed over: {OTHERS}")
-
-    def kept(self, key: str) -> str | None:
-        raise Unsupported(f"records don't say what was completed: {OTHERS}")
-
-    def forget(self, key: str) -> bool:
-        raise Unsupported(f"records don't say what was completed: {OTHERS}")
 
     def close(self) -> None:
         self._records.close()
