@@ -52,7 +52,7 @@ def test_a_sound_folder_is_ok_in_every_point(store: interlock.Locks) -> None:
 
 
 def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "file_system", lambda path: "nfs4")
+    monkeypatch.setattr(machine, "mount_of", lambda path: machine.Mount("/", "/", "nfs4"))
     with pytest.raises(StoreError, match="local folder"):
         FileStore(str(tmp_path / "other"))
 

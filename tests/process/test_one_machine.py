@@ -196,7 +196,7 @@ def test_a_limit_of_file_sizes_is_said(tmp_path: Path) -> None:
 
 def status_on(kind: str, path: Path, monkeypatch: pytest.MonkeyPatch, allow: str = "") -> str:
     """Return the result with a folder on that file system: refused, or the doctor's status."""
-    monkeypatch.setattr(machine, "file_system", lambda path: kind)
+    monkeypatch.setattr(machine, "mount_of", lambda path: machine.Mount("/", "/", kind))
     try:
         locks = interlock.connect(f"file://{path}/locks" + (f"?allow={allow}" if allow else ""))
     except (StoreError, InvalidArgument):
@@ -241,7 +241,7 @@ def test_what_the_user_vouches_for_is_used_and_doubted(
 
 
 def test_the_error_tells_how_to_allow_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "file_system", lambda path: "virtiofs")
+    monkeypatch.setattr(machine, "mount_of", lambda path: machine.Mount("/", "/", "virtiofs"))
     with pytest.raises(StoreError, match=r"file://.*\?allow=virtiofs"):
         interlock.connect(f"file://{tmp_path}/locks")
     interlock.connect(f"file://{tmp_path}/locks?allow=virtiofs").close()

@@ -325,7 +325,7 @@ def test_doctor_finds_what_is_damaged(remote: Callable[[], Remote], claims: Call
 
 def status_on(kind: str, url: str, monkeypatch: pytest.MonkeyPatch, allow: str = "") -> str:
     """Use a file on that file system; return "used", or the kind of the refusal."""
-    monkeypatch.setattr(machine, "file_system", lambda path: kind)
+    monkeypatch.setattr(machine, "mount_of", lambda path: machine.Mount("/", "/", kind))
     try:
         with interlock.connect(f"{url}?allow={allow}" if allow else url) as locks:
             locks.lock("a").acquire(timeout=0).release()

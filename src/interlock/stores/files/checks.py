@@ -2,6 +2,8 @@
 
 import os
 import stat
+from collections.abc import Callable
+from functools import partial
 
 from interlock.core.claims import Check
 from interlock.core.errors import StoreError
@@ -18,13 +20,19 @@ MOST_SHOWN = 5
 
 def examine(folder: Folder, liveness: Liveness) -> list[Check]:
     """Return the findings about a folder."""
-    found: list[Check] = []
-    for check in (_liveness_pipes, _file_system, _permissions, _contents):
+    checks: dict[str, Callable[[], Check]] = {
+        "liveness pipes": partial(_liveness_pipes, folder, liveness),
+        "file system": partial(check_of, folder.path),
+        "permissions": partial(_permissions, folder),
+        "contents": partial(_contents, folder),
+    }
+    found = []
+    for name, check in checks.items():
         try:
             with failing("it can't be found out"):
-                found.append(check(folder, liveness))
+                found.append(check())
         except StoreError as error:
-            found.append(Check(check.__name__.replace("_", " ").strip(), "fail", str(error)))
+            found.append(Check(name, "fail", str(error)))
     return found
 
 
@@ -43,11 +51,7 @@ def _liveness_pipes(folder: Folder, liveness: Liveness) -> Check:
     return Check("liveness pipes", "ok", "every running process with claims here has its own")
 
 
-def _file_system(folder: Folder, liveness: Liveness) -> Check:
-    return check_of(folder.path)
-
-
-def _permissions(folder: Folder, liveness: Liveness) -> Check:
+def _permissions(folder: Folder) -> Check:
     folder.mend()
     for path in (folder.path, folder.lines, folder.alive):
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
@@ -60,7 +64,7 @@ def _permissions(folder: Folder, liveness: Liveness) -> Check:
     return Check("permissions", "ok", shared if mode & 0o022 else "readable and writable")
 
 
-def _contents(folder: Folder, liveness: Liveness) -> Check:
+def _contents(folder: Folder) -> Check:
     names = names_in(folder.lines)
     foreign = [name for name in names_in(folder.path) if name not in OURS]
     foreign += [f"lines/{name}" for name in names if 0 in _read(folder, name)]

@@ -154,11 +154,9 @@ class Folder:
         Raises:
             StoreError: the folder can't be used for locks any more.
         """
-        try:
+        with contextlib.suppress(OSError):  # `mend` makes it again, or says what is wrong
             if self._found_marker() == self._marker:
                 return
-        except OSError:
-            pass  # `mend` makes it again, or says what is wrong
         self.mend()
 
     # -- values of completed runs -----------------------------------------------------------------------

@@ -4,10 +4,9 @@ import contextlib
 import os
 from fcntl import F_GETFL, F_SETFL, LOCK_EX, LOCK_NB, LOCK_UN, fcntl, flock
 
-from interlock.core.errors import StoreError
 from interlock.runtime import clock
 from interlock.stores.files.folder import Folder
-from interlock.stores.files.opening import MOST_BYTES, ROUNDS, NotOurs, OpenFile, open_file, put
+from interlock.stores.files.opening import MOST_BYTES, NotOurs, OpenFile, open_file, put
 from interlock.stores.files.plan import Action, RecordWrite, Write
 from interlock.stores.files.slots import (
     DONE_AT,
@@ -72,28 +71,23 @@ class LineFile(OpenFile):
     # -- the guard --------------------------------------------------------------------------------------
 
     def guard(self) -> bytes | None:
-        """Take the guard and read the file; None if another process keeps the guard for longer than a step lasts.
+        """Take the guard and read the file; None if that takes longer than a step of another process.
 
         The caller is in the section, and must call `unguard` afterwards, also after an exception.
 
         Raises:
             StoreError, OSError: the file can't be opened.
         """
-        spins = opened = 0
         until = clock.now() + MOST_SPIN
-        while True:
+        for _ in range(SPINS):
             if not self.is_ours():
                 self.lost = self.lost or self.fd >= 0
-                opened += 1
-                if opened > ROUNDS:
-                    raise StoreError(f"{self._path} is replaced again and again; find the program that does it")
                 self.open()
             try:
                 flock(self.fd, TRY)
             except BlockingIOError:
-                spins += 1
-                if spins > SPINS or clock.now() > until:
-                    return None
+                if clock.now() > until:
+                    break
                 give_turn()
                 continue
             data = os.pread(self.fd, self._span, 0)
@@ -103,6 +97,7 @@ class LineFile(OpenFile):
             if data:
                 return data
             self.shut()  # the file was removed between open and flock
+        return None
 
     def unguard(self) -> None:
         """Release the guard, if it is held."""

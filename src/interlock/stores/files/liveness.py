@@ -23,6 +23,7 @@ from interlock.core.claims import USING
 from interlock.core.errors import StoreError
 from interlock.core.line import Place
 from interlock.core.queue import Granted
+from interlock.remote.failures import closed
 from interlock.remote.waiters import DIGITS
 from interlock.runtime import log
 from interlock.runtime._threads import ready
@@ -33,6 +34,7 @@ from interlock.stores.files.opening import (
     NotOurs,
     OpenFile,
     failed,
+    failing,
     open_folder,
     settle,
     sharing_of,
@@ -267,11 +269,13 @@ class Liveness:
             checked: False if the caller calls `reachable` before it enters the line.
 
         Raises:
-            StoreError, OSError: the pipe can't be made.
+            StoreError: the pipe can't be made, or the connection was closed.
         """
+        if self.closed:
+            raise closed()
         if checked or not self._idle:
             self.keep()
-        with self._section.entered():
+        with self._section.entered(), failing(f"no pipe to wait at could be made in {self._folder}"):
             while self._idle:
                 pipe = self._idle.pop()
                 if not checked or self.is_reachable(pipe):

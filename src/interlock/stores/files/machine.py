@@ -82,11 +82,6 @@ def mount_of(path: str | Path) -> Mount:
     return best
 
 
-def file_system(path: Path) -> str:
-    """Return the type of the file system of `path`; as `mount_of`."""
-    return mount_of(path).kind
-
-
 def is_guest(kind: str) -> bool:
     """Return True for a type of file system that other machines may use, although this can't be known."""
     return kind in GUESTS or (kind.startswith("fuse.") and kind not in LOCAL | NETWORK)
@@ -114,7 +109,7 @@ def refuse_file_system(path: Path, allowed: str, url: str) -> None:
         allowed: a type of file system that the user allows because no other machine uses it.
         url: the beginning of the URL, which the error shows.
     """
-    kind = file_system(path)
+    kind = mount_of(path).kind
     if kind in NETWORK:
         raise StoreError(
             f"{path} lies on a network file system ({kind}): choose a local folder, or a store that reaches several "
@@ -130,7 +125,7 @@ def refuse_file_system(path: Path, allowed: str, url: str) -> None:
 
 def check_of(path: Path) -> Check:
     """Return what `doctor` says about the file system of a path."""
-    kind = file_system(path)
+    kind = mount_of(path).kind
     if kind in LOCAL:
         return Check("file system", "ok", f"{path} lies on {kind}")
     doubt = f"{path} lies on {kind}, which may reach others than this machine, who do not see its locks: be sure"

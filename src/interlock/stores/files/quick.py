@@ -42,7 +42,8 @@ class Quick:
         self._enter = native.enter
         self._leave = native.leave
         self._steps = steps
-        self._has_gil: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
+        has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+        self._others = steps.liveness.others if has_gil else {}
 
     def enter(self, claim: Claim, waiter: WaitsHere | None, wait: bool) -> EnterResult | None:
         """Take a free lock, or enter the line of a held one.
@@ -64,11 +65,9 @@ class Quick:
                 steps.trust()
             except OSError:
                 return None  # the step in Python raises the error
-        liveness = steps.liveness
-        token = liveness.token
+        token = steps.liveness.token
         ttl = int(spec.ttl * MICROS)
         end = tail(spec.units, spec.capacity, ttl, False, token, steps.origin.home, who, spec.label)
-        others = liveness.others if self._has_gil else {}
         pipe = 0
         if waiter is not None:
             steps.waiters.add(id, waiter)  # before the step: another process may promote it right after
@@ -77,7 +76,7 @@ class Quick:
             if line.section.taken or line.retired or not line.is_there(now):
                 return None
             answer = self._enter(
-                line.fd, line.mark, line.head, id, spec.capacity, spec.ttl, end, pipe, token, others, pid()
+                line.fd, line.mark, line.head, id, spec.capacity, spec.ttl, end, pipe, token, self._others, pid()
             )
         if answer.__class__ is tuple:
             before, micros = answer
@@ -97,13 +96,19 @@ class Quick:
         line = steps.lines.get(claim.spec.key)
         if line is None:
             return False
-        liveness = steps.liveness
-        others = liveness.others if self._has_gil else {}
+        token = steps.liveness.token
         with line.section.mutex:
             if line.section.taken or line.retired or not line.is_there(clock.now()):
                 return False
             done = self._leave(
-                line.fd, line.mark, line.head, claim.id, claim.spec.capacity, liveness.token, others, pid()
+                line.fd,
+                line.mark,
+                line.head,
+                claim.id,
+                claim.spec.capacity,
+                token,
+                self._others,
+                pid(),
             )
         if done.__class__ is tuple:
             steps.waiters.notify(*done)

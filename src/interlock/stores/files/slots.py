@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import Literal, TypeAlias
 
 from interlock.core.claims import MICROS, SEPARATOR
@@ -131,16 +132,10 @@ def parse(raw: bytes) -> Slot:
 
 def slots_in(data: bytes, start: int, known: list[tuple[bytes, Slot]]) -> list[Slot]:
     """Return the slots in `data`; parse only those that differ from the cache `known`, and update it."""
-    slots: list[Slot] = []
-    for row, at in enumerate(range(start, len(data), SLOT)):
-        raw = data[at : at + SLOT]
-        if row == len(known):
-            known.append((raw, parse(raw)))
-        elif known[row][0] != raw:
-            known[row] = (raw, parse(raw))
-        slots.append(known[row][1])
-    del known[len(slots) :]
-    return slots
+    raws = (data[at : at + SLOT] for at in range(start, len(data), SLOT))
+    before = chain(known, repeat((b"", 0)))
+    known[:] = [old if old[0] == raw else (raw, parse(raw)) for raw, old in zip(raws, before, strict=False)]
+    return [slot for _, slot in known]
 
 
 def text_of(place: Place) -> bytes:

@@ -308,17 +308,6 @@ class FileSteps:
 
     # -- waiters, and closing ---------------------------------------------------------------------------
 
-    def wakeup_pipe(self) -> WakeupPipe:
-        """Return a wake-up pipe for a waiter, which returns it by `liveness.put_back`.
-
-        Raises:
-            StoreError: the pipe can't be made.
-        """
-        if self.closed:
-            raise closed()
-        with failing(f"no pipe to wait at could be made in {self.folder.alive}"):
-            return self.liveness.pipe(checked=False)
-
     def close(self) -> None:
         """Remove the files of unused names, and close everything."""
         if pid() != checked_pid():

@@ -25,7 +25,7 @@ class FileWaiter:
         self._steps = steps
         self._message: Any = None
         self.closed = False
-        self.pipe = steps.wakeup_pipe()
+        self.pipe = steps.liveness.pipe(checked=False)
 
     def tell(self, message: object = None) -> None:
         """Wake the waiter, from any thread; it keeps the last message until the next `wait`."""
