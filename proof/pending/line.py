@@ -18,7 +18,6 @@ from proof.runtime import effect
 STEP_QUEUE = "interlock.stores._async.step_queue"
 NOW = Clock(1, 1)
 OVER, AHEAD = 0, 2
-ORIGIN = Origin()
 
 
 class Waiters:
@@ -39,7 +38,7 @@ class Steps:
     """A step store whose steps are requests to the world."""
 
     __slots__ = ()
-    origin = ORIGIN
+    origin = Origin()
     look_again = 1.0
     waiters = Waiters()
 
@@ -94,7 +93,7 @@ def do(options: Options, store: Store, request: ask.Do, lease: int) -> Iterator[
     match request.decide:
         case "enter":
             claim = Claim(request.id, LockSpec("", request.units, request.capacity))
-            step = options.steps.enter(line, NOW, claim, ORIGIN, request.wait, request.again)
+            step = options.steps.enter(line, NOW, claim, Steps.origin, request.wait, request.again)
         case "leave":
             step = options.steps.leave(line, NOW, request.id)
         case _:

@@ -101,14 +101,7 @@ class Quick:
             if line.section.taken or line.retired or not line.is_there(clock.now()):
                 return False
             done = self._leave(
-                line.fd,
-                line.mark,
-                line.head,
-                claim.id,
-                claim.spec.capacity,
-                token,
-                self._others,
-                pid(),
+                line.fd, line.mark, line.head, claim.id, claim.spec.capacity, token, self._others, pid()
             )
         if done.__class__ is tuple:
             steps.waiters.notify(*done)
