@@ -5,7 +5,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 from interlock.client import events
 from interlock.client.events import EVERYWHERE, Event, Kind, Listeners
@@ -34,7 +34,7 @@ from interlock.core.line import LARGEST_SLOTS, numbered
 from interlock.core.queue import AcquireCall, Feature, Held, Store
 from interlock.core.redaction import masked
 from interlock.runtime import log
-from interlock.runtime.process import checked_pid, pid
+from interlock.runtime.process import checked_pid
 
 L = TypeVar("L")
 P = ParamSpec("P")
@@ -595,7 +595,7 @@ class Owned(Generic[Taken]):
         """Note that `owner`, the caller, has acquired `grant`; forget what was released elsewhere or lost."""
         if len(self._held) >= self._many:
             for each in self._held.copy():
-                if not each._in_body and (each._over or each.lost):
+                if each._body is None and (each._over or each.lost):
                     self._held.pop(each, None)
             self._many = FEW + 2 * len(self._held)
         self._held[grant] = owner
@@ -612,7 +612,7 @@ class Owned(Generic[Taken]):
     def _in_block(self, owner: object) -> Taken | None:
         """Return what the `with` that ends now was entered with; an exit stack may end in another thread or task."""
         held = self._held.copy()
-        entered = [grant for grant in held if grant._in_body]
+        entered = [grant for grant in held if grant._body is not None]
         mine = [grant for grant in entered if held[grant] is owner] or entered
         return mine[-1] if mine else None
 
@@ -651,12 +651,10 @@ class BaseGrant:
         "_due",
         "_ends_at",
         "_free_at",
-        "_in_body",
         "_leaving",
         "_lost_because",
         "_options",
         "_owner",
-        "_pid",
         "_record",
         "_renews",
         "_slot",
@@ -688,10 +686,8 @@ class BaseGrant:
         self._leaving = False
         self._lost_because = ""
         self._record: tuple[float, str] | tuple[()] = ()
-        self._in_body = False
         self._body: Any = None
         self._acquired_at: float | None = None
-        self._pid = pid()
 
     @property
     def name(self) -> str:
@@ -749,7 +745,7 @@ class BaseGrant:
     @property
     def lost(self) -> bool:
         """True once the lease ended or the claim was evicted before it was released."""
-        if self._pid != checked_pid():
+        if self._watchdog.pid != checked_pid():
             return True
         if self._state == HELD and self._client.now() >= self._deadline:
             self._lose(LEASE_ENDED)
@@ -758,7 +754,7 @@ class BaseGrant:
     @property
     def inherited(self) -> bool:
         """True in a forked child, which owns nothing of its parent's grants."""
-        return self._pid != checked_pid()
+        return bool(self._watchdog.pid != checked_pid())
 
     @property
     def _over(self) -> bool:
@@ -785,12 +781,13 @@ class BaseGrant:
             NotHeld: another `with` will release it.
         """
         self.check()
-        if self._in_body:
+        if self._body is not None:
             raise NotHeld(f"the lock {self.name!r} is released by the `with` that it is in already; use that one")
 
-    def _stay_at_least(self, seconds: float) -> None:
-        """Let a release before the end of so many seconds from now keep the claim until then."""
-        self._free_at = self._client.now() + seconds
+    def _stay_at_least(self) -> None:
+        """Let a release before the end of its `at_least`, from now, keep the claim until then."""
+        if self._options.at_least:
+            self._free_at = self._client.now() + self._options.at_least
 
     def _loss(self) -> LockLost:
         why = "a forked child owns nothing of its parent's grants" if self.inherited else self._lost_because
@@ -809,6 +806,8 @@ class BaseGrant:
             self._lost_because = AT_MOST if why is LEASE_ENDED and self._deadline >= self._ends_at else why
             # A release whose reply did not come may have been done: a claim that is gone then is no loss.
             self._state = RELEASED if self._leaving else LOST
+            if self._state == LOST:
+                log.warn("the lock %r (fence %d) was lost: %s", self.name, self.fence, self._lost_because)
 
     def _tell_acquired(self, started: float) -> None:
         """Tell the listeners that it is held now."""
@@ -826,44 +825,13 @@ class BaseGrant:
 
         Another release that took it out at the same time has told that.
         """
-        if self._state == LOST:
-            self._warn_of_loss()
-            self._tell("lost", self._lost_because)
-        elif self._lost_because:
-            self._tell("released", self._lost_because)
-
-    def _warn_of_loss(self) -> None:
-        log.warn("the lock %r (fence %d) was lost: %s", self.name, self.fence, self._lost_because)
+        if self._lost_because:
+            self._tell("lost" if self._state == LOST else "released", self._lost_because)
 
     def _give_up_renewing(self) -> None:
         """Note that leaving failed: renew no more, so that the lock is free at the end of the lease at the latest."""
         self._renews = False
         self._due = self._deadline
-
-    def _left(self, removed: bool, again: bool) -> bool:
-        """Note the store's answer to leave; return what `release` answers.
-
-        Args:
-            removed: the answer.
-            again: whether it was asked before without an answer, and may have done it then.
-        """
-        if self._state != HELD:
-            return False
-        if removed or again:
-            self._state = RELEASED
-            return True
-        self._leaving = False
-        self._lose("the store no longer had its claim when it was released")
-        return False
-
-    def _stays_now(self) -> bool:
-        """Leave the claim to the watchdog until its `at_least` is over; False if another release was quicker."""
-        if self._state != HELD:
-            return False
-        self._watchdog.stay(self)
-        self._state = RELEASED
-        self._tell("released")
-        return True
 
     def _renewed(self, sent: float) -> None:
         """Note a renewal that was sent at `sent` and answered."""
@@ -909,6 +877,7 @@ class BaseReentry(BaseGrant):
     Args:
         grant: the hold.
         hold: counts the handles on it.
+        options: of the lock that was acquired again.
     """
 
     __slots__ = ()
@@ -916,13 +885,14 @@ class BaseReentry(BaseGrant):
     _grant: Any
     _hold: Any
 
-    def __init__(self, grant: BaseGrant, hold: Hold) -> None:
+    def __init__(self, grant: BaseGrant, hold: Hold, options: AcquireOptions) -> None:
         slots: Any = self  # of each colour's class
         slots._grant, slots._hold = grant, hold
         self._claim, self._client, self._watchdog = grant._claim, grant._client, grant._watchdog
-        self._pid, self.id, self.fence, self._slot = grant._pid, grant.id, grant.fence, grant._slot
+        self.id, self.fence, self._slot = grant.id, grant.fence, grant._slot
+        self._options = options
         self._state = HELD
-        self._leaving = self._in_body = False
+        self._leaving = False
         self._body = None
 
     @property
@@ -949,16 +919,9 @@ class BaseReentry(BaseGrant):
         """As for the hold."""
         return bool(self._grant.wanted)
 
-    def _ended(self) -> bool:
-        """Tell a release that there is nothing to take back."""
-        if self._state == RELEASED or self.inherited:
-            return True
-        self._leaving = self.lost
-        return self._leaving
-
-    def _stay_at_least(self, seconds: float) -> None:
-        if not self._grant._free_at:
-            self._grant._stay_at_least(seconds)
+    def _stay_at_least(self) -> None:
+        if self._options.at_least and not self._grant._free_at:
+            self._grant._free_at = self._client.now() + self._options.at_least
 
     def _loss(self) -> LockLost:
         return cast(LockLost, self._grant._loss())
@@ -967,56 +930,48 @@ class BaseReentry(BaseGrant):
         return f"<{type(self).__name__} into {self._grant!r}>"
 
 
-class BaseGrants(Sequence[G]):
+class BaseGrants(tuple[G, ...]):
     """Several grants that were taken together, as a sequence in the order in which they were taken."""
 
-    def __init__(self, grants: Sequence[G]) -> None:
-        self._grants = tuple(grants)
-        self._in_body = False
-
-    @overload
-    def __getitem__(self, index: int) -> G: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[G]: ...
-    def __getitem__(self, index: int | slice) -> G | Sequence[G]:
-        return self._grants[index]
-
-    def __len__(self) -> int:
-        return len(self._grants)
+    _body: Any = None
 
     @property
     def fences(self) -> dict[str, int]:
         """The fencing token of each name."""
-        return {grant.name: grant.fence for grant in self._grants}
+        return {grant.name: grant.fence for grant in self}
 
     @property
     def _over(self) -> bool:
-        return all(grant._over for grant in self._grants)
+        return all(grant._over for grant in self)
 
     @property
     def held(self) -> bool:
         """True while all of them are held."""
-        return all(grant.held for grant in self._grants)
+        return all(grant.held for grant in self)
 
     @property
     def lost(self) -> bool:
         """True once any of them is lost."""
-        return any(grant.lost for grant in self._grants)
+        return any(grant.lost for grant in self)
 
     @property
     def inherited(self) -> bool:
         """True in a forked child, which owns nothing of its parent's grants."""
-        return any(grant.inherited for grant in self._grants)
+        return any(grant.inherited for grant in self)
 
     def check(self) -> None:
         """Raise LockLost or NotHeld unless all of them are held now."""
-        for grant in self._grants:
+        for grant in self:
             grant.check()
 
+    def _stay_at_least(self) -> None:
+        for grant in self:
+            grant._stay_at_least()
+
     def _check_before_body(self) -> None:
-        for grant in self._grants:
+        for grant in self:
             grant._check_before_body()
 
     def _loss_to_raise(self) -> LockLost | None:
-        lost = next((grant for grant in self._grants if grant.lost), None)
+        lost = next((grant for grant in self if grant.lost), None)
         return None if lost is None or self.inherited else lost._loss()

@@ -1,6 +1,7 @@
 """`occupy`: the lock of a row, for several steps that must not interleave with those of another caller."""
 
 import functools
+from asyncio import current_task
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from operator import itemgetter
@@ -95,7 +96,7 @@ class Occupation(Generic[R]):
         try:
             self.grant = await self._lock(alocks[self._locks]).acquire(timeout=self._timeout)
             relied = self._take_note()
-            self.grant._enter_body()
+            self.grant._enter_body(current_task())
             answer = await sync_to_async(self._read)()
             rely_on(relied)
             return answer

@@ -224,7 +224,7 @@ def release_at_the_end(grant: Grant | Grants, using: Sequence[str], alias: str) 
     if not left:
         grant.release()
         return
-    grant._in_body = False  # the lock outlives its `with` block
+    grant._body = None  # the lock outlives its `with` block
     relied = Relied(alias, grant)
     for each in list(left):
         transaction.on_commit(Release(relied, each, left, grant), using=each)

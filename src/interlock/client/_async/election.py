@@ -165,7 +165,7 @@ class AsyncElection(rt.AsyncWrongWith):
 
     async def _do(self, grant: AsyncGrant, work: Callable[..., rt.Result[object]]) -> None:
         """Let the work be done; in a task, a loss cancels it."""
-        grant._enter_body()
+        grant._enter_body(rt.caller())
         try:
             await work(self)
         except BaseException as error:

@@ -9,6 +9,7 @@ from interlock.client.base import (
     HELD,
     LEASE_ENDED,
     RELEASED,
+    AcquireOptions,
     BaseGrant,
     BaseGrants,
     BaseReentry,
@@ -38,7 +39,7 @@ class _AsyncBody:
         """
         grant: Any = self
         grant._check_before_body()
-        grant._enter_body()
+        grant._enter_body(rt.caller())
         return self
 
     async def __aexit__(
@@ -70,22 +71,20 @@ class AsyncGrant(_AsyncBody, BaseGrant):
     _cancelling: int
     _struck: bool
 
-    def _enter_body(self) -> None:
+    def _enter_body(self, body: rt.Caller) -> None:
         """From here to `_leave_body`, a loss cancels the calling task."""
-        self._in_body = True
+        self._body = body
         # async only
-        self._body, self._struck = rt.caller(), False
+        self._struck = False
         # async only
-        self._cancelling = self._body.cancelling()
+        self._cancelling = body.cancelling()
 
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
         """End the body; True if the exception that ends it is our own cancellation, which is taken back."""
-        self._in_body = False
+        body, self._body = self._body, None
         # async only
-        if self._body is not None:
-            body, self._body = self._body, None
-            if self._struck:
-                return body.uncancel() <= self._cancelling and kind is rt.CANCELLED
+        if body is not None and self._struck:
+            return body.uncancel() <= self._cancelling and kind is rt.CANCELLED
         return False
 
     # async only
@@ -152,7 +151,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             StoreError: the store could not be asked; call again. Its lease is renewed no more, and ends.
         """
         client: Any = self._client
-        if self._state == RELEASED or self._pid != checked_pid():
+        if self._state == RELEASED or self._watchdog.pid != checked_pid():
             return False
         if self._free_at and self._free_at > client.now() and self.held and await self._stays():
             return True
@@ -182,12 +181,17 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             raise
         finally:
             state.leaving.pop(self.id, None)
-        released = self._left(removed, again and not self._record)
+        released = self._state == HELD and (removed or (again and not self._record))
         if released:
+            self._state = RELEASED
             if client.listeners or EVERYWHERE:
                 self._tell("released")
-        elif watched:
-            self._tell_end()
+        else:
+            if self._state == HELD:
+                self._leaving = False
+                self._lose("the store no longer had its claim when it was released")
+            if watched:
+                self._tell_end()
         if cancelled is not None:
             raise cancelled
         return released
@@ -238,7 +242,12 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         except BaseException:
             self._give_up_renewing()  # as any release that failed: its lease ends
             raise
-        return self._stays_now()
+        if self._state != HELD:  # another release was quicker
+            return False
+        self._watchdog.stay(self)
+        self._state = RELEASED
+        self._tell("released")
+        return True
 
     async def renew(self) -> bool:
         """Extend the lease to a full ttl from now.
@@ -272,18 +281,18 @@ class AsyncReentry(BaseReentry, AsyncGrant):
 
     __slots__ = ("_grant", "_hold", "_outermost")
 
-    def __init__(self, grant: AsyncGrant, hold: Hold) -> None:
-        super().__init__(grant, hold)
+    def __init__(self, grant: AsyncGrant, hold: Hold, options: AcquireOptions) -> None:
+        super().__init__(grant, hold, options)
         self._outermost = False
 
-    def _enter_body(self) -> None:
-        self._in_body = True
-        self._outermost = not self._grant._in_body
+    def _enter_body(self, body: rt.Caller) -> None:
+        self._body = body
+        self._outermost = self._grant._body is None
         if self._outermost:
-            self._grant._enter_body()
+            self._grant._enter_body(body)
 
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
-        self._in_body = False
+        self._body = None
         return self._outermost and bool(self._grant._leave_body(kind))
 
     async def release(self) -> bool:
@@ -291,7 +300,10 @@ class AsyncReentry(BaseReentry, AsyncGrant):
 
         Returns, raises: as the release of the hold.
         """
-        if self._ended():
+        if self._state == RELEASED or self.inherited:
+            return False
+        self._leaving = self.lost
+        if self._leaving:
             return False
         released = not self._hold.drop() or await self._grant.release()
         if released:
@@ -312,14 +324,14 @@ class AsyncReentry(BaseReentry, AsyncGrant):
 class AsyncGrants(_AsyncBody, BaseGrants[AsyncGrant]):
     """Several grants that were taken together, as a sequence in the order in which they were taken."""
 
-    def _enter_body(self) -> None:
-        self._in_body = True
-        for grant in self._grants:
-            grant._enter_body()
+    def _enter_body(self, body: rt.Caller) -> None:
+        self._body = body
+        for grant in self:
+            grant._enter_body(body)
 
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
-        self._in_body = False
-        return any([grant._leave_body(kind) for grant in self._grants])  # noqa: C419 - every one must leave
+        self._body = None
+        return any([grant._leave_body(kind) for grant in self])  # noqa: C419 - every one must leave
 
     async def release(self) -> bool:
         """Release all, the last one first; True if every one was still held.
@@ -327,7 +339,7 @@ class AsyncGrants(_AsyncBody, BaseGrants[AsyncGrant]):
         Raises:
             StoreError: the store could not be asked for some; the others are released; call again.
         """
-        return await release_all(self._grants)
+        return await release_all(self)
 
 
 async def release_all(grants: Sequence[AsyncGrant]) -> bool:

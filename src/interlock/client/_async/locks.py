@@ -69,10 +69,6 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
     def _take(self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None) -> rt.Result[G | None]:
         """Acquire it for the caller."""
 
-    @abstractmethod
-    def _stay(self, grant: G) -> None:
-        """Let a fresh grant stay as long as this lock is kept at least."""
-
     @overload
     async def acquire(self, blocking: Literal[True] = True) -> G | Any: ...  # None if the lock has a timeout
     @overload
@@ -108,7 +104,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
         if grant is not None:
             self._keep(owner, grant)
             if self._options.at_least:
-                self._stay(grant)
+                grant._stay_at_least()
         return grant
 
     async def release(self) -> None:
@@ -135,7 +131,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
         grant = await self._obtain(self._options.timeout, owner)
         if grant is None:
             raise await self._too_late(owner)
-        grant._enter_body()
+        grant._enter_body(owner)
         return grant
 
     def __aexit__(
@@ -195,9 +191,6 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
     def _keys(self) -> list[str]:
         return [self._spec.key]
 
-    def _stay(self, grant: AsyncGrant) -> None:
-        grant._stay_at_least(self._options.at_least)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._client, self._spec, self._options)
 
@@ -221,7 +214,7 @@ class AsyncRLock(AsyncLock):
             reference, hold = holds.get((self._spec.key, owner, strand), (None, None))
             held = None if reference is None else reference()
             if held is not None and held.held and hold is not None and hold.add():
-                return AsyncReentry(held, hold)
+                return AsyncReentry(held, hold, self._options)
         grant = await self._client.acquire(self._spec, self._options, seconds, owner, cancel)
         if grant is None:
             return None
@@ -232,7 +225,7 @@ class AsyncRLock(AsyncLock):
                     holds.pop(each, None)
         hold = Hold()
         holds[self._spec.key, owner, strands[0]] = ref(grant), hold
-        return AsyncReentry(grant, hold)
+        return AsyncReentry(grant, hold, self._options)
 
 
 class AsyncOneOf(AsyncLock):
@@ -294,11 +287,6 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
 
     def _keys(self) -> list[str]:
         return [part._spec.key for part in self._parts]
-
-    def _stay(self, grant: AsyncGrants) -> None:
-        for part, each in zip(self._parts, grant, strict=True):
-            if part._options.at_least:
-                part._stay(each)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._client, self._parts, self._options)

@@ -57,7 +57,7 @@ class AsyncRun:
 
     async def __aenter__(self) -> Self:
         if self.grant is not None:
-            self.grant._enter_body()
+            self.grant._enter_body(rt.caller())
         return self
 
     async def __aexit__(

@@ -38,6 +38,7 @@ class AsyncWatchdog:
 
     Attributes:
         watched: by id, each grant with its claim, for the warning when it is collected.
+        pid: of the process that it belongs to.
         dropped: claims whose grants were collected, the last ones; their leases may go on.
     """
 
@@ -45,7 +46,7 @@ class AsyncWatchdog:
         self._client = client
         self._queue = queue
         self._now = client.now
-        self._pid = checked_pid()
+        self.pid = checked_pid()
         self.watched: dict[str, tuple[ref[AsyncGrant], Claim]] = {}
         self._staying: dict[str, tuple[Claim, float]] = {}
         self._doubted: dict[str, None] = {}
@@ -98,7 +99,6 @@ class AsyncWatchdog:
         lost = grant.lost  # else its release was on its way
         self._tell([grant], "lost" if lost else "released", why)
         if lost:
-            grant._warn_of_loss()
             # async only
             grant._strike()
             if grant._deadline >= grant._ends_at:  # the store has it for longer
@@ -121,7 +121,7 @@ class AsyncWatchdog:
             if reference is gone and self.watched.pop(id, None) is not None:
                 self.dropped.append(claim)
                 ends = checked_pid is None  # the interpreter, which has cleared this module
-                if not (ends or self._client.closed) and self._pid == checked_pid():
+                if not (ends or self._client.closed) and self.pid == checked_pid():
                     warn_of_dropped(claim)
 
     async def _look(self) -> None:

@@ -163,7 +163,7 @@ class Election(rt.WrongWith):
 
     def _do(self, grant: Grant, work: Callable[..., rt.Result[object]]) -> None:
         """Let the work be done; in a task, a loss cancels it."""
-        grant._enter_body()
+        grant._enter_body(rt.caller())
         try:
             work(self)
         except BaseException as error:

@@ -10,6 +10,7 @@ from interlock.client.base import (
     HELD,
     LEASE_ENDED,
     RELEASED,
+    AcquireOptions,
     BaseGrant,
     BaseGrants,
     BaseReentry,
@@ -39,7 +40,7 @@ class _AsyncBody:
         """
         grant: Any = self
         grant._check_before_body()
-        grant._enter_body()
+        grant._enter_body(rt.caller())
         return self
 
     def __exit__(
@@ -71,12 +72,12 @@ class Grant(_AsyncBody, BaseGrant):
     _cancelling: int
     _struck: bool
 
-    def _enter_body(self) -> None:
+    def _enter_body(self, body: rt.Caller) -> None:
         """From here to `_leave_body`, a loss cancels the calling task."""
-        self._in_body = True
+        self._body = body
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
         """End the body; True if the exception that ends it is our own cancellation, which is taken back."""
-        self._in_body = False
+        body, self._body = self._body, None
         return False
 
     def _note_wanted(self, wanted: bool) -> None:
@@ -128,7 +129,7 @@ class Grant(_AsyncBody, BaseGrant):
             StoreError: the store could not be asked; call again. Its lease is renewed no more, and ends.
         """
         client: Any = self._client
-        if self._state == RELEASED or self._pid != checked_pid():
+        if self._state == RELEASED or self._watchdog.pid != checked_pid():
             return False
         if self._free_at and self._free_at > client.now() and self.held and self._stays():
             return True
@@ -158,12 +159,17 @@ class Grant(_AsyncBody, BaseGrant):
             raise
         finally:
             state.leaving.pop(self.id, None)
-        released = self._left(removed, again and not self._record)
+        released = self._state == HELD and (removed or (again and not self._record))
         if released:
+            self._state = RELEASED
             if client.listeners or EVERYWHERE:
                 self._tell("released")
-        elif watched:
-            self._tell_end()
+        else:
+            if self._state == HELD:
+                self._leaving = False
+                self._lose("the store no longer had its claim when it was released")
+            if watched:
+                self._tell_end()
         if cancelled is not None:
             raise cancelled
         return released
@@ -214,7 +220,12 @@ class Grant(_AsyncBody, BaseGrant):
         except BaseException:
             self._give_up_renewing()  # as any release that failed: its lease ends
             raise
-        return self._stays_now()
+        if self._state != HELD:  # another release was quicker
+            return False
+        self._watchdog.stay(self)
+        self._state = RELEASED
+        self._tell("released")
+        return True
 
     def renew(self) -> bool:
         """Extend the lease to a full ttl from now.
@@ -246,18 +257,18 @@ class Reentry(BaseReentry, Grant):
 
     __slots__ = ("_grant", "_hold", "_outermost")
 
-    def __init__(self, grant: Grant, hold: Hold) -> None:
-        super().__init__(grant, hold)
+    def __init__(self, grant: Grant, hold: Hold, options: AcquireOptions) -> None:
+        super().__init__(grant, hold, options)
         self._outermost = False
 
-    def _enter_body(self) -> None:
-        self._in_body = True
-        self._outermost = not self._grant._in_body
+    def _enter_body(self, body: rt.Caller) -> None:
+        self._body = body
+        self._outermost = self._grant._body is None
         if self._outermost:
-            self._grant._enter_body()
+            self._grant._enter_body(body)
 
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
-        self._in_body = False
+        self._body = None
         return self._outermost and bool(self._grant._leave_body(kind))
 
     def release(self) -> bool:
@@ -265,7 +276,10 @@ class Reentry(BaseReentry, Grant):
 
         Returns, raises: as the release of the hold.
         """
-        if self._ended():
+        if self._state == RELEASED or self.inherited:
+            return False
+        self._leaving = self.lost
+        if self._leaving:
             return False
         released = not self._hold.drop() or self._grant.release()
         if released:
@@ -286,14 +300,14 @@ class Reentry(BaseReentry, Grant):
 class Grants(_AsyncBody, BaseGrants[Grant]):
     """Several grants that were taken together, as a sequence in the order in which they were taken."""
 
-    def _enter_body(self) -> None:
-        self._in_body = True
-        for grant in self._grants:
-            grant._enter_body()
+    def _enter_body(self, body: rt.Caller) -> None:
+        self._body = body
+        for grant in self:
+            grant._enter_body(body)
 
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
-        self._in_body = False
-        return any([grant._leave_body(kind) for grant in self._grants])  # noqa: C419 - every one must leave
+        self._body = None
+        return any([grant._leave_body(kind) for grant in self])  # noqa: C419 - every one must leave
 
     def release(self) -> bool:
         """Release all, the last one first; True if every one was still held.
@@ -301,7 +315,7 @@ class Grants(_AsyncBody, BaseGrants[Grant]):
         Raises:
             StoreError: the store could not be asked for some; the others are released; call again.
         """
-        return release_all(self._grants)
+        return release_all(self)
 
 
 def release_all(grants: Sequence[Grant]) -> bool:

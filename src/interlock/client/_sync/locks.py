@@ -70,10 +70,6 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
     def _take(self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None) -> rt.Result[G | None]:
         """Acquire it for the caller."""
 
-    @abstractmethod
-    def _stay(self, grant: G) -> None:
-        """Let a fresh grant stay as long as this lock is kept at least."""
-
     @overload
     def acquire(self, blocking: Literal[True] = True) -> G | Any: ...  # None if the lock has a timeout
     @overload
@@ -109,7 +105,7 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
         if grant is not None:
             self._keep(owner, grant)
             if self._options.at_least:
-                self._stay(grant)
+                grant._stay_at_least()
         return grant
 
     def release(self) -> None:
@@ -136,7 +132,7 @@ class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
         grant = self._obtain(self._options.timeout, owner)
         if grant is None:
             raise self._too_late(owner)
-        grant._enter_body()
+        grant._enter_body(owner)
         return grant
 
     def __exit__(
@@ -196,9 +192,6 @@ class Lock(Lockable[Grant]):
     def _keys(self) -> list[str]:
         return [self._spec.key]
 
-    def _stay(self, grant: Grant) -> None:
-        grant._stay_at_least(self._options.at_least)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._client, self._spec, self._options)
 
@@ -220,7 +213,7 @@ class RLock(Lock):
             reference, hold = holds.get((self._spec.key, owner, strand), (None, None))
             held = None if reference is None else reference()
             if held is not None and held.held and hold is not None and hold.add():
-                return Reentry(held, hold)
+                return Reentry(held, hold, self._options)
         grant = self._client.acquire(self._spec, self._options, seconds, owner, cancel)
         if grant is None:
             return None
@@ -231,7 +224,7 @@ class RLock(Lock):
                     holds.pop(each, None)
         hold = Hold()
         holds[self._spec.key, owner, strands[0]] = ref(grant), hold
-        return Reentry(grant, hold)
+        return Reentry(grant, hold, self._options)
 
 
 class OneOf(Lock):
@@ -293,11 +286,6 @@ class AllLock(Lockable[Grants]):
 
     def _keys(self) -> list[str]:
         return [part._spec.key for part in self._parts]
-
-    def _stay(self, grant: Grants) -> None:
-        for part, each in zip(self._parts, grant, strict=True):
-            if part._options.at_least:
-                part._stay(each)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._client, self._parts, self._options)

@@ -58,7 +58,7 @@ class Run:
 
     def __enter__(self) -> Self:
         if self.grant is not None:
-            self.grant._enter_body()
+            self.grant._enter_body(rt.caller())
         return self
 
     def __exit__(
