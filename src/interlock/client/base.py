@@ -21,7 +21,6 @@ from interlock.core.claims import (
     Unset,
     checked_at_least,
     checked_at_most,
-    checked_count,
     checked_name,
     checked_text,
     checked_timeout,
@@ -39,12 +38,10 @@ from interlock.runtime.process import checked_pid
 L = TypeVar("L")
 P = ParamSpec("P")
 G = TypeVar("G", bound="BaseGrant", covariant=True)
-Taken = TypeVar("Taken", bound="BaseGrant | BaseGrants[BaseGrant]")
 HELD, RELEASED, LOST = "held", "released", "lost"
 GONE_THERE = "the store no longer has its claim: it expired there or was evicted"
 LEASE_ENDED = "its lease ended before it was renewed"
 AT_MOST = "it was held for as long as its at_most says"
-STAYS_IN_LINE = "could not take a claim out of the line, its lease will end: %s"
 GONE_FROM_LINE = "its claim was gone, it expired or was evicted; another one lines up in its place"
 TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
 FEW = 16
@@ -80,33 +77,6 @@ class AcquireOptions(NamedTuple):
 
 
 _DEFAULTS = AcquireOptions()
-
-
-def options_of(
-    timeout: float | None,
-    renew: bool,
-    on_lost: Callable[[G], object] | None,
-    at_least: float,
-    at_most: float | None = None,
-    on_wanted: Callable[[G], object] | None = None,
-) -> AcquireOptions:
-    """Check the arguments that say how to acquire; `at_least` was checked with the ttl."""
-    if (
-        timeout is None
-        and renew is True
-        and on_lost is None
-        and not at_least
-        and at_most is None
-        and on_wanted is None
-    ):
-        return _DEFAULTS
-    for name, function in (("on_lost", on_lost), ("on_wanted", on_wanted)):
-        if function is not None and not callable(function):
-            raise InvalidArgument(f"{name} is a function of one argument, the grant, not {said(function)}")
-    if not isinstance(renew, bool):
-        raise InvalidArgument(f"renew is True or False, not {said(renew)}")
-    most = math.inf if at_most is None else checked_at_most(at_most, at_least)
-    return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least, most, on_wanted)
 
 
 def seconds_of(on_busy: object, timeout: float | None) -> float | None:
@@ -227,14 +197,6 @@ def _who(view: ClaimView) -> str:
     return f"{view.thread}{label} of process {view.pid} on {view.host}"
 
 
-def not_held(name: str, owner: str) -> NotHeld:
-    """Return the error of a release by an owner, a thread or task, that holds nothing."""
-    return NotHeld(
-        f"this {owner} does not hold {name!r} by this lock object; to release from another {owner}, "
-        f"call release() of the grant"
-    )
-
-
 def closed_meanwhile(spec: LockSpec) -> StoreError:
     """Return the error for an acquire whose connection was closed meanwhile."""
     return StoreError(f"the connection was closed while {name_of(spec.key)!r} was acquired: connect again")
@@ -247,7 +209,6 @@ class BaseClient:
     """A store, and how a program is connected to it.
 
     Args:
-        kind: the name of the class whose objects are made for it.
         store: where the claims are kept.
         namespace: separates applications that share a store.
         ttl: seconds of lease of its locks, unless they say otherwise.
@@ -260,8 +221,7 @@ class BaseClient:
         now: the clock that its leases are counted on, in seconds.
     """
 
-    def __init__(self, kind: str, store: Store, namespace: str, ttl: float) -> None:
-        self._kind = kind
+    def __init__(self, store: Store, namespace: str, ttl: float) -> None:
         self.store = store
         self.namespace = checked_text(namespace, "namespace", MAX_NAME)
         self.ttl = checked_ttl(ttl)
@@ -274,10 +234,6 @@ class BaseClient:
     def where(self) -> str:
         """The store, for messages; without passwords."""
         return type(self.store).__name__ if self.source is None else masked(self.source[2])
-
-    def __repr__(self) -> str:
-        namespace = f", namespace={self.namespace!r}" if self.namespace else ""
-        return f"<{self._kind} on {self.where}{namespace}>"
 
     def check_open(self) -> None:
         """Raise StoreError if the connection was closed."""
@@ -306,17 +262,32 @@ class BaseClient:
 
     def options(
         self,
-        timeout: float | None,
-        renew: bool,
-        on_lost: Callable[[G], object] | None,
-        at_least: float,
-        at_most: float | None,
-        on_wanted: Callable[[G], object] | None,
+        timeout: float | None = None,
+        renew: bool = True,
+        on_lost: Callable[[G], object] | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[G], object] | None = None,
     ) -> AcquireOptions:
-        """As `options_of`; refuses what the store can't do."""
+        """Check the arguments that say how to acquire; `at_least` was checked with the ttl."""
+        if (
+            timeout is None
+            and renew is True
+            and on_lost is None
+            and not at_least
+            and at_most is None
+            and on_wanted is None
+        ):
+            return _DEFAULTS
         if on_wanted is not None:
             self.need("wanted")
-        return options_of(timeout, renew, on_lost, at_least, at_most, on_wanted)
+        for name, function in (("on_lost", on_lost), ("on_wanted", on_wanted)):
+            if function is not None and not callable(function):
+                raise InvalidArgument(f"{name} is a function of one argument, the grant, not {said(function)}")
+        if not isinstance(renew, bool):
+            raise InvalidArgument(f"renew is True or False, not {said(renew)}")
+        most = math.inf if at_most is None else checked_at_most(at_most, at_least)
+        return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least, most, on_wanted)
 
     def refuse_own_wait(
         self, spec: LockSpec, owner: object, seconds: float | None, grants: Sequence["BaseGrant"]
@@ -396,8 +367,8 @@ class BaseClient:
         if self.source is None or self.source[2].startswith("memory:"):
             why = "its locks are this process's own" if self.source else "it was not made from a URL"
             raise InvalidArgument(
-                f"{self!r} can't be sent to another process: {why}; connect by the URL of a store that both reach, "
-                f"or connect again in that process"
+                f"a connection to {self.where} can't be sent to another process: {why}; connect by the URL of a "
+                f"store that both reach, or connect again in that process"
             )
         again, connect, url = self.source
         return again, (connect, url, self.namespace, self.ttl)
@@ -415,206 +386,25 @@ class Same:
         return self
 
 
-class BaseLocks(Same, Generic[L, G]):
-    """The part of `Locks` and `AsyncLocks` that makes locks.
-
-    Args:
-        client: what they share.
-        lock_type: the class of what is made.
-    """
-
-    def __init__(self, client: BaseClient, lock_type: Callable[..., L]) -> None:
-        self._client = client
-        self._lock_type = lock_type
-
-    def __repr__(self) -> str:
-        return repr(self._client)
-
-    @property
-    def store(self) -> Store:
-        """The store, for code that extends this library."""
-        return self._client.store
-
-    @property
-    def namespace(self) -> str:
-        """What separates these locks from those of other applications on the store."""
-        return self._client.namespace
-
-    def subscribe(self, function: events.Listener) -> Callable[[], None]:
-        """Let `function` be called with each event of this connection, as soon as it happens and where it happens.
-
-        That is in the thread or task that acquires or releases, and in threads of its own (of tasks: on the loop) for
-        what the renewal of leases finds.  An exception of the function is logged, and stops no other listener.
-
-        Args:
-            function: takes an `Event`; it must be quick, and acquire or release nothing by this connection.
-
-        Returns:
-            What ends that; safe to repeat.
-
-        Raises:
-            InvalidArgument: it can't be called.
-        """
-        return events.listen(self._client.listeners, function)
-
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        renew: bool = True,
-        label: str | None = None,
-        on_lost: Callable[[G], object] | None = None,
-        at_least: float = 0.0,
-        at_most: float | None = None,
-        on_wanted: Callable[[G], object] | None = None,
-    ) -> L:
-        """Return the exclusive lock called `name`; nothing is acquired yet.
-
-        Args:
-            name: any non-empty text up to 1,000 characters.
-            ttl: seconds of lease; it is renewed while the holder lives.
-            timeout: seconds that acquiring waits at most; None for no limit.
-            renew: False to let the lease end after `ttl`.
-            label: free text, shown to people who look at the line.
-            on_lost: called with the grant if the lease is lost.
-            at_least: seconds that it is kept at least: a release before that returns at once, and the lock gets free
-                when they are over.  For jobs that are shorter than the clocks of several machines differ.  A ttl that
-                is left out is at least as long, so that it holds also if the process ends.
-            at_most: seconds after which the lock is lost, exactly, in spite of renewals; None for no limit.
-            on_wanted: called with the grant when another claim begins to wait, at the next renewal at the latest.
-
-        Raises:
-            InvalidArgument: an argument is out of its range.
-        """
-        options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
-        return self._lock_type(self._client, self._client.spec(name, 1, 1, ttl, label, at_least), options)
-
-    def semaphore(
-        self,
-        name: str,
-        permits: int,
-        *,
-        units: int = 1,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        renew: bool = True,
-        label: str | None = None,
-        on_lost: Callable[[G], object] | None = None,
-        at_least: float = 0.0,
-        at_most: float | None = None,
-        on_wanted: Callable[[G], object] | None = None,
-    ) -> L:
-        """Return the semaphore called `name`, which admits holders of `permits` units together.
-
-        Args:
-            permits: how many there are.
-            units: how many this holder takes at a time.
-            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
-
-        Raises:
-            InvalidArgument: an argument is out of its range.
-            Unsupported: the store has no semaphores.
-        """
-        checked_count(permits, "permits")
-        if checked_count(units, "units") > permits:
-            raise InvalidArgument(f"{units} units of {permits} permits can never be had; ask for fewer")
-        spec = self._client.spec(name, units, permits, ttl, label, at_least)
-        return self._lock_type(
-            self._client, spec, self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
-        )
-
-    def rwlock(
-        self,
-        name: str,
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        renew: bool = True,
-        label: str | None = None,
-        on_lost: Callable[[G], object] | None = None,
-        at_least: float = 0.0,
-        at_most: float | None = None,
-        on_wanted: Callable[[G], object] | None = None,
-    ) -> "ReadWrite[L]":
-        """Return the reader/writer lock called `name`: `.read()` shares, `.write()` excludes.
-
-        Args:
-            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
-
-        Raises:
-            InvalidArgument: an argument is out of its range.
-        """
-        reader = self._client.spec(name, 1, WRITER_UNITS, ttl, label, at_least)
-        options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
-        return ReadWrite(self, reader, reader._replace(units=WRITER_UNITS), options)
-
-
 class ReadWrite(Generic[L]):
     """A reader/writer lock, in first come, first served order: no writer starves, no reader barges."""
 
-    __slots__ = ("_locks", "_options", "_reader", "_writer")
+    __slots__ = ("_reader", "_writer")
 
-    def __init__(
-        self, locks: "BaseLocks[L, BaseGrant]", reader: LockSpec, writer: LockSpec, options: AcquireOptions
-    ) -> None:
-        self._locks = locks
+    def __init__(self, reader: L, writer: L) -> None:
         self._reader = reader
         self._writer = writer
-        self._options = options
 
     def read(self) -> L:
         """Return the lock that readers share."""
-        return self._locks._lock_type(self._locks._client, self._reader, self._options)
+        return self._reader
 
     def write(self) -> L:
         """Return the lock that one writer has for itself."""
-        return self._locks._lock_type(self._locks._client, self._writer, self._options)
+        return self._writer
 
     def __repr__(self) -> str:
-        return f"<ReadWrite {name_of(self._reader.key)!r} of {self._locks!r}>"
-
-
-# -- who holds what by one lock object -------------------------------------------------------------------------------
-
-
-class Owned(Generic[Taken]):
-    """What threads or tasks have acquired by one lock object and not released, each with its owner, in that order.
-
-    Threads may use it at once, since each change is one operation on the dictionary.
-    """
-
-    __slots__ = ("__weakref__", "_held", "_many")
-
-    def __init__(self) -> None:
-        self._held: dict[Taken, object] = {}
-        self._many = FEW
-
-    def _keep(self, owner: object, grant: Taken) -> None:
-        """Note that `owner`, the caller, has acquired `grant`; forget what was released elsewhere or lost."""
-        if len(self._held) >= self._many:
-            for each in self._held.copy():
-                if each._body is None and (each._over or each.lost):
-                    self._held.pop(each, None)
-            self._many = FEW + 2 * len(self._held)
-        self._held[grant] = owner
-
-    def _last(self, owner: object) -> Taken | None:
-        """Return what `owner` acquired last and has not released; None if there is nothing."""
-        held = self._held.copy()
-        return next((grant for grant in reversed(held) if held[grant] is owner and not grant._over), None)
-
-    def _holds(self, owner: object) -> bool:
-        """Tell whether `owner` holds any of it, with its lease still good."""
-        return any(who is owner and grant.held for grant, who in self._held.copy().items())
-
-    def _in_block(self, owner: object) -> Taken | None:
-        """Return what the `with` that ends now was entered with; an exit stack may end in another thread or task."""
-        held = self._held.copy()
-        entered = [grant for grant in held if grant._body is not None]
-        mine = [grant for grant in entered if held[grant] is owner] or entered
-        return mine[-1] if mine else None
+        return f"<ReadWrite of {self._reader!r}>"
 
 
 # -- grants ----------------------------------------------------------------------------------------------------------
@@ -869,65 +659,6 @@ class Hold:
         with self._mutex:
             self._number -= self._number > 0
             return self._number == 0
-
-
-class BaseReentry(BaseGrant):
-    """One of several handles on the same hold of a re-entrant lock.
-
-    Args:
-        grant: the hold.
-        hold: counts the handles on it.
-        options: of the lock that was acquired again.
-    """
-
-    __slots__ = ()
-
-    _grant: Any
-    _hold: Any
-
-    def __init__(self, grant: BaseGrant, hold: Hold, options: AcquireOptions) -> None:
-        slots: Any = self  # of each colour's class
-        slots._grant, slots._hold = grant, hold
-        self._claim, self._client, self._watchdog = grant._claim, grant._client, grant._watchdog
-        self.id, self.fence, self._slot = grant.id, grant.fence, grant._slot
-        self._options = options
-        self._state = HELD
-        self._leaving = False
-        self._body = None
-
-    @property
-    def _over(self) -> bool:
-        return self._state == RELEASED or self._grant._over or (self._leaving and self.lost)
-
-    @property
-    def lost(self) -> bool:
-        """True once the lease of the hold is lost."""
-        return self._state == HELD and bool(self._grant.lost)
-
-    @property
-    def held(self) -> bool:
-        """True while neither this handle was released nor the hold lost."""
-        return self._state == HELD and bool(self._grant.held)
-
-    @property
-    def expires_in(self) -> float:
-        """Seconds until the lease of the hold ends unless it is renewed."""
-        return float(self._grant.expires_in) if self.held else 0.0
-
-    @property
-    def wanted(self) -> bool:
-        """As for the hold."""
-        return bool(self._grant.wanted)
-
-    def _stay_at_least(self) -> None:
-        if self._options.at_least and not self._grant._free_at:
-            self._grant._free_at = self._client.now() + self._options.at_least
-
-    def _loss(self) -> LockLost:
-        return cast(LockLost, self._grant._loss())
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} into {self._grant!r}>"
 
 
 class BaseGrants(tuple[G, ...]):

@@ -8,7 +8,6 @@ from interlock.client._async.grants import AsyncGrant
 from interlock.client._async.watchdog import AsyncWatchdog
 from interlock.client.base import (
     RELEASED,
-    STAYS_IN_LINE,
     TRY_LIMIT,
     AcquireOptions,
     BaseClient,
@@ -33,12 +32,6 @@ PAUSE = 0.002  # seconds between two looks
 CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
 Entering: TypeAlias = tuple[Claim | AcquireCall, rt.Caller]
 """A call of acquire in progress: its claim, and the thread or task that made the call."""
-
-
-def claim_of(entering: Entering) -> Claim:
-    """Return the claim that a call of acquire has in the line."""
-    call = entering[0]
-    return call.claim if isinstance(call, AcquireCall) else call
 
 
 class AsyncState:
@@ -69,36 +62,32 @@ class AsyncClient(BaseClient):
     """A connection to a store.
 
     Args:
-        kind, store, namespace, ttl: as for `BaseClient`.
+        store, namespace, ttl: as for `BaseClient`.
     """
 
-    def __init__(self, kind: str, store: Store, namespace: str, ttl: float) -> None:
-        super().__init__(kind, store, namespace, ttl)
+    def __init__(self, store: Store, namespace: str, ttl: float) -> None:
+        super().__init__(store, namespace, ttl)
         self._here: Any = rt.here if store.in_process else rt.checked_here
-        self._state: AsyncState | None = None
         self._states: dict[Any, AsyncState] = {}
         self._making = rt.Mutex()
         clients.add(self)
 
     def start_afresh(self) -> None:
         """Begin with nothing held: this is a forked child."""
-        self._state = None
         self._states.clear()
         self._making = rt.Mutex()
 
     def state(self) -> AsyncState:
         """Return what the calling process or loop has of this connection."""
-        state = self._state
-        if state is not None and (self._here is None or state.here == self._here()):
-            return state
         here: Any = None if self._here is None else self._here()
-        with self._making:  # threads that come at once have one state
-            state = self._states.get(here)
-            if state is None:
-                self.check_open()
-                self._forget_ended()
-                state = self._states[here] = AsyncState(self, here)
-        self._state = state
+        state = self._states.get(here)
+        if state is None:
+            with self._making:  # threads that come at once have one state
+                state = self._states.get(here)
+                if state is None:
+                    self.check_open()
+                    self._forget_ended()
+                    state = self._states[here] = AsyncState(self, here)
         return state
 
     def _forget_ended(self) -> None:
@@ -109,7 +98,6 @@ class AsyncClient(BaseClient):
 
     def _forget(self, state: AsyncState) -> None:
         self._states.pop(state.here, None)
-        self._state = None
         state.watchdog.stop()
         state.queue.abort()
 
@@ -196,15 +184,12 @@ class AsyncClient(BaseClient):
         except BaseException as error:
             # A cancellation or KeyboardInterrupt may come wherever it waits or talks: nothing may stay behind.
             if grant is not None:
-                state.watchdog.remove(grant)
+                state.watchdog.watched.pop(id, None)
                 grant._state = RELEASED
             try:
                 refused = call is None and isinstance(error, Refused)  # nothing was done
                 if not refused and (call is None or call.entered):
-                    await rt.finish(state.queue.leave, call.claim if call is not None else claim)
-            except LockError as problem:
-                if id in entering:  # else `close` has taken it out
-                    log.warn(STAYS_IN_LINE, problem)
+                    await state.watchdog.leave(call.claim if call is not None else claim)
             finally:
                 entering.pop(id, None)
                 self.broken_off(call, grant, error)
@@ -243,10 +228,7 @@ class AsyncClient(BaseClient):
         try:
             held: Held | None = await state.queue.adopt(claim.spec.key, id, claim, detached)
         except (rt.CANCELLED, UnknownOutcome):
-            try:  # it may have been done, and only this call knows the new id
-                await rt.finish(state.queue.leave, claim)
-            except LockError as problem:
-                log.warn(STAYS_IN_LINE, problem)
+            await state.watchdog.leave(claim)  # it may have been done, and only this call knows the new id
             raise
         return held
 
@@ -290,19 +272,15 @@ class AsyncClient(BaseClient):
         """
         if self.closed:
             return
-        self.closed = True
+        with self._making:  # whoever makes a state now is seen
+            self.closed = True
         await rt.finish(self._close)
 
     async def _close(self) -> None:
-        failure: BaseException | None = None
-        here = None if self._here is None else self._here()
-        for state in self.states:
-            if state.here == here:
-                failure = await self._close_state(state)
+        mine = self._states.get(None if self._here is None else self._here())
+        failure = None if mine is None else await self._close_state(mine)
         # async only
-        await rt.close_elsewhere(
-            [(state.here, self._close_state, state) for state in self.states if state.here != here]
-        )
+        await rt.close_elsewhere([(state.here, self._close_state, state) for state in self.states])
         self._forget_ended()
         if failure is not None:
             raise failure
@@ -314,7 +292,6 @@ class AsyncClient(BaseClient):
         finally:  # also after a Ctrl-C: `close` works only once
             state.watchdog.stop()
             self._states.pop(state.here, None)
-            self._state = None  # whoever comes later hears that it is closed
             await state.queue.aclose()
 
     async def _end(self, state: AsyncState, limit: float, grants: Sequence[AsyncGrant]) -> BaseException | None:
@@ -331,11 +308,12 @@ class AsyncClient(BaseClient):
             The first failure; everything else was done.
         """
         await self._until(state.entering, limit)
-        rest = [claim_of(each) for each in list(state.entering.values())]
+        rest = [each.claim if isinstance(each, AcquireCall) else each for each, _ in list(state.entering.values())]
         state.entering.clear()
+        dropped = [claim for claim, until in list(state.watchdog.dropped) if self.now() < until]
         failure: BaseException | None = None
         away: dict[object, BaseException] = {}
-        ending: list[AsyncGrant | Claim] = [*rest, *reversed(grants), *state.watchdog.dropped]
+        ending: list[AsyncGrant | Claim] = [*rest, *reversed(grants), *dropped]
         for each in ending:
             node = state.queue.node_of and state.queue.node_of(each if isinstance(each, Claim) else each._claim)
             try:

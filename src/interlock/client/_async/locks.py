@@ -12,26 +12,36 @@ from interlock.client._async.grants import AsyncGrant, AsyncGrants, AsyncReentry
 from interlock.client.base import (
     FEW,
     AcquireOptions,
-    BaseLocks,
     Hold,
     OnBusy,
-    Owned,
     P,
+    ReadWrite,
     Same,
     checked_items,
     in_global_order,
     label_of_items,
     name_of,
-    not_held,
-    options_of,
     refuse_other_items,
     seconds_of,
     time_is_over,
     wait_limit,
 )
 from interlock.client.cancel import Cancels, checked_cancel
-from interlock.core.claims import DEFAULT_TTL, SEPARATOR, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
-from interlock.core.errors import LockError, LockTimeout
+from interlock.client.events import Listener, listen
+from interlock.core.claims import (
+    DEFAULT_TTL,
+    SEPARATOR,
+    UNSET,
+    USING,
+    WRITER_UNITS,
+    Check,
+    ClaimView,
+    LockSpec,
+    Unset,
+    checked_count,
+    kind_of,
+)
+from interlock.core.errors import InvalidArgument, LockError, LockTimeout, NotHeld
 from interlock.core.functions import checked_kind_of, name_of_arguments, see_it_finished
 from interlock.core.queue import Store
 from interlock.runtime import _aio as rt
@@ -46,15 +56,20 @@ R = TypeVar("R")
 G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
 
 
-class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
-    """`async with`, decorator and ownership by task, for everything that can be acquired."""
+class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
+    """`async with`, decorator and ownership by task, for everything that can be acquired.
 
-    __slots__ = ("_client", "_options")
+    What was acquired and not released is kept with its owner, in that order.  Threads may use it at once, since each
+    change is one operation on the dictionary.
+    """
+
+    __slots__ = ("__weakref__", "_client", "_held", "_many", "_options")
 
     def __init__(self, client: AsyncClient, options: AcquireOptions) -> None:
-        super().__init__()
         self._client = client
         self._options = options
+        self._held: dict[G, rt.Caller] = {}
+        self._many = FEW
 
     @property
     @abstractmethod
@@ -102,10 +117,19 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
     async def _obtain(self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None) -> G | None:
         grant = await self._take(seconds, owner, cancel)
         if grant is not None:
-            self._keep(owner, grant)
+            if len(self._held) >= self._many:
+                self._forget_ended()
+            self._held[grant] = owner
             if self._options.at_least:
                 grant._stay_at_least()
         return grant
+
+    def _forget_ended(self) -> None:
+        """Forget what was released elsewhere or lost."""
+        for grant in self._held.copy():
+            if grant._body is None and (grant._over or grant.lost):
+                self._held.pop(grant, None)
+        self._many = FEW + 2 * len(self._held)
 
     async def release(self) -> None:
         """Release what the calling task acquired last with this lock.
@@ -115,16 +139,21 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
             StoreError: the store could not be asked; call again.
         """
         owner = rt.caller()
-        grant = self._last(owner)
+        held = self._held.copy()
+        grant = next((each for each in reversed(held) if held[each] is owner and not each._over), None)
         released = grant is not None and await grant.release()
         if grant is not None:
             self._held.pop(grant, None)
         if not released:
-            raise not_held(self.name, rt.OWNER)
+            raise NotHeld(
+                f"this {rt.OWNER} does not hold {self.name!r} by this lock object; to release from another "
+                f"{rt.OWNER}, call release() of the grant"
+            )
 
     def owned(self) -> bool:
         """Tell whether the calling task holds the lock by this lock object, with its lease still good."""
-        return self._holds(rt.caller())
+        owner = rt.caller()
+        return any(who is owner and grant.held for grant, who in self._held.copy().items())
 
     async def __aenter__(self) -> G:
         owner = rt.caller()
@@ -137,9 +166,13 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Owned[G], Generic[G]):
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> rt.Result[None]:
-        grant = self._in_block(rt.caller())
-        if grant is None:
+        owner, held = rt.caller(), self._held.copy()
+        entered = [grant for grant in held if grant._body is not None]
+        # An exit stack may end in another thread or task.
+        mine = [grant for grant in entered if held[grant] is owner] or entered
+        if not mine:
             return rt.nothing()
+        grant = mine[-1]
         self._held.pop(grant, None)
         ending: rt.Result[None] = grant.__aexit__(kind, error, trace)
         return ending
@@ -326,7 +359,7 @@ def _held_around(
     return locked
 
 
-class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
+class AsyncLocks(Same):
     """The locks of one store, for asyncio tasks; made by `aconnect`.
 
     Args:
@@ -335,12 +368,135 @@ class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
         ttl: seconds of lease of the locks made here, unless they say otherwise.
     """
 
-    _client: AsyncClient
-
     def __init__(self, store: Store, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> None:
-        super().__init__(AsyncClient("AsyncLocks", store, namespace, ttl), AsyncLock)
+        self._client = AsyncClient(store, namespace, ttl)
         if not rt.TASKS:  # its modules are loaded now: a child that is forked during an import hangs in its own
             self._client.state()
+
+    def __repr__(self) -> str:
+        namespace = f", namespace={self.namespace!r}" if self.namespace else ""
+        return f"<{type(self).__name__} on {self._client.where}{namespace}>"
+
+    @property
+    def store(self) -> Store:
+        """The store, for code that extends this library."""
+        return self._client.store
+
+    @property
+    def namespace(self) -> str:
+        """What separates these locks from those of other applications on the store."""
+        return self._client.namespace
+
+    def subscribe(self, function: Listener) -> Callable[[], None]:
+        """Let `function` be called with each event of this connection, as soon as it happens and where it happens.
+
+        That is in the thread or task that acquires or releases, and in threads of its own (of tasks: on the loop) for
+        what the renewal of leases finds.  An exception of the function is logged, and stops no other listener.
+
+        Args:
+            function: takes an `Event`; it must be quick, and acquire or release nothing by this connection.
+
+        Returns:
+            What ends that; safe to repeat.
+
+        Raises:
+            InvalidArgument: it can't be called.
+        """
+        return listen(self._client.listeners, function)
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[AsyncGrant], object] | None = None,
+    ) -> AsyncLock:
+        """Return the exclusive lock called `name`; nothing is acquired yet.
+
+        Args:
+            name: any non-empty text up to 1,000 characters.
+            ttl: seconds of lease; it is renewed while the holder lives.
+            timeout: seconds that acquiring waits at most; None for no limit.
+            renew: False to let the lease end after `ttl`.
+            label: free text, shown to people who look at the line.
+            on_lost: called with the grant if the lease is lost.
+            at_least: seconds that it is kept at least: a release before that returns at once, and the lock gets free
+                when they are over.  For jobs that are shorter than the clocks of several machines differ.  A ttl that
+                is left out is at least as long, so that it holds also if the process ends.
+            at_most: seconds after which the lock is lost, exactly, in spite of renewals; None for no limit.
+            on_wanted: called with the grant when another claim begins to wait, at the next renewal at the latest.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+        """
+        options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+        return AsyncLock(self._client, self._client.spec(name, 1, 1, ttl, label, at_least), options)
+
+    def semaphore(
+        self,
+        name: str,
+        permits: int,
+        *,
+        units: int = 1,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[AsyncGrant], object] | None = None,
+    ) -> AsyncLock:
+        """Return the semaphore called `name`, which admits holders of `permits` units together.
+
+        Args:
+            permits: how many there are.
+            units: how many this holder takes at a time.
+            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+            Unsupported: the store has no semaphores.
+        """
+        checked_count(permits, "permits")
+        if checked_count(units, "units") > permits:
+            raise InvalidArgument(f"{units} units of {permits} permits can never be had; ask for fewer")
+        spec = self._client.spec(name, units, permits, ttl, label, at_least)
+        return AsyncLock(
+            self._client, spec, self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+        )
+
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[AsyncGrant], object] | None = None,
+    ) -> ReadWrite[AsyncLock]:
+        """Return the reader/writer lock called `name`: `.read()` shares, `.write()` excludes.
+
+        Args:
+            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+        """
+        reader = self._client.spec(name, 1, WRITER_UNITS, ttl, label, at_least)
+        options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+        writer = reader._replace(units=WRITER_UNITS)
+        return ReadWrite(AsyncLock(self._client, reader, options), AsyncLock(self._client, writer, options))
 
     def rlock(
         self,
@@ -381,7 +537,7 @@ class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
         locks = [part if isinstance(part, AsyncLock) else self.lock(part) for part in parts]
         at_least = max((part._options.at_least for part in locks), default=0.0)
         ordered = in_global_order(self._client, locks)
-        return AsyncAllLock(self._client, ordered, options_of(timeout, True, None, at_least))
+        return AsyncAllLock(self._client, ordered, self._client.options(timeout, at_least=at_least))
 
     @overload
     def guard(
@@ -499,7 +655,7 @@ class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
 
         self._client.need("once")
         spec = self._client.spec(name, 1, 1, ttl, label)._replace(once=True)
-        options = options_of(seconds_of(on_busy, timeout), renew, on_lost, 0.0)
+        options = self._client.options(seconds_of(on_busy, timeout), renew, on_lost)
         return AsyncOnce(self._client, name, checked_keep(keep), spec, options, on_busy == "skip")
 
     async def attach(
@@ -527,7 +683,7 @@ class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
         """
         from interlock.client._async.handing import attach  # programs that lock start faster without it
 
-        return await attach(self._client, token, ttl, options_of(None, renew, on_lost, 0.0))
+        return await attach(self._client, token, ttl, self._client.options(None, renew, on_lost))
 
     async def renew(self, token: str, *, ttl: float | None = None) -> bool:
         """Let the lease of a detached lock last for a full ttl from now; False if it is gone.
@@ -572,7 +728,7 @@ class AsyncLocks(BaseLocks[AsyncLock, AsyncGrant]):
         from interlock.client._async.election import AsyncElection  # programs that lock start faster without it
 
         spec = self._client.spec(name, 1, 1, ttl, label)
-        return AsyncElection(self._client, spec, options_of(None, True, None, 0.0), on_elected, on_deposed)
+        return AsyncElection(self._client, spec, self._client.options(), on_elected, on_deposed)
 
     async def is_done(self, name: str) -> bool:
         """Tell whether the record of a completed run of `once` is kept.

@@ -11,9 +11,9 @@ from typing import Any
 from weakref import ref
 
 from interlock.client._async.grants import AsyncGrant
-from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseClient, warn_of_dropped
+from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseClient, name_of, warn_of_dropped
 from interlock.client.events import EVERYWHERE, Kind
-from interlock.core.claims import SEPARATOR, Claim
+from interlock.core.claims import Claim
 from interlock.core.errors import LockError, StoreError
 from interlock.core.line import WANTED
 from interlock.core.queue import Renewed
@@ -39,7 +39,7 @@ class AsyncWatchdog:
     Attributes:
         watched: by id, each grant with its claim, for the warning when it is collected.
         pid: of the process that it belongs to.
-        dropped: claims whose grants were collected, the last ones; their leases may go on.
+        dropped: the last claims whose grants were collected, and until when their leases may go on.
     """
 
     def __init__(self, client: BaseClient, queue: Any) -> None:
@@ -50,7 +50,7 @@ class AsyncWatchdog:
         self.watched: dict[str, tuple[ref[AsyncGrant], Claim]] = {}
         self._staying: dict[str, tuple[Claim, float]] = {}
         self._doubted: dict[str, None] = {}
-        self.dropped: deque[Claim] = deque(maxlen=MOST_DROPPED)
+        self.dropped: deque[tuple[Claim, float]] = deque(maxlen=MOST_DROPPED)
         self._alarm = rt.AsyncAlarm(self._look, "interlock-watchdog", self._now, queue.rest)
         queue.set_doubt(self.doubt)
 
@@ -63,10 +63,6 @@ class AsyncWatchdog:
             grant._due = 0.0
         if grant._due < self._alarm.moment:
             self._alarm.set(grant._due)
-
-    def remove(self, grant: AsyncGrant) -> bool:
-        """Stop watching; safe to repeat; True if it was under watch: that caller tells its end to the listeners."""
-        return self.watched.pop(grant.id, None) is not None
 
     def stay(self, grant: AsyncGrant) -> None:
         """Take the claim of `grant` out of the line at the end of its `at_least`; until then it stays."""
@@ -93,7 +89,7 @@ class AsyncWatchdog:
 
     def lost(self, grant: AsyncGrant, why: str) -> None:
         """Note that the store no longer has the claim, and tell."""
-        if not self.remove(grant):
+        if self.watched.pop(grant.id, None) is None:
             return  # it is being released: not lost
         grant._lose(why)
         lost = grant.lost  # else its release was on its way
@@ -102,7 +98,7 @@ class AsyncWatchdog:
             # async only
             grant._strike()
             if grant._deadline >= grant._ends_at:  # the store has it for longer
-                rt.spawn("interlock-at-most", self._leave, grant._claim)
+                rt.spawn("interlock-at-most", self.leave, grant._claim)
             if grant._options.on_lost is not None:
                 rt.beside("interlock-on-lost", grant._options.on_lost, grant)
 
@@ -119,9 +115,9 @@ class AsyncWatchdog:
         """Forget a grant that was dropped; nothing here waits for a store or a mutex."""
         for id, (reference, claim) in list(self.watched.items()):
             if reference is gone and self.watched.pop(id, None) is not None:
-                self.dropped.append(claim)
                 ends = checked_pid is None  # the interpreter, which has cleared this module
                 if not (ends or self._client.closed) and self.pid == checked_pid():
+                    self.dropped.append((claim, self._now() + claim.spec.ttl))
                     warn_of_dropped(claim)
 
     async def _look(self) -> None:
@@ -130,7 +126,7 @@ class AsyncWatchdog:
         try:
             for id, (claim, free_at) in list(self._staying.items()):
                 if free_at <= now and self._staying.pop(id, None) is not None:
-                    rt.spawn("interlock-at-least", self._leave, claim)
+                    rt.spawn("interlock-at-least", self.leave, claim)
             due: dict[object, list[AsyncGrant]] = {}
             grants = self.live()
             soon = any(grant._due <= now for grant in grants)
@@ -204,12 +200,14 @@ class AsyncWatchdog:
         if grants and (self._client.listeners or EVERYWHERE):
             rt.beside("interlock-events", _tell_each, grants, kind, reason)
 
-    async def _leave(self, claim: Claim) -> None:
+    async def leave(self, claim: Claim) -> None:
+        """Take a claim out of the line, to the end; if the store can't be asked, its lease ends."""
         try:
-            await self._queue.leave(claim)
+            await rt.finish(self._queue.leave, claim)
         except LockError as error:
-            name = claim.spec.key.partition(SEPARATOR)[2]
-            log.warn("could not release %r when its time was over; its lease ends: %s", name, error)
+            if not self._client.closed:  # else `close` has tried, too
+                name = name_of(claim.spec.key)
+                log.warn("could not take a claim of %r out of the line, its lease will end: %s", name, error)
 
 
 def _tell_each(grants: Sequence[AsyncGrant], kind: Kind, reason: str) -> None:

@@ -13,11 +13,10 @@ from interlock.client.base import (
     AcquireOptions,
     BaseGrant,
     BaseGrants,
-    BaseReentry,
     Hold,
 )
 from interlock.client.events import EVERYWHERE
-from interlock.core.errors import StoreError, Unsupported
+from interlock.core.errors import LockLost, StoreError, Unsupported
 from interlock.core.line import WANTED
 from interlock.core.queue import Queue
 from interlock.runtime import _threads as rt
@@ -105,7 +104,7 @@ class Grant(_AsyncBody, BaseGrant):
         self.check()
         watchdog = self._watchdog
         claim = self._claim._replace(id=rt.fresh_id())
-        watchdog.remove(self)  # from here nothing renews it under the old id
+        watchdog.watched.pop(self.id, None)  # from here nothing renews it under the old id
         try:
             held = client.adopt(client.state(), self.id, claim, True)
         except BaseException:
@@ -252,14 +251,58 @@ class Grant(_AsyncBody, BaseGrant):
         return True
 
 
-class Reentry(BaseReentry, Grant):
-    """One of several handles on the same hold of a re-entrant lock; the last one to be released ends it."""
+class Reentry(Grant):
+    """One of several handles on the same hold of a re-entrant lock; the last one to be released ends it.
+
+    Args:
+        grant: the hold.
+        hold: counts the handles on it.
+        options: of the lock that was acquired again.
+    """
 
     __slots__ = ("_grant", "_hold", "_outermost")
 
     def __init__(self, grant: Grant, hold: Hold, options: AcquireOptions) -> None:
-        super().__init__(grant, hold, options)
-        self._outermost = False
+        self._grant, self._hold, self._options = grant, hold, options
+        self._claim, self._client, self._watchdog = grant._claim, grant._client, grant._watchdog
+        self.id, self.fence, self._slot = grant.id, grant.fence, grant._slot
+        self._state = HELD
+        self._leaving = self._outermost = False
+        self._body = None
+
+    @property
+    def _over(self) -> bool:
+        return self._state == RELEASED or self._grant._over or (self._leaving and self.lost)
+
+    @property
+    def lost(self) -> bool:
+        """True once the lease of the hold is lost."""
+        return self._state == HELD and self._grant.lost
+
+    @property
+    def held(self) -> bool:
+        """True while neither this handle was released nor the hold lost."""
+        return self._state == HELD and self._grant.held
+
+    @property
+    def expires_in(self) -> float:
+        """Seconds until the lease of the hold ends unless it is renewed."""
+        return self._grant.expires_in if self.held else 0.0
+
+    @property
+    def wanted(self) -> bool:
+        """As for the hold."""
+        return self._grant.wanted
+
+    def _stay_at_least(self) -> None:
+        if self._options.at_least and not self._grant._free_at:
+            self._grant._free_at = self._client.now() + self._options.at_least
+
+    def _loss(self) -> LockLost:
+        return self._grant._loss()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} into {self._grant!r}>"
 
     def _enter_body(self, body: rt.Caller) -> None:
         self._body = body
@@ -269,7 +312,7 @@ class Reentry(BaseReentry, Grant):
 
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
         self._body = None
-        return self._outermost and bool(self._grant._leave_body(kind))
+        return self._outermost and self._grant._leave_body(kind)
 
     def release(self) -> bool:
         """Take this handle back; the last one releases the hold.
@@ -284,17 +327,17 @@ class Reentry(BaseReentry, Grant):
         released = not self._hold.drop() or self._grant.release()
         if released:
             self._state = RELEASED
-        return bool(released)
+        return released
 
     def detach(self) -> str:
         """As for the hold, which all of its handles lose by that."""
         token = self._grant.detach()
         self._state = RELEASED
-        return str(token)
+        return token
 
     def renew(self) -> bool:
         """Extend the lease of the hold to a full ttl from now; False if the lock was released or lost."""
-        return self.held and bool(self._grant.renew())
+        return self.held and self._grant.renew()
 
 
 class Grants(_AsyncBody, BaseGrants[Grant]):

@@ -12,9 +12,9 @@ from typing import Any
 from weakref import ref
 
 from interlock.client._sync.grants import Grant
-from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseClient, warn_of_dropped
+from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseClient, name_of, warn_of_dropped
 from interlock.client.events import EVERYWHERE, Kind
-from interlock.core.claims import SEPARATOR, Claim
+from interlock.core.claims import Claim
 from interlock.core.errors import LockError, StoreError
 from interlock.core.line import WANTED
 from interlock.core.queue import Renewed
@@ -40,7 +40,7 @@ class Watchdog:
     Attributes:
         watched: by id, each grant with its claim, for the warning when it is collected.
         pid: of the process that it belongs to.
-        dropped: claims whose grants were collected, the last ones; their leases may go on.
+        dropped: the last claims whose grants were collected, and until when their leases may go on.
     """
 
     def __init__(self, client: BaseClient, queue: Any) -> None:
@@ -51,7 +51,7 @@ class Watchdog:
         self.watched: dict[str, tuple[ref[Grant], Claim]] = {}
         self._staying: dict[str, tuple[Claim, float]] = {}
         self._doubted: dict[str, None] = {}
-        self.dropped: deque[Claim] = deque(maxlen=MOST_DROPPED)
+        self.dropped: deque[tuple[Claim, float]] = deque(maxlen=MOST_DROPPED)
         self._alarm = rt.Alarm(self._look, "interlock-watchdog", self._now, queue.rest)
         queue.set_doubt(self.doubt)
 
@@ -64,10 +64,6 @@ class Watchdog:
             grant._due = 0.0
         if grant._due < self._alarm.moment:
             self._alarm.set(grant._due)
-
-    def remove(self, grant: Grant) -> bool:
-        """Stop watching; safe to repeat; True if it was under watch: that caller tells its end to the listeners."""
-        return self.watched.pop(grant.id, None) is not None
 
     def stay(self, grant: Grant) -> None:
         """Take the claim of `grant` out of the line at the end of its `at_least`; until then it stays."""
@@ -94,14 +90,14 @@ class Watchdog:
 
     def lost(self, grant: Grant, why: str) -> None:
         """Note that the store no longer has the claim, and tell."""
-        if not self.remove(grant):
+        if self.watched.pop(grant.id, None) is None:
             return  # it is being released: not lost
         grant._lose(why)
         lost = grant.lost  # else its release was on its way
         self._tell([grant], "lost" if lost else "released", why)
         if lost:
             if grant._deadline >= grant._ends_at:  # the store has it for longer
-                rt.spawn("interlock-at-most", self._leave, grant._claim)
+                rt.spawn("interlock-at-most", self.leave, grant._claim)
             if grant._options.on_lost is not None:
                 rt.beside("interlock-on-lost", grant._options.on_lost, grant)
 
@@ -118,9 +114,9 @@ class Watchdog:
         """Forget a grant that was dropped; nothing here waits for a store or a mutex."""
         for id, (reference, claim) in list(self.watched.items()):
             if reference is gone and self.watched.pop(id, None) is not None:
-                self.dropped.append(claim)
                 ends = checked_pid is None  # the interpreter, which has cleared this module
                 if not (ends or self._client.closed) and self.pid == checked_pid():
+                    self.dropped.append((claim, self._now() + claim.spec.ttl))
                     warn_of_dropped(claim)
 
     def _look(self) -> None:
@@ -129,7 +125,7 @@ class Watchdog:
         try:
             for id, (claim, free_at) in list(self._staying.items()):
                 if free_at <= now and self._staying.pop(id, None) is not None:
-                    rt.spawn("interlock-at-least", self._leave, claim)
+                    rt.spawn("interlock-at-least", self.leave, claim)
             due: dict[object, list[Grant]] = {}
             grants = self.live()
             soon = any(grant._due <= now for grant in grants)
@@ -203,12 +199,14 @@ class Watchdog:
         if grants and (self._client.listeners or EVERYWHERE):
             rt.beside("interlock-events", _tell_each, grants, kind, reason)
 
-    def _leave(self, claim: Claim) -> None:
+    def leave(self, claim: Claim) -> None:
+        """Take a claim out of the line, to the end; if the store can't be asked, its lease ends."""
         try:
-            self._queue.leave(claim)
+            rt.finish(self._queue.leave, claim)
         except LockError as error:
-            name = claim.spec.key.partition(SEPARATOR)[2]
-            log.warn("could not release %r when its time was over; its lease ends: %s", name, error)
+            if not self._client.closed:  # else `close` has tried, too
+                name = name_of(claim.spec.key)
+                log.warn("could not take a claim of %r out of the line, its lease will end: %s", name, error)
 
 
 def _tell_each(grants: Sequence[Grant], kind: Kind, reason: str) -> None:
