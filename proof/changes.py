@@ -6,9 +6,10 @@ So production code needs no hooks for the checker.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
+from importlib import import_module
+from inspect import getsource
 from types import ModuleType
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +27,48 @@ class Change:
     new: str
 
 
-def changed(change: Change | str) -> ModuleType:
-    """Return a new module made of a module's source with one snippet replaced.
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A safeguard removed: the checker must find a fault, or the safeguard would not be needed.
+
+    Attributes:
+        name: the missing safeguard.
+        expected: a part of the finding.
+        world: the world in which it is caught; the world itself may be the mutant.
+        change: the change of the code; None if only the world is changed.
+        fair: True to look for starvation.
+    """
+
+    name: str
+    expected: str
+    world: Any
+    change: Change | None = None
+    fair: bool = False
+
+
+def changed(change: Change) -> Any:
+    """Return a new module made of a module's source with one snippet replaced; it shares named tuples and errors.
 
     Args:
-        change: the replacement; or only the name of a module, for its unchanged source.
+        change: the replacement.
 
     Raises:
         ValueError: the snippet does not occur exactly once.
     """
-    if isinstance(change, str):
-        change = Change(change, "", "")
-    found = find_spec(change.module)
-    if found is None or found.origin is None or not found.has_location:
-        raise ValueError(f"there is no source of {change.module}")
-    source = Path(found.origin).read_text()
-    times = source.count(change.old) if change.old else 1
+    original = import_module(change.module)
+    source = getsource(original)
+    times = source.count(change.old)
     if times != 1:
         raise ValueError(f"this is {times} times in {change.module}, not once:\n{change.old}")
-    module = ModuleType(change.module)
-    exec(compile(source.replace(change.old, change.new, 1), found.origin, "exec"), module.__dict__)
+    module = executed(original, source.replace(change.old, change.new))
+    for name, value in vars(original).items():
+        if isinstance(value, type) and issubclass(value, tuple | BaseException):
+            setattr(module, name, value)
+    return module
+
+
+def executed(original: ModuleType, source: str) -> ModuleType:
+    """Execute a text as a module in the place of another."""
+    module = ModuleType(original.__name__)
+    exec(compile(source, original.__file__ or original.__name__, "exec"), module.__dict__)
     return module

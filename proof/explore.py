@@ -7,7 +7,6 @@ and edges are flat arrays. A state costs some 250 bytes with its edges, so that 
 from __future__ import annotations
 
 import gc
-import time
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -43,14 +42,6 @@ class System(Protocol[S]):
         """Return what is wrong with a state; None if it is right."""
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """The first wrong state that was found; no other one is nearer to the start."""
-
-    state: int
-    message: str
-
-
 class _Numbers(dict[Hashable, int]):
     """Numbers for values, in the order of their first use."""
 
@@ -84,16 +75,14 @@ class _Codec(Generic[S]):
 class Graph(Generic[S]):
     """The explored states, numbered from 0 (the first state) in the order of their distance from it.
 
-    `complete` says that every reachable state was visited. Edges are kept in flat arrays: those of state i
-    are at `first[i]` up to `first[i + 1]`; `target` is where they lead, `kind` the index of (actor, tag) in
-    `kinds`.
+    `wrong` is what is wrong with the last state; no wrong state is nearer to the start. Edges are kept in flat
+    arrays: those of state i are at `first[i]` up to `first[i + 1]`; `target` is where they lead, `kind` the index of
+    (actor, tag) in `kinds`.
     """
 
     system: System[S]
-    complete: bool = True
-    violation: Violation | None = None
+    wrong: str | None = None
     edges: int = 0
-    seconds: float = 0.0
     kinds: list[tuple[Actor, Tag]] = field(default_factory=list)
     first: array[int] = field(default_factory=lambda: array("Q", [0]))
     target: array[int] = field(default_factory=lambda: array("I"))
@@ -116,23 +105,13 @@ class Graph(Generic[S]):
         """Yield all states in order."""
         return map(self._codec.unpack, self._packed)
 
-    def outgoing(self, number: int) -> Iterator[tuple[Actor, Tag, int]]:
-        """Yield (actor, tag, number of the next state) for every step from a state."""
-        for edge in range(self.first[number], self.first[number + 1]):
-            yield *self.kinds[self.kind[edge]], self.target[edge]
-
-    def path(self, number: int) -> list[int]:
-        """Return the numbers of the states on a shortest path from the first state to this one."""
+    def trace(self, number: int) -> tuple[str, ...]:
+        """Return a shortest path to a state, as text; steps with an empty label are left out."""
         way = [number]
         while way[-1]:
             way.append(self._parent[way[-1]])
-        return way[::-1]
-
-    def trace(self, number: int) -> tuple[str, ...]:
-        """Return a shortest path to a state, as text; steps with an empty label are left out."""
-        way = self.path(number)
-        steps = (self.step(source, target) for source, target in pairwise(way))
-        return tuple(words for words in steps if words)
+        steps = [self.step(source, target) for source, target in pairwise(reversed(way))]
+        return tuple(filter(None, steps))
 
     def step(self, source: int, target: int, actor: Actor | None = None) -> str:
         """Return the text of the step (of this actor, if given) between two states."""
@@ -143,40 +122,25 @@ class Graph(Generic[S]):
         raise KeyError(f"there is no such step from state {source} to state {target}")
 
 
-def explore(
-    system: System[S],
-    *,
-    limit: int | None = None,
-    edges: bool = True,
-    stop_at_violation: bool = True,
-) -> Graph[S]:
-    """Visit every reachable state, the nearest first.
+def explore(system: System[S], *, edges: bool = True) -> Graph[S]:
+    """Visit every reachable state, the nearest first, or those up to the first wrong one.
 
     Args:
         system: what to explore.
-        limit: stop when there are more states than this; the graph is then not `complete`.
         edges: keep the edges, for the liveness checks. Without them a state costs about 200 bytes.
-        stop_at_violation: stop at the first wrong state; the graph is then not `complete`.
     """
-    started = time.perf_counter()
     collecting = gc.isenabled()
     gc.disable()  # nothing here is cyclic, and collections over millions of tuples cost more than the search
     try:
         graph = Graph(system)
-        _search(graph, limit, edges, stop_at_violation)
+        _search(graph, edges)
     finally:
         if collecting:
             gc.enable()
-    graph.seconds = time.perf_counter() - started
     return graph
 
 
-def _search(
-    graph: Graph[S],
-    limit: int | None,
-    keep_edges: bool,
-    stop_at_violation: bool,
-) -> None:
+def _search(graph: Graph[S], keep_edges: bool) -> None:
     system, codec, packed_states = graph.system, graph._codec, graph._packed
     pack, unpack, successors, violation = codec.pack, codec.unpack, system.successors, system.violation
     kinds = _Numbers()
@@ -186,9 +150,9 @@ def _search(
     index = {pack(start): 0}
     find = index.get
     packed_states.append(pack(start))
-    _judge(graph, 0, violation(start))
-    visited = edges = 0
-    while visited < len(packed_states) and not (graph.violation and stop_at_violation):
+    graph.wrong = violation(start)
+    visited = 0
+    while visited < len(packed_states) and graph.wrong is None:
         for actor, _, tag, state in successors(unpack(packed_states[visited])):
             packed = pack(state)
             target = find(packed)
@@ -196,22 +160,13 @@ def _search(
                 target = index[packed] = len(packed_states)
                 packed_states.append(packed)
                 add_parent(visited)
-                wrong = violation(state)
-                if wrong is not None:
-                    _judge(graph, target, wrong)
-            edges += 1
+                graph.wrong = violation(state)
+                if graph.wrong is not None:
+                    return
+            graph.edges += 1
             if keep_edges:
                 add_target(target)
                 add_kind(kinds[actor, tag])
         visited += 1
         if keep_edges:
-            graph.first.append(edges)
-        if limit is not None and len(packed_states) > limit:
-            break
-    graph.edges = edges
-    graph.complete = visited == len(packed_states)
-
-
-def _judge(graph: Graph[S], state: int, wrong: str | None) -> None:
-    if wrong is not None and graph.violation is None:
-        graph.violation = Violation(state, wrong)
+            graph.first.append(graph.edges)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,49 +28,7 @@ class Cycle:
     """The actors that take steps in it."""
 
 
-def can_reach(graph: Graph[Any], targets: Iterable[int]) -> bytearray:
-    """Return, for every state, 1 if some path leads from it to one of the target states (or it is one).
-
-    Args:
-        graph: a complete graph.
-        targets: numbers of states, as from `sources`.
-    """
-    _complete(graph)
-    first, source = _backwards(graph)
-    reached = bytearray(len(graph))
-    queue = deque(targets)
-    for state in queue:
-        reached[state] = 1
-    while queue:
-        state = queue.popleft()
-        for before in source[first[state] : first[state + 1]]:
-            if not reached[before]:
-                reached[before] = 1
-                queue.append(before)
-    return reached
-
-
-def sources(graph: Graph[Any], good: StepTest, *, recurring: bool = False) -> list[int]:
-    """Return the numbers of the states from which a good step leads.
-
-    Args:
-        graph: a complete graph.
-        good: judges a step by its actor and tag.
-        recurring: only steps that can be repeated for ever, because a path leads back.
-    """
-    _complete(graph)
-    wanted = [good(actor, tag) for actor, tag in graph.kinds]
-    component = _component_numbers(graph) if recurring else None
-    found = []
-    for state in range(len(graph)):
-        for edge in range(graph.first[state], graph.first[state + 1]):
-            if wanted[graph.kind[edge]] and (component is None or component[state] == component[graph.target[edge]]):
-                found.append(state)
-                break
-    return found
-
-
-def stuck(graph: Graph[Any], good: StepTest, *, fine: Callable[[Any], bool] | None = None) -> int | None:
+def stuck(graph: Graph[Any], good: StepTest, fine: Callable[[Any], bool]) -> int | None:
     """Return the number of the nearest state from which no good step can be reached any more, or None.
 
     Args:
@@ -78,18 +36,25 @@ def stuck(graph: Graph[Any], good: StepTest, *, fine: Callable[[Any], bool] | No
         good: judges a step by its actor and tag.
         fine: returns True for such a state if no more step is required (all actors have finished, or are dead).
     """
-    reached = can_reach(graph, sources(graph, good))
-    for state, reaches in enumerate(reached):
-        if not reaches and not (fine is not None and fine(graph.state(state))):
-            return state
-    return None
+    wanted = [good(actor, tag) for actor, tag in graph.kinds]
+    first, source = _backwards(graph)
+    reached = bytearray(len(graph))
+    queue: deque[int] = deque()
+    for state in range(len(graph)):
+        if any(wanted[kind] for kind in graph.kind[graph.first[state] : graph.first[state + 1]]):
+            reached[state] = 1
+            queue.append(state)
+    while queue:
+        state = queue.popleft()
+        for before in source[first[state] : first[state + 1]]:
+            if not reached[before]:
+                reached[before] = 1
+                queue.append(before)
+    return next((state for state, good in enumerate(reached) if not good and not fine(graph.state(state))), None)
 
 
 def fair_cycle(
-    graph: Graph[Any],
-    without: StepTest,
-    fair: Callable[[Actor], bool] | None = None,
-    where: Callable[[Any], bool] | None = None,
+    graph: Graph[Any], without: StepTest, fair: Callable[[Actor], bool], where: Callable[[Any], bool]
 ) -> Cycle | None:
     """Return a cycle that a weakly fair scheduler may stay in for ever, or None.
 
@@ -99,14 +64,13 @@ def fair_cycle(
     Args:
         graph: a complete graph.
         without: steps that the cycle must not take (good steps; crashes, whose number is limited).
-        fair: the actors to which the scheduler must be fair; None for all of them.
+        fair: the actors to which the scheduler must be fair.
         where: returns True for the nearest state of a cycle if the cycle counts (for example, if an actor lives).
     """
-    _complete(graph)
     actors = sorted({actor for actor, _ in graph.kinds}, key=repr)
     bit_of = {actor: 1 << number for number, actor in enumerate(actors)}
     bits = [bit_of[actor] for actor, _ in graph.kinds]
-    must = sum(bit for actor, bit in bit_of.items() if fair is None or fair(actor))
+    must = sum(bit for actor, bit in bit_of.items() if fair(actor))
     dropped = [without(actor, tag) for actor, tag in graph.kinds]
     for states in components(graph, without):
         inside = set(states)
@@ -119,41 +83,9 @@ def fair_cycle(
                 if not dropped[kind] and graph.target[edge] in inside:
                     moving |= bits[kind]
             enabled &= here
-        if moving and not enabled & ~moving and (where is None or where(graph.state(min(states)))):
+        if moving and not enabled & ~moving and where(graph.state(min(states))):
             return Cycle(tuple(sorted(states)), frozenset(a for a, bit in bit_of.items() if bit & moving))
     return None
-
-
-def starvation(
-    graph: Graph[Any],
-    entries: Mapping[Actor, Tag],
-    without: StepTest,
-    fair: Callable[[Actor], bool] | None = None,
-    waits: Callable[[Any, Actor], bool] | None = None,
-) -> dict[Actor, Cycle]:
-    """Return the actors that may wait for ever under a fair scheduler, each with a cycle in which it does.
-
-    Args:
-        graph: a complete graph.
-        entries: for each actor the tag of its good step.
-        without: steps that no cycle may take, as for `fair_cycle`.
-        fair: as for `fair_cycle`.
-        waits: returns True for the nearest state of a cycle if an actor still wants to enter; None for always. It
-            must be False for an actor that has crashed or finished.
-    """
-    found = {}
-    for waiting, entry in entries.items():
-
-        def excluded(actor: Actor, tag: Tag, entry: Tag = entry) -> bool:
-            return tag == entry or without(actor, tag)
-
-        def counts(state: Any, waiting: Actor = waiting) -> bool:
-            return waits is None or waits(state, waiting)
-
-        cycle = fair_cycle(graph, excluded, fair, counts)
-        if cycle is not None:
-            found[waiting] = cycle
-    return found
 
 
 def components(graph: Graph[Any], without: StepTest) -> Iterator[list[int]]:
@@ -207,14 +139,6 @@ def _closed(root: int, open_states: list[int], is_open: bytearray) -> list[int]:
             return component
 
 
-def _component_numbers(graph: Graph[Any]) -> array[int]:
-    numbers = array("I", bytes(4 * len(graph)))
-    for number, states in enumerate(components(graph, lambda actor, tag: False)):
-        for state in states:
-            numbers[state] = number
-    return numbers
-
-
 def _backwards(graph: Graph[Any]) -> tuple[array[int], array[int]]:
     """The reversed edges: those into state i come from `source[first[i] : first[i + 1]]`."""
     free = array("Q", bytes(8 * (len(graph) + 2)))  # shifted by two: filling moves each start to its place
@@ -228,8 +152,3 @@ def _backwards(graph: Graph[Any]) -> tuple[array[int], array[int]]:
             source[free[target + 1]] = state
             free[target + 1] += 1
     return free, source
-
-
-def _complete(graph: Graph[Any]) -> None:
-    if not graph.complete or len(graph.first) != len(graph) + 1:
-        raise ValueError("liveness needs a complete graph with its edges: explore to the end, without a limit")

@@ -15,26 +15,11 @@ from interlock.core.claims import USING
 from interlock.core.line import Origin, Place
 from interlock.core.queue import BUSY, EnterResult, Granted
 from proof.automaton import Automaton
+from proof.caller import Cancelled
 from proof.explore import Successor
-from proof.files.client import (
-    LEASE_ENDS,
-    STARTED,
-    Before,
-    Begin,
-    Cancelled,
-    Enter,
-    FreshId,
-    Hold,
-    Leave,
-    Now,
-    Sleep,
-    Subscribe,
-    Wait,
-    client,
-)
+from proof.files.client import LEASE_ENDS, STARTED, Begin, Enter, Hold, Leave, client
 from proof.files.configurations import Configuration
 from proof.files.judging import Judge, wrongly_answered
-from proof.files.production import Production
 from proof.files.state import (
     BEGIN,
     COME,
@@ -53,7 +38,8 @@ from proof.files.state import (
     with_files,
     with_lease,
 )
-from proof.files.steps import EARLIER, OVER, Files, IsAlive, Stepped, Steps, perform, told
+from proof.files.steps import EARLIER, OVER, PACKAGE, Files, IsAlive, Production, Stepped, Steps, perform, told
+from proof.runtime import Before, Now, Sleep, Wait
 
 
 class Outcome(NamedTuple):
@@ -76,7 +62,7 @@ class Callers:
         production: the decisions and the protocol, of the package or of a mutant.
     """
 
-    def __init__(self, configuration: Configuration, production: Production) -> None:
+    def __init__(self, configuration: Configuration, production: Production = PACKAGE) -> None:
         self.configuration = configuration
         self.roles = configuration.roles
         self.processes = configuration.processes or tuple(range(len(self.roles)))
@@ -94,7 +80,7 @@ class Callers:
         name = NAMES[number]
         request = self.request(number, caller)
         if isinstance(request, Begin):
-            yield (COME, number), f"{name} comes", BEGIN, self.resumed(state, number, self._fresh(state, name))
+            yield (COME, number), f"{name} comes", BEGIN, self.resumed(state, number, name)
         elif isinstance(request, Enter | Leave):
             yield from self._step(state, number, request)
             if self.configuration.busy and isinstance(request, Enter) and self._guarded(state, number):
@@ -284,12 +270,6 @@ class Callers:
                 if self.configuration.lapses:
                     state = with_files(state, with_lease(state[0], caller.id, EARLIER))
                 answer = STARTED
-            elif isinstance(request, FreshId):
-                answer = self._fresh(with_caller(state, number, caller), NAMES[number])
-                caller = caller._replace(id=str(answer), evicted=False)
-            elif isinstance(request, Subscribe):
-                caller = caller._replace(pipe=SILENT)
-                answer = None
             elif isinstance(request, Before) and request.moment != LEASE_ENDS:
                 answer = not caller.timed_out
             elif isinstance(request, Before) and not self.configuration.lapses:
@@ -297,13 +277,6 @@ class Callers:
             else:
                 return with_caller(state, number, _settled(caller._replace(local=local), request))
             local = automaton.step(local, answer)
-
-    def _fresh(self, state: State, name: str) -> str:
-        """An id that does not occur in the state any more; it stands for one that was never used."""
-        files: Files = state[0]
-        used = {place.id for place in files.places}
-        used |= {str(caller.pipe) for caller in state[3:]}
-        return next(id for id in (name + "'" * primes for primes in range(9)) if id not in used)
 
     # -- processes --------------------------------------------------------------------------------------
 
@@ -337,9 +310,14 @@ class Callers:
 
 
 def _settled(caller: Caller, request: Any) -> Caller:
-    """A caller without the facts that do not matter at its present request."""
+    """A caller with what its present request says of it, without the facts that do not matter there."""
     if isinstance(request, Begin):
         return Caller(caller.local)
+    if isinstance(request, Enter):
+        if request.claim.id != caller.id:
+            caller = caller._replace(id=request.claim.id, evicted=False)
+        if request.subscribed and caller.pipe is None:
+            caller = caller._replace(pipe=SILENT)
     if isinstance(request, Hold | Leave):
         caller = caller._replace(pipe=None, watched=frozenset(), timed_out=False)
     return caller._replace(lease=LIVE, evicted=False) if isinstance(request, Leave) else caller

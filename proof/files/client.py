@@ -6,11 +6,13 @@ claim of its grant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from interlock.core.claims import Claim, LockSpec
-from interlock.core.queue import AcquireCall, EnterResult, Granted, Held
+from interlock.core.queue import AcquireCall, EnterResult, Held
+from proof.caller import Cancelled
+from proof.runtime import AsyncWaiter, Runtime, effect
 
 STARTED = 0.0
 TTL = 1.0
@@ -44,36 +46,6 @@ class Hold(NamedTuple):
     held: Held
 
 
-class Before(NamedTuple):
-    """Ask whether a moment has not come yet."""
-
-    moment: float
-
-
-class Now(NamedTuple):
-    """Ask for the time before a request is sent."""
-
-
-class FreshId(NamedTuple):
-    """Ask for an id that was never used."""
-
-
-class Sleep(NamedTuple):
-    """Let some time pass."""
-
-
-class Subscribe(NamedTuple):
-    """Ask for a pipe to wait at."""
-
-
-class Wait(NamedTuple):
-    """Wait at the pipe."""
-
-
-class Cancelled(BaseException):
-    """The caller is cancelled or interrupted."""
-
-
 class Role(NamedTuple):
     """The request of a caller at each call.
 
@@ -86,38 +58,22 @@ class Role(NamedTuple):
     times_out: bool = False
 
 
-class Asked:
-    """The runtime of the protocol: each primitive is a request to the world."""
+class Named(Runtime):
+    """The runtime of one call, whose ids follow from the first one."""
 
-    __slots__ = ()
+    __slots__ = ("_last",)
 
-    def before(self, now: Any, moment: float) -> Generator[Any, Any, Any]:
-        return (yield Before(moment))
+    def __init__(self, first: str) -> None:
+        self._last = first
 
-    def time_by(self, now: Any) -> Generator[Any, Any, Any]:
-        return (yield Now())
+    async def ask(self, request: object) -> Any:
+        """Suspend with a request."""
+        return await effect(request)
 
-    def sleep(self, seconds: float) -> Generator[Any, Any, Any]:
-        yield Sleep()
-
-    def fresh_id(self) -> Generator[Any, Any, Any]:
-        return (yield FreshId())
-
-
-class Pipe:
-    """The pipe at which a caller waits."""
-
-    __slots__ = ()
-
-    def wait(self, seconds: float) -> Generator[Any, Any, Any]:
-        granted: Granted | None = yield Wait()
-        return granted
-
-    def close(self) -> None:
-        """Do nothing: the world knows whether the caller waits."""
-
-
-RUNTIME, PIPE = Asked(), Pipe()
+    def fresh_id(self) -> str:
+        """Return an id that was not used before in this call."""
+        self._last += "'"
+        return self._last
 
 
 class Line:
@@ -125,45 +81,43 @@ class Line:
 
     __slots__ = ()
 
-    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> Generator[Any, Any, Any]:
+    async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
         """As `AsyncQueue.enter`."""
-        result: EnterResult = yield Enter(claim, waiter is not None, wait, again)
+        result: EnterResult = await effect(Enter(claim, waiter is not None, wait, again))
         return result
 
-    def leave(self, claim: Claim) -> Generator[Any, Any, Any]:
+    async def leave(self, claim: Claim) -> Any:
         """As `AsyncQueue.leave`."""
-        return (yield Leave(claim))
+        return await effect(Leave(claim))
 
-    def subscribe(self) -> Generator[Any, Any, Any]:
-        """As `AsyncQueue.subscribe`."""
-        yield Subscribe()
-        return PIPE
+    def subscribe(self) -> AsyncWaiter:
+        """Return a waiter: its caller has a pipe from its next step on."""
+        return AsyncWaiter()
 
 
 def _no_clock() -> float:
     return STARTED
 
 
-def client(acquire: Callable[..., Any], role: Role) -> Generator[Any, Any, Any]:
+async def client(acquire: Callable[..., Any], role: Role) -> None:
     """Repeatedly acquire, hold and leave.
 
     Args:
         acquire: the production protocol, or a mutant of it.
         role: the request.
     """
-    queue = Line()
+    queue: Any = Line()
     spec = LockSpec("name", role.units, role.capacity, TTL)
     while True:
-        id = yield Begin()
+        id = await effect(Begin())
         deadline = TIME_OUT if role.times_out else None
         attempt = AcquireCall(Claim(id, spec), _no_clock, STARTED, deadline, role.wait)
         held = None
         try:
-            held = yield from acquire(RUNTIME, queue, attempt)
+            held = await acquire(Named(id), queue, attempt)
             if held is not None:
-                yield Hold(held)
-                yield from queue.leave(held.claim)
+                await effect(Hold(held))
+                await queue.leave(held.claim)
         except Cancelled:
             if attempt.entered or held is not None:
-                yield from queue.leave(attempt.claim)
-        del attempt, held, id, deadline
+                await queue.leave(attempt.claim)

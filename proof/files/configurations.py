@@ -37,7 +37,7 @@ class Configuration:
         renews: holders renew their leases.
         tidies: a process may remove the files of a name without live claims.
         shrinks: the files are truncated whenever the line is empty.
-        large: explored only on request.
+        large, rare: explored only on request, or by the whole test suite only.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Configuration:
     tidies: bool = False
     shrinks: bool = False
     large: bool = False
+    rare: bool = False
 
 
 _E, _X, _S = EXCLUSIVE, WRITER, READER
@@ -81,7 +82,10 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration("1 lapse, N=3", (_E, _E, _E), lapses=1, heartbeats=True),
     Configuration("1 lapse, X S S", (_X, _S, _S), lapses=1, heartbeats=True),
     # Waiters also poll, at any moment.
-    Configuration("2 lapses, 1 eviction, renewals, N=2", (_E, _E), lapses=2, evictions=1, renews=True, looks=True),
+    Configuration("1 lapse, 1 eviction, renewals, N=2", (_E, _E), lapses=1, evictions=1, renews=True, looks=True),
+    Configuration(
+        "2 lapses, 1 eviction, renewals, N=2", (_E, _E), lapses=2, evictions=1, renews=True, looks=True, rare=True
+    ),
     Configuration("1 lapse, 1 kill, files cleaned up, N=2", (_E, _E), kills=1, lapses=1, tidies=True, looks=True),
     Configuration("the guard is taken, N=2, 1 kill", (_E, _E), kills=1, busy=True, looks=True),
     Configuration("no wake-up pipe is heard, N=3, 1 kill", (_E, _E, _E), kills=1, deaf=True, looks=True),

@@ -14,16 +14,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from interlock.core import line
+from interlock.core._async import acquire as claiming
 from interlock.core.claims import MICROS, PENDING, USING, Claim
 from interlock.core.line import Clock, Origin, Place
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult
+from interlock.stores.files import plan
 from proof.files.client import TTL, Enter
-from proof.files.production import Production
 
 Slot = Place | int
 IsAlive = Callable[[str], bool]
 NOW = 0
 OVER, EARLIER, LATER = NOW, 1, int(TTL * MICROS)
+
+
+class Production(NamedTuple):
+    """The decisions of a step, its writes, and the protocol of a caller: the package's, or a mutant's."""
+
+    line: Any = line
+    plan: Any = plan
+    acquire: Callable[..., Any] = claiming.acquire
+
+
+PACKAGE = Production()
 
 
 class Files(NamedTuple):

@@ -7,15 +7,16 @@ store after it has expired for its owner, or after its owner has sent a later re
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from interlock.core.claims import USING, fits
 from interlock.core.line import GONE
-from proof.explore import Successor
+from proof import verdicts
+from proof.caller import Cancelled
+from proof.explore import Actor, Successor, Tag
 from proof.files.callers import Callers
-from proof.files.client import Begin, Cancelled, Hold, Leave, Wait
-from proof.files.configurations import Configuration
+from proof.files.client import Begin, Hold, Leave
 from proof.files.judging import Judge
-from proof.files.production import PRODUCTION, Production
 from proof.files.state import (
     CLOCK,
     ENDED,
@@ -30,6 +31,7 @@ from proof.files.state import (
     Budget,
     Caller,
     State,
+    enters,
     fence_of,
     spent,
     with_caller,
@@ -37,18 +39,16 @@ from proof.files.state import (
     with_lease,
 )
 from proof.files.steps import EARLIER, OVER, Files, told
+from proof.runtime import Wait
 
 
-class World(Callers):
+class World(Callers, verdicts.World):
     """A configuration of callers on one name, with all possible faults.
 
     Args:
         configuration: the callers, and the possible faults.
         production: the decisions and the protocol, of the package or of a mutant.
     """
-
-    def __init__(self, configuration: Configuration, production: Production = PRODUCTION) -> None:
-        super().__init__(configuration, production)
 
     def init(self) -> State:
         """Return the state in which all callers are idle."""
@@ -169,6 +169,38 @@ class World(Callers):
             for outcome in self.broken_off(files, "somebody removes the file of the name", "", stepped, judge):
                 words = outcome.words if outcome.done else f"somebody is killed {outcome.words}"
                 yield "tidy", words, FAULT, with_files(state, outcome.files, outcome.wrong)
+
+    # -- what has to happen -----------------------------------------------------------------------------
+
+    def good(self, actor: Actor, tag: Tag) -> bool:
+        """Return True if a caller becomes a holder."""
+        return tag in [enters(name) for name in NAMES]
+
+    def limited(self, actor: Actor, tag: Tag) -> bool:
+        """Return True for a fault."""
+        return tag == FAULT
+
+    def fair(self, actor: Actor) -> bool:
+        """Return True for an actor whose steps must be taken in the end: a caller within a call."""
+        return isinstance(actor, int)
+
+    def over(self, state: State) -> bool:
+        """Return True if all callers are dead."""
+        return all(caller.dead for caller in state[3:])
+
+    def entries(self) -> dict[Any, Tag]:
+        """Return the entries of the callers that wait as long as it takes."""
+        return {
+            name: enters(name)
+            for name, role in zip(NAMES, self.roles, strict=False)
+            if role.wait and not role.times_out
+        }
+
+    def waits(self, state: State, name: Any) -> bool:
+        """Return True if a caller lives, and waits."""
+        number = NAMES.index(name)
+        caller: Caller = state[3 + number]
+        return not caller.dead and not isinstance(self.request(number, caller), Begin | Hold)
 
     # -- what must hold of every state ------------------------------------------------------------------
 

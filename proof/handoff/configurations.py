@@ -17,7 +17,7 @@ class Configuration:
         lapses, evictions, cancels, kills, losses, forgets: how often each may happen in one run.  A loss is a lost
             request, reply or message; a lapse is the end of a lease; a server that forgets loses the whole line, like
             one that was flushed, or restarted without its data.
-        large: explored only on request.
+        large, rare: explored only on request, or by the whole test suite only.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Configuration:
     losses: int = 0
     forgets: int = 0
     large: bool = False
+    rare: bool = False
     plain: tuple[int, ...] = ()
 
 
@@ -53,7 +54,7 @@ CONFIGURATIONS = (
     Configuration("two and one, a lease ends", _MIXED, lapses=1),
     Configuration("two and one, an eviction", _MIXED, evictions=1),
     Configuration("two and one, a message is lost", _MIXED, losses=1),
-    Configuration("three of one process, one gives up, a message is lost", _ONE, cancels=1, losses=1),
+    Configuration("three of one process, one gives up, a message is lost", _ONE, cancels=1, losses=1, rare=True),
     Configuration("two and one, a process is killed", _MIXED, kills=1),
     Configuration("three of one process, the server forgets", _ONE, forgets=1),
     Configuration("two and one, the server forgets", _MIXED, forgets=1),

@@ -11,8 +11,8 @@ from proof.changes import Change, changed
 from proof.handoff.configurations import Configuration
 from proof.handoff.server import SERVER, Promise, Promoted, Server, outcome
 from proof.handoff.state import State
-from proof.handoff.verdicts import Verdict, verdict
 from proof.handoff.world import World
+from proof.verdicts import Verdict, verdict
 
 SUCCESSORS = "interlock.remote.waiters"
 
@@ -29,25 +29,25 @@ class Mutant:
 
     Attributes:
         name: the removed safeguard.
-        configuration: the world in which it is caught.
         expected: a part of the finding.
+        world: the world in which it is caught.
         change: a change in the registry of a process.
         server: the server's behaviour.
-        world: the world around them.
+        model: makes the system to explore.
     """
 
     name: str
-    configuration: Configuration
     expected: str
+    world: Configuration
     change: Change | None = None
     server: Server = SERVER
-    world: Callable[..., World] = World
+    model: Callable[..., World] = World
 
 
 def judged(mutant: Mutant) -> Verdict:
     """Explore the world of a mutant."""
     make = Successors if mutant.change is None else changed(mutant.change).Successors
-    return verdict(mutant.configuration, make, mutant.server, mutant.world)
+    return verdict(mutant.model(mutant.world, make, mutant.server))
 
 
 class _Trusting(World):
@@ -75,27 +75,27 @@ def _issues_another(line: Line, step: Step) -> tuple[Line, Promoted]:
 MUTANTS = (
     Mutant(
         "only a holder lets its successor in",
-        _CANCEL,
         "hold the lock",
+        _CANCEL,
         Change(SUCCESSORS, "if held and hands_over:", "if hands_over:"),
     ),
     Mutant(
         "a new successor takes the place of the old one",
-        _LAPSE,
         "disagree",
+        _LAPSE,
         Change(SUCCESSORS, "if former is not None:", "if False:"),
     ),
-    Mutant("a promise is void if the server no longer had the released claim", _FORGET, "is void", world=_Trusting),
+    Mutant("a promise is void if the server no longer had the released claim", "is void", _FORGET, model=_Trusting),
     Mutant(
         "a claim is the successor only of the claim right before it",
-        _ONE,
         "hold the lock",
+        _ONE,
         server=SERVER._replace(promise=_promises_the_holder),
     ),
     Mutant(
         "a promoted successor keeps its fence",
-        _BEHIND,
         "gets in after",
+        _BEHIND,
         server=SERVER._replace(outcome=_issues_another),
     ),
 )

@@ -8,12 +8,15 @@ from typing import Any
 from interlock.core.line import Line
 from interlock.core.queue import Granted
 from interlock.remote.waiters import Successors
-from proof.explore import Successor
+from proof import verdicts
+from proof.explore import Actor, Successor, Tag
 from proof.handoff.configurations import Configuration
 from proof.handoff.server import OVER, SERVER, Promoted, Server, expired
 from proof.handoff.state import Caller, Forgotten, Left, State, Table
 
 REQUESTS = ("enter", "leave", "renew")
+END, FAULT = "end", "fault"
+Step = tuple[Actor, str, State]
 
 
 class _Waiter:
@@ -28,7 +31,7 @@ class _Waiter:
             self.words[message.id] = message.fence
 
 
-class World:
+class World(verdicts.World):
     """A system for `explore`: the production registry of each process, a model of the server.
 
     Args:
@@ -36,6 +39,8 @@ class World:
         make: makes the registry of a process.
         server: the server's behaviour.
     """
+
+    ends = True
 
     def __init__(
         self,
@@ -72,13 +77,32 @@ class World:
     def successors(self, state: State) -> Iterator[Successor[State]]:
         """Return every possible next step."""
         for number, caller in enumerate(state.callers):
-            yield from self._of_caller(state, number, caller)
-        yield from self._of_server(state)
-        yield from self._mishaps(state)
+            for actor, words, after in self._of_caller(state, number, caller):
+                yield actor, words, END if self.over(after) else None, after
+        for actor, words, after in self._of_server(state):
+            yield actor, words, END if self.over(after) else None, after
+        for actor, words, after in self._mishaps(state):
+            yield actor, words, FAULT, after
+
+    def good(self, actor: Actor, tag: Tag) -> bool:
+        """Return True for the last step."""
+        return tag == END
+
+    def limited(self, actor: Actor, tag: Tag) -> bool:
+        """Return True for a fault."""
+        return tag == FAULT
+
+    def fair(self, actor: Actor) -> bool:
+        """Return True for callers, the server and the net."""
+        return actor != "fate"
+
+    def over(self, state: State) -> bool:
+        """Return True if all callers have finished or are dead."""
+        return all(caller.phase in ("done", "dead") for caller in state.callers)
 
     # Steps of a caller.
 
-    def _of_caller(self, state: State, number: int, caller: Caller) -> Iterator[Successor[State]]:
+    def _of_caller(self, state: State, number: int, caller: Caller) -> Iterator[Step]:
         phase, id, word = caller
         name = f"caller {number}"
         if phase == "idle":
@@ -86,19 +110,18 @@ class World:
             registry, words = self._thaw(state, number)
             registry.add(fresh, _Waiter(words))
             after = self._with(state, number, Caller("asked", fresh), registry, words)
-            yield name, f"{name} asks as {fresh}", "ask", self._send(after, ("enter", fresh, False))
+            yield name, f"{name} asks as {fresh}", self._send(after, ("enter", fresh, False))
         elif phase == "waiting":
             if word:
-                yield name, f"{name} takes what it was told", "take", self._gets_in(state, number, word)
+                yield name, f"{name} takes what it was told", self._gets_in(state, number, word)
             registry, words = self._thaw(state, number)
             registry.add(id, _Waiter(words))
             looking = self._with(state, number, caller._replace(phase="looking"), registry, words)
-            yield name, f"{name} looks", "look", self._send(looking, ("enter", id, True))
+            yield name, f"{name} looks", self._send(looking, ("enter", id, True))
             if state.left.cancels:
-                less = state._replace(left=state.left._replace(cancels=state.left.cancels - 1))
-                yield name, f"{name} gives up", "give up", self._leaves(less, number, "giving up")
+                yield name, f"{name} gives up", self._leaves(_less(state, "cancels"), number, "giving up")
         elif phase == "inside":
-            yield name, f"{name} leaves", "leave", self._leaves(state, number, "leaving")
+            yield name, f"{name} leaves", self._leaves(state, number, "leaving")
 
     def _gets_in(self, state: State, number: int, fence: int) -> State:
         """The caller enters the critical section, unless its lease has expired by its own clock."""
@@ -139,7 +162,7 @@ class World:
 
     # Steps of the server, and the arrival of messages.
 
-    def _of_server(self, state: State) -> Iterator[Successor[State]]:
+    def _of_server(self, state: State) -> Iterator[Step]:
         seen = set()
         for at, message in enumerate(state.net):
             kind, id, *rest = message
@@ -147,10 +170,14 @@ class World:
                 if id not in seen:  # the requests of one claim do not overtake each other
                     seen.add(id)
                     after = self._performed(self._without(state, at), kind, id, *rest)
-                    yield "server", f"the server performs {kind} {id}", kind, after
+                    yield f"server {id}", f"the server performs {kind} {id}", after
             else:
                 after = self._arrived(self._without(state, at), kind, id, *rest)
-                yield "net", f"{kind} of {id} arrives", kind, after
+                yield f"net {kind} {id}", f"{kind} of {id} arrives", after
+        for place in state.line.places:
+            if place.id in state.over and place.until != OVER:
+                after = state._replace(line=expired(state.line, place.id))
+                yield f"clock {place.id}", f"{place.id} expires on the server", after
 
     def _performed(self, state: State, kind: str, id: str, what: Any) -> State:
         if kind == "enter":
@@ -225,37 +252,30 @@ class World:
 
     # Faults.
 
-    def _mishaps(self, state: State) -> Iterator[Successor[State]]:
+    def _mishaps(self, state: State) -> Iterator[Step]:
         left = state.left
         places = state.line.places
         for id in [place.id for place in places if place.until != OVER]:
             if left.lapses and id not in state.over:
-                less = state._replace(left=left._replace(lapses=left.lapses - 1), over=state.over | {id})
-                yield "time", f"the lease of {id} ends", "lapse", less
-            if id in state.over:
-                yield "time", f"{id} expires on the server", "expire", state._replace(line=expired(state.line, id))
+                yield "fate", f"the lease of {id} ends", _less(state, "lapses")._replace(over=state.over | {id})
         for id in [place.id for place in places if left.evictions]:
             line, promoted = self.server.evict(state.line, id)
-            less = state._replace(
-                line=line, left=left._replace(evictions=left.evictions - 1), evicted=state.evicted | {id}
-            )
-            yield "operator", f"{id} is evicted", "evict", self._publish(less, promoted)
+            less = _less(state, "evictions")._replace(line=line, evicted=state.evicted | {id})
+            yield "fate", f"{id} is evicted", self._publish(less, promoted)
         if left.losses:
             for at, message in enumerate(state.net):
-                lost = self._without(state, at)._replace(left=left._replace(losses=left.losses - 1))
-                for after in self._bereft(lost, message):
-                    yield "net", f"{message[0]} of {message[1]} is lost", "loss", after
+                for after in self._bereft(self._without(_less(state, "losses"), at), message):
+                    yield "fate", f"{message[0]} of {message[1]} is lost", after
         if left.forgets:
             ids = frozenset(each.id for each in places)
             promised = frozenset(each[2] for each in state.net if each[0] == "leave")
             known = state.forgotten
             forgotten = known._replace(ids=known.ids | ids, promised=known.promised | promised & ids)
-            empty = Line(top=state.line.top)
-            after = state._replace(line=empty, forgotten=forgotten, left=left._replace(forgets=left.forgets - 1))
-            yield "fate", "the server forgets the line", "forget", after
+            after = _less(state, "forgets")._replace(line=Line(top=state.line.top), forgotten=forgotten)
+            yield "fate", "the server forgets the line", after
         if left.kills:
             for process in set(self.configuration.processes):
-                yield "fate", f"process {process} is killed", "kill", self._killed(state, process)
+                yield "fate", f"process {process} is killed", self._killed(state, process)
 
     def _bereft(self, state: State, message: tuple[Any, ...]) -> Iterator[State]:
         """A caller whose reply is lost asks again, gives up its claim, or its call fails."""
@@ -281,14 +301,13 @@ class World:
             yield self.doubts(failed, let_in) if let_in else failed
 
     def _killed(self, state: State, process: int) -> State:
-        left = state.left._replace(kills=state.left.kills - 1)
         callers = state.callers
         over = state.over
         for number, its in enumerate(self.configuration.processes):
             if its == process and callers[number].phase != "done":
                 over |= {callers[number].id}
                 callers = _put(callers, number, Caller("dead", callers[number].id))
-        return state._replace(callers=callers, left=left, over=over)
+        return _less(state, "kills")._replace(callers=callers, over=over)
 
     # Construction of states.
 
@@ -330,6 +349,11 @@ class World:
             if each.id in words and each.phase in ("waiting", "looking", "asked"):
                 callers = _put(callers, at, each._replace(word=words[each.id]))
         return state._replace(tables=tables, callers=callers)
+
+
+def _less(state: State, fault: str) -> State:
+    """The state in which a fault may happen once less."""
+    return state._replace(left=state.left._replace(**{fault: getattr(state.left, fault) - 1}))
 
 
 def _put(those: tuple[Any, ...], at: int, one: Any) -> tuple[Any, ...]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import getsource
 from typing import Any
 
 from interlock.core.claims import USING, Claim, LockSpec
 from interlock.core.line import Clock, Line, Origin, Place, Step
 from interlock.core.queue import GIVEN_UP, EnterResult
+from interlock.stores._async import step_queue as queues
 from proof import runtime
-from proof.changes import changed
+from proof.changes import executed
 from proof.pending import register as ask
 from proof.pending.options import Fence, Options
 from proof.pending.store import Effect, Row, Store
 from proof.runtime import effect
 
-STEP_QUEUE = "interlock.stores._async.step_queue"
 NOW = Clock(1, 1)
 OVER, AHEAD = 0, 2
 
@@ -58,7 +59,7 @@ class Steps:
 
 def step_queue() -> Any:
     """Return production's queue on such a store."""
-    module: Any = changed(STEP_QUEUE)
+    module: Any = executed(queues, getsource(queues))
     module.rt, module.clock = runtime, runtime.StoppedClock
     return module.AsyncStepQueue(Steps())
 

@@ -1,70 +1,331 @@
-"""Mutants with one safeguard removed: the checker must catch each.
-
-Most are made from the source text of production code (`proof.changes`). Safeguards of the store are removed in the
-world.
-"""
+"""The table of mutants: every safeguard of the protocol, of its callers and of its stores."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
-from proof.changes import Change, changed
-from proof.pending.options import Options
-from proof.pending.verdicts import Verdict, verdict
-from proof.pending.world import Parts
+from interlock.core import line
+from proof.changes import Change, Mutant
+from proof.pending.options import Fence, Options, Update, exclusive, semaphore
 
 PENDING = "interlock.core._async.pending"
 CLAIMING = "interlock.core._async.acquire"
 CALLER = "proof.caller"
 LINE = "interlock.core.line"
 
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A removed safeguard.
-
-    Attributes:
-        name: the missing safeguard.
-        expected: the kind of finding.
-        options: the world in which it is caught; the world itself may be the mutant.
-        change: the change of the code; None if only the world is changed.
-        fair: True to look for starvation.
-    """
-
-    name: str
-    expected: str
-    options: Options = field(default_factory=Options)
-    change: Change | None = None
-    fair: bool = False
+PLAIN = Options()
+THREE = Options(exclusive(3))
+LEASES = Options(leases=True, heartbeats=True)
+FENCES = Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2)
+NO_CLOCK = Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2, bad_clock=True, exclusion=False)
+LOSSY = Options(leases=True, lost=1)
+ONCE = Options(exclusive(3), ordered=True, leases=True, attempts=1, lapses=1)
 
 
-def parts(change: Change | None) -> Parts:
-    """Return the code under check, with the change in it; a change of `core.line` is one of the options."""
-    if change is None or change.module == LINE:
-        return Parts()
-    module: Any = changed(change)
-    if change.module == PENDING:
-        return Parts(pending=module.AsyncPending)
-    if change.module == CLAIMING:
-        return Parts(acquire=module.acquire)
-    # The changed caller must raise and catch the world's own errors, and use its requests.
-    from proof import caller
-
-    for name, value in vars(caller).items():
-        if isinstance(value, type) and value.__module__ == CALLER:
-            setattr(module, name, value)
-    return Parts(caller=module.caller)
+def _pending(old: str, new: str) -> Change:
+    return Change(PENDING, old, new)
 
 
-def judged(mutant: Mutant, limit: int | None = None) -> Verdict:
-    """Explore a mutant's world.
+def _claiming(old: str, new: str) -> Change:
+    return Change(CLAIMING, old, new)
 
-    Args:
-        mutant: the mutant.
-        limit: stop after so many states.
-    """
-    options = mutant.options
-    if mutant.change is not None and mutant.change.module == LINE:
-        options = replace(options, steps=changed(mutant.change))
-    return verdict(options, parts(mutant.change), fair=mutant.fair, limit=limit)
+
+def _line(old: str, new: str) -> Change:
+    return Change(LINE, old, new)
+
+
+def _caller(old: str, new: str) -> Change:
+    return Change(CALLER, old, new)
+
+
+LOOK_FIRST = """line = await records.list(claim.spec.key)
+            await records.create(claim)
+            if all(r.expired or r.state == QUEUED for r in line):
+                fence = await records.promote(claim)
+                if fence is not None:
+                    return EnterResult("using", fence)"""
+FLAG = """                raised = await records.update(claim, PENDING)  # raise the flag, THEN look again
+"""
+NO_SECOND_LOOK = """                raised = await records.update(claim, PENDING)
+                fence = await records.promote(claim)
+                return GONE if fence is None else EnterResult("using", fence)
+"""
+USING_OF = "using = [(r.units, r.capacity) for r in others if r.state == USING]"
+RAISED_OF = "raised = [(r.units, r.capacity) for r in others if r.state == PENDING]"
+FREE = "free = fits(mine.units, mine.capacity, using + raised)"
+FIRST = "first = not before or (together and fits(mine.units, mine.capacity, using + before))"
+TOGETHER = "together = mine.capacity == WRITER_UNITS and all(capacity == WRITER_UNITS for _, capacity in before)"
+JUNK = "junk = next((r.id for r in records if r.expired and r.id != me), None)"
+
+UNKNOWN = "        except UnknownOutcome:\n            result = GIVEN_UP"
+ANSWERED = "            await effect(Answered(bool(answers[0])))\n"
+TAKEN_BACK = "        await _time_is_over(queue, call, answer.outage, at.in_line)\n"
+GIVEN_UP = "                at.left_behind = await _give_back(queue, call.claim)\n"
+NO_MORE = '            if answer.state == "using" or'
+REFUSED = "            return REFUSED"
+COUNTED = "                until = at.sent + call.claim.spec.ttl\n"
+DUMB = Update.THERE
+
+LOOKS = (
+    Mutant(
+        "looks before it claims",
+        "two holders",
+        PLAIN,
+        _pending("await records.create(claim)  # 1. claim first ...", LOOK_FIRST),
+    ),
+    Mutant("ignores the others' pendings", "two holders", PLAIN, _pending(RAISED_OF, "raised = []")),
+    Mutant("ignores the others' usings", "two holders", PLAIN, _pending(USING_OF, "using = []")),
+    Mutant("no second look after raising the flag", "two holders", THREE, _pending(FLAG, NO_SECOND_LOOK)),
+    Mutant(
+        "a pure ticket queue, keys visible out of order",
+        "two holders",
+        PLAIN,
+        _pending(FREE, "free = all(r.key > mine.key for r in others)"),
+    ),
+)
+
+ORDER = (
+    Mutant("everybody gives way", "livelock", PLAIN, _pending(FIRST, "first = free")),
+    Mutant("nobody gives way", "stuck", PLAIN, _pending(FIRST, "first = True")),
+    Mutant(
+        "steps aside without lowering its flag",
+        "stuck",
+        PLAIN,
+        _pending("if verdict is Verdict.GIVE_WAY and up:", "if False:"),
+    ),
+    Mutant(
+        "never raises its flag again",
+        "stuck",
+        PLAIN,
+        _pending("if verdict is not Verdict.GIVE_WAY and not up:", "if False:"),
+    ),
+    Mutant(
+        "promotes while its flag is down",
+        "livelock",
+        THREE,
+        _pending("if verdict is Verdict.ENTER and up:", "if verdict is Verdict.ENTER:"),
+    ),
+    Mutant(
+        "counted units pass together, as readers do",
+        "starvation",
+        Options(semaphore(3, 2), ordered=True),
+        _pending(TOGETHER, "together = True"),
+        fair=True,
+    ),
+    Mutant(
+        "a try gives up when a neighbour's flag is up",
+        "nobody",
+        Options(wait=False, attempts=1),
+        _pending("if not wait and verdict is not Verdict.NEIGHBOUR:", "if not wait:"),
+    ),
+)
+
+GRANTS = (
+    Mutant(
+        "a refused promotion is taken as granted",
+        "fence",
+        NO_CLOCK,
+        _pending(
+            'return GONE if granted is None else EnterResult("using", granted)',
+            'return EnterResult("using", granted or 1)',
+        ),
+    ),
+    Mutant(
+        "a promotion of unknown outcome is taken as granted",
+        "two holders",
+        LOSSY,
+        _pending(UNKNOWN, UNKNOWN.replace("GIVEN_UP", 'EnterResult("using", 1)')),
+    ),
+    Mutant(
+        "a claim with an unknown outcome is not given up",
+        "two holders",
+        replace(LOSSY, lapses=1, attempts=1),
+        _pending(UNKNOWN, UNKNOWN.replace("result = GIVEN_UP", "raise")),
+    ),
+    Mutant(
+        "a claim that was given up is not deleted",
+        "stuck",
+        Options(lost=1),
+        _pending('        if result.state == "gone":\n            await self._forget(claim)', "        pass"),
+    ),
+    Mutant(
+        "no look at the own deadline after the promotion",
+        "fence",
+        Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2, stepwise=True),
+        _claiming("if await rt.before(call.now, until):", "if await rt.before(call.now, until) or True:"),
+    ),
+    Mutant(
+        "the lease is counted from the answer, not from before the request",
+        "two holders",
+        LEASES,
+        _claiming(COUNTED, f"                at.sent = await rt.time_by(call.now)\n{COUNTED}"),
+    ),
+)
+
+LEASE = (
+    Mutant(
+        "a renewal revives what has expired, the watchdog re-arms a passed deadline",
+        "two holders",
+        Options(leases=True, heartbeats=True, renewal=Update.THERE),
+    ),
+    Mutant(
+        "the watchdog takes a refused renewal as done",
+        "two holders",
+        LEASES,
+        _caller(
+            f"{ANSWERED}            if not answers[0]:",
+            "            await effect(Answered(True))\n            if False:",
+        ),
+    ),
+    Mutant(
+        "the watchdog counts the lease from the answer",
+        "two holders",
+        LEASES,
+        _caller(ANSWERED, f"            await effect(Renewing())\n{ANSWERED}"),
+    ),
+    Mutant(
+        "a record that has not expired is reaped",
+        "two holders",
+        Options(leases=True, reaps_live=True),
+        _pending(JUNK, "junk = next((r.id for r in records if r.id != me), None)"),
+    ),
+    Mutant(
+        "a reap does not look whether it is still expired, and renewals revive",
+        "two holders",
+        replace(ONCE, reaps_live=True, renewal=DUMB, update=DUMB),
+    ),
+    Mutant(
+        "the store's clock is wrong, and updates do not look at it",
+        "two records",
+        Options(leases=True, bad_clock=True, exclusion=False, one_using=True, update=Update.THERE),
+    ),
+    Mutant(
+        "a record expires while its owner's lease goes on",
+        "two holders",
+        Options(leases=True, bad_clock=True),
+    ),
+)
+
+LEAVING = (
+    Mutant("release by name instead of by id", "two holders", Options(leases=True, by_name=True)),
+    Mutant("the id of a record is used again", "two holders", Options(leases=True, lost=1, same_id=True)),
+    Mutant(
+        "the id is kept after the claim was given up",
+        "two holders",
+        Options(leases=True, lost=2, lapses=1),
+        _claiming("call.claim = call.claim._replace(id=rt.fresh_id())", "rt.fresh_id()"),
+    ),
+    Mutant(
+        "a time-out forgets to leave",
+        "left behind",
+        Options(timeouts=True),
+        _claiming(TAKEN_BACK, "        pass\n"),
+    ),
+    Mutant(
+        "a refused try leaves its record",
+        "left behind",
+        Options(wait=False, attempts=1),
+        _pending(f"            await records.delete(claim)\n{REFUSED}", REFUSED),
+    ),
+    Mutant(
+        "a call that is broken off forgets to leave",
+        "left behind",
+        Options(cancels=None),
+        _caller("            await withdraw(queue, claim)\n        elif", "            pass\n        elif"),
+    ),
+    Mutant(
+        "a call that is broken off leaves by its first id",
+        "left behind",
+        Options(leases=True, cancels=None),
+        _caller("claim = call.claim", "claim = Claim(first, spec)"),
+    ),
+    Mutant(
+        "a promotion that came too late is not given up",
+        "left behind",
+        LEASES,
+        _claiming(GIVEN_UP + NO_MORE, NO_MORE),
+    ),
+)
+
+IN_LINE = Options(ordered=True, steps=line, one_using=True)
+LEASED = replace(IN_LINE, leases=True)
+FENCED = replace(LEASED, fence=Fence.ISSUED, attempts=2, lapses=2)
+
+STEPS = (
+    Mutant(
+        "on a line: a new claim overtakes the waiters",
+        "two records",
+        replace(IN_LINE, spec=((1, 2), (2, 2), (1, 2))),
+        _line(
+            "if has_room(now.places, spec.units, spec.capacity):",
+            "if has_room([each for each in now.places if each.state == USING], spec.units, spec.capacity):",
+        ),
+    ),
+    Mutant(
+        "on a line: a release removes the other claims too",
+        "two holders",
+        replace(IN_LINE, spec=semaphore(3, 2)),
+        _line("if len(places) == 1 and places[0].id == id and not keep:", "if places[0].id == id and not keep:"),
+    ),
+    Mutant(
+        "on a line: what has expired stays in the line",
+        "stuck",
+        replace(LEASED, crashes=1),
+        _line("if place.until <= now or (dead and place.alive in dead):", "if False:"),
+    ),
+    Mutant(
+        "on a line: nobody is promoted while the line is settled",
+        "livelock",
+        IN_LINE,
+        _line("    if promoted:\n        places = _put(places, promoted)\n", ""),
+    ),
+    Mutant(
+        "on a line: fences are the time of day",
+        "fence",
+        FENCED,
+        _line("fence = stamp if stamp > top else top + 1", "fence = stamp"),
+    ),
+    Mutant(
+        "on a line: no look at the own deadline after the hand-over",
+        "fence",
+        FENCED,
+        _claiming("if await rt.before(call.now, until):", "if True:"),
+    ),
+    Mutant(
+        "on a line: what was told to an earlier claim is taken for this one's",
+        "two holders",
+        LEASED,
+        _claiming("if granted is not None and granted.id == call.claim.id:", "if granted is not None:"),
+    ),
+    Mutant(
+        "on a line: an id enters a second time after a lost answer",
+        "two holders",
+        replace(LEASED, lost=1),
+        _claiming("call.wait, at.in_line or at.uncertain)", "call.wait, at.in_line)"),
+    ),
+    Mutant(
+        "on a line: a claim that was granted too late stays in the line",
+        "left behind",
+        replace(LEASED, timeouts=True),
+        _claiming(GIVEN_UP + NO_MORE, NO_MORE),
+    ),
+)
+
+HARMLESS: tuple[Mutant, ...] = (
+    Mutant(
+        "a claim does not notice that it has expired until the store refuses it",
+        "",
+        LEASES,
+        _pending("if mine is None or mine.expired:", "if mine is None:"),
+    ),
+    Mutant(
+        "a waiter does not heed a refused renewal",
+        "",
+        LEASES,
+        _pending("            if not renewed[0]:\n                return GONE", "            pass"),
+    ),
+    Mutant("nobody reaps", "", Options(leases=True, crashes=1), _pending(JUNK, "junk = None")),
+)
+"""Changes that are not caught, because another safeguard has the same effect."""
+
+MUTANTS: tuple[Mutant, ...] = (*LOOKS, *ORDER, *GRANTS, *LEASE, *LEAVING, *STEPS)

@@ -263,7 +263,7 @@ class Caller:
                     # A caller that has finished does not read its clock any more.
                     passed = process.passed or isinstance(request, Final)
                     if isinstance(request, Final) and request.how == "raised":
-                        wrong = f"an error: {request.value!r}"
+                        wrong = f"error: {request.value!r}"
                     process = process._replace(local=local, passed=passed)
                     return Step(self.number, words, tag, store, process, fence=fence, wrong=wrong)
             local = automaton.step(local, answer)
@@ -271,7 +271,7 @@ class Caller:
     def _left_behind(self, store: Store, process: Process) -> str | None:
         if process.spoiled or not _has_rows(store, self.name):
             return None
-        return f"{self.name} has finished and its record is still there"
+        return f"left behind: {self.name} has finished and its record is still there"
 
     def _leased(self, store: Store, id: str, old: int, new: int) -> Store:
         """Rename the moment from which the lease of a record counts."""

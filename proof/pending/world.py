@@ -9,7 +9,9 @@ from interlock.core._async import acquire as claiming
 from interlock.core._async import pending
 from interlock.core.claims import LockSpec
 from proof import caller as call
+from proof import verdicts
 from proof.automaton import Automaton, Final
+from proof.explore import Actor, Successor, Tag
 from proof.pending import register as ask
 from proof.pending.line import GivesUp, step_queue
 from proof.pending.naming import Flying, afresh
@@ -54,7 +56,7 @@ State = tuple[Any, ...]
 """The store, requests in transit without a sender, the book, then each caller."""
 
 
-class World:
+class World(verdicts.World):
     """Callers of one lock on one store.
 
     Args:
@@ -68,6 +70,7 @@ class World:
         automata = {spec: Automaton(self._factory(spec)) for spec in set(options.spec)}
         self.automata = [automata[spec] for spec in options.spec]
         self.callers = len(options.spec)
+        self.ends = options.attempts is not None
         self._callers = [Caller(options, number, each) for number, each in enumerate(self.automata)]
 
     def _factory(self, spec: tuple[int, int]) -> Any:
@@ -112,19 +115,39 @@ class World:
         if options.one_using:
             using = [row for row in store.rows if row.state == "using" and not row.expired]
             if incompatible([(row.units, row.capacity) for row in using]):
-                return "two unexpired using records"
+                return "two records: two unexpired using records"
         return None
+
+    def good(self, actor: Actor, tag: Tag) -> bool:
+        """Return True for a caller's entry, or for the last step if each caller makes so many calls only."""
+        return tag == END if self.ends else enters(tag)
+
+    def limited(self, actor: Actor, tag: Tag) -> bool:
+        """Return True for a fault, and for the entry of a caller that makes only so many calls."""
+        return tag is not None and tag != END and (self.ends or not enters(tag))
+
+    def fair(self, actor: Actor) -> bool:
+        """Return True except for faults."""
+        return actor != ENVIRONMENT
+
+    def over(self, state: State) -> bool:
+        """Return True if all callers have finished or crashed."""
+        return all(self.finished(state, number) for number in range(self.callers))
+
+    def entries(self) -> dict[Any, Tag]:
+        """Return the entry of each caller."""
+        return {name: ("enter", number) for number, name in enumerate(NAMES[: self.callers])}
+
+    def waits(self, state: State, name: Any) -> bool:
+        """Return True if a caller has neither finished nor crashed."""
+        return not self.finished(state, NAMES.index(name))
 
     def finished(self, state: State, number: int) -> bool:
         """Return True if a caller has finished or crashed."""
         process = state[3 + number]
         return process.dead or isinstance(self.automata[number].requests[process.local], Final)
 
-    def all_finished(self, state: State) -> bool:
-        """Return True if all callers have finished or crashed."""
-        return all(self.finished(state, number) for number in range(self.callers))
-
-    def successors(self, state: State) -> Iterator[tuple[object, str, object, State]]:
+    def successors(self, state: State) -> Iterator[Successor[State]]:
         """Return every step of every caller, of the clocks and of requests in transit."""
         store, flying, book = state[:3]
         for number in range(self.callers):
@@ -145,7 +168,7 @@ class World:
             return False
         return step.pays is None or getattr(book, step.pays) != 0
 
-    def _taken(self, state: State, number: int, step: Step) -> Iterator[tuple[object, str, object, State]]:
+    def _taken(self, state: State, number: int, step: Step) -> Iterator[Successor[State]]:
         _, flying, book = state[:3]
         if step.pays is not None and (budget := getattr(book, step.pays)) is not None:
             book = book._replace(**{step.pays: budget - 1})
@@ -159,16 +182,20 @@ class World:
         if not step.process.dead:
             after = self._refreshed(after, number)
         tag = step.tag
-        if self.options.attempts is not None and tag is None and self.all_finished(after):
+        if self.options.attempts is not None and tag is None and self.over(after):
             tag = END
             if not self.options.wait and not after[2].entered:
-                after = (*after[:2], after[2]._replace(wrong="all have tried, and nobody got the lock"), *after[3:])
+                after = (
+                    *after[:2],
+                    after[2]._replace(wrong="nobody: all have tried, and nobody got the lock"),
+                    *after[3:],
+                )
         yield step.actor, step.label, tag, after
 
     def _granted(self, book: Book, fence: int) -> Book:
         if self.options.fence is Fence.NONE:
             return book if self.options.attempts is None else book._replace(entered=True)
-        wrong = None if fence > book.granted else f"fence {fence} was granted after fence {book.granted}"
+        wrong = None if fence > book.granted else f"fence: {fence} was granted after {book.granted}"
         return book._replace(granted=max(book.granted, fence), entered=True, wrong=wrong)
 
     def _refreshed(self, state: State, number: int) -> State:
@@ -187,7 +214,7 @@ class World:
             state = (settled.store, flying, state[2], *processes)
         return state
 
-    def _expiries(self, state: State) -> Iterator[tuple[object, str, object, State]]:
+    def _expiries(self, state: State) -> Iterator[Successor[State]]:
         store, flying, book = state[:3]
         if not self.options.leases:
             return
@@ -214,6 +241,6 @@ def _over(row: Row, owner: Process) -> bool:
     return row.lease == OLD or owner.passed
 
 
-def enters(actor: object, tag: object) -> bool:
-    """Return True if a step is a caller's entry into the critical section."""
+def enters(tag: object) -> bool:
+    """Return True for a caller's entry into the critical section."""
     return isinstance(tag, tuple) and tag[0] == "enter"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proof import Automaton, Final, HiddenState
+from proof.automaton import Automaton, Final, HiddenState
 
 
 def walk(automaton: Automaton, results: list[Any]) -> None:
