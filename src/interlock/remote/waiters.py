@@ -45,9 +45,6 @@ class Waiters:
     def __bool__(self) -> bool:
         return bool(self.by_id)
 
-    def __contains__(self, id: str) -> bool:
-        return id in self.by_id
-
     def add(self, id: str, waiter: Tells) -> None:
         """Let `waiter` get the notifications of a claim."""
         self.by_id[id] = waiter
@@ -78,16 +75,13 @@ class Waiters:
         for waiter in list(self.by_id.values()):
             waiter.tell(None)
 
-    def _clear(self) -> None:
-        self.by_id.clear()
-
 
 _all: WeakRegistry[Waiters] = WeakRegistry()
 
 
 def _after_fork() -> None:
     for waiters in _all:
-        waiters._clear()
+        waiters.by_id.clear()
 
 
 in_forked_child(_after_fork)
@@ -108,14 +102,10 @@ class Successors(Waiters):
     def __init__(self) -> None:
         super().__init__()
         self.trusts = True
-        self._clear()
-
-    def _clear(self) -> None:
-        super()._clear()
         self._after: dict[str, tuple[str, int]] = {}
         self._before: dict[str, str] = {}
         self._held: set[str] = set()
-        self._mutex = RLock()  # another thread may have it when a process forks
+        self._mutex = RLock()
 
     def holds(self, id: str) -> None:
         """Note that a claim holds the lock: it is no successor any more, and may have one."""

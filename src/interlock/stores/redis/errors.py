@@ -66,7 +66,10 @@ def refusal(error: ReplyError, where: str, line: str = "") -> Refused:
     if text.startswith(("MOVED ", "ASK ")):
         refused = Redirected(text, where)
     elif "max number of clients" in text.lower():
-        refused = full(where, text)
+        refused = NoRoom(
+            f"{where} has as many connections as it may have ({text}): raise maxclients there, or let the processes "
+            f"have fewer (?max_connections=)"
+        )
     else:
         advice = advice_on(code, text)
         if code == "NOPERM":
@@ -80,14 +83,6 @@ def refusal(error: ReplyError, where: str, line: str = "") -> Refused:
     refused.code = code
     refused.__cause__ = error
     return refused
-
-
-def full(where: str, text: str) -> NoRoom:
-    """Return the error to raise if a server accepts no more connections."""
-    return NoRoom(
-        f"{where} has as many connections as it may have ({text}): raise maxclients there, or let the processes have "
-        f"fewer (?max_connections=)"
-    )
 
 
 def unreachable(where: str, error: BaseException) -> StoreError:

@@ -61,14 +61,6 @@ def grants(reply: Reply) -> bool:
     return bool((reply[0] if type(reply) is list else reply) > 0)
 
 
-def wait_for(replicas: int, io_timeout: float) -> bytes:
-    """Return the WAIT command, which counts the replicas that have this connection's writes; half a time-out at most.
-
-    Source: https://redis.io/docs/latest/commands/wait/
-    """
-    return pack("WAIT", str(replicas), str(int(io_timeout * 500)))
-
-
 class _Incomplete(Exception):
     pass
 

@@ -276,10 +276,3 @@ class AsyncRedisClusterQueue(AsyncRedisQueue):
         """Return "@host:port" for each node that serves slots; see `RedisCommand.line`."""
         await self._cluster.read_map()
         return [f"@{host}:{port}" for host, port in self._cluster.addresses]
-
-    async def keys(self, prefix: str) -> list[str]:
-        """As `AsyncRedisQueue.keys`, on all nodes."""
-        found: set[str] = set()
-        for node in await self.nodes():
-            found |= await self._keys_at(node, prefix)
-        return sorted(found)

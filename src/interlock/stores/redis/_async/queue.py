@@ -66,17 +66,16 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
 
     async def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with `prefix` and may have claims; by SCAN, in small steps."""
-        return sorted(await self._keys_at("", prefix))
-
-    async def _keys_at(self, node: str, prefix: str) -> set[str]:
         found: set[str] = set()
-        cursor: Any = b"0"
-        while True:
-            command = pack("SCAN", cursor, "MATCH", pattern_of(prefix), "COUNT", "1000")
-            cursor, names = await self._ask_twice(RedisCommand(command, node))
-            found.update(key_of(name.decode()) for name in names)
-            if cursor in (b"0", 0):
-                return found
+        for node in await self.nodes():
+            cursor: Any = b"0"
+            while True:
+                command = pack("SCAN", cursor, "MATCH", pattern_of(prefix), "COUNT", "1000")
+                cursor, names = await self._ask_twice(RedisCommand(command, node))
+                found.update(key_of(name.decode()) for name in names)
+                if cursor in (b"0", 0):
+                    break
+        return sorted(found)
 
     async def nodes(self) -> list[str]:
         """Return a `RedisCommand.line` for each server that has keys."""

@@ -277,10 +277,3 @@ class RedisClusterQueue(RedisQueue):
         """Return "@host:port" for each node that serves slots; see `RedisCommand.line`."""
         self._cluster.read_map()
         return [f"@{host}:{port}" for host, port in self._cluster.addresses]
-
-    def keys(self, prefix: str) -> list[str]:
-        """As `RedisQueue.keys`, on all nodes."""
-        found: set[str] = set()
-        for node in self.nodes():
-            found |= self._keys_at(node, prefix)
-        return sorted(found)

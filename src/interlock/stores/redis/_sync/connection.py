@@ -13,10 +13,11 @@ from interlock.runtime import clock, log
 from interlock.stores.redis import _threads as sockets
 from interlock.stores.redis.errors import garbled, refusal, see_it_is_there, unreachable
 from interlock.stores.redis.library import answered, as_bytes, as_of_socket
-from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, ReplyError, grants, pack, wait_for
+from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, ReplyError, grants, pack
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import with_source
 
+SENTINEL_TIMEOUT = 0.25  # seconds to wait for one of several Sentinels
 INFO = pack("INFO", "replication")
 _PRIMARY = re.compile(rb"role:master\b.*^master_replid:(\w+)", re.DOTALL | re.MULTILINE)
 
@@ -90,7 +91,8 @@ def answer_to(
     if type(reply) is ReplyError:
         raise refusal(reply, where, command.line)
     if command.replicas and grants(reply):
-        count = raw(wait_for(command.replicas, io_timeout), 1, deadline)
+        limit = str(int(io_timeout * 500))  # milliseconds: half of the time-out
+        count = raw(pack("WAIT", str(command.replicas), limit), 1, deadline)
         see_it_is_there(count, command.replicas, where)
     return reply
 
@@ -205,6 +207,9 @@ class RedisConnection:
 class Dialer:
     """Makes connections to one server, and notices when another primary answers at its address.
 
+    Where Sentinels watch it, it asks them for the address.
+    Source: https://redis.io/docs/latest/develop/reference/sentinel-clients/
+
     Args:
         settings: how to connect.
         question: the last command of a login; none for a Sentinel, whose users need no right to INFO.
@@ -217,7 +222,7 @@ class Dialer:
         self.settings = settings
         self._question = question
         self.where = settings.where
-        self._sentinels: Sentinels | None = Sentinels(settings) if settings.kind == "sentinel" else None
+        self._silent = False
         self._primary: bytes | None = None
         self._address: Address | str = settings.address
         self.moved: Callable[[], object] = lambda: None
@@ -235,8 +240,8 @@ class Dialer:
         settings = self.settings
         deadline = min(deadline, clock.now() + settings.connect_timeout)
         address = settings.address
-        if self._sentinels is not None:
-            address = self._sentinels.primary(deadline)
+        if settings.sentinel is not None:
+            address = self._primary_by_sentinels(settings.sentinel, deadline)
         self._address = address
         connection = self._connected(address, deadline, looks)
         try:
@@ -315,32 +320,17 @@ class Dialer:
 
     def check(self) -> None:
         """Ask the Sentinels whether the primary has changed."""
-        if self._sentinels is not None:
+        if self.settings.sentinel is not None:
+            limit = clock.now() + self.settings.io_timeout
             try:
-                address = self._sentinels.primary(clock.now() + self.settings.io_timeout)
+                address = self._primary_by_sentinels(self.settings.sentinel, limit)
             except StoreError:
                 return  # the open connections may still work
             if address != self._address:
                 self._address = address
                 self.moved()
 
-
-class Sentinels:
-    """Asks the Sentinels of a service for the address of its primary.
-
-    Source: https://redis.io/docs/latest/develop/reference/sentinel-clients/
-
-    Args:
-        settings: the settings of the service.
-    """
-
-    IO_TIMEOUT = 0.25  # seconds to wait for one of several Sentinels
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._silent = False
-
-    def primary(self, deadline: float) -> Address:
+    def _primary_by_sentinels(self, sentinel: Settings, deadline: float) -> Address:
         """Return the address of the primary, from the Sentinel with the latest fail-over (the highest epoch).
 
         Raises:
@@ -348,9 +338,9 @@ class Sentinels:
         """
         answers = []
         failure: StoreError | None = None
-        for node in self._settings.nodes:
+        for node in self.settings.nodes:
             try:
-                answers += self._ask(node, deadline)
+                answers += self._ask_sentinel(sentinel, node, deadline)
             except StoreError as error:
                 failure = error
                 if isinstance(error, Denied):
@@ -360,17 +350,15 @@ class Sentinels:
             return max(answers)[1]
         if not self._silent:
             self._silent = True
-            log.warn("no Sentinel of %r answers: a new primary would not be noticed", self._settings.service)
+            log.warn("no Sentinel of %r answers: a new primary would not be noticed", self.settings.service)
         text = f"no primary found: {failure}" if failure else "no primary found for it"
         raise unreachable(
-            self._settings.where, OSError(f"{text}; do its Sentinels run, and see a primary that does?")
+            self.where, OSError(f"{text}; do its Sentinels run, and see a primary that does?")
         )
 
-    def _ask(self, node: Address, deadline: float) -> list[tuple[int, Address]]:
+    def _ask_sentinel(self, sentinel: Settings, node: Address, deadline: float) -> list[tuple[int, Address]]:
         """Return the epoch of the last fail-over and the address of the primary, if a Sentinel knows it."""
-        sentinel = self._settings.sentinel
-        assert sentinel is not None
-        limit = clock.now() + (self.IO_TIMEOUT if len(self._settings.nodes) > 1 else sentinel.io_timeout)
+        limit = clock.now() + (SENTINEL_TIMEOUT if len(self.settings.nodes) > 1 else sentinel.io_timeout)
         dialer = Dialer(sentinel.at(node), b"")
         connection = dialer.open(min(deadline, limit))
         try:
@@ -380,6 +368,6 @@ class Sentinels:
         found = []
         for flat in reply:
             facts = dict(zip(flat[::2], flat[1::2], strict=False))
-            if facts.get(b"name") == self._settings.service.encode():
+            if facts.get(b"name") == self.settings.service.encode():
                 found.append((int(facts.get(b"config-epoch", 0)), (facts[b"ip"].decode(), int(facts[b"port"]))))
         return found
