@@ -352,9 +352,7 @@ class Dialer:
             self._silent = True
             log.warn("no Sentinel of %r answers: a new primary would not be noticed", self.settings.service)
         text = f"no primary found: {failure}" if failure else "no primary found for it"
-        raise unreachable(
-            self.where, OSError(f"{text}; do its Sentinels run, and see a primary that does?")
-        )
+        raise unreachable(self.where, OSError(f"{text}; do its Sentinels run, and see a primary that does?"))
 
     def _ask_sentinel(self, sentinel: Settings, node: Address, deadline: float) -> list[tuple[int, Address]]:
         """Return the epoch of the last fail-over and the address of the primary, if a Sentinel knows it."""
