@@ -90,6 +90,8 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
                 return HttpResponseRedirect(request.get_full_path())
             context |= {"title": _("Are you sure?"), "claims": chosen, "selected": SELECTED, "confirmed": CONFIRMED}
             return TemplateResponse(request, "admin/interlock/claim/evict_confirmation.html", context)
+        query = request.GET.copy()
+        refresh = (query.pop(REFRESH, None) or [""])[-1]
         context |= {
             "title": _("Claims"),
             "claims": [each for each in known if each.is_wanted(request.GET)],
@@ -98,7 +100,9 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
             "states": {USING: _("Using"), PENDING: _("Pending")},
             "selected": SELECTED,
             "may_evict": self.has_evict_permission(request),
-            **_refreshing(request.GET.copy()),
+            "refresh": refresh if refresh in INTERVALS else None,
+            "intervals": INTERVALS,
+            "wanted": query,
             **(extra_context or {}),
         }
         return TemplateResponse(request, "admin/interlock/claim/change_list.html", context)
@@ -125,12 +129,6 @@ def _claims(alias: str) -> list[Shown]:
         for namespace in sorted({*made.namespaces(), made.namespace})
         for view in made._client.look(namespace + SEPARATOR)
     ]
-
-
-def _refreshing(query: QueryDict) -> dict[str, Any]:
-    """Return the seconds after which the page reloads, and the query without that parameter."""
-    refresh = (query.pop(REFRESH, None) or [""])[-1]
-    return {"refresh": refresh if refresh in INTERVALS else None, "intervals": INTERVALS, "wanted": query}
 
 
 def _note(request: HttpRequest, claim: ClaimView) -> None:

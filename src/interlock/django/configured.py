@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from django.db.backends.base.base import NO_DB_ALIAS, BaseDatabaseWrapper
@@ -112,10 +113,8 @@ def forget_connections(*, setting: str, **_: object) -> None:
     if setting not in ("INTERLOCK", "DATABASES"):
         return
     for made in locks.take_all():
-        try:
+        with suppress(LockError):  # the leases will expire
             made.close()
-        except LockError:
-            pass  # the leases will expire
     for tasks in alocks.take_all():
         tasks._client.drop()
 

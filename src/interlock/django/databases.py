@@ -11,7 +11,8 @@ memory belongs to one process, and so do its claims.
 import os
 import ssl
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,9 +145,14 @@ def _mysql(alias: str, most: int) -> Store:
 
 
 def _beside(alias: str, most: int) -> Store:
+    """Return the store beside a database; its folder is made for the users who may write to the database."""
     from interlock.client.connect import open_store
 
-    prepare_beside(alias)
+    if not is_in_memory(alias):
+        folder = folder_beside(alias)
+        with suppress(OSError):  # the store reports the error
+            if not folder.is_dir():
+                make_folder(folder, *_sharing(_file(alias)))
     return open_store(url_beside(alias))
 
 
@@ -240,18 +246,6 @@ def folder_beside(alias: str) -> Path:
     return file.with_name(file.name + SUFFIX)
 
 
-def prepare_beside(alias: str) -> None:
-    """Create the folder for the users who may write to the database; do nothing if it exists or can't be created."""
-    if is_in_memory(alias):
-        return
-    folder = folder_beside(alias)
-    try:
-        if not folder.is_dir():
-            make_folder(folder, *_sharing(_file(alias)))
-    except OSError:
-        pass  # the store reports the error
-
-
 def _sharing(file: Path) -> tuple[int, Sharing]:
     around = os.stat(file.parent)
     try:
@@ -266,8 +260,7 @@ def _sharing(file: Path) -> tuple[int, Sharing]:
 
 
 def _name(alias: str) -> str:
-    database: Mapping[str, Any] = settings.DATABASES[alias]
-    return str(database.get("NAME", ""))
+    return str(settings.DATABASES[alias].get("NAME", ""))
 
 
 def _file(alias: str) -> Path:

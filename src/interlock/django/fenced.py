@@ -102,10 +102,17 @@ class FencedRows:
             # which a database may evaluate before it waits for a row.
             rows = rows.model._base_manager.using(rows.db).filter(pk__in=list(rows.values_list("pk", flat=True)))
         one = _is_one_row(rows)
+        name, fence = self._field.name, self._grant.fence
         with nullcontext() if one else transaction.atomic(using=rows.db):
-            count, later = self._write(rows, values, may_be_several=not one)
-            if later is not None:
-                raise self._refusal(later)
+            count: int = rows.filter(**{f"{name}__lte": fence}).update(**values, **{name: fence})
+            if not one or not count:
+                later = rows.order_by().filter(**{f"{name}__gt": fence}).values_list(name, flat=True).first()
+                if later is not None:
+                    raise StaleFence(
+                        f"{rows.model._meta.label} was not written: a holder with fence {later} has written it, and "
+                        f"this one, with fence {fence}, has lost the lock {self._grant.name!r}; stop the work",
+                        later,
+                    )
         return count
 
     async def aupdate(self, **values: object) -> int:
@@ -134,16 +141,6 @@ class FencedRows:
         """As `save`, for asyncio."""
         await sync_to_async(self.save)(**options)
 
-    def _write(
-        self, rows: models.QuerySet[models.Model], values: Mapping[str, object], may_be_several: bool
-    ) -> tuple[int, int | None]:
-        """Write; return the number of written rows, and the fence of a later holder if a row was refused."""
-        name, fence = self._field.name, self._grant.fence
-        count: int = rows.filter(**{f"{name}__lte": fence}).update(**values, **{name: fence})
-        if count and not may_be_several:
-            return count, None
-        return count, rows.order_by().filter(**{f"{name}__gt": fence}).values_list(name, flat=True).first()
-
     def _check_values(self, values: Mapping[str, object]) -> None:
         own = self._field.model._meta
         if self._rows.model._meta.concrete_model is not own.concrete_model:
@@ -156,13 +153,6 @@ class FencedRows:
                     f"{name} is not in the table of the fence ({own.label}), and can't be written in the same "
                     f"statement; give its table a FenceField, and write it by itself"
                 )
-
-    def _refusal(self, later: int) -> StaleFence:
-        return StaleFence(
-            f"{self._rows.model._meta.label} was not written: a holder with fence {later} has written it, and this "
-            f"one, with fence {self._grant.fence}, has lost the lock {self._grant.name!r}; stop the work",
-            later,
-        )
 
 
 def fenced(

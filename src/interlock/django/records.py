@@ -6,6 +6,7 @@ rollback of the site affects a record.  The store is not optimized for speed; se
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
@@ -74,10 +75,7 @@ class Workers:
         self._alias = alias
         self._threads = ThreadPoolExecutor(most, "interlock-orm")
         self._open: dict[int, Any] = {}
-        in_forked_child(self._leave_to_the_parent)
-
-    def _leave_to_the_parent(self) -> None:
-        _inherited.append(self._open)
+        in_forked_child(partial(_inherited.append, self._open))
 
     def do(self, step: Callable[..., T], *args: object) -> T:
         """Run a request in one of the threads, and wait for its result.
@@ -123,10 +121,8 @@ class Workers:
     def close_connections(self) -> None:
         """Close all connections; the next request connects again."""
         for connection in list(self._open.values()):
-            try:
+            with suppress(DatabaseError, InterfaceError):  # it was broken already
                 connection.close()
-            except (DatabaseError, InterfaceError):
-                pass  # the connection was broken already
 
     def close(self) -> None:
         """End the threads after their last requests."""
@@ -164,15 +160,14 @@ class OrmRecords:
 
     def _create(self, claim: Claim) -> None:
         namespace, _, name = claim.spec.key.partition(SEPARATOR)
-        try:
+        # If the record exists, an earlier request, whose reply was lost, has created it.
+        with suppress(IntegrityError):
             self._all.create(
                 claim=claim.id, key=hashed(claim.spec.key), namespace=namespace, name=name, state=PENDING,
                 units=claim.spec.units, capacity=claim.spec.capacity, host=fitting(HOST), pid=pid(),
                 thread=fitting(claim.who), label=fitting(claim.spec.label),
                 since=int(clock.time_of_day() * MICROS), until=Now() + timedelta(seconds=claim.spec.ttl),
             )  # fmt: skip
-        except IntegrityError:
-            pass  # the record exists: an earlier request, whose reply was lost, has created it
 
     def _list(self, key: str) -> list[PendingRecord]:
         rows = self._all.filter(key=hashed(key)).exclude(state=DONE).annotate(left=LEFT)
@@ -205,10 +200,8 @@ class OrmRecords:
 
     def _keep_top(self, key: str) -> None:
         values = {"key": hashed(key), "name": "-", "state": DONE, "units": 0, "capacity": 1, "pid": 0, "since": 0}
-        try:
+        with suppress(IntegrityError):  # another process was faster
             self._all.create(claim=f"top {hashed(key)[:60]}", until=Now(), **values)
-        except IntegrityError:
-            pass  # another process was faster
 
     def _delete(self, claim: Claim) -> bool:
         removed, _ = self._all.filter(claim=claim.id).delete()

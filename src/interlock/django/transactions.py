@@ -52,34 +52,33 @@ class Watch:
 
     Args:
         connection: the connection of Django; its methods with the names of this class's methods are replaced.
+
+    Attributes:
+        scopes: the scopes of the transaction, the present one last.
     """
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self._connection = connection
-        self._scopes = [Scope()]
+        self.scopes = [Scope()]
         self._marks: dict[str, int] = {}
         self._django: dict[str, Callable[..., Any]] = {name: getattr(connection, name) for name in METHODS}
         vars(connection).update({_MARK: self}, **{name: getattr(self, name) for name in METHODS})
-
-    def scope(self) -> Scope:
-        """Return the present scope."""
-        return self._scopes[-1]
 
     def savepoint(self) -> Any:
         """Set a savepoint, and begin a new scope."""
         sid = self._django["savepoint"]()
         if sid:
-            self._marks[sid] = len(self._scopes)
-            self._scopes.append(Scope())
+            self._marks[sid] = len(self.scopes)
+            self.scopes.append(Scope())
         return sid
 
     def savepoint_commit(self, sid: str) -> None:
         """Release a savepoint: the scopes after it join the one before it."""
         self._django["savepoint_commit"](sid)
-        first = self._marks.pop(sid, len(self._scopes))
-        for scope in self._scopes[first:]:
-            scope._joined = self._scopes[first - 1]
-        del self._scopes[first:]
+        first = self._marks.pop(sid, len(self.scopes))
+        for scope in self.scopes[first:]:
+            scope._joined = self.scopes[first - 1]
+        del self.scopes[first:]
 
     def savepoint_rollback(self, sid: str) -> None:
         """Roll back to a savepoint."""
@@ -126,9 +125,9 @@ class Watch:
             _call_all(kept)
 
     def _end(self, first: int, undone: bool) -> None:
-        for scope in self._scopes[first:]:
+        for scope in self.scopes[first:]:
             scope.over, scope.undone = True, undone
-        self._scopes[first:] = [Scope()]
+        self.scopes[first:] = [Scope()]
         if first == 0:
             self._marks.clear()
 
@@ -162,7 +161,7 @@ def scope_of(connection: BaseDatabaseWrapper) -> Scope | None:
     """Return the present scope of a connection; None without a transaction, where each save commits at once."""
     if not connection.in_atomic_block and connection.get_autocommit():
         return None
-    return watch(connection).scope()
+    return watch(connection).scopes[-1]
 
 
 class Release:

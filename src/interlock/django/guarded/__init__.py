@@ -10,8 +10,7 @@ from interlock.django.guarded.conflicts import (
     merged_items,
     merged_keys,
 )
-from interlock.django.guarded.model import Guarded
-from interlock.django.guarded.state import changes, state_tag, verify, written
+from interlock.django.guarded.model import Guarded, changes, state_tag, verify, written
 
 __all__ = [
     "CannotMerge",

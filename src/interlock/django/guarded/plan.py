@@ -12,8 +12,9 @@ transaction that writes it.
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import cache
 from typing import Any, TypeAlias
 
 from django.db import connections, models
@@ -229,46 +230,9 @@ class ModelPlan:
             field.attname: named.get(field.name, LAST_WINS if field.attname in self.computing else others)
             for field in self.fields
         }
-        self._some: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[int, ...]]] = {}
-        self._columns: dict[tuple[str, str], Column] = {}
-        self._adapting: dict[str, dict[str, Column]] = {}
 
     def _those(self, are: Callable[[AnyField], bool]) -> frozenset[str]:
         return frozenset(field.attname for field in self.fields if are(field))
-
-    def some(self, field_names: Iterable[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Return `attnames` and `open_at` of a row of which only some fields were read."""
-        names = tuple(field_names)
-        if names not in self._some:
-            which = [index for index, attname in enumerate(self.attnames) if attname in names]
-            self._some[names] = (
-                tuple(self.attnames[index] for index in which),
-                tuple(place for place, index in enumerate(which) if index in self.open_at),
-            )
-        return self._some[names]
-
-    def column(self, field: AnyField, using: str) -> Column:
-        """Return the column of a field in a database."""
-        attname = field.attname
-        if (using, attname) not in self._columns:
-            connection = connections[using]
-            # A key uses the database's own equality, and so its index.
-            plain = attname in self.fences or attname in self.keys
-            self._columns[using, attname] = Column(
-                field,
-                connection,
-                "<=" if attname in self.fences else "=",
-                PLAIN if plain else comparison_of(field, connection),
-                settles=not plain and self.policies[attname] is not LAST_WINS,
-            )
-        return self._columns[using, attname]
-
-    def adapting(self, using: str) -> dict[str, Column]:
-        """Return the columns in a database, by attribute, that may store values differently from those given."""
-        if using not in self._adapting:
-            columns = {attname: self.column(field, using) for attname, field in self.by_attname.items()}
-            self._adapting[using] = {attname: column for attname, column in columns.items() if column.may_adapt}
-        return self._adapting[using]
 
     def checked(self) -> list[Any]:
         """Return the fields of an object's state: all except keys, fences, generated and `LAST_WINS` fields."""
@@ -279,6 +243,38 @@ class ModelPlan:
             and attname not in self.keys | self.fences
             and not getattr(field, "generated", False)
         ]
+
+
+@cache
+def some_of(plan: ModelPlan, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return `attnames` and `open_at` of a row of which only some fields were read."""
+    which = [index for index, attname in enumerate(plan.attnames) if attname in names]
+    return (
+        tuple(plan.attnames[index] for index in which),
+        tuple(place for place, index in enumerate(which) if index in plan.open_at),
+    )
+
+
+@cache
+def column_of(plan: ModelPlan, attname: str, using: str) -> Column:
+    """Return the column of a field in a database."""
+    field, connection = plan.by_attname[attname], connections[using]
+    # A key uses the database's own equality, and so its index.
+    plain = attname in plan.fences or attname in plan.keys
+    return Column(
+        field,
+        connection,
+        "<=" if attname in plan.fences else "=",
+        PLAIN if plain else comparison_of(field, connection),
+        settles=not plain and plan.policies[attname] is not LAST_WINS,
+    )
+
+
+@cache
+def adapting(plan: ModelPlan, using: str) -> list[tuple[str, Column]]:
+    """Return the columns in a database, with their attributes, that may store values differently from those given."""
+    columns = [(attname, column_of(plan, attname, using)) for attname in plan.attnames]
+    return [(attname, column) for attname, column in columns if column.may_adapt]
 
 
 def plan_of(model: Any) -> ModelPlan:

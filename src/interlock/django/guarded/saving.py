@@ -10,7 +10,7 @@ from django.db.models import F
 from django.db.models.sql.where import AND
 
 from interlock.django.guarded.conflicts import LAST_WINS, REFUSE, CannotMerge, FieldConflict, StaleObject
-from interlock.django.guarded.plan import ModelPlan, StillAsRead, key_fields
+from interlock.django.guarded.plan import ModelPlan, StillAsRead, adapting, column_of, key_fields
 from interlock.django.guarded.snapshot import KEY, MISSING, Snapshot, of_values, snapshot_of
 from interlock.django.guarded.values import (
     IMMUTABLE,
@@ -149,7 +149,7 @@ class TableSave:
 
     def adapted(self, values: Mapping[str, object]) -> list[str]:
         """Return the attributes whose columns may store these values differently."""
-        columns = self.plan.adapting(self.using).items()
+        columns = adapting(self.plan, self.using)
         return [attname for attname, column in columns if attname in values and column.adapts(values[attname])]
 
     def update(
@@ -181,7 +181,9 @@ class TableSave:
         writes = self._writes(self.snapshot, {field.attname: mine for field, _, mine in triples})
         if not writes:
             return None
-        checked = [(self.plan.column(write.field, self.using), write) for write in writes if write.checked]
+        checked = [
+            (column_of(self.plan, write.field.attname, self.using), write) for write in writes if write.checked
+        ]
         comparable = all(column.comparable for column, _ in checked)
         if comparable:
             fences = self.plan.fences
@@ -194,7 +196,8 @@ class TableSave:
                 update = partial(self._send, returning)
                 keys = key_fields(self.model._meta)
                 conditions += [
-                    (self.plan.column(key, self.using), getattr(self.instance, key.attname)) for key in keys
+                    (column_of(self.plan, key.attname, self.using), getattr(self.instance, key.attname))
+                    for key in keys
                 ]
             if conditions:
                 base.query.where.add(StillAsRead(conditions), AND)
@@ -243,14 +246,11 @@ class TableSave:
             kept, mine = snapshot.values.get(attname, MISSING), values[attname]
             if attname in plan.fences and kept is not MISSING:
                 keep_fenced(self.instance, attname)
-            writes.append(FieldWrite(plan.by_attname[attname], kept, mine, self._is_checked(attname, kept, mine)))
+            # A field that was never read has no value to compare with; an expression overwrites nothing.
+            comparable = kept is not MISSING and not is_expression(mine) and not is_expression(kept)
+            checked = comparable and (attname in plan.fences or plan.policies[attname] is not LAST_WINS)
+            writes.append(FieldWrite(plan.by_attname[attname], kept, mine, checked))
         return writes
-
-    def _is_checked(self, attname: str, kept: object, mine: object) -> bool:
-        # A field that was never read has no value to compare with; an expression of the database overwrites nothing.
-        if kept is MISSING or is_expression(mine) or is_expression(kept):
-            return False
-        return attname in self.plan.fences or self.plan.policies[attname] is not LAST_WINS
 
     def _update_locked(
         self, base: models.QuerySet[models.Model], writes: list[FieldWrite], update: Update, tried: bool

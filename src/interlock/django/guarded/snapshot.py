@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 from django.db import models, router
 from django.db.models.options import Options
 
-from interlock.django.guarded.plan import ModelPlan, key_fields
+from interlock.django.guarded.plan import ModelPlan, key_fields, some_of
 from interlock.django.guarded.values import IMMUTABLE, freeze, kept_of, same, thaw
 from interlock.django.transactions import Scope
 
@@ -118,7 +118,7 @@ def of_row(plan: ModelPlan, db: str | None, field_names: Iterable[str], row: Seq
     """Return the raw snapshot of a row from `from_db`; a `Snapshot` is made of it only when needed, for speed."""
     attnames, open_at = plan.attnames, plan.open_at
     if len(row) != len(attnames):
-        attnames, open_at = plan.some(field_names)
+        attnames, open_at = some_of(plan, tuple(field_names))
     kept = [*row, attnames, db]
     for index in open_at:
         kept[index] = freeze(row[index])

@@ -151,11 +151,7 @@ class ProblemMixin(Base):
     def get_exception_handler(self) -> Any:
         """Return the function that handles exceptions."""
         other = super().get_exception_handler()
-
-        def handler(exc: Exception, context: dict[str, object]) -> Any:
-            return problem_of(exc, context) or other(exc, context)
-
-        return handler
+        return lambda exc, context: problem_of(exc, context) or other(exc, context)
 
 
 class GuardedViewSetMixin(ProblemMixin):
