@@ -56,6 +56,7 @@ class Signals:
     """The signals of this process, from here until `close`; made before there are threads.
 
     Attributes:
+        put: adds an event, from any thread.
         mask: the signals that were blocked before.
         ignores_children: True if SIGCHLD was ignored before.
     """
@@ -70,8 +71,8 @@ class Signals:
         self._breakable = False
         self._broken_by = 0
         self._broken_at = 0.0
-        self._thread: threading.Thread | None = None
         self._closed = False
+        self.put = self._queue.put
         # Every thread that the library starts from now on inherits the mask.
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._taken)
         self._handlers = {WAKE: signal.signal(WAKE, self._woken)}
@@ -82,18 +83,15 @@ class Signals:
         # then Python prints that it was "ignored due to race condition".
         if sys.platform != "linux" or before != signal.SIG_DFL:
             self._handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, _nothing)
-
-    def listen(self) -> None:
-        """Start to take signals."""
         self._thread = threading.Thread(target=self._listen, name="interlock-signals", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop taking signals, and leave them as they were found."""
         self._closed = True
-        if self._thread is not None and self._thread.ident is not None:
-            signal.pthread_kill(self._thread.ident, WAKE)
-            self._thread.join()
+        assert self._thread.ident is not None  # it was started
+        signal.pthread_kill(self._thread.ident, WAKE)
+        self._thread.join()
         for number, handler in self._handlers.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
@@ -113,10 +111,6 @@ class Signals:
         with self._mutex:
             self._check()
             self._waiting = False
-
-    def put(self, event: SignalEvent) -> None:
-        """Add an event, from any thread."""
-        self._queue.put(event)
 
     def next(self, seconds: float | None = None) -> SignalEvent | None:
         """Return the next event; None if none came within `seconds`."""

@@ -122,7 +122,7 @@ class GuardedRun:
 
     Args:
         order: what to do.
-        signals: those of this process, not listening yet.
+        signals: those of this process.
         child: the process of the command, not started yet.
     """
 
@@ -138,7 +138,6 @@ class GuardedRun:
     def run(self) -> int:
         """Wait for the lock, run the command, release; return the exit status."""
         try:
-            self._signals.listen()
             return self._with_store()
         except WaitBroken as signalled:
             self._tell(f"no longer waiting for {self._name}: got {signal.Signals(signalled.number).name}")

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import click
 
@@ -51,7 +51,8 @@ def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
         output.print_json({**output.line_json(line), "store": place})
     elif line.holders or line.waiters:
         click.echo(f"Store {place_of(place, locks)}")
-        click.echo(output.line_text(line, output.console().width))
+        width = output.console().width
+        click.echo("\n\n".join(output.claim_text(view, width) for view in (*line.holders, *line.waiters)))
     else:
         click.echo(f"{one_line(repr(name))} has no holder and no waiter in {place_of(place, locks)}.")
     if others:
@@ -219,5 +220,4 @@ def _race(locks: Locks, name: str, clients: int, rounds: int) -> list[Check]:
     found = getattr(locks._client.store, "race", None)
     if found is None:
         raise click.UsageError(f"--race is for buckets (s3://, gs://, az://), not for {one_line(name)}")
-    checks: list[Check] = found(clients, rounds)
-    return checks
+    return cast(list[Check], found(clients, rounds))

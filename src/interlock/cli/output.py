@@ -200,12 +200,8 @@ def picture_of(*parts: "str | Table") -> Any:
     return Group(*(Text(part, overflow="fold") if isinstance(part, str) else part for part in parts if part))
 
 
-def line_text(line: OutputLine, width: int) -> str:
-    """Return all that is known of the claims of one lock, in a few rows each, for a terminal of so many columns."""
-    return "\n\n".join(_record(view, width) for view in (*line.holders, *line.waiters))
-
-
-def _record(view: ClaimView, width: int) -> str:
+def claim_text(view: ClaimView, width: int) -> str:
+    """Return all that is known of a claim, in a few rows for a terminal of so many columns."""
     state, kind, process, label, since, lease = _main_facts(view)
     fence = "" if view.fence is None else f"fence {view.fence}, "
     rows = (
