@@ -31,16 +31,22 @@ class AdvisoryStore:
         self._options = options
         self.features: frozenset[Feature] = frozenset(() if options.mysql else ("readers",))
         # Imported now: a child forked during another thread's import would wait for that import for ever.
-        try:
-            make, self._talk = _of_threads(options.mysql)
-        except ImportError as error:
-            raise StoreError(f"the client library of the database is missing, install it: {error}") from error
-        self._room = rooms.setdefault(options, AdvisoryRoom(options, make))
+        if options.mysql:
+            from interlock.stores.advisory._sync.mariadb import MariaTalk as Talk
+            from interlock.stores.advisory.mariadb import MariaSession as Session
+        else:
+            from interlock.stores.advisory._sync.postgres import PostgresTalk as Talk  # type: ignore[assignment]
+            from interlock.stores.advisory.postgres import PostgresSession as Session  # type: ignore[assignment]
+        self._talk: Any = Talk()
+        self._room = rooms.setdefault(options, AdvisoryRoom(options, Session))
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "AdvisoryStore":
         """Return the store on the server of a URL; it opens sessions when they are needed."""
-        return cls(options_of(url))
+        try:
+            return cls(options_of(url))
+        except ImportError as error:
+            raise StoreError(f"the client library of the database is missing, install it: {error}") from error
 
     def queue(self) -> Any:
         """As `Store.queue`."""
@@ -52,27 +58,10 @@ class AdvisoryStore:
         """As `Store.aqueue`."""
         from interlock.stores.advisory._async.queue import AsyncAdvisoryQueue  # which loads asyncio
 
-        return AsyncAdvisoryQueue(self._room, _of_tasks(self._options.mysql))
-
-
-def _of_threads(mysql: bool) -> Any:
-    """Return the session class and the talk object for threads."""
-    if mysql:
-        from interlock.stores.advisory._sync.mariadb import MariaTalk
-        from interlock.stores.advisory.mariadb import MariaSession
-
-        return MariaSession, MariaTalk()
-    from interlock.stores.advisory._sync.postgres import PostgresTalk
-    from interlock.stores.advisory.postgres import PostgresSession
-
-    return PostgresSession, PostgresTalk()
-
-
-def _of_tasks(mysql: bool) -> Any:
-    if mysql:
-        from interlock.stores.advisory._async.mariadb import AsyncMariaTalk
-
-        return AsyncMariaTalk()
-    from interlock.stores.advisory._async.postgres import AsyncPostgresTalk
-
-    return AsyncPostgresTalk()
+        if self._options.mysql:
+            from interlock.stores.advisory._async.mariadb import AsyncMariaTalk as Talk
+        else:
+            from interlock.stores.advisory._async.postgres import (  # type: ignore[assignment]
+                AsyncPostgresTalk as Talk,
+            )
+        return AsyncAdvisoryQueue(self._room, Talk())

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pymysql  # type: ignore[import-untyped]
 
 from interlock.runtime._threads import ready
-from interlock.stores.advisory.session import IO_TIMEOUT, KEPT_ALIVE, BaseSession, Refusal, Rows
+from interlock.stores.advisory.session import IO_TIMEOUT, KEPT_ALIVE, BaseSession, Rows, refusal
 from interlock.stores.mysql.lines import set_read_timeout, socket_of
 from interlock.stores.mysql.options import arguments_in, dialled
 
@@ -49,7 +49,7 @@ class MariaSession(BaseSession):
         except (pymysql.MySQLError, OSError) as error:
             number = error.args[0] if error.args else 0
             if isinstance(error, pymysql.MySQLError) and self.client.open and not 2000 <= number < 3000:
-                raise Refusal(str(number), str(error)) from error
+                raise refusal(str(number), str(error)) from error
             self.silent = isinstance(error.__context__, TimeoutError)
             raise self.broken(error) from error
         except BaseException:

@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager
 from hashlib import blake2b
 from typing import Any, Literal, Protocol
 
-from interlock.core.claims import PENDING, SEPARATOR, USING, WRITER_UNITS, Check, Claim, ClaimView, LockSpec, kind_of
-from interlock.core.errors import Unsupported
+from interlock.core.claims import PENDING, SEPARATOR, USING, WRITER_UNITS, Check, Claim, ClaimView, keys_of
 from interlock.core.queue import Tells
 from interlock.runtime import _threads as threads
 from interlock.runtime import clock
@@ -21,7 +20,6 @@ from interlock.stores.advisory.session import BaseSession, Options, never_collec
 
 now = clock.awake_or_not
 LOOK_AFTER = 1.0  # seconds between two checks of the leases and sessions of holders
-LACKS = "advisory locks have no {}: use a store that has it, such as postgresql://, mysql:// or redis://"
 
 
 class Doubts(Protocol):
@@ -41,7 +39,6 @@ class AdvisoryPlace:
         state: "trying", "pending" or "using".
         session: the session that holds the lock or waits for it.
         stands: True while that session waits in the server, or is being opened for it.
-        over: a waiter that is notified when `stands` ends; set by a caller that wants to know.
         fence: its fencing token, when using.
         until: when its lease expires, in seconds of `now`.
         since: when it entered, in seconds since the epoch.
@@ -49,46 +46,25 @@ class AdvisoryPlace:
     """
 
     __slots__ = (
-        "claim", "fence", "held", "key", "kind", "over", "owner", "session", "since", "stands", "state", "until",
-        "waiter",
+        "claim", "fence", "held", "key", "kind", "owner", "session", "since", "stands", "state", "until", "waiter",
     )  # fmt: skip
 
-    def __init__(self, claim: Claim, mysql: bool, waiter: Tells | None, owner: Doubts) -> None:
+    def __init__(self, claim: Claim, waiter: Tells | None, owner: Doubts) -> None:
         self.claim, self.owner = claim, owner
         self.waiter: Any = waiter
-        self.key, self.kind = number_of(claim.spec.key), kind_in(claim.spec, mysql)
+        self.key = number_of(claim.spec.key)
+        self.kind = "_shared" if claim.spec.units < claim.spec.capacity else ""
         self.state: Literal["trying", "pending", "using"] = "trying"
         self.session: Any = None
         self.stands = False
-        self.over: Any = None
         self.fence, self.until = 0, now() + claim.spec.ttl
         self.since = clock.time_of_day()
         self.held: float | None = None
-
-    def take(self, fence: int) -> None:
-        """Become the holder, with this fence."""
-        self.fence, self.state, self.held = fence, "using", clock.time_of_day()
-        self.until = now() + self.claim.spec.ttl
 
 
 def number_of(key: str) -> int:
     """Return the 64-bit number that is the key of a lock in the server."""
     return int.from_bytes(blake2b(key.encode(), digest_size=8, person=b"interlock").digest(), "big", signed=True)
-
-
-def kind_in(spec: LockSpec, mysql: bool) -> str:
-    """Return "_shared" for a reader, "" for an exclusive claim.
-
-    Raises:
-        Unsupported: advisory locks have no such kind of lock.
-    """
-    if spec.once:
-        raise Unsupported(LACKS.format("once"))
-    if spec.capacity == WRITER_UNITS and not mysql and spec.units in (1, WRITER_UNITS):
-        return "_shared" if spec.units == 1 else ""
-    if spec.capacity != 1:
-        raise Unsupported(LACKS.format(kind_of(spec.units, spec.capacity)))
-    return ""
 
 
 class AdvisoryRoom:
@@ -113,7 +89,6 @@ class AdvisoryRoom:
         """Forget all claims and sessions."""
         self.mutex = threading.RLock()
         self.places: dict[str, AdvisoryPlace] = {}
-        self._lines: dict[int, dict[str, AdvisoryPlace]] = {}
         self.sessions: set[BaseSession] = set()
         self._idle: list[Any] = []
         self._alarm = threads.Alarm(self._look_after, "interlock-advisory", now, lambda: None)
@@ -123,23 +98,30 @@ class AdvisoryRoom:
     def add(self, place: AdvisoryPlace) -> bool:
         """Add a claim; return True if no other claim of this process excludes it."""
         with self.mutex:
-            line = self._lines.setdefault(place.key, {})
-            free = all(each.kind and place.kind and each.state != "pending" for each in tuple(line.values()))
-            line[place.claim.id] = self.places[place.claim.id] = place
-            self._lines[place.key] = line  # a signal handler in between may have deleted it as empty
-            return free
+            others = self._line(place.key)
+            self.places[place.claim.id] = place
+        return all(each.kind and place.kind and each.state != "pending" for each in others)
 
     def take_out(self, id: str) -> AdvisoryPlace | None:
         """Remove a claim and return it: the caller must release its lock.  None if another caller has removed it."""
         checked_pid()  # forgets all claims in a child that was forked without Python's fork hooks
         with self.mutex:
-            place = self.places.pop(id, None)
-            if place is not None:
-                line = self._lines.get(place.key, {})
-                line.pop(id, None)
-                if not line:
-                    self._lines.pop(place.key, None)  # a signal handler in between may have deleted it
-            return place
+            return self.places.pop(id, None)
+
+    def grant(self, place: AdvisoryPlace, fence: int | None) -> bool:
+        """Let a claim hold the lock that its session has got with a fence; False if the claim was removed meanwhile.
+
+        Args:
+            place: the claim.
+            fence: its fence; None if its session has not got the lock.
+        """
+        with self.mutex:
+            if fence is None or not self.is_in(place):
+                return False
+            place.fence, place.state, place.held = fence, "using", clock.time_of_day()
+            place.until = now() + place.claim.spec.ttl
+        self.mind(place)
+        return True
 
     def is_in(self, place: AdvisoryPlace) -> bool:
         """Return True if a claim has not been removed."""
@@ -147,12 +129,11 @@ class AdvisoryRoom:
 
     def settled(self, key: str) -> list[AdvisoryPlace]:
         """Return the holders and then the waiters of a key, or of all keys of a namespace."""
-        whole = key.endswith("\0")
         places = [each for each in tuple(self.places.values()) if each.state != "trying"]
-        found = [
-            each for each in places if each.claim.spec.key.startswith(key) and (whole or each.claim.spec.key == key)
-        ]
-        return sorted(found, key=lambda each: each.state != "using")
+        keys = keys_of(key, [each.claim.spec.key for each in places])
+        return sorted(
+            [each for each in places if each.claim.spec.key in keys], key=lambda each: each.state != "using"
+        )
 
     def may_stand(self, place: AdvisoryPlace) -> bool:
         """Return True, and mark the claim as waiting in the server, if it is this process's first waiter there."""
@@ -175,7 +156,10 @@ class AdvisoryRoom:
                 place.waiter.tell()
 
     def _head(self, key: int) -> AdvisoryPlace | None:
-        return next((each for each in tuple(self._lines.get(key, {}).values()) if each.state == "pending"), None)
+        return next((each for each in self._line(key) if each.state == "pending"), None)
+
+    def _line(self, key: int) -> list[AdvisoryPlace]:
+        return [each for each in tuple(self.places.values()) if each.key == key]
 
     # -- sessions ---------------------------------------------------------------------------------------
 
@@ -230,14 +214,12 @@ class AdvisoryRoom:
 
     def _look_after(self) -> None:
         """Remove the claims whose leases or sessions have ended."""
-        with self.mutex:
-            over = [each for each in tuple(self.places.values()) if self._is_over(each)]
-            for place in over:
-                self.take_out(place.claim.id)
-        for place in over:
-            self.lose(place)
-        with self.mutex:
-            for place in tuple(self.places.values()):
+        for place in tuple(self.places.values()):
+            with self.mutex:
+                over = self._is_over(place) and self.take_out(place.claim.id) is place
+            if over:
+                self.lose(place)
+            else:
                 self.mind(place)
 
     def _is_over(self, place: AdvisoryPlace) -> bool:
@@ -275,6 +257,10 @@ in_forked_child(_after_fork)
 
 LONG = 60  # seconds; doctor warns if the locks of a dead machine are released later
 DEAD = "the locks of a machine that died without a word are free after {}"
+FULL = (
+    "this process has {} sessions with the database already, one for each lock that it holds or waits for: release "
+    "some, or allow more by ?max_sessions="
+)
 SLOW = (
     ": set tcp_keepalive_time = 15, tcp_keepalive_interval = 5 and tcp_keepalive_probes = 3 in the configuration of "
     "the server"
@@ -328,14 +314,6 @@ def ending(view: ClaimView, mysql: bool) -> str:
     return (
         f"{view.name!r} is locked by another process ({view.id}, {view.host}), and such a lock ends only with its "
         f"session: {statement} ends that"
-    )
-
-
-def full(most: int) -> str:
-    """Return the message that says that the process has `most` sessions already."""
-    return (
-        f"this process has {most} sessions with the database already, one for each lock that it holds or waits for: "
-        f"release some, or allow more by ?max_sessions="
     )
 
 

@@ -5,11 +5,12 @@ import re
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import SplitResult, parse_qsl
+from urllib.parse import SplitResult
 
-from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
+from interlock.core.errors import InvalidArgument, UnknownOutcome
 from interlock.core.options import Reader, number_in, read_options
 from interlock.core.redaction import is_torn, place_of, read, whole
+from interlock.remote.failures import Refused
 from interlock.remote.urls import check, conninfo_of, options_in, port_of
 from interlock.runtime.process import HOST, Descriptor, checked_pid, pid
 
@@ -66,23 +67,20 @@ def options_of(url: SplitResult) -> Options:
 
 
 def _options_of(url: SplitResult) -> Options:
-    postgresql = url.scheme.startswith("postgresql")
-    given = options_in(url) if postgresql else parse_qsl(url.query, keep_blank_values=True)
-    others = {name: text for name, text in given if postgresql and name not in OURS}
-    ours = read_options([each for each in given if each[0] not in others], OURS, place_of(url))
     if url.fragment:
         raise InvalidArgument(f"{place_of(url)}: a # in a password is written %23")
-    if postgresql:
-        conninfo = conninfo_of(
-            url, {**DEFAULTS, "application_name": f"interlock {HOST}:{pid()}"[:63], **others}.items()
-        )
-        with suppress(ImportError):  # reported when the first session is opened
-            check(conninfo, url)
-    else:
+    mysql, given = not url.scheme.startswith("postgresql"), options_in(url)
+    ours = read_options([each for each in given if mysql or each[0] in OURS], OURS, place_of(url))
+    if mysql:
         port_of(url)  # raises if the port is not a number
         conninfo = whole(url._replace(query=""))
+    else:
+        others = {name: text for name, text in given if name not in OURS}
+        name = f"interlock {HOST}:{pid()}"[:63]
+        conninfo = conninfo_of(url, {**DEFAULTS, "application_name": name, **others}.items())
+        check(conninfo, url)
     return Options(
-        conninfo, ours.get("max_sessions", MAX_SESSIONS), ours.get("sequence", SEQUENCE), not postgresql, is_torn(url)
+        conninfo, ours.get("max_sessions", MAX_SESSIONS), ours.get("sequence", SEQUENCE), mysql, is_torn(url)
     )
 
 
@@ -94,25 +92,17 @@ never_collected: list[Any] = []
 Rows: TypeAlias = list[tuple[str | None, ...]]
 
 
-class Refusal(Exception):
-    """The server refused a statement.
+def refusal(code: str, text: str) -> Refused:
+    """Return the error to raise if the server refuses a statement.
 
-    Attributes:
-        state: the SQLSTATE of PostgreSQL, or the error number of MariaDB.
+    Args:
+        code: the SQLSTATE of PostgreSQL, or the error number of MariaDB.
+        text: the message of the server.
     """
-
-    def __init__(self, state: str, message: str) -> None:
-        super().__init__(message)
-        self.state = state
-
-
-def refused(error: Refusal) -> StoreError:
-    """Return the error to raise for a refusal of the server."""
-    if error.state == "53200":
-        return StoreError(
-            f"the lock table of the server is full ({error}): hold fewer locks, or raise max_locks_per_transaction"
-        )
-    return StoreError(f"the database refuses: {error}")
+    advice = "; hold fewer locks, or raise max_locks_per_transaction" if code == "53200" else ""
+    error = Refused(f"the database refuses: {text}{advice}")
+    error.code = code
+    return error
 
 
 class BaseSession(ABC):
@@ -192,7 +182,7 @@ class BaseSession(ABC):
                 os.close(null)
         self.fd = -1
 
-    def broken(self, error: Exception | None) -> UnknownOutcome:
+    def broken(self, error: object) -> UnknownOutcome:
         """Mark the session as ended; return the error to raise."""
         self.alive = False
         return UnknownOutcome(f"the session with the database has ended, and all that it held is free: {error}")

@@ -30,7 +30,8 @@ POSTGRES = {
     ),
     # Not deferrable: else a serializable read-only transaction may wait for all writers.
     "first": "SET TRANSACTION NOT DEFERRABLE; SELECT pg_backend_pid(), pg_is_in_recovery()",
-    "make": "CREATE SEQUENCE IF NOT EXISTS {sequence} START WITH ",
+    "make": f"SELECT pg_advisory_xact_lock({OPENING}); ",  # before the statement that makes the sequence
+    "allow": "GRANT USAGE, UPDATE ON SEQUENCE {sequence} TO your_role",
     "leap": (
         f"SELECT pg_advisory_xact_lock({OPENING}); "
         f"SELECT setval('{{sequence}}', CASE WHEN clock > number THEN clock ELSE number + {LEAP} END) FROM (SELECT "
@@ -91,7 +92,8 @@ MARIA = {
     ),
     "writes": "SET SESSION TRANSACTION READ WRITE",  # NEXTVAL fails in a read-only transaction
     "now": "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)",
-    "make": "CREATE SEQUENCE IF NOT EXISTS {sequence} START WITH ",
+    "make": "",
+    "allow": "GRANT SELECT, INSERT ON {sequence} TO your_user",
     "drop": "DROP SEQUENCE IF EXISTS {sequence}",
 }
 

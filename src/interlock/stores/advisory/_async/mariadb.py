@@ -1,11 +1,12 @@
 """Requests to MariaDB for asyncio tasks: PyMySQL blocks, so each runs in a worker thread."""
 
 from interlock.core.errors import StoreError
+from interlock.remote.failures import Refused
 from interlock.runtime import _aio as rt
 from interlock.stores.advisory import statements
 from interlock.stores.advisory._async.talk import AsyncTalk
 from interlock.stores.advisory.mariadb import MariaSession
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows
+from interlock.stores.advisory.session import IO_TIMEOUT, Rows
 
 LEAP = 1_000_000  # fences
 LOST_ROW = "1032"  # error of a sequence without its row: the server crashed before the row was on disk
@@ -28,23 +29,12 @@ class AsyncMariaTalk(AsyncTalk[MariaSession]):
         await self.say(session, "writes")
         try:
             await self._leap(session)
-        except Refusal as error:
-            if error.state == LOST_ROW:
+        except Refused as error:
+            if error.code == LOST_ROW:
                 await self.say(session, "drop")  # IF EXISTS: another process may repair it at the same time
-            await self._make(session)
+            ((clock,),) = await self.say(session, "now")
+            await self.make_sequence(session, clock)
             await self._leap(session)
-
-    async def _make(self, session: MariaSession) -> None:
-        # Start at the clock, not at 1: a session that has leapt on a dropped sequence does not leap on this one.
-        sequence, ((clock,),) = session.options.sequence, await self.say(session, "now")
-        make = f"{self.words['make'].format(sequence=sequence)}{clock}"
-        try:
-            await self.rows(session, make)
-        except Refusal as error:
-            raise StoreError(
-                f"there is no sequence for the fences, and it can't be made ({error}); let an administrator do "
-                f"it: {make}; GRANT SELECT, INSERT ON {sequence} TO your_user"
-            ) from error
 
     async def _leap(self, session: MariaSession) -> None:
         """Set the sequence beyond all numbers that it issued before a crash of the server.

@@ -10,12 +10,13 @@ import psycopg
 from psycopg import pq
 
 from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.remote.failures import Refused
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 from interlock.stores.advisory import statements
 from interlock.stores.advisory._async.talk import AsyncTalk
 from interlock.stores.advisory.postgres import PostgresSession
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows
+from interlock.stores.advisory.session import IO_TIMEOUT, Rows, refusal
 
 MISSING = ("42P01", "3F000")  # the sequence, or its schema
 FLUSH = 0.1  # seconds between two attempts to send the rest of a request
@@ -33,17 +34,18 @@ class AsyncPostgresTalk(AsyncTalk[PostgresSession]):
         if is_replica == "t":
             raise StoreError(statements.REPLICA)
         await self.rows(session, statements.SET)
-        with suppress(Refusal):
+        with suppress(Refused):
             await self.rows(session, statements.NOTICE_THE_END)
         try:
-            await self.say(session, "leap")
-        except Refusal as missing:
-            if missing.state not in MISSING:
+            await self._leap(session)
+        except Refused as missing:
+            if missing.code not in MISSING:
                 raise
-            await self._make(session)
+            await self.make_sequence(session, int(clock.time_of_day() * 1_000_000))
+            await self._leap(session)
 
-    async def _make(self, session: PostgresSession) -> None:
-        """Create the sequence, and set it beyond all numbers that it issued before a crash.
+    async def _leap(self, session: PostgresSession) -> None:
+        """Set the sequence beyond all numbers that it issued before a crash.
 
         The server logs 32 numbers at a time, and may issue one before the log is on disk; a replica that is promoted
         may lack more.  No session survives a crash or fail-over, so every session that takes a number after it has
@@ -51,22 +53,13 @@ class AsyncPostgresTalk(AsyncTalk[PostgresSession]):
         than that.  Only if the clock is behind the sequence (it was set back), it adds a constant instead.  Adding
         the constant each time would not do: a promoted replica that lost many such additions would leap too short.
         """
-        sequence = session.options.sequence
-        make = f"{self.words['make'].format(sequence=sequence)}{int(clock.time_of_day() * 1_000_000)}"
-        try:
-            await self.rows(session, f"SELECT pg_advisory_xact_lock({statements.OPENING}); {make}")
-        except Refusal as error:
-            raise StoreError(
-                f"there is no sequence for the fences, and it can't be made ({error}); let an owner of the schema do "
-                f"it: {make}; GRANT USAGE, UPDATE ON SEQUENCE {sequence} TO your_role"
-            ) from error
         await self.say(session, "leap")
 
     async def rows(self, session: PostgresSession, text: str, seconds: float | None = IO_TIMEOUT) -> Rows:
         session.begin()
         try:
             if session.owes:
-                with suppress(Refusal):
+                with suppress(Refused):
                     await self._answer(session, IO_TIMEOUT)
             session.owes = True  # before the request is sent: an interrupt may come at any line
             session.plain.send_query(text.encode())
@@ -94,8 +87,8 @@ class AsyncPostgresTalk(AsyncTalk[PostgresSession]):
                 values = [result.get_value(row, column) for column in range(result.nfields)]
                 found.append(tuple(None if value is None else value.decode() for value in values))
         if plain.status != pq.ConnStatus.OK:
-            raise session.broken(Refusal(*said) if any(said) else None)
+            raise session.broken(said[1] or "closed by the server")
         session.owes = session.silent = False
         if any(said):
-            raise Refusal(*said)  # not kept in a local: its traceback would keep the caller's grant alive
+            raise refusal(*said)  # not kept in a local: its traceback would keep the caller's grant alive
         return found

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 from interlock.core.errors import StoreError
+from interlock.remote.failures import Refused
 from interlock.runtime import _aio as rt
-from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Refusal, Rows
+from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Rows
 
 S = TypeVar("S", bound=BaseSession)
 
@@ -26,15 +27,33 @@ class AsyncTalk(ABC, Generic[S]):
         Raises:
             StoreError: the server can't be reached, or its locks do not exclude all clients.
         """
-        try:
-            await rt.offload(session.connect)
-            await self.prepare(session)
-        except Refusal as error:
-            raise StoreError(f"the database refuses to be used for locks: {error}") from error
+        await rt.offload(session.connect)
+        await self.prepare(session)
 
     @abstractmethod
     async def prepare(self, session: S) -> None:
         """Set up a session that was connected just now."""
+
+    async def make_sequence(self, session: S, start: object) -> None:
+        """Create the sequence of the fences.
+
+        Args:
+            session: the session to use.
+            start: the first fence: the clock in microseconds, as a session that has leapt on a sequence which was
+                dropped since does not leap on this one.
+
+        Raises:
+            StoreError: the role may not do that.
+        """
+        sequence = session.options.sequence
+        make = f"CREATE SEQUENCE IF NOT EXISTS {sequence} START WITH {start}"
+        try:
+            await self.rows(session, self.words["make"] + make)
+        except Refused as error:
+            raise StoreError(
+                f"there is no sequence for the fences, and it can't be made ({error}); let an owner of the schema do "
+                f"it: {make}; {self.words['allow'].format(sequence=sequence)}"
+            ) from error
 
     @abstractmethod
     async def rows(self, session: S, text: str, seconds: float | None = IO_TIMEOUT) -> Rows:
@@ -46,7 +65,7 @@ class AsyncTalk(ABC, Generic[S]):
             seconds: to wait for the reply; None for no limit.
 
         Raises:
-            Refusal: the server refuses.
+            Refused: the server refuses.
             UnknownOutcome: the connection failed, or no answer came in time.
         """
 
@@ -80,7 +99,7 @@ class AsyncTalk(ABC, Generic[S]):
             ((fence,),) = await self.say(session, "wait", key, kind, seconds=None)
             if fence == "apart":
                 ((fence,),) = await self.say(session, "fence")
-        except Refusal:
+        except Refused:
             return None
         return fence if fence is None else int(fence)
 
@@ -88,5 +107,5 @@ class AsyncTalk(ABC, Generic[S]):
         """Release the lock of a session, after the reply that is still due was read."""
         try:
             await self.say(session, "give back", key)
-        except Refusal:  # a cancel that was meant for the wait came late, and hit the release
+        except Refused:  # a cancel that was meant for the wait came late, and hit the release
             await self.say(session, "give back", key)

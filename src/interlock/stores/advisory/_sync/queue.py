@@ -5,31 +5,30 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, namespace_of
+from interlock.core.claims import SEPARATOR, USING, Check, Claim, ClaimView, namespace_of
 from interlock.core.errors import StoreError, UnknownOutcome, Unsupported
 from interlock.core.line import GONE, KEPT
 from interlock.core.queue import GONE as IS_GONE
 from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed, Tells
+from interlock.remote.failures import Refused
 from interlock.runtime import _threads as rt
+from interlock.stores._sync.step_queue import AWAY, RECOVERY
 from interlock.stores.advisory._sync.talk import Talk
 from interlock.stores.advisory.room import (
-    LACKS,
+    FULL,
     AdvisoryPlace,
     AdvisoryRoom,
     checks,
     ending,
     foreign_view,
-    full,
     now,
     number_of,
     view_of,
 )
-from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Refusal, Rows, refused
+from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Rows
 
 LOOK_AGAIN = 1.0  # seconds between two polls of a waiter; a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
-AWAY = 0.25  # seconds until an unavailable server is asked again
-RECOVERY = 60.0  # seconds to wait for an unavailable server if the caller has set no limit
 SOONEST = 0.05  # seconds after which a wait in the server is cancelled once more
 MOMENT = 0.001  # seconds between two checks whether a session is free
 SIDE_BY_SIDE = 16  # sessions that are renewed at a time: a slow server must not let the last of many leases end
@@ -68,7 +67,7 @@ class AdvisoryQueue:
         if place is None:
             if again:
                 return IS_GONE
-            place = AdvisoryPlace(claim, room.options.mysql, waiter, self)
+            place = AdvisoryPlace(claim, waiter, self)
             if waiter is None or not wait:
                 return self._try(place, room.add(place), wait)
             place.state = "pending"
@@ -76,33 +75,22 @@ class AdvisoryQueue:
         return self._stands(place, waiter)
 
     def _try(self, place: AdvisoryPlace, free: bool, wait: bool) -> EnterResult:
+        """Try to take the lock in the server, unless another claim of this process excludes it."""
+        room, most = self._room, self._room.options.max_sessions
         try:
-            if free and self._attempt(place, wait):
-                return EnterResult("using", place.fence)
+            if free:
+                place.session = self._session(most)
+                if place.session is None and not wait:
+                    raise StoreError(FULL.format(most))
+            if place.session is not None:
+                fence = self._talk.attempt(place.session, place.key, place.kind)
+                if room.grant(place, fence):
+                    return EnterResult("using", place.fence)
         finally:
             if place.state == "trying":  # no other caller releases the lock of a claim that still tries
-                self._room.take_out(place.claim.id)
+                room.take_out(place.claim.id)
                 rt.finish(self._end, place)
         return OCCUPIED if wait else REFUSED
-
-    def _attempt(self, place: AdvisoryPlace, wait: bool) -> bool:
-        """Try to take the lock in the server; True if the claim now holds it."""
-        room, most = self._room, self._room.options.max_sessions
-        place.session = self._session(most)
-        if place.session is None:
-            if wait:
-                return False
-            raise StoreError(full(most))
-        try:
-            fence = self._talk.attempt(place.session, place.key, place.kind)
-        except Refusal as error:
-            raise refused(error) from error
-        with room.mutex:
-            if fence is None or not room.is_in(place):  # not in the room: it was evicted meanwhile
-                return False
-            place.take(fence)
-        room.mind(place)
-        return True
 
     def _session(self, most: float = math.inf) -> Any:
         """Return an idle session, or open a new one; None if there are `most` already."""
@@ -118,10 +106,8 @@ class AdvisoryQueue:
     def _stands(self, place: AdvisoryPlace, waiter: Tells | None) -> EnterResult:
         """Return the state of a claim; make the first waiter of this process wait in the server."""
         room, claim, pause = self._room, place.claim, LOOK_AGAIN
-        if place.until <= now():
-            self.leave(claim)
-            return IS_GONE
-        place.until = now() + claim.spec.ttl
+        with room.mutex:  # it is extended, or was removed since its lease had ended
+            place.until = now() + claim.spec.ttl
         place.waiter = waiter or place.waiter
         room.mind(place)
         if room.may_stand(place):
@@ -159,17 +145,13 @@ class AdvisoryQueue:
         except (StoreError, rt.CANCELLED):
             room.drop(session)
         with room.mutex:
+            granted = room.grant(place, fence)
+            left = not room.is_in(place)
             place.stands = False
-            left, over = not room.is_in(place), place.over
-            if fence is not None and not left:
-                place.take(fence)
-        if over is not None:
-            over.tell(True)
         if left:
             return  # the caller that took the claim out releases its lock
-        if fence is not None:
-            room.mind(place)
-            place.waiter.tell(Granted(place.claim.id, fence))
+        if granted:
+            place.waiter.tell(Granted(place.claim.id, place.fence))
             room.nudge(place.key)
             return
         place.session = None
@@ -181,8 +163,6 @@ class AdvisoryQueue:
     # -- leaving ----------------------------------------------------------------------------------------
 
     def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
-        if done:
-            raise Unsupported(LACKS.format("once"))
         place = self._room.take_out(claim.id)
         if place is None or place.state == "trying":
             return False
@@ -204,8 +184,6 @@ class AdvisoryQueue:
 
     def _break_off(self, place: AdvisoryPlace) -> None:
         """End a wait, which may be granted at this very moment."""
-        over: rt.Waiter[None] = rt.Waiter()
-        place.over = over
         pause, deadline = SOONEST, now() + IO_TIMEOUT
         while place.stands and place.session is not None and now() < deadline:
             try:
@@ -213,7 +191,9 @@ class AdvisoryQueue:
             except StoreError:
                 deadline = 0.0
             # The cancel has no effect if it arrives before the server has begun the wait.
-            over.wait(pause)
+            again = now() + pause
+            while place.stands and now() < again:
+                rt.sleep(MOMENT)
             pause *= 2
         if place.stands and place.session is not None:
             place.session.silent = True
@@ -231,9 +211,9 @@ class AdvisoryQueue:
             while session.busy and now() < deadline:
                 rt.sleep(MOMENT)  # a renewal of its lease is in progress
             self._talk.give_back(session, place.key)
-        except Refusal as error:
+        except Refused:
             session.end()
-            raise refused(error) from error
+            raise
         except UnknownOutcome:
             if session.silent:
                 raise
@@ -246,13 +226,11 @@ class AdvisoryQueue:
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         answers: dict[str, Renewed] = {}
-        waits: list[rt.Waiter[bool]] = []
-        for at in range(1, min(SIDE_BY_SIDE, len(claims))):
-            waits.append(rt.Waiter())
-            some = claims[at::SIDE_BY_SIDE], answers, waits[-1]
-            if rt.spawn("interlock-advisory-renew", self._renew_some, *some) is None:
+        waits: list[rt.Waiter[bool]] = [rt.Waiter() for _ in claims[:SIDE_BY_SIDE]]
+        for at, over in enumerate(waits):
+            some = claims[at::SIDE_BY_SIDE], answers, over
+            if len(waits) == 1 or rt.spawn("interlock-advisory-renew", self._renew_some, *some) is None:
                 self._renew_some(*some)
-        self._renew_some(claims[::SIDE_BY_SIDE], answers, rt.Waiter())
         for each in waits:
             each.wait(RENEWED_WITHIN)
         return [answers.get(claim.id, NOT_RENEWED) for claim in claims]
@@ -274,9 +252,7 @@ class AdvisoryQueue:
         if place.state == "using" and not place.session.busy:
             try:
                 self._talk.say(place.session, "ping")
-            except Refusal as error:
-                return refused(error)
-            except UnknownOutcome as error:
+            except StoreError as error:
                 if place.session.alive:
                     return error
                 if room.take_out(claim.id) is place:
@@ -289,7 +265,7 @@ class AdvisoryQueue:
         return KEPT
 
     def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
-        raise Unsupported(LACKS.format("detach"))
+        raise Unsupported("advisory locks end with their sessions, and can't be handed over")
 
     # -- from outside -----------------------------------------------------------------------------------
 
@@ -302,14 +278,11 @@ class AdvisoryQueue:
             return [view_of(each) for each in self._room.settled(key)]
         rows = self.ask("look", number_of(key))
         own = self._room.settled(key)
-        by_pid = {str(each.session.pid): each for each in own if each.session is not None}
         ours = {str(each.pid) for each in list(self._room.sessions)}  # also sessions that are about to release it
-        shown = [by_pid[str(row[0])] for row in rows if str(row[0]) in by_pid]
-        views = [view_of(each) for each in shown] + [
-            foreign_view(key, row) for row in rows if str(row[0]) not in ours
-        ]
-        views += [view_of(each) for each in own if each not in shown]
-        return sorted(views, key=lambda view: view.state != "using")
+        views = [view_of(each) for each in own if each.session is not None]
+        views += [foreign_view(key, row) for row in rows if row[0] not in ours]
+        views += [view_of(each) for each in own if each.session is None]
+        return sorted(views, key=lambda view: view.state != USING)
 
     def ask(self, word: str, key: int = 0, pid: int = 0) -> Rows:
         """Send a request on an idle session.
@@ -320,8 +293,6 @@ class AdvisoryQueue:
         session = self._session()
         try:
             return self._talk.say(session, word, key, pid=pid)
-        except Refusal as error:
-            raise refused(error) from error
         finally:
             self._room.keep(session)
 

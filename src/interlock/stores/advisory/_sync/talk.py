@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 from interlock.core.errors import StoreError
+from interlock.remote.failures import Refused
 from interlock.runtime import _threads as rt
-from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Refusal, Rows
+from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Rows
 
 S = TypeVar("S", bound=BaseSession)
 
@@ -27,15 +28,33 @@ class Talk(ABC, Generic[S]):
         Raises:
             StoreError: the server can't be reached, or its locks do not exclude all clients.
         """
-        try:
-            rt.offload(session.connect)
-            self.prepare(session)
-        except Refusal as error:
-            raise StoreError(f"the database refuses to be used for locks: {error}") from error
+        rt.offload(session.connect)
+        self.prepare(session)
 
     @abstractmethod
     def prepare(self, session: S) -> None:
         """Set up a session that was connected just now."""
+
+    def make_sequence(self, session: S, start: object) -> None:
+        """Create the sequence of the fences.
+
+        Args:
+            session: the session to use.
+            start: the first fence: the clock in microseconds, as a session that has leapt on a sequence which was
+                dropped since does not leap on this one.
+
+        Raises:
+            StoreError: the role may not do that.
+        """
+        sequence = session.options.sequence
+        make = f"CREATE SEQUENCE IF NOT EXISTS {sequence} START WITH {start}"
+        try:
+            self.rows(session, self.words["make"] + make)
+        except Refused as error:
+            raise StoreError(
+                f"there is no sequence for the fences, and it can't be made ({error}); let an owner of the schema do "
+                f"it: {make}; {self.words['allow'].format(sequence=sequence)}"
+            ) from error
 
     @abstractmethod
     def rows(self, session: S, text: str, seconds: float | None = IO_TIMEOUT) -> Rows:
@@ -47,7 +66,7 @@ class Talk(ABC, Generic[S]):
             seconds: to wait for the reply; None for no limit.
 
         Raises:
-            Refusal: the server refuses.
+            Refused: the server refuses.
             UnknownOutcome: the connection failed, or no answer came in time.
         """
 
@@ -81,7 +100,7 @@ class Talk(ABC, Generic[S]):
             ((fence,),) = self.say(session, "wait", key, kind, seconds=None)
             if fence == "apart":
                 ((fence,),) = self.say(session, "fence")
-        except Refusal:
+        except Refused:
             return None
         return fence if fence is None else int(fence)
 
@@ -89,5 +108,5 @@ class Talk(ABC, Generic[S]):
         """Release the lock of a session, after the reply that is still due was read."""
         try:
             self.say(session, "give back", key)
-        except Refusal:  # a cancel that was meant for the wait came late, and hit the release
+        except Refused:  # a cancel that was meant for the wait came late, and hit the release
             self.say(session, "give back", key)
