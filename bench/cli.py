@@ -34,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     scenarios = [scenario for scenario in SCENARIOS if fits(scenario, chosen.what, chosen.only)]
     if not scenarios:
         parser.error(f"no scenario fits; there are: {', '.join(one.key for one in SCENARIOS)}")
-    options = Options(chosen.rounds, chosen.seconds, chosen.folder, chosen.contestant, progress(chosen.quiet))
-    about = machine(chosen.folder)
+    options = Options(chosen.rounds, chosen.seconds, progress(chosen.quiet))
+    about = machine()
     try:
         results = [run(scenario, options) for scenario in scenarios]
     except KeyboardInterrupt:
@@ -57,14 +57,6 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=positive(int), default=5, help="rounds (default 5)")
     parser.add_argument("--seconds", type=positive(float), default=1.0, help="seconds per measurement (default 1)")
     parser.add_argument("--only", type=words, default=(), metavar="KEY,…", help="only these scenarios")
-    parser.add_argument(
-        "--contestant",
-        type=words,
-        default=(),
-        metavar="PART,…",
-        help="only contestants with this in their name",
-    )
-    parser.add_argument("--folder", type=folder, help="where to make temporary folders: chooses the file system")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures of every round there")
     parser.add_argument("--quiet", action="store_true", help="no progress on the error stream")
     return parser
@@ -86,14 +78,6 @@ def positive(kind: type[int] | type[float]) -> Any:
 def words(text: str) -> tuple[str, ...]:
     """Words separated by commas."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def folder(text: str) -> Path:
-    """An existing folder."""
-    path = Path(text)
-    if not path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is not a folder")
-    return path
 
 
 def fits(scenario: Scenario[Any], what: str, only: tuple[str, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Charts as SVG: bars, ranges and lines, on a logarithmic scale."""
+"""Charts as SVG: bars and ranges, on a logarithmic scale."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 WIDTH, LEFT, RIGHT, ROW, TOP = 760, 210, 90, 26, 44  # pixels
 COLOURS = {"ours": "#0b7a5b", "peer": "#8a8f98", "limit": "#c9ccd1", "control": "#d9a441"}
-LINES = ("#0b7a5b", "#b5542c", "#3465a4", "#7a4b9a")
 
 
 class Row(NamedTuple):
@@ -93,26 +92,4 @@ def bars(title: str, unit: str, rows: Sequence[Row], under: str) -> str:
             parts.append(stroke(scale.at(row.value), middle - 7, scale.at(row.value), middle + 7, "#111", 2))
         parts.append(text(max(end, scale.at(row.high)) + 6, middle + 4, label(row.value), size=11))
     parts.append(text((LEFT + WIDTH - RIGHT) / 2, bottom + 32, unit, "middle", 11))
-    return picture(bottom + 60, title, under, parts)
-
-
-def lines(title: str, units: tuple[str, str], rows: dict[str, dict[int, float]], under: str) -> str:
-    """Draw a line for each row of figures by number."""
-    bottom, right = 340.0, WIDTH - 130
-    across = Scale([number for row in rows.values() for number in row], 70, right)
-    up = Scale([figure for row in rows.values() for figure in row.values()], bottom, TOP + 20)
-    parts = []
-    for tick in across.ticks():
-        parts += [stroke(across.at(tick), TOP + 20, across.at(tick), bottom, "#e3e5e8")]
-        parts += [text(across.at(tick), bottom + 15, label(tick), "middle", 11)]
-    for tick in up.ticks():
-        parts += [stroke(70, up.at(tick), right, up.at(tick), "#e3e5e8")]
-        parts += [text(64, up.at(tick) + 4, label(tick), "end", 11)]
-    for colour, (name, row) in zip(LINES, rows.items(), strict=False):
-        points = [(across.at(number), up.at(figure)) for number, figure in row.items()]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
-        parts.append(text(points[-1][0] + 8, points[-1][1] + 4, name))
-    parts += [text((70 + right) / 2, bottom + 32, units[0], "middle", 11), text(12, TOP + 8, units[1], size=11)]
     return picture(bottom + 60, title, under, parts)

@@ -61,22 +61,22 @@ def compared(result: Result, name: str, metric: Metric, beside: Beside) -> Sprea
     """Compare a contestant with a peer, round by round, so that a disturbance slows both.
 
     Returns:
-        How many times better it is, or the difference; None if either has no figures.
+        How many times better it is; None if either has no figures.
     """
     mine = result.outcomes[name].rounds.get(metric.key)
     theirs = result.outcomes[beside.peer].rounds.get(metric.key)
     if not mine or not theirs:
         return None
-    rounds = [comparison(one, other, metric, beside) for one, other in zip(mine, theirs, strict=False)]
+    rounds = [
+        times_better(one, other) if metric.better == "high" else times_better(other, one)
+        for one, other in zip(mine, theirs, strict=False)
+    ]
     return Spread(median(rounds), min(rounds), max(rounds))
 
 
-def comparison(mine: float, theirs: float, metric: Metric, beside: Beside) -> float:
-    """Compare two figures of one round; more is better for "times"."""
-    if beside.how == "minus":
-        return mine - theirs
-    above, below = (mine, theirs) if metric.better == "high" else (theirs, mine)
-    return above / below if below else float("inf")
+def times_better(more: float, less: float) -> float:
+    """How many times more."""
+    return more / less if less else float("inf")
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,14 @@ PACKAGES = (
 )
 
 
-def machine(folder: Path | None) -> dict[str, str]:
-    """Describe it: processors, kernel, Python, the file system of the temporary folders, versions.
-
-    Args:
-        folder: the folder for temporary folders; None for the system's.
-    """
-    where = folder or Path(tempfile.gettempdir())
+def machine() -> dict[str, str]:
+    """Describe it: processors, kernel, Python, the file system of the temporary folders, versions."""
     return {
         "date": time.strftime("%Y-%m-%d"),
         "processors": f"{os.cpu_count()} x {processor()}",
         "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "file system": file_system(where),
+        "file system": file_system(Path(tempfile.gettempdir())),
         "load": " ".join(f"{one:.2f}" for one in os.getloadavg()),
         "versions": ", ".join(f"{name} {version(name)}" for name in PACKAGES),
     }

@@ -107,12 +107,10 @@ class Beside:
     """A column that compares each contestant with one of them.
 
     Args:
-        peer: name of the contestant to compare with.
-        how: "times": how many times better than the peer; "minus": the difference in the metric's unit.
+        peer: name of the contestant to compare with, by how many times better it is.
     """
 
     peer: str
-    how: Literal["times", "minus"] = "times"
 
 
 @dataclass(frozen=True)
@@ -185,7 +183,7 @@ class Scenario(Generic[T]):
 class Outcome:
     """The result of one contestant: its status, and its figures by metric and round."""
 
-    status: Literal["ok", "not installed", "failed", "left out"] = "ok"
+    status: Literal["ok", "not installed", "failed"] = "ok"
     why: str = ""
     rounds: dict[str, list[float]] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Makes the pictures and tables of the documentation from reports in JSON: `python -m bench.pictures`."""
+"""Makes the pictures and tables of the documentation from a report in JSON: `python -m bench.pictures`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bench.drawing import Row, bars, lines
+from bench.drawing import Row, bars
 
 ROOT = Path(__file__).parent.parent
-FIGURES = ROOT / "docs" / "explanation" / "figures"
+FIGURES = ROOT / "docs" / "explanation" / "figures" / "contention.json"
 IMAGES = ROOT / "docs" / "images"
 BEGIN, END = "<!-- written by python -m bench.pictures -->\n", "<!-- end -->"
 STORES = {"files": "", "Redis": "redis_"}
@@ -18,16 +18,16 @@ STORES = {"files": "", "Redis": "redis_"}
 
 def main() -> None:
     """Write all pictures and tables."""
-    contention, growth = load("contention"), load("growth")
-    for name, drawing in pictures(contention, growth).items():
+    contention = load()
+    for name, drawing in pictures(contention).items():
         (IMAGES / f"bench-{name}.svg").write_text(drawing, encoding="utf-8")
     for page in (ROOT / "README.md", ROOT / "docs" / "explanation" / "figures.md"):
         page.write_text(with_table(page.read_text(encoding="utf-8"), contention), encoding="utf-8")
 
 
-def load(name: str) -> dict[str, Any]:
-    """Read one report."""
-    found: dict[str, Any] = json.loads((FIGURES / f"{name}.json").read_text(encoding="utf-8"))
+def load() -> dict[str, Any]:
+    """Read the report."""
+    found: dict[str, Any] = json.loads(FIGURES.read_text(encoding="utf-8"))
     return found
 
 
@@ -37,9 +37,9 @@ def with_table(page: str, report: dict[str, Any]) -> str:
     return before + BEGIN + table(report) + END + rest.partition(END)[2]
 
 
-def pictures(contention: dict[str, Any], growth: dict[str, Any]) -> dict[str, str]:
+def pictures(contention: dict[str, Any]) -> dict[str, str]:
     """Draw all pictures; return them by name."""
-    made = {"growth": growth_of(growth)}
+    made = {}
     for store, key in STORES.items():
         name = store.lower()
         made[f"handover-{name}"] = handover_of(contention, f"{key}handover", store)
@@ -64,20 +64,6 @@ def handover_of(report: dict[str, Any], key: str, store: str) -> str:
     ]
     title = f"Hand-over to a waiting process, {store}: median, 5 to 95 %, and up to 99 %"
     return bars(title, "µs from release() to the return of acquire()", rows, stated(report))
-
-
-def growth_of(report: dict[str, Any]) -> str:
-    """Draw the cost of a turn by the length of the line."""
-    rows = {
-        one["name"]: {
-            int(figure.removeprefix("us_")): found["value"]
-            for figure, found in one["figures"].items()
-            if figure.startswith("us_") and found["value"] is not None
-        }
-        for one in ran(report, "growth")
-    }
-    title = "One turn of a line: the head leaves, another one enters"
-    return lines(title, ("claims in line", "µs"), rows, stated(report))
 
 
 def ran(report: dict[str, Any], key: str) -> list[dict[str, Any]]:

@@ -22,9 +22,8 @@ def show(about: dict[str, str], results: Sequence[Result], options: Options) -> 
     print(f"{'rounds':>12}: {options.rounds}, {options.seconds:g} s per measurement, contestants interleaved")
     for result in results:
         print()
-        present = [one for one in result.scenario.contestants if took_part(result, one)]
-        table(result.scenario.title, headings(result), [row(result, one) for one in present])
-        if any(beside.how == "times" for beside in result.scenario.beside):
+        table(result.scenario.title, headings(result), [row(result, one) for one in result.scenario.contestants])
+        if result.scenario.beside:
             print(f"  x NAME: how many times better than NAME in {headings(result)[1]}")
         for line in target_lines(result):
             print(f"  {line}")
@@ -33,11 +32,6 @@ def show(about: dict[str, str], results: Sequence[Result], options: Options) -> 
         print("\n!!! NOT INSTALLED, NOT MEASURED !!!")
         for line in missing:
             print(f"  {line}")
-
-
-def took_part(result: Result, contestant: Contestant[Any]) -> bool:
-    """True if a contestant was not excluded by the options."""
-    return result.outcomes[contestant.name].status != "left out"
 
 
 def headings(result: Result) -> Row:
@@ -55,7 +49,7 @@ def headings(result: Result) -> Row:
 
 def beside_label(beside: Beside) -> str:
     """The heading of a column of comparison."""
-    return f"x {beside.peer}" if beside.how == "times" else f"- {beside.peer}"
+    return f"x {beside.peer}"
 
 
 def row(result: Result, contestant: Contestant[Any]) -> Row:

@@ -33,15 +33,11 @@ class Options:
     Args:
         rounds: the number of rounds; in each, every contestant is measured once.
         seconds: the duration of one measurement.
-        folder: the folder for temporary folders; None for the system's.
-        only: parts of the names of the contestants to run; empty for all.
         say: is called with lines of progress.
     """
 
     rounds: int = 5
     seconds: float = 1.0
-    folder: Path | None = None
-    only: tuple[str, ...] = ()
     say: Callable[[str], None] = lambda line: None
 
 
@@ -64,9 +60,7 @@ def run(scenario: Scenario[Any], options: Options) -> Result:
     Returns:
         The outcome of each contestant; a missing or failing one does not stop the others.
     """
-    outcomes: dict[str, Outcome] = {}
-    for contestant in chosen(scenario, options):
-        outcomes[contestant.name] = attendance(contestant)
+    outcomes = {contestant.name: attendance(contestant) for contestant in scenario.contestants}
     try:
         with scenario.stage() as facts:
             for number in range(options.rounds):
@@ -76,15 +70,7 @@ def run(scenario: Scenario[Any], options: Options) -> Result:
                         measure(scenario, scenario.contestant(name), number, facts, options, outcome)
     except Unavailable as missing:
         outcomes = {name: Outcome("not installed", str(missing)) for name in outcomes}
-    absent = {one.name: Outcome("left out", "not chosen by --contestant") for one in scenario.contestants}
-    return Result(scenario, absent | outcomes)
-
-
-def chosen(scenario: Scenario[Any], options: Options) -> list[Contestant[Any]]:
-    """The contestants that match the options."""
-    if not options.only:
-        return list(scenario.contestants)
-    return [one for one in scenario.contestants if any(part in one.name for part in options.only)]
+    return Result(scenario, outcomes)
 
 
 def attendance(contestant: Contestant[Any]) -> Outcome:
@@ -105,7 +91,7 @@ def measure(
     outcome: Outcome,
 ) -> None:
     """Measure one contestant once, and record its figures or its failure."""
-    with tempfile.TemporaryDirectory(prefix="interlock-bench-", dir=options.folder) as folder:
+    with tempfile.TemporaryDirectory(prefix="interlock-bench-") as folder:
         jobs = [
             Job(scenario.key, contestant.name, folder, dict(facts), index, options.seconds, number)
             for index in range(scenario.workers)

@@ -16,9 +16,8 @@ def test_the_group_runs_everybody_and_judges_all_of_its_targets(tmp_path: Path) 
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
     scenarios = {one["key"]: one for one in json.loads(file.read_text())["scenarios"]}
-    assert len(scenarios) == 5
+    assert len(scenarios) == 3
     for key, scenario in scenarios.items():
         check_report(scenario, by_key(key), ran.stdout)
         assert {one["status"] for one in scenario["contestants"]} == {"ok"}
         assert {target["verdict"] for target in scenario["targets"]} <= {"reached", "not reached"}
-    assert {one["figures"]["queries"]["value"] for one in scenarios["django_save"]["contestants"]} == {1.0}

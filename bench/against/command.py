@@ -48,7 +48,7 @@ def main(arguments: Sequence[str], say: Callable[[str], None]) -> int:
         if failed := [one.row for one in runs[0] if one.fails]:
             runs.append(run("once more, what failed", failed))
     if chosen.json:
-        report = {"machine": machine(None), "runs": [[as_json(one) for one in answers] for answers in runs]}
+        report = {"machine": machine(), "runs": [[as_json(one) for one in answers] for answers in runs]}
         chosen.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     # By chance one row in forty fails, and other load makes more fail; hardly any row fails twice.
     return int(any(one.fails for one in runs[1])) if failed else 0

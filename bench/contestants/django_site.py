@@ -12,7 +12,6 @@ from bench.model import Facts, Place, Unavailable
 
 NAME = "shop.plain:1"
 Batch = Callable[[int], object]
-ROWS = 1000
 PGLOCK = ("pgactivity", "pglock")
 
 
@@ -70,15 +69,14 @@ def has_pglock() -> bool:
 
 
 def make_tables(facts: Facts) -> None:
-    """Create the tables, and a row of each model."""
+    """Create the tables, and a row."""
     configure(facts)
     from django.core.management import call_command
 
-    from bench.contestants.shop.models import Kept, Plain
+    from bench.contestants.shop.models import Plain
 
     call_command("migrate", run_syncdb=True, verbosity=0, skip_checks=True)
-    for model in (Plain, Kept):
-        model.objects.create()
+    Plain.objects.create()
 
 
 def site(make: Callable[[], Callable[[], object]]) -> Callable[[Place], Batch]:
@@ -105,7 +103,7 @@ def site(make: Callable[[], Callable[[], object]]) -> Callable[[Place], Batch]:
 
 
 def plain_row() -> Any:
-    """Return the row of the model that is not guarded."""
+    """Return the row."""
     from bench.contestants.shop.models import Plain
 
     return Plain.objects.get(pk=1)
@@ -211,54 +209,7 @@ def blocks(make: Callable[[], Callable[[], AbstractContextManager[object]]]) -> 
     return site(turns)
 
 
-def reading(model: str) -> Callable[[], Callable[[], object]]:
-    """Read a thousand rows."""
-
-    def make() -> Callable[[], object]:
-        from bench.contestants.shop import models
-
-        rows = getattr(models, model).objects
-        rows.bulk_create([rows.model() for _ in range(ROWS - rows.count())])
-
-        def turn() -> None:
-            assert len(rows.order_by("pk")[:ROWS]) == ROWS
-
-        return turn
-
-    return make
-
-
 def read_only() -> Callable[[], object]:
     """No lock: only Django's read of the row."""
     row = plain_row()
     return lambda: row.refresh_from_db()
-
-
-def saved(model: str, fields: tuple[str, ...]) -> Callable[[], Callable[[], object]]:
-    """Change some fields of a row, and save it."""
-
-    def make() -> Callable[[], object]:
-        from bench.contestants.shop import models
-
-        row = getattr(models, model).objects.get(pk=1)
-        count = iter(range(10**9))
-
-        def turn() -> None:
-            number = next(count)
-            for field in fields:
-                setattr(row, field, number if field in ("year", "copies") else f"{field} {number}")
-            row.save()
-
-        return turn
-
-    return make
-
-
-def queries_of(turn: Callable[[int], object]) -> float:
-    """The number of queries of one turn."""
-    from django.db import connection
-    from django.test.utils import CaptureQueriesContext
-
-    with CaptureQueriesContext(connection) as captured:
-        turn(1)
-    return float(len([each for each in captured if not each["sql"].startswith(("BEGIN", "COMMIT"))]))

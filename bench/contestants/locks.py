@@ -106,24 +106,6 @@ class Flock:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
 
-class OpenFlock:
-    """open, flock(2), close: a file lock without an open descriptor in between."""
-
-    def __init__(self, place: Place) -> None:
-        self._path = os.fspath(place.folder / place.name)
-        self._fd = -1
-
-    def acquire(self) -> None:
-        """Open the file and wait for its lock."""
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        self._fd = fd
-
-    def release(self) -> None:
-        """Close the file, which unlocks it."""
-        os.close(self._fd)
-
-
 class NoLock:
     """No lock: the control that shows that a scenario detects lost updates."""
 

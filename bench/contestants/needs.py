@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import shutil
 from collections.abc import Callable
 
 from bench.model import Unavailable
@@ -29,25 +28,9 @@ def module(name: str, attribute: str = "", install: str = "") -> Callable[[], No
     return check
 
 
-def program(name: str) -> Callable[[], None]:
-    """Require a program on the PATH."""
-
-    def check() -> None:
-        if shutil.which(name) is None:
-            raise Unavailable(f"no program {name} on the PATH")
-
-    return check
-
-
 def interlock() -> None:
     """Require interlock itself."""
     module("interlock", "connect", "-e .")()
-
-
-def interlock_command() -> None:
-    """Require the `interlock` command."""
-    interlock()
-    module("interlock.cli.group", "main", "-e .[cli]")()
 
 
 def redis() -> None:

@@ -7,14 +7,9 @@ from typing import Any
 from bench.model import Scenario
 from bench.scenarios import (
     cloud_uncontended,
-    command,
     django_handover,
     django_occupy,
     django_processes,
-    django_reading,
-    django_save,
-    events,
-    growth,
     handover,
     memory,
     processes,
@@ -34,7 +29,6 @@ SCENARIOS: tuple[Scenario[Any], ...] = (
     handover.SCENARIO,
     threads.SCENARIO,
     memory.SCENARIO,
-    events.SCENARIO,
     processes.SCENARIO,
     redis_uncontended.SCENARIO,
     redis_handover.SCENARIO,
@@ -47,10 +41,6 @@ SCENARIOS: tuple[Scenario[Any], ...] = (
     django_occupy.SCENARIO,
     django_handover.SCENARIO,
     django_processes.SCENARIO,
-    django_save.SCENARIO,
-    django_reading.SCENARIO,
-    growth.SCENARIO,
-    command.SCENARIO,
 )
 
 

@@ -2,34 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from bench.contestants import locks, needs
-from bench.contestants.locks import AsyncLock
-from bench.model import Beside, Contestant, Place, Scenario, Target
+from bench.model import Beside, Contestant, Scenario, Target
 from bench.scenarios import pairs
-
-
-class AsyncioLock:
-    """asyncio.Lock, with the same interface as the others: its own release is not a coroutine."""
-
-    def __init__(self, place: Place) -> None:
-        del place
-        self._lock = asyncio.Lock()
-
-    async def acquire(self) -> None:
-        """Wait for the lock."""
-        await self._lock.acquire()
-
-    async def release(self) -> None:
-        """Give it back."""
-        self._lock.release()
-
-
-def asyncio_lock(place: Place) -> AsyncLock:
-    """The standard library's lock between tasks: the limit."""
-    return AsyncioLock(place)
-
 
 OURS = (
     Contestant("interlock", pairs.calls(locks.interlock_memory), needs.interlock, "ours", "acquire(), release()"),
@@ -50,11 +25,10 @@ SCENARIO: Scenario[pairs.Batch] = Scenario(
     contestants=(
         *OURS,
         Contestant("threading.Lock", pairs.calls(locks.threading_lock), role="limit"),
-        Contestant("asyncio.Lock", pairs.awaits(asyncio_lock), role="limit", notes="with one wrapper coroutine"),
     ),
     metrics=pairs.METRICS,
     work=pairs.work,
     fold=pairs.fold,
-    beside=(Beside("threading.Lock"), Beside("asyncio.Lock")),
+    beside=(Beside("threading.Lock"),),
     targets=tuple(Target("under 15 µs for acquire+release", one.name, "us", 15.0) for one in OURS),
 )

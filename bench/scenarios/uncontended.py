@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.contestants import locks, needs
-from bench.contestants.locks import Flock, OpenFlock
+from bench.contestants.locks import Flock
 from bench.model import Beside, Contestant, Scenario, Target
 from bench.scenarios import pairs
 
@@ -43,7 +43,6 @@ SCENARIO: Scenario[pairs.Batch] = Scenario(
         ),
         Contestant("fasteners", pairs.calls(locks.fasteners_lock), needs.module("fasteners")),
         Contestant("portalocker", pairs.calls(locks.portalocker_lock), needs.module("portalocker")),
-        Contestant("open+flock+close", pairs.calls(OpenFlock), role="limit", notes="system calls only"),
         Contestant("flock on an open file", pairs.calls(Flock), role="limit", notes="system calls only"),
     ),
     metrics=pairs.METRICS,

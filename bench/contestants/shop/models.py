@@ -1,4 +1,4 @@
-"""The same thirteen columns, plain and guarded."""
+"""A model with thirteen columns."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from decimal import Decimal
 
 from django.db import models
 
-from interlock.django.guarded import Guarded
 
-
-class Columns(models.Model):
-    """The columns of both models."""
+class Plain(models.Model):
+    """It saves every column, as Django does."""
 
     title: models.CharField[str, str] = models.CharField(max_length=200, default="title")
     author: models.CharField[str, str] = models.CharField(max_length=200, default="author")
@@ -25,14 +23,3 @@ class Columns(models.Model):
     seen: models.DateTimeField[datetime | None, datetime | None] = models.DateTimeField(null=True)
     kept: models.BooleanField[bool, bool] = models.BooleanField(default=True)
     tags = models.JSONField(default=list)
-
-    class Meta:
-        abstract = True
-
-
-class Plain(Columns):
-    """Saves every column, as Django does."""
-
-
-class Kept(Guarded, Columns):
-    """Saves only changed columns."""
