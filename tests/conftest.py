@@ -187,4 +187,4 @@ def place(row: Row, tmp_path: Path) -> Place:
 def _undiverted() -> Iterator[None]:
     """Restore the log: `interlock run` diverts the log of its process, which is the test process here."""
     yield
-    log.divert(None)
+    log.sink = None

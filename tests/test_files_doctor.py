@@ -119,10 +119,10 @@ def test_the_log_goes_to_logging_or_where_it_is_diverted(caplog: pytest.LogCaptu
         log.exception("on_lost of %s", "it")
     assert caplog.messages == ["2 leases", "on_lost of it"]
     lines: list[str] = []
-    log.divert(lines.append)
+    log.sink = lines.append
     try:
         log.warn("%d leases", 3)
         log.exception("gone")
     finally:
-        log.divert(None)
+        log.sink = None
     assert lines == ["3 leases", "gone"]

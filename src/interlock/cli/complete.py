@@ -91,7 +91,7 @@ def _found(given: dict[str, Any], incomplete: str, look: Callable[[Locks], set[s
         with suppress(Exception), connect(given.get("store"), namespace=given.get("namespace") or "") as locks:
             found.update(look(locks))
 
-    log.divert(lambda line: None)
+    log.sink = lambda line: None
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(LONGEST)

@@ -150,11 +150,11 @@ class GuardedRun:
             return fail(STORE, f"the store can't be used: {error}")
         finally:
             self._child.discard()
-            log.divert(lambda line: None)  # Python aborts if a daemon thread writes while it ends
+            log.sink = lambda line: None  # Python aborts if a daemon thread writes while it ends
 
     def _with_store(self) -> int:
         # What the library logs is said only with -v: it goes on trying, and a loss is told in any case.
-        log.divert(say if self._order.verbose else lambda line: None)
+        log.sink = say if self._order.verbose else lambda line: None
         with self._signals.breaking():
             locks = connect(self._order.store, namespace=self._order.namespace)
         try:

@@ -30,10 +30,11 @@ from interlock.core.claims import (
 )
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld, StoreError, Unsupported
 from interlock.core.line import LARGEST_SLOTS, numbered
-from interlock.core.queue import AcquireCall, Feature, Held, Store
+from interlock.core.queue import AcquireCall, Feature, Held
 from interlock.core.redaction import masked
 from interlock.runtime import log
 from interlock.runtime.process import checked_pid
+from interlock.stores import Store
 
 L = TypeVar("L")
 P = ParamSpec("P")

@@ -11,8 +11,8 @@ from interlock.client._sync.locks import Locks
 from interlock.client.base import BaseClient
 from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.queue import Store
 from interlock.core.redaction import described, masked, why
+from interlock.stores import Store
 
 if TYPE_CHECKING:
     from interlock.client._async.locks import AsyncLocks

@@ -141,14 +141,6 @@ def kind_of(units: int, capacity: int) -> str:
     return "exclusive" if capacity == 1 else f"semaphore {units}/{capacity}"
 
 
-def moment_of(fence: int) -> float:
-    """Return when a fence was issued, in seconds since the epoch, by a store that takes them from its clock.
-
-    Where that clock was set back, fences count on from the highest one, and the moment is too late.
-    """
-    return fence / 1_000_000
-
-
 def fits(units: int, capacity: int, others: Sequence[tuple[int, int]]) -> bool:
     """The one formula: is there room for a claim beside `others`?
 
@@ -196,8 +188,6 @@ def checked_text(text: object, what: str, longest: int) -> str:
         raise InvalidArgument(f"a {what} has at most {longest} characters, this one has {len(text)}; hash the rest")
     if SEPARATOR in text:
         raise InvalidArgument(f"a {what} must not contain a NUL character; replace it")
-    if text.isascii():
-        return text
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -262,21 +252,16 @@ def checked_timeout(blocking: object, timeout: object) -> float | None:
         raise InvalidArgument(
             f"blocking is True or False, not {said(blocking)}; did you mean timeout={said(blocking)}?"
         )
-    if timeout is not None:
-        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout != timeout:
-            raise InvalidArgument(f"timeout is a number of seconds or None, not {said(timeout)}")
-        if timeout < 0 and timeout != -1:
-            raise InvalidArgument(
-                f"timeout must not be negative, not {said(timeout)}; None or -1 waits without a limit"
-            )
+    if timeout is None or timeout == -1:
+        return None if blocking else 0.0
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout != timeout:
+        raise InvalidArgument(f"timeout is a number of seconds or None, not {said(timeout)}")
+    if timeout < 0:
+        raise InvalidArgument(f"timeout must not be negative, not {said(timeout)}; None or -1 waits without a limit")
     if not blocking:
-        if timeout is not None and timeout != -1:
-            raise InvalidArgument("a try that does not block can't have a timeout; leave out one of the two")
-        return 0.0
-    if timeout is None or timeout == -1 or timeout == math.inf:
-        return None
+        raise InvalidArgument("a try that does not block can't have a timeout; leave out one of the two")
     try:
-        return float(timeout)
+        return None if timeout == math.inf else float(timeout)
     except OverflowError:
         raise InvalidArgument(
             f"timeout={said(timeout)} is more seconds than a float can hold; None waits without a limit"

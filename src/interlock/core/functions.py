@@ -2,13 +2,21 @@
 
 import functools
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from typing import Any, Literal, TypeAlias
+from contextlib import AbstractContextManager
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from interlock.core.errors import InvalidArgument
 
+T = TypeVar("T")
 Kind: TypeAlias = Literal["function", "coroutine function", "generator function", "async generator function"]
 # By what they can do: those of Cython and mypyc have types of their own.
 UNFINISHED = {Coroutine: "a coroutine", AsyncGenerator: "an async generator", Generator: "a generator"}
+INSTEAD: dict[Kind, str] = {
+    "function": "use a lock of connect()",
+    "coroutine function": "use a lock of aconnect(), or hold this one by `with` in it",
+    "generator function": "hold the lock by `with` in it",
+    "async generator function": "hold a lock of aconnect() by `async with` in it",
+}
 LOCKED = (
     ", which would run when the lock is released already; decorate the function that does the work, or use `with` "
     "inside it"
@@ -28,6 +36,26 @@ def checked_kind_of(function: object) -> Kind:
             f"{shown(function)} can't be called, so it can't be decorated; below @classmethod or @property it can"
         )
     return kind_of(function)
+
+
+def check_kind(function: object, wanted: Kind) -> None:
+    """Raise InvalidArgument unless a lock whose work is done by a `wanted` can be held around a function."""
+    kind = checked_kind_of(function)
+    if kind != wanted:
+        raise InvalidArgument(f"{shown(function)} is a {kind}, not a {wanted}: {INSTEAD[kind]}")
+
+
+def around_generator(
+    lock: AbstractContextManager[object], function: Callable[..., Generator[object, object, T]]
+) -> Callable[..., Generator[object, object, T]]:
+    """Return a generator function that holds a lock from its first `next` until it is read to the end or closed."""
+
+    @functools.wraps(function)
+    def locked(*args: object, **kwargs: object) -> Generator[object, object, T]:
+        with lock:
+            return (yield from function(*args, **kwargs))
+
+    return locked
 
 
 def kind_of(function: object) -> Kind:

@@ -132,10 +132,6 @@ class Step(NamedTuple):
 Decide: TypeAlias = Callable[Concatenate[Line, Clock, ...], Step]
 """A step, waiting for the line as it is now, the store's clock and its arguments."""
 
-_NO = Step(None, None)
-_WAS_DONE = Step(None, IS_DONE)
-_NOT_THERE = Step(None, False)
-
 
 def live(line: Line, clock: Clock) -> tuple[Place, ...]:
     """Return the places whose leases have not ended and whose processes live."""
@@ -174,9 +170,9 @@ def enter(line: Line, clock: Clock, claim: Claim, origin: Origin, wait: bool, ag
     spec = claim.spec
     if not line.places:  # the short cut of a free lock
         if again:
-            return _NO
+            return Step(None, None)
         if spec.once and line.done > clock.stamp:
-            return _WAS_DONE
+            return Step(None, IS_DONE)
         place = _place(claim, origin, clock, line.top, USING)
         granted: Step = new(Step, (new(Line, ((place,), place.fence, line.done)), place, (), 0, False))
         return granted
@@ -188,7 +184,8 @@ def enter(line: Line, clock: Clock, claim: Claim, origin: Origin, wait: bool, ag
                 until=max(place.until, clock.lease + place.ttl), channel=origin.channel or place.channel
             )
             now = now._replace(places=(*now.places[:at], place, *now.places[at + 1 :]))
-            return Step(now, place, _without(settled.promoted, claim.id), _look_in(now, clock, at), settled.more)
+            others = tuple(each for each in settled.promoted if each.id != claim.id)
+            return Step(now, place, others, _look_in(now, clock, at), settled.more)
     if again:
         return settled
     if spec.once and now.done > clock.stamp:
@@ -294,7 +291,7 @@ def evict(line: Line, clock: Clock, id: str | None) -> Step:
 
 def forget(line: Line, clock: Clock) -> Step:
     """Forget the record of a completed run; answers whether there was one."""
-    return Step(line._replace(done=0), line.done > clock.stamp) if line.done else _NOT_THERE
+    return Step(line._replace(done=0), line.done > clock.stamp) if line.done else Step(None, False)
 
 
 def kept(line: Line, clock: Clock) -> Step:
@@ -360,10 +357,6 @@ def _free_slot(places: Sequence[Place], units: int, capacity: int) -> int:
 def _put(places: tuple[Place, ...], changed: tuple[Place, ...]) -> tuple[Place, ...]:
     new = {place.id: place for place in changed}
     return tuple(new.get(place.id, place) for place in places)
-
-
-def _without(places: tuple[Place, ...], id: str) -> tuple[Place, ...]:
-    return tuple(place for place in places if place.id != id) if places else places
 
 
 def _look_in(line: Line, clock: Clock, at: int) -> int:

@@ -1,9 +1,9 @@
-"""What every store looks like from above: a place for lines, its queues, and one call of acquire."""
+"""What a store answers to a claim, and one call of acquire."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from interlock.core.claims import Claim, ClaimView
+from interlock.core.claims import Claim
 from interlock.core.errors import StoreError
 
 
@@ -95,14 +95,14 @@ class Tells(Protocol):
 class AcquireCall:
     """One call of acquire; `claim` is always the one to take out of the line if the call is broken off.
 
-    `first` is the store's answer if the claim has entered already; `owner` is the calling thread or task, `now` its
-    clock.  `entered` is False while no claim of the call can be in the line, so that there is nothing to take out.
-    `on_queued` is called with this object each time that its claim begins to wait in line; `queued` is the claim that
-    did so last, for that function.  `done` is True if it is a claim of `once` that came too late.
+    `first` is the store's answer if the claim has entered already; `now` is the clock.  `entered` is False while no
+    claim of the call can be in the line, so that there is nothing to take out.  `on_queued` is called with this
+    object each time that its claim begins to wait in line; `queued` is the claim that did so last, for that function.
+    `done` is True if it is a claim of `once` that came too late.
     """
 
     __slots__ = (
-        "claim", "closed", "deadline", "done", "entered", "first", "now", "on_queued", "owner", "queued", "started",
+        "claim", "closed", "deadline", "done", "entered", "first", "now", "on_queued", "queued", "started",
         "wait", "waiter",
     )  # fmt: skip
 
@@ -114,7 +114,6 @@ class AcquireCall:
         deadline: float | None,
         wait: bool,
         first: EnterResult | None = None,
-        owner: object = None,
     ) -> None:
         self.claim = claim
         self.now = now
@@ -122,7 +121,6 @@ class AcquireCall:
         self.deadline = deadline
         self.wait = wait
         self.first = first
-        self.owner = owner
         self.entered = first is not None and first.state not in NOT_IN_LINE
         self.closed = False
         self.done = False
@@ -146,113 +144,5 @@ class AcquireCall:
 NOT_IN_LINE = ("busy", "occupied", "refused", "done")
 
 
-class AsyncQueue(Protocol):
-    """A store as the tasks of one event loop use it: the state machine pending -> using -> gone, for every name."""
-
-    async def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
-        """Ask for the lock, or where the claim stands; idempotent by the claim's id; extends its lease.
-
-        Args:
-            claim: the claim.
-            waiter: is notified when the claim's turn comes, of `subscribe`; None when the caller has not subscribed.
-            wait: False: one try, which leaves nothing behind if it is refused.
-            again: True if the claim is known to be in the line: if it is not there, it is gone.
-        """
-
-    async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
-        """Take the claim out of the line, hand over to the next; True if this call removed it.
-
-        Args:
-            claim: the claim.
-            done: seconds for which a record is kept that its run was completed; 0 for no record.  With one, True says
-                that this request made it; False may also mean that one before it did, which had no answer.
-            value: what is kept with the record, in the same step: ASCII text without NUL.
-        """
-
-    async def kept(self, key: str) -> str | None:
-        """Return the value of the record of a completed run; None if none is kept."""
-
-    async def forget(self, key: str) -> bool:
-        """Forget the record of a completed run; True if there was one."""
-
-    async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """Extend leases, many at once.
-
-        Returns:
-            For each claim: GONE, KEPT or WANTED; a StoreError, as a value, if this one could not be asked while
-            others could.  A store that raises instead says so of all of them.
-        """
-
-    async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        """Let a claim that holds the lock go on as `claim`; None if it is gone.  The caller knows the deadline.
-
-        Args:
-            key: of the line.
-            id: of the claim until now.
-            claim: its id and its lease from now on; with the same id, only the lease is another.
-            detached: True if it outlives this process, on stores that notice the death of one.
-        """
-
-    async def look(self, key: str) -> list[ClaimView]:
-        """List the live claims of `key` in line order; a key without a name means its whole namespace."""
-
-    async def evict(self, key: str, id: str | None) -> int:
-        """Remove one claim, or all of a key, of any program; return how many."""
-
-    def subscribe(self) -> Any:
-        """Return what the caller can wait on."""
-
-    def abort(self) -> None:
-        """Close everything without waiting, since its loop has ended."""
-
-
-class Queue(Protocol):
-    """A store as the threads of one process use it; as `AsyncQueue`."""
-
-    def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult: ...
-
-    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool: ...
-
-    def kept(self, key: str) -> str | None: ...
-
-    def forget(self, key: str) -> bool: ...
-
-    def renew(self, claims: Sequence[Claim]) -> list[Renewed]: ...
-
-    def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None: ...
-
-    def look(self, key: str) -> list[ClaimView]: ...
-
-    def evict(self, key: str, id: str | None) -> int: ...
-
-    def subscribe(self) -> Any: ...
-
-
 Feature: TypeAlias = Literal["slot", "once", "detach", "wanted", "readers", "semaphores"]
 ALL: frozenset[Feature] = frozenset({"slot", "once", "detach", "wanted", "readers", "semaphores"})
-
-
-class Store(Protocol):
-    """A place for lines, and how to connect to it.
-
-    Attributes:
-        features: what of the contract it can do; for the rest it raises Unsupported.
-        frees_at_death: True if the claims of a process end with it, so that nothing need be released at its exit.
-        in_process: True if its lines are in the memory of this process.
-        now: the clock that leases are counted on by their holders, in seconds.
-    """
-
-    @property
-    def features(self) -> frozenset[Feature]: ...
-    @property
-    def frees_at_death(self) -> bool: ...
-    @property
-    def in_process(self) -> bool: ...
-    @property
-    def now(self) -> Callable[[], float]: ...
-
-    def queue(self) -> Queue:
-        """Return a new queue, for the threads of the calling process."""
-
-    def aqueue(self) -> AsyncQueue:
-        """Return a new queue, for the tasks of the running event loop."""

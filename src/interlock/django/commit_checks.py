@@ -15,10 +15,10 @@ from weakref import ref
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseGrant, BaseGrants
+from interlock.core._sync.acquire import Queue
 from interlock.core.claims import MICROS, USING
 from interlock.core.errors import LockLost, StoreError
 from interlock.core.line import decode
-from interlock.core.queue import Queue
 from interlock.django.configured import locks
 from interlock.django.databases import DatabaseStore, place_of
 from interlock.runtime import log

@@ -21,8 +21,8 @@ from django.utils.module_loading import import_string
 from interlock.client.connect import open_store
 from interlock.core.claims import DEFAULT_TTL, checked_count
 from interlock.core.errors import InvalidArgument, LockError, StoreError
-from interlock.core.queue import Store
 from interlock.core.redaction import described, masked
+from interlock.stores import Store
 
 DEFAULT = "default"
 ORM = "orm:"  # the beginning of a LOCATION for locks by the ORM alone; the alias of a database may follow

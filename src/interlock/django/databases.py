@@ -23,12 +23,14 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.queue import Feature, Store
+from interlock.core.queue import Feature
 from interlock.django.conf import database_of_claims
+from interlock.stores import Store
 from interlock.stores.files.opening import Sharing, make_folder
 
 if TYPE_CHECKING:
-    from interlock.core.queue import AsyncQueue, Queue
+    from interlock.core._async.acquire import AsyncQueue
+    from interlock.core._sync.acquire import Queue
 
 
 MOST = 4  # connections of a process to a database, besides those of the site

@@ -30,7 +30,6 @@ from interlock.core.claims import (
     Claim,
     ClaimView,
     State,
-    moment_of,
     namespace_of,
 )
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
@@ -259,7 +258,7 @@ def _view(row: Any) -> ClaimView:
         name=row.name, id=row.claim, state=USING if holds else PENDING, units=row.units, capacity=row.capacity,
         fence=row.fence if holds else None, host=row.host, pid=row.pid, thread=row.thread, label=row.label,
         since=row.since / MICROS, expires_in=row.left.total_seconds(),
-        held_since=moment_of(row.fence) if holds else None,
+        held_since=row.fence / MICROS if holds else None,  # fences are times, unless the clock was set back
     )  # fmt: skip
 
 

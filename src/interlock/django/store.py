@@ -1,8 +1,8 @@
 """`OrmStore`: the store of an entry of INTERLOCK with the LOCATION `orm:`."""
 
-from interlock.core.queue import Store
 from interlock.django.databases import DatabaseStore, place_of
 from interlock.django.records import RecordStore
+from interlock.stores import Store
 
 
 class OrmStore(DatabaseStore):

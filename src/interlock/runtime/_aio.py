@@ -3,17 +3,17 @@
 import asyncio
 import math
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import Future
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from threading import RLock, Thread, local
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 
-from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, NotHeld, StoreError
-from interlock.core.functions import checked_kind_of, shown
+from interlock.core.functions import Kind
 from interlock.runtime import clock, log
-from interlock.runtime._threads import perform, submit
+from interlock.runtime._threads import logged, perform, submit
+from interlock.runtime._threads import strands as strands
 from interlock.runtime.clock import LONGEST_SLEEP, RETRY
 from interlock.runtime.process import checked_pid, in_forked_child, running_loop
 from interlock.runtime.process import fresh_id as fresh_id
@@ -24,6 +24,7 @@ Result: TypeAlias = Coroutine[Any, Any, T]
 """What a function of this colour returns when it is called."""
 Mutex = RLock
 """For what waiters of other loops and threads share; between two awaits nothing else of this loop comes."""
+sleep = asyncio.sleep
 Turn = asyncio.Lock
 """For what only one task may do at a time, with awaits in between."""
 
@@ -31,27 +32,18 @@ CANCELLED = asyncio.CancelledError
 Caller: TypeAlias = asyncio.Task[object]
 TASKS = True
 OWNER = "task"
+WORKS: Kind = "coroutine function"  # what a lock is held around
 SLICE = 0.001  # seconds
 CLOSE_ELSEWHERE_LIMIT = 2.0  # seconds
 
 
-async def sleep(seconds: float) -> None:
-    """Let `seconds` pass."""
-    await asyncio.sleep(seconds)
-
-
-class _Slices(local):
-    """When the loop of this thread is to get its next turn: what completes at once would else keep it for good."""
-
-    next = 0.0
-
-
-_slices = _Slices()
+_slices = local()
+"""When the loop of this thread is to get its next turn: what completes at once would else keep it for good."""
 
 
 def turn_is_over() -> bool:
     """Tell whether the other tasks of the loop had no turn for a millisecond."""
-    return clock.now() >= _slices.next
+    return clock.now() >= getattr(_slices, "next", 0.0)
 
 
 async def give_way() -> None:
@@ -75,41 +67,35 @@ async def time_by(now: clock.Clock) -> float:
     return now()
 
 
-async def finish(function: Callable[[*Ts], Coroutine[object, None, T]], *args: *Ts) -> T:
+async def finish(function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
     """Call a function to its end, though the caller is cancelled; then the cancellation goes on.
 
     Raises:
         What the function raises; the cancellation, chained to that, if there was one too.
     """
-    return await _finished(asyncio.ensure_future(function(*args)))
+    return await finish_within(math.inf, function, *args)
 
 
-async def finish_within(seconds: float, function: Callable[..., Coroutine[object, None, T]], *args: object) -> T:
+async def finish_within(seconds: float, function: Callable[..., Awaitable[T]], *args: object) -> T:
     """Call a function to its end; if the caller is cancelled, for so many seconds more, then it is cancelled too.
 
     Raises:
         What the function raises; the cancellation, chained to that, if there was one too.
     """
-    return await _finished(asyncio.ensure_future(function(*args)), seconds)
-
-
-async def _finished(task: "asyncio.Future[T]", patience: float = math.inf) -> T:
+    task = asyncio.ensure_future(function(*args))
     cancelled: asyncio.CancelledError | None = None
-    end = math.inf
     with ExitStack() as shield:
         while not task.done():
             try:
-                await asyncio.wait((task,), timeout=None if end == math.inf else max(0.0, end - clock.now()))
+                await asyncio.wait((task,))
             except asyncio.CancelledError as error:
                 if cancelled is None:
-                    end = clock.now() + patience
+                    if seconds < math.inf:
+                        task.get_loop().call_later(seconds, task.cancel)
                     anyio: Any = sys.modules.get("anyio")  # which else cancels again in each turn of the loop
                     if anyio is not None:
                         shield.enter_context(anyio.CancelScope(shield=True))
                 cancelled = error
-            if clock.now() >= end:
-                task.cancel()
-                end = math.inf
     if cancelled is not None:
         raise cancelled from (None if task.cancelled() else task.exception())
     return task.result()
@@ -126,29 +112,23 @@ async def within(seconds: float | None, function: Callable[[*Ts], Coroutine[obje
     return result
 
 
-_executor: Any = None
-
-
-def _forget_executor() -> None:
+def _make_executor() -> None:
     global _executor
-    _executor = None
+    _executor = ThreadPoolExecutor(64, "interlock-blocking")
 
 
-in_forked_child(_forget_executor)
+_executor: ThreadPoolExecutor
+_make_executor()
+in_forked_child(_make_executor)
 
 
 async def offload(function: Callable[[*Ts], T], *args: *Ts) -> T:
     """Call a function that may block in a thread; it comes to its end though the task is cancelled."""
-    global _executor
     try:
-        if _executor is None:
-            from concurrent.futures import ThreadPoolExecutor  # it can't be imported after the main thread has ended
-
-            _executor = ThreadPoolExecutor(64, "interlock-blocking")
         future = submit(_executor, function, *args)
     except RuntimeError:
         return function(*args)  # no thread can be started, or the interpreter ends
-    return await _finished(asyncio.wrap_future(future))
+    return await finish(asyncio.wrap_future, future)
 
 
 async def apart(function: Callable[[*Ts], T], *args: *Ts) -> T:
@@ -159,24 +139,6 @@ async def apart(function: Callable[[*Ts], T], *args: *Ts) -> T:
     future: Future[T] = Future()
     Thread(target=perform, args=(future, function, *args), name="interlock-apart", daemon=True).start()
     return await asyncio.wrap_future(future)
-
-
-async def ready(fd: int, seconds: float, write: bool = False) -> bool:
-    """Wait until a descriptor can be read, or written to; False if the time is over, or an hour."""
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-    timer = loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), _settle, future, False)
-    (loop.add_writer if write else loop.add_reader)(fd, _settle, future, True)
-    try:
-        return bool(await future)
-    finally:
-        timer.cancel()
-        (loop.remove_writer if write else loop.remove_reader)(fd)
-
-
-def _settle(future: "asyncio.Future[bool]", result: bool) -> None:
-    if not future.done():
-        future.set_result(result)
 
 
 def plain(function: Callable[[*Ts], T]) -> Callable[[*Ts], Coroutine[Any, Any, T]]:
@@ -207,10 +169,7 @@ def _ended(task: asyncio.Task[object]) -> None:
 
 def beside(name: str, function: Callable[[*Ts], object], *args: *Ts) -> None:
     """Call a function of the program, on the loop: it must not block it.  What it raises is logged."""
-    try:
-        function(*args)
-    except BaseException:  # even SystemExit: the renewals of others come after it
-        log.exception("%r failed", function)
+    logged(function, *args)
 
 
 def caller() -> Caller:
@@ -225,28 +184,9 @@ def caller() -> Caller:
     return task
 
 
-def blocks_loop() -> bool:
-    """Tell whether the loop gets no turn while a task waits: it does."""
-    return False
-
-
-def strands() -> tuple[object, ...]:
-    """Return what the calling task works at: one thing."""
-    return (None,)
-
-
-def name_of(owner: Caller) -> str:
-    """Return what people call a task."""
-    return shown_text(owner.get_name())
-
-
 def works(owner: Caller) -> bool:
     """Tell whether another task may still be at work."""
     return owner is not asyncio.current_task() and not owner.done() and owner.get_loop().is_running()
-
-
-def ended_soon(owners: Iterable[Caller], deadline: float) -> None:
-    """Nothing: for threads."""
 
 
 here = asyncio.get_running_loop
@@ -257,15 +197,6 @@ def checked_here() -> asyncio.AbstractEventLoop:
     """Return the running loop, after a look whether this is a forked child."""
     checked_pid()
     return asyncio.get_running_loop()
-
-
-def ended(here: asyncio.AbstractEventLoop) -> bool:
-    """Tell whether a state can't be used any more."""
-    return here.is_closed()
-
-
-def register_exit(function: Callable[[], object]) -> None:
-    """Nothing: when the interpreter exits no loop runs, and leases end by themselves."""
 
 
 async def close_elsewhere(
@@ -284,46 +215,33 @@ async def close_elsewhere(
 class AsyncWaiter(Generic[T]):
     """Waits for one message, which any thread and any loop may tell."""
 
-    __slots__ = ("_future", "_loop", "_message", "_told")
+    __slots__ = ("_loop", "_message", "_told")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[None] | None = None
-        self._told = False
+        self._told = asyncio.Event()
         self._message: T | None = None
 
     def tell(self, message: T | None = None) -> None:
         """Wake the waiter; a message is kept until it is read."""
         if message is not None:
             self._message = message
-        self._told = True
-        if self._future is None:
-            return
         if running_loop() is self._loop:
-            self._wake()
+            self._told.set()
             return
         try:
-            self._loop.call_soon_threadsafe(self._wake)
+            self._loop.call_soon_threadsafe(self._told.set)
         except RuntimeError:
             pass  # its loop is closed: it has no waiter any more
 
-    def _wake(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
-
     async def wait(self, seconds: float) -> T | None:
         """Wait until told or until `seconds` have passed; return the message or None."""
-        self._future = self._loop.create_future()
+        timer = self._loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), self._told.set)
         try:
-            if not self._told:  # asked when others can find the future already
-                timer = self._loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), self._wake)
-                try:
-                    await self._future
-                finally:
-                    timer.cancel()
+            await self._told.wait()
         finally:
-            self._future = None
-        self._told = False
+            timer.cancel()
+        self._told.clear()
         message, self._message = self._message, None
         return message
 
@@ -339,46 +257,35 @@ class AsyncArrivals:
         read: lets the library read what has arrived.
     """
 
-    __slots__ = ("_fileno", "_loop", "_read", "_waiting")
+    __slots__ = ("_fileno", "_loop", "_read", "_waiter")
 
     def __init__(self, fileno: int, read: Callable[[], object]) -> None:
         self._loop = asyncio.get_running_loop()
         self._fileno = fileno
         self._read = read
-        self._waiting: asyncio.Future[bool] | None = None
+        self._waiter: AsyncWaiter[bool] = AsyncWaiter()
         self._loop.add_reader(fileno, self._arrived)
 
     def _arrived(self) -> None:
         self._read()
-        self._end(True)
-
-    def _end(self, read: bool) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(read)
+        self._waiter.tell(True)
 
     def look(self) -> None:
         """Nothing: what was there is read."""
 
     async def wait(self, deadline: float) -> bool:
-        """Wait until something was read; False if the moment came before."""
-        self._waiting = self._loop.create_future()
-        left = min(deadline - clock.now(), LONGEST_SLEEP)
-        timer = self._loop.call_later(max(0.0, left), self._end, False)
-        try:
-            return await self._waiting
-        finally:
-            timer.cancel()
-            self._waiting = None
+        """Wait until something was read since the last call; False if the moment came before."""
+        return await self._waiter.wait(deadline - clock.now()) is not None
 
     def close(self) -> None:
         """Read no more: the number of the socket may be another's."""
         fileno, self._fileno = self._fileno, -1
         if fileno >= 0 and not self._loop.is_closed():
             self._loop.remove_reader(fileno)
-        self._end(True)
+        self._waiter.tell(True)
 
 
-async def readable(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
+async def readable(fd: int, ends: Iterable[int], seconds: float) -> set[int]:
     """Wait until a descriptor can be read, or the other side of one of others is closed; return which.
 
     Args:
@@ -387,33 +294,26 @@ async def readable(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
         seconds: after which it is nothing.
 
     Raises:
-        StoreError: the loop can't watch files.
+        StoreError: the loop can't watch descriptors.
     """
     loop = asyncio.get_running_loop()
-    woken: asyncio.Future[None] = loop.create_future()
-    found: list[int] = []
-    watched: list[int] = []
+    waiter: AsyncWaiter[None] = AsyncWaiter()
+    found: set[int] = set()
 
     def wake(each: int) -> None:
-        if each not in found:
-            found.append(each)
-        if not woken.done():
-            woken.set_result(None)
+        found.add(each)
+        waiter.tell()
 
-    timer = loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), wake, -1)
-    try:
-        for each in (fd, *ends):
-            loop.add_reader(each, wake, each)
-            watched.append(each)
-        await woken
-    except NotImplementedError as error:
-        raise StoreError("file:// needs an event loop with add_reader, e.g. asyncio's default") from error
-    except OSError:
-        pass  # one of them was closed: the waiter looks, and opens it again
-    finally:
-        timer.cancel()
-        for each in watched:
-            loop.remove_reader(each)
+    with ExitStack() as watched:
+        try:
+            for each in (fd, *ends):
+                loop.add_reader(each, wake, each)
+                watched.callback(loop.remove_reader, each)
+            await waiter.wait(seconds)
+        except NotImplementedError as error:
+            raise StoreError("this store needs an event loop with add_reader, e.g. asyncio's default") from error
+        except OSError:
+            pass  # one of them was closed: the waiter looks, and opens it again
     return found
 
 
@@ -444,61 +344,32 @@ class AsyncAlarm:
 
     def set(self, moment: float) -> None:
         """Call it at that moment at the latest; from any thread."""
-        if moment >= self.moment or self._stopped:
-            return
-        self.moment = moment
-        if running_loop() is self._loop:
-            self._schedule()
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._schedule)
+        if moment < self.moment:
+            self.moment = moment
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._look)
 
     def stop(self) -> None:
         """Never call it again."""
         self._stopped = True
+        self.set(-math.inf)
+
+    def _look(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-
-    def _schedule(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if not self._stopped and self.moment != math.inf:
-            left = self.moment - self._now()
-            self._timer = self._loop.call_later(max(0.0, min(left, LONGEST_SLEEP)), self._fire)
-
-    def _fire(self) -> None:
-        if self.moment > self._now():
-            self._schedule()
+        if self._stopped:
+            return
+        left = self.moment - self._now()
+        if left > 0:
+            self._timer = self._loop.call_later(min(left, LONGEST_SLEEP), self._look)
         else:
             self.moment = math.inf
-            spawn(self._name, self._run).add_done_callback(self._again)
+            spawn(self._name, self._function).add_done_callback(self._again)
 
     def _again(self, task: asyncio.Task[object]) -> None:
-        if task.cancelled():
-            self.set(self._now())  # it was cancelled from outside, by asyncio.run perhaps, which does not mean leases
-
-    async def _run(self) -> None:
-        try:
-            await self._function()
-        except asyncio.CancelledError:
-            raise
-        except BaseException:  # even SystemExit: the leases of all others hang on this
-            log.exception("unexpected error in %s, which goes on", self._name)
+        # It may be cancelled from outside, by asyncio.run perhaps, which does not mean leases.
+        if task.cancelled() or task.exception() is not None:
             self.set(self._now() + RETRY)
-
-
-def around_generator(lock: object, function: object) -> Callable[..., Any]:
-    """Never called: a loop has no such generators."""
-    raise TypeError
-
-
-def check_kind(function: object) -> None:
-    """Raise InvalidArgument if a lock of `aconnect` can't be held around a function."""
-    kind = checked_kind_of(function)
-    if kind == "function":
-        raise InvalidArgument(f"{shown(function)} is no coroutine function: use a lock of connect()")
-    if kind != "coroutine function":
-        raise InvalidArgument(f"{shown(function)} is a {kind}: hold a lock of aconnect() by `async with` in it")
 
 
 class AsyncWrongWith:
@@ -509,4 +380,5 @@ class AsyncWrongWith:
     def __enter__(self) -> NoReturn:
         raise InvalidArgument(f"{self!r} is a lock of aconnect(): use `async with`, or a lock of connect()")
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        """Never come here."""

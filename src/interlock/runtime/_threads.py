@@ -1,19 +1,16 @@
 """What threads do where tasks do otherwise; the names of `_aio`."""
 
-import atexit
 import functools
 import math
 import select
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 from weakref import ref
 
-from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.functions import checked_kind_of, shown
+from interlock.core.functions import Kind
 from interlock.runtime import clock, log, process
 from interlock.runtime.clock import LONGEST_SLEEP, RETRY
 from interlock.runtime.process import fresh_id as fresh_id
@@ -33,6 +30,7 @@ Turn = threading.Lock
 CANCELLED = KeyboardInterrupt
 TASKS = False
 OWNER = "thread"
+WORKS: Kind = "function"  # what a lock is held around
 IDLE = 10.0  # seconds without anything to do, after which the thread of an alarm ends
 
 
@@ -64,30 +62,14 @@ def finish(function: Callable[[*Ts], T], *args: *Ts) -> T:
     return function(*args)
 
 
-def finish_within(seconds: float, function: Callable[..., T], *args: object) -> T:
-    """Call a function to its end; threads are never cancelled."""
+def finish_within(seconds: float | None, function: Callable[..., T], *args: object) -> T:
+    """Call a function to its end; threads are never cancelled, so its own reads must end in time."""
     return function(*args)
 
 
-def within(seconds: float | None, function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Call a function; threads are never cancelled, so its own reads must end in time."""
-    return function(*args)
-
-
-def offload(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Call a function that may block."""
-    return function(*args)
-
-
-apart = offload
-"""For tasks it is another one: it has a thread of its own for as long as it likes."""
-
-
-def ready(fd: int, seconds: float, write: bool = False) -> bool:
-    """Wait until a descriptor can be read, or written to; False if the time is over, or an hour."""
-    poll = poller()
-    poll.register(fd, WRITABLE if write else READABLE)
-    return bool(poll.poll(1000 * max(0.0, min(seconds, LONGEST_SLEEP))))
+within = finish_within
+offload = apart = finish
+"""For tasks they are others: there, a function that may block gets a thread."""
 
 
 def plain(function: Callable[..., T]) -> Callable[..., T]:
@@ -117,13 +99,14 @@ def spawn(name: str, function: Callable[[*Ts], object], *args: *Ts) -> "threadin
 
 def beside(name: str, function: Callable[[*Ts], object], *args: *Ts) -> None:
     """Call a function of the program such that nothing that it does holds back others."""
-    spawn(name, _logged, function, *args)
+    spawn(name, logged, function, *args)
 
 
-def _logged(function: Callable[[*Ts], object], *args: *Ts) -> None:
+def logged(function: Callable[[*Ts], object], *args: *Ts) -> None:
+    """Call a function of the program; what it raises is logged."""
     try:
         function(*args)
-    except BaseException:
+    except BaseException:  # even SystemExit: the renewals of others come after it
         log.exception("%r failed", function)
 
 
@@ -149,17 +132,9 @@ def perform(future: "Future[T]", function: Callable[[*Ts], T], *args: *Ts) -> No
     if not future.set_running_or_notify_cancel():
         return
     try:
-        result = function(*args)
+        future.set_result(function(*args))
     except BaseException as error:
         future.set_exception(error)
-    else:
-        future.set_result(result)
-
-
-class Life:
-    """Only the locals of a thread have it, so it ends with the thread."""
-
-    __slots__ = ("__weakref__",)
 
 
 class Caller:
@@ -168,14 +143,18 @@ class Caller:
     Not the thread's ident, nor its object: both are used again where Python does not know the thread.
 
     Args:
-        life: of the calling thread.
+        life: of the calling thread: only its locals have it, so it ends with the thread.
     """
 
     __slots__ = ("life", "thread")
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: set[None]) -> None:
         self.thread = threading.current_thread()
         self.life = ref(life)
+
+    def get_name(self) -> str:
+        """Return what people call it; as the name of a task."""
+        return self.thread.name
 
 
 _callers = threading.local()
@@ -186,31 +165,21 @@ def caller() -> Caller:
     try:
         return _callers.me  # type: ignore[no-any-return]
     except AttributeError:  # a signal handler may have been quicker
-        life = _callers.__dict__.setdefault("life", Life())
+        life = _callers.__dict__.setdefault("life", set())
         me: Caller = _callers.__dict__.setdefault("me", Caller(life))
         return me
 
 
-def blocks_loop() -> bool:
-    """Tell whether an event loop runs in the calling thread, and gets no turn while that waits."""
-    return process.running_loop() is not None
-
-
 def strands() -> tuple[object, ...]:
-    """Return what the calling thread works at: the task of a loop that runs in it, and all that is around the loop.
+    """Return what the caller works at: the task of a loop that runs in its thread, and all that is around the loop.
 
     Tasks of one thread are not one owner: a hold of one of them is re-entered by no other.
     """
-    if not blocks_loop():
+    if process.running_loop() is None:
         return (None,)
     from asyncio import current_task  # loaded, since a loop runs
 
     return current_task(), None
-
-
-def name_of(owner: Caller) -> str:
-    """Return what people call a thread."""
-    return shown_text(owner.thread.name)
 
 
 def works(owner: Caller) -> bool:
@@ -221,28 +190,11 @@ def works(owner: Caller) -> bool:
     return owner is not caller() and owner.life() is not None
 
 
-def ended_soon(owners: Iterable[Caller], deadline: float) -> None:
-    """Give threads that gave up a moment to end: one that writes to stderr while Python ends makes it abort."""
-    for owner in owners:
-        while type(owner.thread) is threading.Thread and works(owner) and clock.now() < deadline:
-            time.sleep(0.001)
-
-
 here: None = None
 """What a state belongs to: None, since all threads of a process share one; it is dropped when the process forks."""
 
 checked_here = process.checked_pid
 """As `here`, for stores whose lines are elsewhere: some forks run no hooks."""
-
-
-def ended(here: int | None) -> bool:
-    """Tell whether a state can't be used any more."""
-    return False
-
-
-def register_exit(function: Callable[[], object]) -> None:
-    """Call a function when the interpreter exits."""
-    atexit.register(function)
 
 
 class Waiter(Generic[T]):
@@ -282,22 +234,20 @@ class Arrivals:
         read: lets the library read what has arrived.
     """
 
-    __slots__ = ("_poll", "_read")
+    __slots__ = ("_fileno", "_read")
 
     def __init__(self, fileno: int, read: Callable[[], object]) -> None:
-        self._poll = poller()
-        self._poll.register(fileno, READABLE)
+        self._fileno = fileno
         self._read = read
 
     def look(self) -> None:
         """Read what is there."""
-        if self._poll.poll(0):
+        if readable(self._fileno, (), 0.0):
             self._read()
 
     def wait(self, deadline: float) -> bool:
         """Wait until something was read; False if the moment came before."""
-        left = deadline - clock.now()
-        if left <= 0 or not self._poll.poll(min(left, LONGEST_SLEEP) * 1000 + 0.5):
+        if not readable(self._fileno, (), deadline - clock.now()):
             return False
         self._read()
         return True
@@ -306,7 +256,7 @@ class Arrivals:
         """Read no more."""
 
 
-def readable(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
+def readable(fd: int, ends: Iterable[int], seconds: float) -> set[int]:
     """Wait until a descriptor can be read, or the other side of one of others is closed; return which.
 
     Args:
@@ -314,11 +264,14 @@ def readable(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
         ends: the others.
         seconds: after which it is nothing.
     """
-    poll = poller()
-    poll.register(fd, READABLE)
+    seconds = max(0.0, min(seconds, LONGEST_SLEEP))
+    if not hasattr(select, "poll"):  # on Windows, and under eventlet, which takes it away: so it is asked each time
+        return set(select.select((fd, *ends), (), (), seconds)[0])
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
     for each in ends:
         poll.register(each, 0)
-    return [each for each, _ in poll.poll(max(0.0, min(seconds, LONGEST_SLEEP)) * 1000)]
+    return {each for each, _ in poll.poll(seconds * 1000)}
 
 
 class Alarm:
@@ -338,9 +291,8 @@ class Alarm:
         self._name = name
         self._now = now
         self._idle = idle
-        # A plain lock, free when it is rung: an interrupt in the Python code of an Event would leave its lock taken.
-        self._rung = threading.Lock()
-        self._rung.acquire()
+        # No Event: an interrupt in its Python code would leave its lock taken.
+        self._rung: Waiter[bool] = Waiter()
         self._starting = threading.RLock()
         self._thread: threading.Thread | None = None
         self._stopped = False
@@ -351,20 +303,14 @@ class Alarm:
         if moment < self.moment:
             self.moment = moment
             with self._starting:
-                self._ring()
+                self._rung.tell(True)
                 if (self._thread is None or not self._thread.is_alive()) and not self._stopped:
                     self._thread = spawn(self._name, self._run)
 
     def stop(self) -> None:
         """Never call it again."""
         self._stopped = True
-        self._ring()
-
-    def _ring(self) -> None:
-        try:
-            self._rung.release()
-        except RuntimeError:
-            pass  # it was rung already
+        self._rung.tell(True)
 
     def _run(self) -> None:
         while not self._stopped:
@@ -373,7 +319,7 @@ class Alarm:
                 if left <= 0:
                     self.moment = math.inf
                     self._function()
-                elif not self._rung.acquire(timeout=min(left, LONGEST_SLEEP, IDLE)) and self.moment == math.inf:
+                elif self._rung.wait(min(left, IDLE)) is None and self.moment == math.inf:
                     self._idle()
                     with self._starting:
                         if self.moment == math.inf and not self._stopped:
@@ -385,28 +331,6 @@ class Alarm:
                 time.sleep(RETRY)
 
 
-def around_generator(
-    lock: AbstractContextManager[object], function: Callable[..., Generator[object, object, T]]
-) -> Callable[..., Generator[object, object, T]]:
-    """Return a generator function that holds a lock from its first `next` until it is read to the end or closed."""
-
-    @functools.wraps(function)
-    def locked(*args: object, **kwargs: object) -> Generator[object, object, T]:
-        with lock:
-            return (yield from function(*args, **kwargs))
-
-    return locked
-
-
-def check_kind(function: object) -> None:
-    """Raise InvalidArgument if a lock of `connect` can't be held around a function."""
-    kind = checked_kind_of(function)
-    if kind != "function":
-        raise InvalidArgument(
-            f"{shown(function)} is a {kind}: use a lock of aconnect(), or hold it by `async with` in it"
-        )
-
-
 class WrongWith:
     """Refuses the `with` of the other colour."""
 
@@ -415,43 +339,5 @@ class WrongWith:
     async def __aenter__(self) -> NoReturn:
         raise InvalidArgument(f"{self!r} is a lock of connect(): use `with`, or a lock of aconnect()")
 
-    async def __aexit__(self, *_: object) -> None: ...
-
-
-READABLE = getattr(select, "POLLIN", 1)
-WRITABLE = getattr(select, "POLLOUT", 4)
-_poll = getattr(select, "poll", None)
-
-
-def poller() -> Any:
-    """Return what waits for several sockets, with the methods `register` and `poll` of `select.poll`."""
-    made = getattr(select, "poll", None)  # asked each time: gevent and its like put another one there
-    return SelectPoller() if made is None else made()
-
-
-def is_own_poll() -> bool:
-    """Tell whether poll(2) is there, and not replaced."""
-    return _poll is not None and getattr(select, "poll", None) is _poll
-
-
-class SelectPoller:
-    """As `select.poll`, by `select.select`: Windows has no other."""
-
-    def __init__(self) -> None:
-        self._wanted: dict[int, int] = {}
-
-    def register(self, fd: int, events: int) -> None:
-        """Wait for a socket from now on."""
-        self._wanted[fd] = events
-
-    def poll(self, milliseconds: float) -> list[tuple[int, int]]:
-        """Return what is ready, after that time at the latest; an error counts as all that was waited for."""
-        reads = [fd for fd, events in self._wanted.items() if events & READABLE]
-        writes = [fd for fd, events in self._wanted.items() if events & WRITABLE]
-        found = select.select(reads, writes, list(self._wanted), max(0.0, milliseconds) / 1000)
-        readable, writable, broken = map(set, found)
-        ready = (
-            (fd, (READABLE * (fd in readable) | WRITABLE * (fd in writable)) or events * (fd in broken))
-            for fd, events in self._wanted.items()
-        )
-        return [(fd, events) for fd, events in ready if events]
+    async def __aexit__(self, *_: object) -> None:
+        """Never come here."""

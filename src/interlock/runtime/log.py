@@ -3,45 +3,28 @@
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING
 
 from interlock import _loading
 
-if TYPE_CHECKING:
-    import logging
-
-_sink: Callable[[str], object] | None = None
-
-
-def divert(sink: Callable[[str], object] | None) -> None:
-    """Give the lines to `sink` instead of to `logging`; None gives them back."""
-    global _sink
-    _sink = sink
+sink: Callable[[str], object] | None = None
+"""What gets the lines instead of `logging`; `interlock run` has one of its own."""
 
 
 def warn(message: str, *args: object) -> None:
     """Log a warning under the name "interlock"."""
-    if _sink is not None:
-        _sink(message % args)
-        return
-    logger = _logger(message, *args)
-    if logger is not None:
-        # As text: a handler that keeps its records would keep the frames of an error alive, and grants in them.
-        logger.warning(message, *(str(each) if isinstance(each, BaseException) else each for each in args))
+    _log("warning", message, args)
 
 
 def exception(message: str, *args: object) -> None:
     """Log an error under the name "interlock", with the exception that is being handled."""
-    if _sink is not None:
-        _sink(message % args)
+    _log("exception", message, args)
+
+
+def _log(level: str, message: str, args: tuple[object, ...]) -> None:
+    """Log a line; where `logging` can't be loaded, because no file can be opened, it goes to stderr."""
+    if sink is not None:
+        sink(message % args)
         return
-    logger = _logger(message, *args)
-    if logger is not None:
-        logger.exception(message, *args)
-
-
-def _logger(message: str, *args: object) -> "logging.Logger | None":
-    """Return the logger; where it can't be loaded, because no file can be opened, the message goes to stderr."""
     try:
         # The lock is left out where logging is there: a finalizer may run while another thread loads it.
         with nullcontext() if "logging" in sys.modules else _loading:
@@ -49,5 +32,7 @@ def _logger(message: str, *args: object) -> "logging.Logger | None":
     except OSError:
         with suppress(AttributeError, OSError, ValueError):  # no error stream, or one that takes nothing
             sys.stderr.write(f"interlock: {message % args}\n")
-        return None
-    return logging.getLogger("interlock")
+        return
+    # As text: a handler that keeps its records would keep the frames of an error alive, and grants in them.
+    texts = (str(each) if isinstance(each, BaseException) else each for each in args)
+    getattr(logging.getLogger("interlock"), level)(message, *texts)

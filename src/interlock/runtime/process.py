@@ -5,6 +5,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from os import fstat
+from os.path import samestat
 from typing import Any, Generic, TypeVar
 
 from interlock.core.claims import shown_text
@@ -30,10 +31,10 @@ def in_forked_child(function: Callable[[], object]) -> None:
     _in_child.append(function)
 
 
-def around_forks(before: Callable[[], object], parent: Callable[[], object], child: Callable[[], object]) -> None:
-    """Let functions be called before each fork, and after it in the parent and in the child."""
+def around_forks(**functions: Callable[[], object]) -> None:
+    """As `os.register_at_fork`, where there are forks."""
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=before, after_in_parent=parent, after_in_child=child)
+        os.register_at_fork(**functions)
 
 
 def pid() -> int:
@@ -64,8 +65,7 @@ def _forked() -> None:
         function()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+around_forks(after_in_child=_forked)
 
 
 class Descriptor:
@@ -78,20 +78,18 @@ class Descriptor:
         fd: the number.
     """
 
-    __slots__ = ("_fd", "_file")
+    __slots__ = ("_fd", "_found")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        found = fstat(fd)
-        self._file = found.st_ino, found.st_dev
+        self._found = fstat(fd)
 
     def is_ours(self) -> bool:
         """Tell whether it is still open, and means the same file."""
         try:
-            found = fstat(self._fd)
+            return samestat(self._found, fstat(self._fd))
         except OSError:
             return False
-        return (found.st_ino, found.st_dev) == self._file
 
     def shut_down(self) -> None:
         """End a connection from any thread, and wake a thread that waits at it; its owner closes it.

@@ -1,9 +1,12 @@
-"""The stores, and the choice of one for a SQLAlchemy engine."""
+"""What a store is, and the choice of one for a SQLAlchemy engine."""
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
-from interlock.core.queue import Store
+from interlock.core._async.acquire import AsyncQueue
+from interlock.core._sync.acquire import Queue
+from interlock.core.queue import Feature
 
 MAKERS = {
     "postgresql": "interlock.stores.postgresql",
@@ -11,6 +14,32 @@ MAKERS = {
     "mariadb": "interlock.stores.mysql",
     "sqlite": "interlock.stores.sqlite",
 }
+
+
+class Store(Protocol):
+    """A place for lines, and how to connect to it."""
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """What of the contract it can do; for the rest it raises Unsupported."""
+
+    @property
+    def frees_at_death(self) -> bool:
+        """True if the claims of a process end with it, so that nothing need be released at its exit."""
+
+    @property
+    def in_process(self) -> bool:
+        """True if its lines are in the memory of this process."""
+
+    @property
+    def now(self) -> Callable[[], float]:
+        """The clock that leases are counted on by their holders, in seconds."""
+
+    def queue(self) -> Queue:
+        """Return a new queue, for the threads of the calling process."""
+
+    def aqueue(self) -> AsyncQueue:
+        """Return a new queue, for the tasks of the running event loop."""
 
 
 def from_client(client: Any, tasks: bool) -> Store:

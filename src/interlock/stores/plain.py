@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from interlock.core._async.acquire import AsyncQueue
 from interlock.core.errors import StoreError
-from interlock.core.queue import ALL, AsyncQueue, Feature
+from interlock.core.queue import ALL, Feature
 from interlock.runtime import clock
 from interlock.stores._sync.step_queue import StepQueue
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.core.queue import BUSY, Store
+from interlock.core.queue import BUSY
+from interlock.stores import Store
 
 
 class Around:

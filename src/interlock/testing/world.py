@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from interlock.client._async.locks import AsyncLocks
 from interlock.client._sync.locks import Locks
 from interlock.core.claims import PENDING, SEPARATOR, USING, Claim, ClaimView, LockSpec
-from interlock.core.queue import Store
 from interlock.runtime.process import fresh_id
+from interlock.stores import Store
 from interlock.testing.actors import Actor, Background, Gate, Keeper, TaskActor, TaskGate, ThreadActor, ThreadGate
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 

@@ -20,7 +20,7 @@ collect_ignore = (
 def clean(databases: None) -> Iterator[None]:
     """Empty the tables, and close the connections of the locks."""
     yield
-    log.divert(None)  # `interlock run` takes the log of its process, which is that of the tests here
+    log.sink = None  # `interlock run` takes the log of its process, which is that of the tests here
     for alias in ("default", "other"):
         for label in ("interlock", "shelf", "admin"):
             for model in reversed(list(apps.get_app_config(label).get_models())):

@@ -1,7 +1,8 @@
 """The connection that locks and grants share: how it acquires, and how it closes."""
 
+import atexit
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from weakref import ref
 
 from interlock.client._async.grants import AsyncGrant
@@ -16,14 +17,15 @@ from interlock.client.base import (
 from interlock.client.cancel import Cancel, Cancels
 from interlock.client.events import EVERYWHERE
 from interlock.core._async.acquire import acquire
-from interlock.core.claims import USING, Claim, ClaimView, LockSpec
+from interlock.core.claims import USING, Claim, ClaimView, LockSpec, shown_text
 from interlock.core.errors import LockError, UnknownOutcome
 from interlock.core.line import new
-from interlock.core.queue import AcquireCall, Held, Store
+from interlock.core.queue import AcquireCall, Held
 from interlock.remote.failures import NoAnswer, Refused, Unreachable
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
-from interlock.runtime.process import WeakRegistry, checked_pid, in_forked_child
+from interlock.runtime.process import WeakRegistry, checked_pid, in_forked_child, running_loop
+from interlock.stores import Store
 
 CLOSE_LIMIT = 2.0  # seconds that the calls of others have to leave the line by themselves
 AT_EXIT_LIMIT = 1.0  # seconds
@@ -92,8 +94,9 @@ class AsyncClient(BaseClient):
 
     def _forget_ended(self) -> None:
         """Close what loops that ended without `close()` have left open; their locks end with their leases."""
+        # async only
         for state in self.states:
-            if rt.ended(state.here):
+            if state.here.is_closed():
                 self._forget(state)
 
     def _forget(self, state: AsyncState) -> None:
@@ -137,7 +140,7 @@ class AsyncClient(BaseClient):
         state = self.state()
         started = self.now()
         id, entering = rt.fresh_id(), state.entering
-        claim: Claim = new(Claim, (id, spec, rt.name_of(owner)))
+        claim: Claim = new(Claim, (id, spec, shown_text(owner.get_name())))
         call = grant = None
         # In this order: `close` first sets `closed`, and then looks which calls are entering.
         entering[id] = claim, owner
@@ -152,10 +155,10 @@ class AsyncClient(BaseClient):
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
                 held: Held = new(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
-                if seconds != 0 and rt.blocks_loop():
+                if seconds != 0 and not rt.TASKS and running_loop() is not None:
                     self.refuse_own_wait(spec, owner, seconds, state.watchdog.live())
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
-                call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first, owner)
+                call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first)
                 call.entered = call.entered or first is None
                 entering[id] = call, owner
                 call.on_queued = self.queued if self.listeners or EVERYWHERE else None
@@ -226,11 +229,10 @@ class AsyncClient(BaseClient):
             StoreError: the store could not be asked.
         """
         try:
-            held: Held | None = await state.queue.adopt(claim.spec.key, id, claim, detached)
+            return cast("Held | None", await state.queue.adopt(claim.spec.key, id, claim, detached))
         except (rt.CANCELLED, UnknownOutcome):
             await state.watchdog.leave(claim)  # it may have been done, and only this call knows the new id
             raise
-        return held
 
     async def look(self, key: str) -> list[ClaimView]:
         """List the claims of a key, or of all keys of a namespace."""
@@ -343,11 +345,11 @@ class AsyncClient(BaseClient):
         The connection stays open: other functions that are called at exit may lock.
         """
         for state in self.states:
-            waited = [owner for _, owner in list(state.entering.values())]
+            waited = dict(state.entering)
             held = [] if self.store.frees_at_death else state.watchdog.live()
             at_work = [grant for grant in held if rt.works(grant._owner)]
             error = await self._end(state, AT_EXIT_LIMIT, [grant for grant in held if grant not in at_work])
-            rt.ended_soon(waited, clock.now() + GIVEN_UP_LIMIT)
+            await self._until(waited, GIVEN_UP_LIMIT)  # one that writes to stderr while Python ends makes it abort
             if error is not None:
                 log.warn("could not release at exit, the leases will end: %s", error)
             if at_work:
@@ -355,7 +357,7 @@ class AsyncClient(BaseClient):
                     "%d lock(s) of daemon threads that still work at exit (%s) stay until their leases end; stop "
                     "these threads before the program ends",
                     len(at_work),
-                    ", ".join(rt.name_of(grant._owner) for grant in at_work),
+                    ", ".join(shown_text(grant._owner.get_name()) for grant in at_work),
                 )
 
 
@@ -378,4 +380,5 @@ async def _at_exit() -> None:
 
 
 in_forked_child(_after_fork)
-rt.register_exit(_at_exit)
+if not rt.TASKS:  # no loop runs when the interpreter exits: leases end by themselves
+    atexit.register(_at_exit)

@@ -9,6 +9,7 @@ from interlock.client.base import AcquireOptions, name_of
 from interlock.client.cancel import Cancel
 from interlock.core.claims import LockSpec
 from interlock.core.errors import InvalidArgument, LockError
+from interlock.core.functions import check_kind
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 
@@ -82,7 +83,7 @@ class AsyncElection(rt.AsyncWrongWith):
         Raises:
             InvalidArgument: it is of the wrong kind, or this candidate stands already.
         """
-        rt.check_kind(work)
+        check_kind(work, rt.WORKS)
         self._begin()
         await rt.finish_within(0.0, self._stand, work)
 

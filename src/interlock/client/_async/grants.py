@@ -15,9 +15,9 @@ from interlock.client.base import (
     Hold,
 )
 from interlock.client.events import EVERYWHERE
+from interlock.core._async.acquire import AsyncQueue
 from interlock.core.errors import LockLost, StoreError, Unsupported
 from interlock.core.line import WANTED
-from interlock.core.queue import AsyncQueue
 from interlock.runtime import _aio as rt
 from interlock.runtime import log
 from interlock.runtime.process import checked_pid

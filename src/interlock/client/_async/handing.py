@@ -4,7 +4,7 @@ from interlock.client._async.client import AsyncClient
 from interlock.client._async.grants import AsyncGrant
 from interlock.client.base import AcquireOptions, closed_meanwhile
 from interlock.client.tokens import Token, gone, read
-from interlock.core.claims import Claim
+from interlock.core.claims import Claim, shown_text
 from interlock.runtime import _aio as rt
 
 
@@ -17,7 +17,7 @@ async def attach(client: AsyncClient, text: str, ttl: float | None, options: Acq
     """
     token = _token_for(client, text)
     owner = rt.caller()
-    claim = Claim(rt.fresh_id(), token.spec(ttl), rt.name_of(owner))
+    claim = Claim(rt.fresh_id(), token.spec(ttl), shown_text(owner.get_name()))
     state, sent = client.state(), client.now()
     state.entering[claim.id] = claim, owner  # `close` waits for it
     try:

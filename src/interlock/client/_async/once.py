@@ -10,7 +10,7 @@ from interlock.client._async.grants import AsyncGrant
 from interlock.client.base import AcquireOptions, P, time_is_over
 from interlock.client.values import read, written
 from interlock.core.claims import LockSpec
-from interlock.core.functions import name_of_arguments, see_it_finished
+from interlock.core.functions import check_kind, name_of_arguments, see_it_finished
 from interlock.runtime import _aio as rt
 
 R = TypeVar("R")
@@ -118,7 +118,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
             LockLost: the lease ended while it ran: another one runs, and this run was not recorded.
             StoreError: the store failed.
         """
-        rt.check_kind(function)
+        check_kind(function, rt.WORKS)
         return await self._run(self._name, function, *args, **kwargs)
 
     async def _run(self, name: str, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
@@ -169,7 +169,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
             InvalidArgument: the name mentions what the function has no argument for, or it is of a wrong kind.
         """
         name_for = name_of_arguments(self._name, function, "once")
-        rt.check_kind(function)
+        check_kind(function, rt.WORKS)
 
         @functools.wraps(function)
         async def once(*args: P.args, **kwargs: P.kwargs) -> R | S:

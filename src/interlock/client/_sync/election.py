@@ -10,6 +10,7 @@ from interlock.client.base import AcquireOptions, name_of
 from interlock.client.cancel import Cancel
 from interlock.core.claims import LockSpec
 from interlock.core.errors import InvalidArgument, LockError
+from interlock.core.functions import check_kind
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 
@@ -83,7 +84,7 @@ class Election(rt.WrongWith):
         Raises:
             InvalidArgument: it is of the wrong kind, or this candidate stands already.
         """
-        rt.check_kind(work)
+        check_kind(work, rt.WORKS)
         self._begin()
         rt.finish_within(0.0, self._stand, work)
 

@@ -16,9 +16,9 @@ from interlock.client.base import (
     Hold,
 )
 from interlock.client.events import EVERYWHERE
+from interlock.core._sync.acquire import Queue
 from interlock.core.errors import LockLost, StoreError, Unsupported
 from interlock.core.line import WANTED
-from interlock.core.queue import Queue
 from interlock.runtime import _threads as rt
 from interlock.runtime import log
 from interlock.runtime.process import checked_pid

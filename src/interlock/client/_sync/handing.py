@@ -5,7 +5,7 @@ from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant
 from interlock.client.base import AcquireOptions, closed_meanwhile
 from interlock.client.tokens import Token, gone, read
-from interlock.core.claims import Claim
+from interlock.core.claims import Claim, shown_text
 from interlock.runtime import _threads as rt
 
 
@@ -18,7 +18,7 @@ def attach(client: Client, text: str, ttl: float | None, options: AcquireOptions
     """
     token = _token_for(client, text)
     owner = rt.caller()
-    claim = Claim(rt.fresh_id(), token.spec(ttl), rt.name_of(owner))
+    claim = Claim(rt.fresh_id(), token.spec(ttl), shown_text(owner.get_name()))
     state, sent = client.state(), client.now()
     state.entering[claim.id] = claim, owner  # `close` waits for it
     try:

@@ -43,10 +43,16 @@ from interlock.core.claims import (
     kind_of,
 )
 from interlock.core.errors import InvalidArgument, LockError, LockTimeout, NotHeld
-from interlock.core.functions import checked_kind_of, name_of_arguments, see_it_finished
-from interlock.core.queue import Store
+from interlock.core.functions import (
+    around_generator,
+    check_kind,
+    checked_kind_of,
+    name_of_arguments,
+    see_it_finished,
+)
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
+from interlock.stores import Store
 
 if TYPE_CHECKING:
     from interlock.client._sync.election import Election
@@ -192,7 +198,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
                 which has not run yet.
         """
         if not rt.TASKS and checked_kind_of(function) == "generator function":
-            return cast(Callable[P, rt.Result[R]], rt.around_generator(self, cast(Any, function)))
+            return cast(Callable[P, rt.Result[R]], around_generator(cast(Any, self), cast(Any, function)))
         return cast(Callable[P, rt.Result[R]], _held_around(function, lambda args, kwargs: self, False))
 
 
@@ -342,7 +348,7 @@ def _held_around(
     Raises:
         InvalidArgument: the function is of a wrong kind.
     """
-    rt.check_kind(function)
+    check_kind(function, rt.WORKS)
 
     @functools.wraps(function)
     def locked(*args: P.args, **kwargs: P.kwargs) -> R | None:

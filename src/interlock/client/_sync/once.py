@@ -11,7 +11,7 @@ from interlock.client._sync.grants import Grant
 from interlock.client.base import AcquireOptions, P, time_is_over
 from interlock.client.values import read, written
 from interlock.core.claims import LockSpec
-from interlock.core.functions import name_of_arguments, see_it_finished
+from interlock.core.functions import check_kind, name_of_arguments, see_it_finished
 from interlock.runtime import _threads as rt
 
 R = TypeVar("R")
@@ -119,7 +119,7 @@ class Once(rt.WrongWith, Generic[S]):
             LockLost: the lease ended while it ran: another one runs, and this run was not recorded.
             StoreError: the store failed.
         """
-        rt.check_kind(function)
+        check_kind(function, rt.WORKS)
         return self._run(self._name, function, *args, **kwargs)
 
     def _run(self, name: str, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
@@ -170,7 +170,7 @@ class Once(rt.WrongWith, Generic[S]):
             InvalidArgument: the name mentions what the function has no argument for, or it is of a wrong kind.
         """
         name_for = name_of_arguments(self._name, function, "once")
-        rt.check_kind(function)
+        check_kind(function, rt.WORKS)
 
         @functools.wraps(function)
         def once(*args: P.args, **kwargs: P.kwargs) -> R | S:

@@ -9,25 +9,84 @@ The runtime is an argument: what sleeps, waits and looks at a clock.  The model 
 are compared by `rt.before` only, and all that this knows is in locals and slots: the checker sees all of the state.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-from interlock.core.claims import SEPARATOR, Claim
+from interlock.core.claims import SEPARATOR, Claim, ClaimView
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import (
     BUSY,
     GIVEN_UP,
     NOT_IN_LINE,
     AcquireCall,
-    Queue,
     EnterResult,
     Granted,
     Held,
     Outage,
+    Renewed,
+    Tells,
 )
 
 MOST_PAUSE = 0.02  # seconds that are added before a busy store is asked again
+UNHEARD = BUSY._replace(state="indeterminate")  # no answer came: it is asked again at once
 LOST_REPLIES = 3  # ask again so many times in a row; then the caller must know
 
+
+class Queue(Protocol):
+    """A store as one process or event loop uses it: the state machine pending -> using -> gone, for every name."""
+
+    def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
+        """Ask for the lock, or where the claim stands; idempotent by the claim's id; extends its lease.
+
+        Args:
+            claim: the claim.
+            waiter: is notified when the claim's turn comes, of `subscribe`; None when the caller has not subscribed.
+            wait: False: one try, which leaves nothing behind if it is refused.
+            again: True if the claim is known to be in the line: if it is not there, it is gone.
+        """
+
+    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
+        """Take the claim out of the line, hand over to the next; True if this call removed it.
+
+        Args:
+            claim: the claim.
+            done: seconds for which a record is kept that its run was completed; 0 for no record.  With one, True says
+                that this request made it; False may also mean that one before it did, which had no answer.
+            value: what is kept with the record, in the same step: ASCII text without NUL.
+        """
+
+    def kept(self, key: str) -> str | None:
+        """Return the value of the record of a completed run; None if none is kept."""
+
+    def forget(self, key: str) -> bool:
+        """Forget the record of a completed run; True if there was one."""
+
+    def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
+        """Extend leases, many at once.
+
+        Returns:
+            For each claim: GONE, KEPT or WANTED; a StoreError, as a value, if this one could not be asked while
+            others could.  A store that raises instead says so of all of them.
+        """
+
+    def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
+        """Let a claim that holds the lock go on as `claim`; None if it is gone.  The caller knows the deadline.
+
+        Args:
+            key: of the line.
+            id: of the claim until now.
+            claim: its id and its lease from now on; with the same id, only the lease is another.
+            detached: True if it outlives this process, on stores that notice the death of one.
+        """
+
+    def look(self, key: str) -> list[ClaimView]:
+        """List the live claims of `key` in line order; a key without a name means its whole namespace."""
+
+    def evict(self, key: str, id: str | None) -> int:
+        """Remove one claim, or all of a key, of any program; return how many."""
+
+    def subscribe(self) -> Any:
+        """Return what the caller can wait on."""
 
 class Progress:
     """What a call knows of its claim from one request to the next.
@@ -74,7 +133,11 @@ def acquire(rt: Any, queue: Queue, call: AcquireCall) -> Held | None:
     try:
         while True:
             if call.closed:
-                raise _closed(call.claim)
+                name = call.claim.spec.key.partition(SEPARATOR)[2]
+                raise StoreError(
+                    f"the connection was closed while it waited for {name!r}: it does not wait any more; "
+                    f"connect again"
+                )
             answer = _ask(queue, call, at)
             if answer.state == "using":
                 until = at.sent + call.claim.spec.ttl
@@ -103,11 +166,9 @@ def acquire(rt: Any, queue: Queue, call: AcquireCall) -> Held | None:
 def _ask(queue: Queue, call: AcquireCall, at: Progress) -> EnterResult:
     """Say where the claim stands: by its hand-over, or as the store answers."""
     if at.granted is not None:
-        at.away_since = None
-        return EnterResult("using", at.granted.fence, slot=at.granted.slot)
-    if call.first is not None:
+        answer = EnterResult("using", at.granted.fence, asked=False, slot=at.granted.slot)
+    elif call.first is not None:
         answer, call.first = call.first, None
-        at.unanswered = 0
     else:
         answer = _enter(queue, call, at)
     if answer.asked:
@@ -118,7 +179,11 @@ def _ask(queue: Queue, call: AcquireCall, at: Progress) -> EnterResult:
 
 
 def _enter(queue: Queue, call: AcquireCall, at: Progress) -> EnterResult:
-    """Ask the store, and count the requests in a row that had no answer."""
+    """Ask the store, and count the requests in a row that had no answer.
+
+    Raises:
+        UnknownOutcome: there were too many.
+    """
     before, call.entered = call.entered, True
     try:
         # An id enters once: what was told to a claim that has expired must not be taken for one that entered later.
@@ -126,15 +191,14 @@ def _enter(queue: Queue, call: AcquireCall, at: Progress) -> EnterResult:
     except UnknownOutcome:
         if at.unanswered >= LOST_REPLIES:
             raise
-        at.unanswered += 1
-        at.uncertain = True
-        return BUSY
+        answer = UNHEARD
     if answer.state == "indeterminate":
         at.uncertain = True
     if answer.state in NOT_IN_LINE:
         call.entered = before
-    if answer is not GIVEN_UP:
-        at.unanswered = 0
+    at.unanswered = at.unanswered + 1 if answer is UNHEARD or answer is GIVEN_UP else 0
+    if at.unanswered > LOST_REPLIES:
+        raise UnknownOutcome(f"no answer to {at.unanswered} claims in a row: is the store there?")
     return answer
 
 
@@ -142,7 +206,7 @@ def _start_afresh(rt: Any, call: AcquireCall, at: Progress, answer: EnterResult)
     """Give the call a claim with a fresh id; say whether there is time for it.
 
     Raises:
-        StoreError: there is none, and the claim before could not be taken out; or too many had no answer.
+        StoreError: there is none, and the claim before could not be taken out.
     """
     call.claim = call.claim._replace(id=rt.fresh_id())
     call.entered = at.in_line = at.uncertain = False
@@ -157,7 +221,6 @@ def _start_afresh(rt: Any, call: AcquireCall, at: Progress, answer: EnterResult)
     if answer.outage is not None:
         rt.sleep(_pause_in_outage(rt, call, at, answer.outage, answer.look_again))
     elif answer is GIVEN_UP:
-        at.unanswered = _one_more(at.unanswered)
         rt.sleep(answer.look_again * 2**at.unanswered)
     return True
 
@@ -204,24 +267,6 @@ def _give_back(queue: Queue, claim: Claim) -> StoreError | None:
     except StoreError as error:  # the next request says whether waiting helps
         return error
     return None
-
-
-def _one_more(unanswered: int) -> int:
-    """Count one more request without an answer.
-
-    Raises:
-        UnknownOutcome: there were too many in a row.
-    """
-    if unanswered >= LOST_REPLIES:
-        raise UnknownOutcome(f"no answer to {unanswered + 1} claims in a row: is the store there?")
-    return unanswered + 1
-
-
-def _closed(claim: Claim) -> StoreError:
-    return StoreError(
-        f"the connection was closed while it waited for {claim.spec.key.partition(SEPARATOR)[2]!r}: it does not wait "
-        f"any more; connect again"
-    )
 
 
 def _pause_in_outage(rt: Any, call: AcquireCall, at: Progress, outage: Outage, pause: float) -> float:

@@ -28,8 +28,7 @@ class AsyncRecordQueue:
     def __init__(self, records: Any) -> None:
         self._records = records
         self._protocol = AsyncPending(records)
-        self._waiting: dict[str, dict[str, Any]] = {}
-        self._mutex = rt.Mutex()
+        self._waiting: dict[str, tuple[str, Tells]] = {}
         self.rest = records.rest
         self.abort = records.abort
         self.look, self.evict, self.namespaces = records.look, records.evict, records.namespaces
@@ -42,32 +41,21 @@ class AsyncRecordQueue:
         return rt.AsyncWaiter()
 
     async def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
-        key = claim.spec.key
-        if waiter is not None:
-            with self._mutex:  # before the first look: the lock may be released during it
-                self._waiting.setdefault(key, {})[claim.id] = waiter
+        if waiter is not None:  # before the first look: the lock may be released during it
+            self._waiting[claim.id] = claim.spec.key, waiter
         answer = await self._protocol.enter(claim, wait, again)
         if answer.state != "pending":
-            self._waits_no_more(claim)
+            self._waiting.pop(claim.id, None)
         elif answer.look_again == self._records.look_again:
             answer = answer._replace(look_again=answer.look_again * random.uniform(JITTER, 1.0))
         return answer
 
-    def _waits_no_more(self, claim: Claim) -> None:
-        with self._mutex:
-            others = self._waiting.get(claim.spec.key)
-            if others is not None:
-                others.pop(claim.id, None)
-                if not others:
-                    del self._waiting[claim.spec.key]
-
     async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
-        self._waits_no_more(claim)
+        self._waiting.pop(claim.id, None)
         removed: bool = await self._records.delete(claim)
-        with self._mutex:
-            told = list(self._waiting.get(claim.spec.key, {}).values())
-        for waiter in told:
-            waiter.tell()
+        for key, waiter in list(self._waiting.values()):
+            if key == claim.spec.key:
+                waiter.tell()
         return removed
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pymysql  # type: ignore[import-untyped]
 
-from interlock.runtime._threads import ready
+from interlock.runtime._threads import readable
 from interlock.stores.advisory.session import IO_TIMEOUT, KEPT_ALIVE, BaseSession, Rows, refusal
 from interlock.stores.mysql.lines import set_read_timeout, socket_of
 from interlock.stores.mysql.options import arguments_in, dialled
@@ -60,7 +60,9 @@ class MariaSession(BaseSession):
 
     def has_ended(self) -> bool:
         self.see_that_it_is_ours()
-        return not self.alive or ready(self.fd, 0)  # an idle server sends nothing until it ends the session
+        return not self.alive or bool(
+            readable(self.fd, (), 0.0)
+        )  # an idle server sends nothing until it ends the session
 
     def close(self) -> None:
         if self.fd >= 0:

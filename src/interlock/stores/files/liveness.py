@@ -26,7 +26,6 @@ from interlock.core.queue import Granted
 from interlock.remote.failures import closed
 from interlock.remote.waiters import DIGITS
 from interlock.runtime import log
-from interlock.runtime._threads import ready
 from interlock.runtime.process import pid
 from interlock.stores.files.opening import (
     FLAGS,
@@ -279,7 +278,7 @@ class Liveness:
             while self._idle:
                 pipe = self._idle.pop()
                 if not checked or self.is_reachable(pipe):
-                    if ready(pipe.fd, 0.0):  # asked first, since eventlet makes reads wait for data
+                    if readable(pipe.fd, (), 0.0):  # asked first, since eventlet makes reads wait for data
                         pipe.read()
                     return pipe
                 self._discard(pipe)

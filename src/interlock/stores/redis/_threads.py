@@ -5,11 +5,11 @@ import os
 import select
 import socket
 from collections.abc import Callable
+from types import BuiltinFunctionType
 from typing import Any
 
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
-from interlock.runtime._threads import is_own_poll
 from interlock.runtime.process import Descriptor
 from interlock.stores.redis.library import keep_alive
 from interlock.stores.redis.settings import Address
@@ -165,7 +165,8 @@ def open_stream(address: Address | str, tls: Any, deadline: float, io_timeout: f
             sock.settimeout(_left(deadline))
             return Stream(tls.wrap_socket(sock, server_hostname=address[0]))
         # gevent and eventlet replace the socket class and `select.poll`: then use blocking calls.
-        if type(sock) is socket.socket and is_own_poll() and type(sock).__module__ == "socket":
+        own = type(sock) is socket.socket and type(sock).__module__ == "socket"
+        if own and isinstance(getattr(select, "poll", None), BuiltinFunctionType):
             return PolledStream(sock, looks and hasattr(os, "sched_yield"))
     except BaseException:
         sock.close()

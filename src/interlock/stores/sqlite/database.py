@@ -264,5 +264,5 @@ def _after_fork_in_child() -> None:
     _databases.clear()
 
 
-around_forks(_before_fork, _after_fork_in_parent, lambda: None)
+around_forks(before=_before_fork, after_in_parent=_after_fork_in_parent)
 in_forked_child(_after_fork_in_child)

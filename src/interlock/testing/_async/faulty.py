@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from interlock.core._async.acquire import AsyncQueue
 from interlock.core.claims import Check, Claim, ClaimView
-from interlock.core.queue import AsyncQueue, EnterResult, Held, Renewed
+from interlock.core.queue import EnterResult, Held, Renewed
 from interlock.runtime import _aio as rt
 
 

@@ -4,8 +4,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from interlock.core._sync.acquire import Queue
 from interlock.core.claims import Check, Claim, ClaimView
-from interlock.core.queue import Queue, EnterResult, Held, Renewed
+from interlock.core.queue import EnterResult, Held, Renewed
 from interlock.runtime import _threads as rt
 
 

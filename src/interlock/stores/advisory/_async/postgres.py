@@ -19,7 +19,7 @@ from interlock.stores.advisory.postgres import PostgresSession
 from interlock.stores.advisory.session import IO_TIMEOUT, Rows, refusal
 
 MISSING = ("42P01", "3F000")  # the sequence, or its schema
-FLUSH = 0.1  # seconds between two attempts to send the rest of a request
+FLUSH = 0.001  # seconds between two attempts to send the rest of a request
 
 
 class AsyncPostgresTalk(AsyncTalk[PostgresSession]):
@@ -76,7 +76,7 @@ class AsyncPostgresTalk(AsyncTalk[PostgresSession]):
             if left <= 0:
                 session.silent = True
                 raise UnknownOutcome(f"PostgreSQL has not answered within {seconds:g} s")
-            await rt.ready(session.fd, min(left, FLUSH) if unsent else left, bool(unsent))
+            await rt.readable(session.fd, (), min(left, FLUSH) if unsent else left)
             plain.consume_input()  # also while sending: a server that can't write its reply stops reading
         found, said = [], ("", "")
         while (result := plain.get_result()) is not None:
