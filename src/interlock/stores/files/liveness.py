@@ -26,6 +26,7 @@ from interlock.core.queue import Granted
 from interlock.remote.failures import closed
 from interlock.remote.waiters import DIGITS
 from interlock.runtime import log
+from interlock.runtime._threads import readable
 from interlock.runtime.process import pid
 from interlock.stores.files.opening import (
     FLAGS,
