@@ -44,18 +44,13 @@ class Relied:
         self._refs = [ref(each) for each in (grant if isinstance(grant, BaseGrants) else (grant,))]
         self.left = False
 
-    @property
-    def grants(self) -> list[BaseGrant]:
-        """The grants that were not collected."""
-        return [grant for each in self._refs if (grant := each()) is not None]
-
     def held(self) -> list[BaseGrant]:
         """Return the grants that the program has not released itself.
 
         Raises:
             LockLost: this process knows already that one of them was lost.
         """
-        found = [grant for grant in self.grants if not grant.inherited]
+        found = [grant for each in self._refs if (grant := each()) is not None and not grant.inherited]
         for grant in found:
             if grant.lost:
                 raise grant._loss()

@@ -18,14 +18,6 @@ from interlock.remote.redispy import is_async, library_of
 Words = Sequence[bytes]
 
 
-def _first(words: Words) -> Words:
-    return words[1:2]
-
-
-def _all(words: Words) -> Words:
-    return words[1:]
-
-
 def _counted(words: Words) -> Words:
     return words[2 : 2 + _number(words[1:2])]
 
@@ -44,9 +36,9 @@ READS: dict[bytes, Callable[[Words], Words]] = {
         ZRANDMEMBER ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZRANK ZREVRANGE ZREVRANGEBYLEX ZREVRANGEBYSCORE ZREVRANK ZSCAN
         ZSCORE
         """.split(),
-        _first,
+        lambda words: words[1:2],
     ),
-    **dict.fromkeys(b"EXISTS MGET PFCOUNT SDIFF SINTER SUNION TOUCH".split(), _all),
+    **dict.fromkeys(b"EXISTS MGET PFCOUNT SDIFF SINTER SUNION TOUCH".split(), lambda words: words[1:]),
     **dict.fromkeys(b"SINTERCARD ZDIFF ZINTER ZINTERCARD ZUNION".split(), _counted),
 }
 """How to find the keys of the commands that read at once; all others are queued."""
@@ -86,11 +78,6 @@ class LibraryCommand(NamedTuple):
     words: Words
     name: str
     options: dict[str, Any] = {}
-
-    @property
-    def undecoded(self) -> bool:
-        """Must the reply stay bytes, with all settings of the client?"""
-        return UNDECODED in self.options
 
     def shaped(self, reply: object, callbacks: Mapping[str, Callable[..., object]]) -> Any:
         """Return the reply as the library's own client would."""
@@ -171,9 +158,7 @@ def checked_library(client: Any, tasks: bool) -> Library:
 
 def slot_in(error: Exception) -> int | None:
     """Return the slot that a refusal names, which says MOVED or ASK."""
-    if hasattr(error, "slot_id"):
-        return int(error.slot_id)
-    return int(str(error).split()[1])
+    return int(error.slot_id if hasattr(error, "slot_id") else str(error).split()[1])
 
 
 def command_of(encoder: Any, arguments: Sequence[object], options: dict[str, object]) -> LibraryCommand:

@@ -101,22 +101,20 @@ class Tries:
         if left <= 0 or self.number > self._retries:
             if failure is not None:
                 raise StoreError(f"{failure} (in each of {self.number} tries)") from failure
-            raise self._conflict(keys, now - self._started)
+            seconds = now - self._started
+            times = "in the only try" if self.number == 1 else f"in each of {self.number} tries"
+            raise Conflict(
+                f"others changed what was read ({', '.join(map(repr, keys))}) {times} within {seconds:.3g} s, and "
+                f"nothing was done: allow more (retries=, timeout=), or if it is changed all the time, guard it by a "
+                f"lock",
+                self.number,
+                seconds,
+                keys,
+            )
         bound = min(self._backoff * 2.0 ** min(self.number - 1, 32), LONGEST_PAUSE)
         self.number += 1
         # Half of what is left, so that a last try still fits in before the end.
         return min(random.uniform(0.0, bound), left / 2)
-
-    def _conflict(self, keys: Sequence[object], seconds: float) -> Conflict:
-        times = "in the only try" if self.number == 1 else f"in each of {self.number} tries"
-        what = ", ".join(map(repr, keys))
-        return Conflict(
-            f"others changed what was read ({what}) {times} within {seconds:.3g} s, and nothing was done: allow more "
-            f"(retries=, timeout=), or if it is changed all the time, guard it by a lock",
-            self.number,
-            seconds,
-            keys,
-        )
 
 
 UNFINISHED = {

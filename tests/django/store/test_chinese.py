@@ -14,7 +14,7 @@ from django.utils.translation import override
 
 import interlock.django
 from interlock.core.errors import LockTimeout, StoreError
-from interlock.django.answers import answer_of
+from interlock.django.middleware import answer_of
 
 ROOM = Path(interlock.django.__file__).parent
 MESSAGES = ROOM / "locale/zh_Hans/LC_MESSAGES/django"

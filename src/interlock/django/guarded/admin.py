@@ -1,7 +1,7 @@
 """The admin of guarded models: a second editor loses no input, and overwrites no change without seeing it."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.apps import apps
@@ -70,13 +70,6 @@ class EditedPage:
         return [c for c in claims if c.thread == self._who], [c for c in claims if c.thread != self._who]
 
 
-if TYPE_CHECKING:
-    AdminBase = admin.ModelAdmin[Any]
-    InlineBase = InlineModelAdmin[Any, Any]
-else:
-    AdminBase, InlineBase = admin.ModelAdmin, InlineModelAdmin
-
-
 def _with_read_field(fieldsets: Any, shows_form: bool) -> Any:
     """Return the fieldsets with the hidden field at the end of the last one, or without it."""
     kept = [
@@ -89,7 +82,7 @@ def _with_read_field(fieldsets: Any, shows_form: bool) -> Any:
     return kept
 
 
-class GuardedAdmin(AdminBase):
+class GuardedAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscripted at run time
     """A `ModelAdmin` of a guarded model: on a stale save the page shows both values, and its editor chooses.
 
     Attributes:
@@ -164,7 +157,7 @@ class GuardedAdmin(AdminBase):
             return HttpResponseRedirect(request.get_full_path())
 
 
-class GuardedInline(InlineBase):
+class GuardedInline(InlineModelAdmin):  # type: ignore[type-arg]
     """A mixin for inlines of a guarded model: `class CopyInline(GuardedInline, admin.TabularInline)`."""
 
     form: "type[forms.ModelForm[Any]]" = GuardedModelForm

@@ -10,7 +10,7 @@ import copy
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django import forms
 from django.core import signing
@@ -43,12 +43,6 @@ _KEEP: Final = "interlock_keep_"
 _MINE, _THEIRS = "mine", "theirs"
 
 
-if TYPE_CHECKING:
-    Base = forms.ModelForm[Any]
-else:
-    Base = forms.ModelForm
-
-
 class ReadField(forms.CharField):
     """The hidden field with the values that a form shows; its own submitted value is not shown again."""
 
@@ -67,7 +61,7 @@ class ReadField(forms.CharField):
         return False
 
 
-class GuardedModelForm(Base):
+class GuardedModelForm(forms.ModelForm):  # type: ignore[type-arg] # can't be subscripted at run time
     """A `ModelForm` of a guarded model that detects changes since it was shown.
 
     A field that the user has not changed keeps its present value. For a field that both have changed, the model's

@@ -25,7 +25,7 @@ from django.db.models.query_utils import DeferredAttribute
 from django.db.models.sql.compiler import SQLCompiler
 
 from interlock.django.guarded.conflicts import LAST_WINS, OTHERS, REFUSE, Policy, policies_of
-from interlock.django.guarded.values import IMMUTABLE, AnyField, is_expression
+from interlock.django.guarded.values import AnyField, is_expression
 
 Comparison: TypeAlias = tuple[str, str]
 """The SQL of the column's side and of the value's side; {} is the column, or the value's placeholder."""
@@ -97,7 +97,7 @@ class Column:
         settles: False if the stored values need not be read back.
     """
 
-    __slots__ = ("_equal", "_kind", "_null", "_right", "_usual", "_vendor", "comparable", "field", "may_adapt")
+    __slots__ = ("_equal", "_kind", "_null", "_right", "_vendor", "comparable", "field", "may_adapt")
 
     def __init__(
         self,
@@ -114,8 +114,6 @@ class Column:
         self.comparable = comparison is not None
         self._null = f"{column} IS NULL"
         self._equal = f"{left.format(column)} {sign} "
-        has_own = hasattr(field, "get_placeholder") or hasattr(field, "get_placeholder_sql")
-        self._usual = None if has_own else self._equal + self._right.format("%s")
         self._vendor: str = connection.vendor
         self._kind: str = field.db_type(connection) or ""
         as_given = _HELD_BY.get(self._vendor)
@@ -131,8 +129,6 @@ class Column:
         value = field.get_db_prep_save(value, connection=connection)
         if value is None:
             return self._null, ()
-        if self._usual is not None and type(value) in IMMUTABLE:
-            return self._usual, (value,)
         placeholder, params = "%s", (value,)
         if hasattr(value, "as_sql"):
             placeholder, params = compiler.compile(value)

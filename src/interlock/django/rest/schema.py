@@ -9,7 +9,7 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 
-from interlock.django.answers import MEDIA_TYPE
+from interlock.django.middleware import MEDIA_TYPE
 from interlock.django.rest.views import (
     CHANGING,
     GuardedViewSetMixin,

@@ -20,9 +20,9 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 from rest_framework.viewsets import ModelViewSet
 
-from interlock.django.answers import MEDIA_TYPE, RETRY_AFTER, Answer, answer_of
 from interlock.django.guarded import Guarded, state_tag, verify
 from interlock.django.guarded.conflicts import FieldConflict, StaleObject
+from interlock.django.middleware import MEDIA_TYPE, RETRY_AFTER, Answer, answer_of
 from interlock.django.occupation import OccupiesObject
 
 if TYPE_CHECKING:

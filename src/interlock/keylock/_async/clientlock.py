@@ -17,28 +17,6 @@ L = TypeVar("L", bound="AsyncDropIn")
 T = TypeVar("T")
 
 
-class AsyncLocal:
-    """Has the `token` of the calling thread or task, to read and to set, as redis-py's `lock.local` has."""
-
-    def __init__(self, lock: "AsyncDropIn") -> None:
-        self._lock = lock
-
-    @property
-    def token(self) -> bytes | None:
-        """What the caller has in the key, or None; set it to speak for an acquisition made elsewhere."""
-        mine = self._lock._mine()
-        return None if mine is None else mine.token
-
-    @token.setter
-    def token(self, token: str | bytes | None) -> None:
-        lock = self._lock
-        mine = lock._mine()
-        if token is not None:
-            lock._holdings.add(Holding(lock._encoded_key, checked_bytes(token, "token"), None, lock._owner()))
-        elif mine is not None:
-            lock._holdings.remove(mine)
-
-
 class AsyncDropIn(AsyncTokenLock):
     """What `ClientLock` is, but for the arguments of its `acquire`."""
 
@@ -63,13 +41,31 @@ class AsyncDropIn(AsyncTokenLock):
         self.blocking_timeout = _checked_wait(blocking_timeout)
         self.thread_local = thread_local
         self.raise_on_release_error = raise_on_release_error
-        self.local = AsyncLocal(self)
         self._plain: type[Exception] = NotHeld
         self._not_owned: type[Exception] = LockLost
         library = library_of(redis)
         if library is not None:
             errors = import_module(f"{library}.exceptions")
             self._plain, self._not_owned = errors.LockError, errors.LockNotOwnedError
+
+    @property
+    def local(self: L) -> L:
+        """What has the `token` of the calling thread or task, as redis-py's `lock.local` has: the lock itself."""
+        return self
+
+    @property
+    def token(self) -> bytes | None:
+        """What the caller has in the key, or None; set it to speak for an acquisition made elsewhere."""
+        mine = self._mine()
+        return None if mine is None else mine.token
+
+    @token.setter
+    def token(self, token: str | bytes | None) -> None:
+        mine = self._mine()
+        if token is not None:
+            self._holdings.add(Holding(self._encoded_key, checked_bytes(token, "token"), None, self._owner()))
+        elif mine is not None:
+            self._holdings.remove(mine)
 
     def _inherits(self, owner: object) -> bool:
         return rt.TASKS

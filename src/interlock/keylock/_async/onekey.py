@@ -108,10 +108,6 @@ class AsyncOneKey:
         """Delete the key if its value is `token`; return whether the last time that it was sent deleted it."""
         return bool(await self._ask("EVAL", DROP, 1, self._key, token, sent=sent))
 
-    async def _expire(self, script: str, token: bytes, ms: int | None) -> bool:
-        """Let a script set when the key expires if its value is `token`; return whether it did."""
-        return bool(await self._ask("EVAL", script, 1, self._key, token, ms, sent=Sent()))
-
     async def _ask(self, *words: object, sent: Sent | None = None) -> Any:
         """Send one command, once more if its reply is lost; errors of the client become those of this library.
 
@@ -247,8 +243,8 @@ class AsyncTokenLock(AsyncOneKey):
     async def _renew(self, holding: Holding, ttl: float, lengthen: bool = False) -> bool:
         """Let the lease end `ttl` seconds from now, or `ttl` seconds later than it would."""
         begin = holding.deadline if lengthen and holding.deadline is not None else clock.awake_or_not()
-        script = LENGTHEN if lengthen else EXTEND
-        holding.lost = not await self._expire(script, holding.token, milliseconds(ttl))
+        words = "EVAL", LENGTHEN if lengthen else EXTEND, 1, self._key, holding.token, milliseconds(ttl)
+        holding.lost = not await self._ask(*words, sent=Sent())
         if not holding.lost:
             holding.deadline = begin + ttl
         return holding.alive

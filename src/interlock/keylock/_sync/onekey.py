@@ -109,10 +109,6 @@ class OneKey:
         """Delete the key if its value is `token`; return whether the last time that it was sent deleted it."""
         return bool(self._ask("EVAL", DROP, 1, self._key, token, sent=sent))
 
-    def _expire(self, script: str, token: bytes, ms: int | None) -> bool:
-        """Let a script set when the key expires if its value is `token`; return whether it did."""
-        return bool(self._ask("EVAL", script, 1, self._key, token, ms, sent=Sent()))
-
     def _ask(self, *words: object, sent: Sent | None = None) -> Any:
         """Send one command, once more if its reply is lost; errors of the client become those of this library.
 
@@ -248,8 +244,8 @@ class TokenLock(OneKey):
     def _renew(self, holding: Holding, ttl: float, lengthen: bool = False) -> bool:
         """Let the lease end `ttl` seconds from now, or `ttl` seconds later than it would."""
         begin = holding.deadline if lengthen and holding.deadline is not None else clock.awake_or_not()
-        script = LENGTHEN if lengthen else EXTEND
-        holding.lost = not self._expire(script, holding.token, milliseconds(ttl))
+        words = "EVAL", LENGTHEN if lengthen else EXTEND, 1, self._key, holding.token, milliseconds(ttl)
+        holding.lost = not self._ask(*words, sent=Sent())
         if not holding.lost:
             holding.deadline = begin + ttl
         return holding.alive

@@ -48,11 +48,13 @@ class AsyncAttempt(Protocol):
             TryAgain: nothing was done for another reason, which may pass.
         """
 
-    async def __aenter__(self) -> "AsyncAttempt": ...
+    async def __aenter__(self) -> "AsyncAttempt":
+        """Begin the try."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None: ...
+    ) -> bool | None:
+        """Forget what was not committed."""
 
 
 class AsyncBackend(Protocol):

@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.optimistic.redis import (
+    UNDECODED,
     ConnectionFailed,
     Library,
     LibraryCommand,
@@ -88,7 +89,7 @@ class TransactionConnection:
             if not self._lent.can_read(io_timeout if own is None else min(own, io_timeout)):
                 raise TimeoutError(f"no reply within {io_timeout:g} s")
         try:
-            return self._lent.read_response(disable_decoding=command.undecoded)
+            return self._lent.read_response(disable_decoding=UNDECODED in command.options)
         except self._library.refusal as error:
             return error
 
@@ -297,19 +298,14 @@ class RedisAttempt:
 
     def _settle(self, replies: Sequence[object]) -> bool:
         """Give each write its reply."""
-        shaped = [
-            each.request.shaped(reply, self._callbacks) for each, reply in zip(self._writes, replies, strict=True)
-        ]
-        refused = []
-        for each, reply in zip(self._writes, shaped, strict=True):
-            each.settle(reply)
-            if isinstance(reply, Exception):
-                refused.append((each.name, reply))
+        for each, reply in zip(self._writes, replies, strict=True):
+            each.settle(each.request.shaped(reply, self._callbacks))
+        refused = [(each.name, each.reply) for each in self._writes if isinstance(each.reply, Exception)]
         if refused:
             raise CommandRefused(
-                f"the transaction is done, except {len(refused)} of its {len(shaped)} commands, which the server "
+                f"the transaction is done, except {len(refused)} of its {len(replies)} commands, which the server "
                 f"refused: {'; '.join(f'{name}: {error}' for name, error in refused)}. Redis does not roll back",
-                shaped,
+                [each.reply for each in self._writes],
             ) from refused[0][1]
         return True
 

@@ -49,11 +49,13 @@ class Attempt(Protocol):
             TryAgain: nothing was done for another reason, which may pass.
         """
 
-    def __enter__(self) -> "Attempt": ...
+    def __enter__(self) -> "Attempt":
+        """Begin the try."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None: ...
+    ) -> bool | None:
+        """Forget what was not committed."""
 
 
 class Backend(Protocol):
