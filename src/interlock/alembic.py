@@ -51,9 +51,6 @@ class CreateInterlock(_TableOperation):
         """
         operations.invoke(cls(table, schema, grace))
 
-    def reverse(self) -> "DropInterlock":
-        return DropInterlock(self.table, self.schema, self.grace)
-
 
 @Operations.register_operation("drop_interlock")
 class DropInterlock(_TableOperation):
@@ -71,9 +68,6 @@ class DropInterlock(_TableOperation):
             InvalidArgument: such a name is not possible, or the database is another one.
         """
         operations.invoke(cls(table, schema))
-
-    def reverse(self) -> CreateInterlock:
-        return CreateInterlock(self.table, self.schema, self.grace)
 
 
 @Operations.implementation_for(CreateInterlock)

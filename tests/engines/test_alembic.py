@@ -41,9 +41,8 @@ def test_on_postgresql_a_migration_makes_all_and_its_reverse_leaves_nothing(
     with interlock.connect(engine.execution_options(interlock_table=table, interlock_schema=table)) as locks:
         with locks.lock("a") as grant:
             assert [view.id for view in locks.claims("a")] == [grant.id]
-    made = interlock.alembic.CreateInterlock(table, table)
     with engine.begin() as connection:
-        migrate(connection, lambda op: op.invoke(made.reverse()))
+        migrate(connection, lambda op: op.drop_interlock(table, schema=table))
     engine.dispose()
     assert [ask(words, f"{table}%") for words in LEFT] == [[(0,)], [(0,)]]
 

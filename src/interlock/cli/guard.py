@@ -2,7 +2,6 @@
 
 import math
 import os
-import shutil
 import signal
 import threading
 import time
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 
 from interlock import Grant, InvalidArgument, Lock, LockError, LockLost, Locks, StoreError
 from interlock.cli import called, connect
-from interlock.cli.child import ENDING, Child, SignalEvent, Signals, WaitBroken, stop_here
+from interlock.cli.child import ENDING, Child, SignalEvent, Signals, WaitBroken, look_up, stop_here
 from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
 from interlock.core.claims import fits
 from interlock.runtime import log
@@ -100,7 +99,7 @@ def run_guarded(order: Order) -> int:
     Returns:
         The exit status.
     """
-    path = shutil.which(order.command[0])
+    path = look_up(order.command[0])
     if path is None:
         return fail(
             UNAVAILABLE, f"can't run {order.command[0]!r}: it is not there, or not executable; give a program"

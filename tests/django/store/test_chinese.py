@@ -19,7 +19,7 @@ from interlock.django.middleware import answer_of
 ROOM = Path(interlock.django.__file__).parent
 MESSAGES = ROOM / "locale/zh_Hans/LC_MESSAGES/django"
 TRANSLATING = ("_", "gettext", "gettext_lazy", "gettext_noop", "ngettext")
-PYTHON = ["answers.py", "apps.py", "toolbar.py", "admin.py", "guarded/admin.py"]
+PYTHON = ["middleware.py", "apps.py", "toolbar.py", "admin.py", "guarded/admin.py"]
 PYTHON += ["guarded/forms.py", "rest/views.py", "rest/schema.py", "middleware.py", "views.py"]
 """What people see is written in these, and in the templates."""
 WORDS = re.compile(r"[A-Za-z]{2,} [A-Za-z]{2,}")

@@ -77,15 +77,9 @@ class Guard:
         try:
             (host,) = hosts
             name = urlsplit(f"//{host}").hostname or ""
+            return name in self._names or bool(ip_address(name))
         except ValueError:
             return False
-        if name in self._names:
-            return True
-        try:
-            ip_address(name)
-        except ValueError:
-            return False
-        return True
 
 
 class Page:
