@@ -1,7 +1,6 @@
 """A session with MariaDB: its connection, and its blocking requests."""
 
 import socket
-from typing import Any
 from urllib.parse import urlsplit
 
 import pymysql  # type: ignore[import-untyped]
@@ -13,14 +12,7 @@ from interlock.stores.mysql.options import arguments_in, dialled
 
 
 class MariaSession(BaseSession):
-    """A session with MariaDB.
-
-    Attributes:
-        client: the connection of PyMySQL.
-    """
-
-    client: Any
-    _cursor: Any
+    """A session with MariaDB."""
 
     def connect(self) -> None:
         waits = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), IO_TIMEOUT)
@@ -31,7 +23,6 @@ class MariaSession(BaseSession):
             if hasattr(socket, name):
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self.connected(connection.fileno())
-        self._cursor = self.client.cursor()
         self.pid = self.client.thread_id()
 
     def perform(self, text: str, seconds: float | None) -> Rows:
@@ -43,9 +34,9 @@ class MariaSession(BaseSession):
         """
         try:
             set_read_timeout(self.client, seconds)
-            self._cursor.execute(text)
-            rows = self._cursor.fetchall()
-            return [tuple(None if value is None else str(value) for value in row) for row in rows]
+            cursor = self.client.cursor()
+            cursor.execute(text)
+            return [tuple(None if value is None else str(value) for value in row) for row in cursor.fetchall()]
         except (pymysql.MySQLError, OSError) as error:
             number = error.args[0] if error.args else 0
             if isinstance(error, pymysql.MySQLError) and self.client.open and not 2000 <= number < 3000:

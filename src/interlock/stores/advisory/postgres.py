@@ -1,7 +1,5 @@
 """A session with PostgreSQL: its connection, and the detection of its end."""
 
-from typing import Any
-
 import psycopg
 from psycopg import pq
 
@@ -14,24 +12,20 @@ class PostgresSession(BaseSession):
     """A session with PostgreSQL.
 
     Attributes:
-        plain: the connection of libpq.
         owes: True while a reply is due, which the next caller must read first if the present one gives up.
     """
 
-    _connection: Any
-    plain: Any
     owes = False
 
     def connect(self) -> None:
         try:
-            self._connection = psycopg.Connection.connect(self.options.conninfo, autocommit=True)
+            self.client = psycopg.Connection.connect(self.options.conninfo, autocommit=True)
         except (psycopg.Error, OSError, UnicodeError) as error:
             if not self.options.torn:
                 raise StoreError(f"PostgreSQL can't be reached: {error}") from error
         else:
-            self.plain = self._connection.pgconn
-            self.connected(self.plain.socket)
-            self.pid = self.plain.backend_pid
+            self.connected(self.client.pgconn.socket)
+            self.pid = self.client.pgconn.backend_pid
             return
         # Outside of the except clause: the text of the chained error could show a part of the password.
         raise StoreError(f"PostgreSQL can't be reached; {UNTOLD}")
@@ -41,12 +35,12 @@ class PostgresSession(BaseSession):
         if not self.alive:
             return True
         try:
-            self.plain.consume_input()
+            self.client.pgconn.consume_input()
         except psycopg.Error:
             return True
-        return bool(self.plain.status != pq.ConnStatus.OK)
+        return bool(self.client.pgconn.status != pq.ConnStatus.OK)
 
     def close(self) -> None:
         if self.fd >= 0:
             self.fd = -1  # the number may soon belong to another file
-            self._connection.close()
+            self.client.close()

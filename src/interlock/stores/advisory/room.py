@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from hashlib import blake2b
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from interlock.core.claims import PENDING, SEPARATOR, USING, WRITER_UNITS, Check, Claim, ClaimView, keys_of
 from interlock.core.queue import Tells
@@ -22,18 +22,12 @@ now = clock.awake_or_not
 LOOK_AFTER = 1.0  # seconds between two checks of the leases and sessions of holders
 
 
-class Doubts(Protocol):
-    """A queue that is notified of its lost claims."""
-
-    doubt: Callable[[str], object]
-
-
 class AdvisoryPlace:
     """A claim of this process.
 
     Attributes:
         claim, waiter: as given.
-        owner: the queue by which the claim entered; its `doubt` is called with the id when the claim is lost.
+        doubt: of the queue by which the claim entered: it is called with the id when the claim is lost.
         key: the lock's key in the server.
         kind: "_shared" for a reader, "" otherwise.
         state: "trying", "pending" or "using".
@@ -46,11 +40,11 @@ class AdvisoryPlace:
     """
 
     __slots__ = (
-        "claim", "fence", "held", "key", "kind", "owner", "session", "since", "stands", "state", "until", "waiter",
+        "claim", "doubt", "fence", "held", "key", "kind", "session", "since", "stands", "state", "until", "waiter",
     )  # fmt: skip
 
-    def __init__(self, claim: Claim, waiter: Tells | None, owner: Doubts) -> None:
-        self.claim, self.owner = claim, owner
+    def __init__(self, claim: Claim, waiter: Tells | None, doubt: Callable[[str], object]) -> None:
+        self.claim, self.doubt = claim, doubt
         self.waiter: Any = waiter
         self.key = number_of(claim.spec.key)
         self.kind = "_shared" if claim.spec.units < claim.spec.capacity else ""
@@ -108,7 +102,7 @@ class AdvisoryRoom:
         with self.mutex:
             return self.places.pop(id, None)
 
-    def grant(self, place: AdvisoryPlace, fence: int | None) -> bool:
+    def grant(self, place: AdvisoryPlace, fence: str | None) -> bool:
         """Let a claim hold the lock that its session has got with a fence; False if the claim was removed meanwhile.
 
         Args:
@@ -118,7 +112,7 @@ class AdvisoryRoom:
         with self.mutex:
             if fence is None or not self.is_in(place):
                 return False
-            place.fence, place.state, place.held = fence, "using", clock.time_of_day()
+            place.fence, place.state, place.held = int(fence), "using", clock.time_of_day()
             place.until = now() + place.claim.spec.ttl
         self.mind(place)
         return True
@@ -192,11 +186,9 @@ class AdvisoryRoom:
 
     def drop(self, session: BaseSession) -> None:
         """End a session; the server releases its lock."""
-        with self.mutex:
-            known = session in self.sessions
-            self.sessions.discard(session)
+        self.sessions.discard(session)
         session.end()
-        if known and session.silent:
+        if session.silent:
             self.rest()  # the idle ones are probably broken as well
 
     def rest(self) -> None:
@@ -234,7 +226,7 @@ class AdvisoryRoom:
             self.drop(place.session)
             self.rest()  # the idle ones use the same server and network path
         if place.state == "using":
-            place.owner.doubt(place.claim.id)
+            place.doubt(place.claim.id)
         else:
             place.waiter.tell()
         self.nudge(place.key)
@@ -304,16 +296,6 @@ def foreign_view(key: str, row: tuple[str | None, ...]) -> ClaimView:
         label="",
         since=float(since or 0),
         expires_in=float("inf"),
-    )
-
-
-def ending(view: ClaimView, mysql: bool) -> str:
-    """Return the message that says how to end a claim of another process."""
-    number = view.id.rpartition(" ")[2]
-    statement = f"KILL {number}" if mysql else f"SELECT pg_terminate_backend({number})"
-    return (
-        f"{view.name!r} is locked by another process ({view.id}, {view.host}), and such a lock ends only with its "
-        f"session: {statement} ends that"
     )
 
 

@@ -113,12 +113,15 @@ class BaseSession(ABC):
         mutex: the mutex of the room.
 
     Attributes:
+        client: the connection of psycopg or PyMySQL, once it is connected.
         fd: the descriptor of its socket; -1 while it has none.
         pid: the server's id of the session, as the protocol reports it.
         alive: False once it has ended; the server releases its lock when it notices.
         busy: True while a caller sends a request or waits for the reply.
         silent: True if a reply did not come in time, so that the server may not notice that the session ends.
     """
+
+    client: Any
 
     def __init__(self, options: Options, mutex: AbstractContextManager[object]) -> None:
         self.options = options

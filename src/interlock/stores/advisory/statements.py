@@ -18,6 +18,7 @@ POSTGRES = {
     "give back": "EXECUTE interlock_give_back",
     "ping": "SELECT 1",
     "break off": "SELECT pg_cancel_backend({pid})",
+    "end": "SELECT pg_terminate_backend({pid})",  # for people
     "look": (
         "SELECT l.pid, l.granted, l.mode, a.application_name, extract(epoch FROM coalesce(a.query_start, now())) "
         f"FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid) WHERE {OF_THE_LOCK} "
@@ -72,6 +73,7 @@ MARIA = {
     "give back": "SELECT RELEASE_LOCK('{name}')",
     "ping": "SELECT 1",
     "break off": "KILL QUERY {pid}",
+    "end": "KILL {pid}",  # for people
     # Waiters are shown to the same user, or to a user with the privilege PROCESS.
     "look": (
         "SELECT IS_USED_LOCK('{name}') AS id, 't', 'ExclusiveLock', NULL, NULL FROM DUAL HAVING id IS NOT NULL "

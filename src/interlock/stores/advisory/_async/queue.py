@@ -18,7 +18,6 @@ from interlock.stores.advisory.room import (
     AdvisoryPlace,
     AdvisoryRoom,
     checks,
-    ending,
     foreign_view,
     now,
     number_of,
@@ -66,7 +65,7 @@ class AsyncAdvisoryQueue:
         if place is None:
             if again:
                 return IS_GONE
-            place = AdvisoryPlace(claim, waiter, self)
+            place = AdvisoryPlace(claim, waiter, self.doubt)
             if waiter is None or not wait:
                 return await self._try(place, room.add(place), wait)
             place.state = "pending"
@@ -255,7 +254,6 @@ class AsyncAdvisoryQueue:
                 if place.session.alive:
                     return error
                 if room.take_out(claim.id) is place:
-                    place.session.silent = False
                     room.lose(place)
         with room.mutex:
             if not room.is_in(place):
@@ -310,7 +308,11 @@ class AsyncAdvisoryQueue:
         if not count:
             for view in await self.look(key):
                 if id in (None, view.id):
-                    raise StoreError(ending(view, self._room.options.mysql))
+                    ends = self._talk.words["end"].format(pid=view.id.rpartition(" ")[2])
+                    raise StoreError(
+                        f"{view.name!r} is locked by another process ({view.id}, {view.host}), and such a lock ends "
+                        f"only with its session: {ends} ends that"
+                    )
         return count
 
     async def namespaces(self) -> list[str]:
@@ -327,6 +329,6 @@ class AsyncAdvisoryQueue:
     def abort(self) -> None:
         """Lose all claims that entered by this queue, and end their sessions; the server releases their locks."""
         for place in list(self._room.places.values()):
-            if place.owner is self and place.state != "trying" and self._room.take_out(place.claim.id) is place:
+            if place.doubt is self.doubt and place.state != "trying" and self._room.take_out(place.claim.id) is place:
                 self._room.lose(place)
         self._room.rest()

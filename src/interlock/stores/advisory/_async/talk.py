@@ -88,12 +88,12 @@ class AsyncTalk(ABC, Generic[S]):
             session, self.words[word].format(key=key, name=name, kind=kind, sequence=sequence, pid=pid), seconds
         )
 
-    async def attempt(self, session: S, key: int, kind: str) -> int | None:
+    async def attempt(self, session: S, key: int, kind: str) -> str | None:
         """Take the lock if it is free; return the fence, or None."""
         ((fence,),) = await self.say(session, "attempt", key, kind)
-        return fence if fence is None else int(fence)
+        return fence
 
-    async def wait(self, session: S, key: int, kind: str) -> int | None:
+    async def wait(self, session: S, key: int, kind: str) -> str | None:
         """Wait for the lock; return the fence, or None if the wait was cancelled: the session may hold the lock."""
         try:
             ((fence,),) = await self.say(session, "wait", key, kind, seconds=None)
@@ -101,7 +101,7 @@ class AsyncTalk(ABC, Generic[S]):
                 ((fence,),) = await self.say(session, "fence")
         except Refused:
             return None
-        return fence if fence is None else int(fence)
+        return fence
 
     async def give_back(self, session: S, key: int) -> None:
         """Release the lock of a session, after the reply that is still due was read."""

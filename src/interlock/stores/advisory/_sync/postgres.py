@@ -29,6 +29,14 @@ class PostgresTalk(Talk[PostgresSession]):
     words = statements.POSTGRES
 
     def prepare(self, session: PostgresSession) -> None:
+        """Set up a session that was connected just now, and set the sequence beyond what it issued before a crash.
+
+        The server logs 32 numbers at a time, and may issue one before the log is on disk; a replica that is promoted
+        may lack more.  No session survives a crash or fail-over, so every session that takes a number after it has
+        leapt.  "leap" sets the sequence to the server's clock in microseconds, since numbers are issued more slowly
+        than that.  Only if the clock is behind the sequence (it was set back), it adds a constant instead.  Adding
+        the constant each time would not do: a promoted replica that lost many such additions would leap too short.
+        """
         pid, is_replica = (self.say(session, "first"))[-1]
         if int(str(pid)) != session.pid:
             raise StoreError(statements.POOLED)
@@ -38,23 +46,12 @@ class PostgresTalk(Talk[PostgresSession]):
         with suppress(Refused):
             self.rows(session, statements.NOTICE_THE_END)
         try:
-            self._leap(session)
+            self.say(session, "leap")
         except Refused as missing:
             if missing.code not in MISSING:
                 raise
             self.make_sequence(session, int(clock.time_of_day() * 1_000_000))
-            self._leap(session)
-
-    def _leap(self, session: PostgresSession) -> None:
-        """Set the sequence beyond all numbers that it issued before a crash.
-
-        The server logs 32 numbers at a time, and may issue one before the log is on disk; a replica that is promoted
-        may lack more.  No session survives a crash or fail-over, so every session that takes a number after it has
-        leapt.  "leap" sets the sequence to the server's clock in microseconds, since numbers are issued more slowly
-        than that.  Only if the clock is behind the sequence (it was set back), it adds a constant instead.  Adding
-        the constant each time would not do: a promoted replica that lost many such additions would leap too short.
-        """
-        self.say(session, "leap")
+            self.say(session, "leap")
 
     def rows(self, session: PostgresSession, text: str, seconds: float | None = IO_TIMEOUT) -> Rows:
         session.begin()
@@ -63,7 +60,7 @@ class PostgresTalk(Talk[PostgresSession]):
                 with suppress(Refused):
                     self._answer(session, IO_TIMEOUT)
             session.owes = True  # before the request is sent: an interrupt may come at any line
-            session.plain.send_query(text.encode())
+            session.client.pgconn.send_query(text.encode())
             return self._answer(session, math.inf if seconds is None else seconds)
         except psycopg.Error as error:
             raise session.broken(error) from error
@@ -71,7 +68,7 @@ class PostgresTalk(Talk[PostgresSession]):
             session.over()
 
     def _answer(self, session: PostgresSession, seconds: float) -> Rows:
-        plain, deadline = session.plain, clock.now() + seconds
+        plain, deadline = session.client.pgconn, clock.now() + seconds
         while (unsent := plain.flush()) or plain.is_busy():
             left = deadline - clock.now()
             if left <= 0:

@@ -19,7 +19,6 @@ from interlock.stores.advisory.room import (
     AdvisoryPlace,
     AdvisoryRoom,
     checks,
-    ending,
     foreign_view,
     now,
     number_of,
@@ -67,7 +66,7 @@ class AdvisoryQueue:
         if place is None:
             if again:
                 return IS_GONE
-            place = AdvisoryPlace(claim, waiter, self)
+            place = AdvisoryPlace(claim, waiter, self.doubt)
             if waiter is None or not wait:
                 return self._try(place, room.add(place), wait)
             place.state = "pending"
@@ -256,7 +255,6 @@ class AdvisoryQueue:
                 if place.session.alive:
                     return error
                 if room.take_out(claim.id) is place:
-                    place.session.silent = False
                     room.lose(place)
         with room.mutex:
             if not room.is_in(place):
@@ -311,7 +309,11 @@ class AdvisoryQueue:
         if not count:
             for view in self.look(key):
                 if id in (None, view.id):
-                    raise StoreError(ending(view, self._room.options.mysql))
+                    ends = self._talk.words["end"].format(pid=view.id.rpartition(" ")[2])
+                    raise StoreError(
+                        f"{view.name!r} is locked by another process ({view.id}, {view.host}), and such a lock ends "
+                        f"only with its session: {ends} ends that"
+                    )
         return count
 
     def namespaces(self) -> list[str]:
@@ -328,6 +330,6 @@ class AdvisoryQueue:
     def abort(self) -> None:
         """Lose all claims that entered by this queue, and end their sessions; the server releases their locks."""
         for place in list(self._room.places.values()):
-            if place.owner is self and place.state != "trying" and self._room.take_out(place.claim.id) is place:
+            if place.doubt is self.doubt and place.state != "trying" and self._room.take_out(place.claim.id) is place:
                 self._room.lose(place)
         self._room.rest()
