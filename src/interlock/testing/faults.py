@@ -107,6 +107,9 @@ class Failing(Around):
         store: the real store.
         broken: the steps that fail; may be changed at any time.
         error: the error to raise.
+
+    Attributes:
+        names: only the releases of these names fail, if it is not empty.
     """
 
     def __init__(self, store: Store, *broken: str, error: type[Exception] = StoreError) -> None:
@@ -114,28 +117,12 @@ class Failing(Around):
         self.broken = set(broken)
         self.error = error
         self.refused: Counter[str] = Counter()
-
-    def before(self, step: str, args: Any) -> Any:
-        if step in self.broken:
-            self.refused[step] += 1
-            raise self.error(f"{step!r} failed, by order of the test")
-        return args
-
-
-class FailingLeave(Around):
-    """Fails to release the claims of the names in `names`.
-
-    Args:
-        store: the real store.
-    """
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
         self.names: set[str] = set()
 
     def before(self, step: str, args: Any) -> Any:
-        if step == "leave" and _name(args[0]) in self.names:
-            raise StoreError("'leave' failed for this name, by order of the test")
+        if step in self.broken and not (self.names and _name(args[0]) not in self.names):
+            self.refused[step] += 1
+            raise self.error(f"{step!r} failed, by order of the test")
         return args
 
 

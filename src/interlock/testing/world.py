@@ -2,9 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import wraps
 from itertools import count
+from types import coroutine
 from typing import Any, TypeVar
 
 from interlock.client._async.locks import AsyncLocks
@@ -165,14 +167,46 @@ class World:
         """Return a closed gate for the actors."""
         return ThreadGate() if self._background is None else TaskGate(self._background.loop)
 
+    def function(self, steps: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Any]:
+        """Return a function for the actors: a plain one for threads, a coroutine function for tasks.
+
+        Args:
+            steps: a generator function, which writes `yield from world.result(call())` where a task awaits the call.
+        """
+
+        @wraps(steps)
+        def thread(*args: Any) -> Any:
+            try:
+                next(steps(*args))
+            except StopIteration as end:
+                return end.value
+            raise AssertionError("a thread awaits nothing")
+
+        @wraps(steps)
+        async def task(*args: Any) -> Any:
+            return await coroutine(steps)(*args)
+
+        return thread if self._background is None else task
+
+    def result(self, answer: Any) -> Generator[Any, Any, Any]:
+        """Return the result of a call, which a task has to await."""
+        if self._background is not None:
+            answer = yield from answer.__await__()
+        return answer
+
+    def pause(self) -> Any:
+        """Let other threads or tasks run."""
+        return time.sleep(0) if self._background is None else asyncio.sleep(0)
+
     def careless_increment(self, box: list[int]) -> Any:
         """Add 1 to `box[0]`; two overlapping calls lose an update."""
-        if self._background is not None:
-            return _careless_task(box)
-        seen = box[0]
-        time.sleep(0)
-        box[0] = seen + 1
-        return None
+
+        def steps() -> Generator[Any, Any, None]:
+            seen = box[0]
+            yield from self.result(self.pause())
+            box[0] = seen + 1
+
+        return self.function(steps)()
 
     def run(self, work: Any) -> Any:
         """Run a coroutine on the event loop of the actors; only in a world of tasks."""
@@ -229,9 +263,3 @@ class World:
         finally:
             if self._background is not None:
                 self._background.close()
-
-
-async def _careless_task(box: list[int]) -> None:
-    seen = box[0]
-    await asyncio.sleep(0)
-    box[0] = seen + 1

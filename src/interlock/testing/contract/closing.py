@@ -8,7 +8,7 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
-from interlock.testing.faults import FailingLeave
+from interlock.testing.faults import Failing
 from interlock.testing.waiting import RENEWED
 from interlock.testing.world import Kind, World
 
@@ -52,11 +52,12 @@ def test_closing_one_connection_does_not_disturb_another(world: World, ann: Acto
 
 
 def test_a_close_that_can_not_release_says_so_and_closes_all_the_same(world: World, ann: Actor) -> None:
-    locks, failing = world.connect_with(FailingLeave)
+    locks, failing = world.connect_with(Failing)
     parts = [world.fresh_name() for _ in range(3)]
     for part in parts:
         ann.do(locks.lock(part, ttl=RENEWED).acquire)
     failing.names.add(parts[1])
+    failing.broken.add("leave")
     with pytest.raises(StoreError, match="by order of the test"):
         ann.do(locks.close)
     assert [world.nothing_left(part) for part in (parts[0], parts[2])] == [True, True]

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Generator
 from concurrent.futures import Future
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor, Gate
-from interlock.testing.contract.fixtures import main_thread, needs_signals, of_tasks, of_threads
+from interlock.testing.contract.fixtures import needs_signals, of_tasks, of_threads, struck_while_it_waits
 from interlock.testing.faults import Slow
 from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import World
@@ -108,28 +109,18 @@ def test_closing_in_the_middle_of_others_work_leaves_nothing(world: World) -> No
 
 
 def _until_closed(world: World, lock: Any, gate: Gate, taken: list[int]) -> Any:
-    def as_a_thread() -> str:
-        gate.wait()
+    def steps() -> Generator[Any, Any, str]:
+        yield from world.result(gate.wait())
         while True:
             try:
-                grant = lock.acquire()
+                grant = yield from world.result(lock.acquire())
                 taken.append(grant.fence)
-                grant.release()
+                yield from world.result(world.pause())
+                yield from world.result(grant.release())
             except StoreError as error:
                 return "closed" if "closed" in str(error) else str(error)
 
-    async def as_a_task() -> str:
-        await gate.wait()
-        while True:
-            try:
-                grant = await lock.acquire()
-                taken.append(grant.fence)
-                await asyncio.sleep(0)
-                await grant.release()
-            except StoreError as error:
-                return "closed" if "closed" in str(error) else str(error)
-
-    return as_a_thread() if world.colour == "threads" else as_a_task()
+    return world.function(steps)()
 
 
 @of_tasks
@@ -152,24 +143,13 @@ def test_a_close_that_is_cancelled_comes_to_its_end(world: World) -> None:
 
 @needs_signals
 @of_threads
-def test_close_in_a_signal_handler_while_the_main_thread_waits(world: World, locks: Any) -> None:
-    main = main_thread()
+def test_close_in_a_signal_handler_while_the_struck_while_it_waits_waits(world: World, locks: Any) -> None:
     held = locks.lock(world.fresh_name()).acquire()
     blocker = world.actor().do(world.connect().lock(world.name).acquire)
-    before = signal.signal(signal.SIGUSR1, lambda *_: locks.close())
-
-    def strike() -> None:
-        world.until_waiting(1)
-        signal.pthread_kill(main, signal.SIGUSR1)
-
-    striker = world.actor().start(strike)
     started = moment()
-    try:
+    with struck_while_it_waits(world, signal.SIGUSR1, lambda *_: locks.close()):
         with pytest.raises(StoreError, match="closed"):
             locks.lock(world.name).acquire(timeout=20)
-    finally:
-        striker.result(20)
-        signal.signal(signal.SIGUSR1, before)
     assert since(started) < SOON
     # A store whose statement was interrupted may release only after the interrupted call has continued.
     eventually(lambda: held.held is False)

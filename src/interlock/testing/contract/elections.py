@@ -1,6 +1,7 @@
 """Elections: one leader at a time, another one after each loss."""
 
 import threading
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -155,13 +156,10 @@ def test_who_waits_to_lead_is_told_when_the_time_is_over_or_it_is_stopped(world:
 def test_the_work_may_be_stopped_from_within(world: World, ann: Actor) -> None:
     election = world.connect().election(world.name)
 
-    def work(election: Any) -> None:
-        election.stop()
+    def work(election: Any) -> Generator[Any, Any, None]:
+        yield from world.result(election.stop())
 
-    async def task(election: Any) -> None:
-        await election.stop()
-
-    ann.start(election.run, work if world.colour == THREADS else task).result(20)
+    ann.start(election.run, world.function(work)).result(20)
     assert not election.leading
     with pytest.raises(InvalidArgument):
         ann.do(election.run, 7)

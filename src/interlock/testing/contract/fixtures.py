@@ -4,7 +4,7 @@ import functools
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar, cast
 
 import pytest
@@ -36,10 +36,22 @@ def needs(*features: Feature) -> Callable[[Test], Test]:
     return decorate
 
 
-def main_thread() -> int:
-    """Return the ident of the main thread, which must be the caller: Python runs signal handlers only there."""
+@contextmanager
+def struck_while_it_waits(world: World, number: int, handler: Any) -> Iterator[None]:
+    """Send a signal to the main thread, which runs the block, as soon as a claim waits."""
     assert threading.current_thread() is threading.main_thread(), "signals reach the main thread only"
-    return threading.get_ident()
+    before = signal.signal(number, handler)
+
+    def strike() -> None:
+        world.until_waiting(1)
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+
+    striker = world.actor().start(strike)
+    try:
+        yield
+    finally:
+        striker.result(20)
+        signal.signal(number, before)
 
 
 def _world(place: Place, colour: str) -> Iterator[World]:

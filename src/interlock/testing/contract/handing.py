@@ -1,5 +1,6 @@
 """Handing over a held lock: detach and attach."""
 
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -92,20 +93,12 @@ def test_a_token_keeps_the_kind_and_the_slot(world: World, locks: Any, ann: Acto
 def test_a_body_that_detaches_ends_without_a_loss(world: World) -> None:
     tokens: list[Any] = []
 
-    def body(grant: Any) -> Any:
-        result = grant.detach()
-        if isinstance(result, str):
-            tokens.append(result)
-            return None
-        return _noted(result, tokens)
+    def body(grant: Any) -> Generator[Any, Any, None]:
+        tokens.append((yield from world.result(grant.detach())))
 
-    world.actor().within(world.connect().lock(world.name, ttl=LONG), body)
+    world.actor().within(world.connect().lock(world.name, ttl=LONG), world.function(body))
     assert [view.state for view in world.eye.claims(world.name)] == [USING]
     assert world.eye.release(tokens[0]) is True
-
-
-async def _noted(result: Any, tokens: list[Any]) -> None:
-    tokens.append(await result)
 
 
 @needs("detach")

@@ -1,6 +1,7 @@
 """Once: exactly one completed run while its record is kept."""
 
 import threading
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -30,23 +31,14 @@ class Work:
         self.runs = 0
         self._result = result
         self._gate = gate
-        self.function = self._thread if world.colour == THREADS else self._task
+        self._world = world
+        self.function = world.function(self._run)
 
-    def _thread(self, *_: object) -> Any:
+    def _run(self, *_: object) -> Generator[Any, Any, Any]:
         self.runs += 1
         self.begun.release()
         if self._gate is not None:
-            self._gate.wait()
-        return self._end()
-
-    async def _task(self, *_: object) -> Any:
-        self.runs += 1
-        self.begun.release()
-        if self._gate is not None:
-            await self._gate.wait()
-        return self._end()
-
-    def _end(self) -> Any:
+            yield from self._world.result(self._gate.wait())
         if isinstance(self._result, BaseException):
             raise self._result
         return {"run": self.runs, "also": self._result}
@@ -203,16 +195,14 @@ def test_while_it_runs_others_skip_or_give_up(world: World, locks: Any, ann: Act
 def test_as_a_decorator_it_runs_once_for_each_name(world: World, locks: Any, ann: Actor) -> None:
     work = Work(world)
 
-    def thread(event: int) -> Any:
-        return work.function(event)
+    def steps(event: int) -> Generator[Any, Any, Any]:
+        return (yield from world.result(work.function(event)))
 
-    async def task(event: int) -> Any:
-        return await work.function(event)
-
-    handle = locks.once(world.name + ":{event}", keep=MINUTE)(thread if world.colour == THREADS else task)
+    function = world.function(steps)
+    handle = locks.once(world.name + ":{event}", keep=MINUTE)(function)
     assert [ann.do(handle, event)["run"] for event in (7, 7, 8)] == [1, 1, 2]
     with pytest.raises(InvalidArgument, match="mentions"):
-        locks.once("{other}", keep=MINUTE)(thread if world.colour == THREADS else task)
+        locks.once("{other}", keep=MINUTE)(function)
 
 
 @needs("once")
@@ -250,13 +240,10 @@ def test_a_block_whose_lock_was_released_inside_records_nothing(world: World, an
     once = world.connect().once(world.name, keep=MINUTE)
     gone: list[Any] = []
 
-    def thread(run: Any) -> None:
-        gone.append(run.grant.release())
-
-    async def task(run: Any) -> None:
-        gone.append(await run.grant.release())
+    def body(run: Any) -> Generator[Any, Any, None]:
+        gone.append((yield from world.result(run.grant.release())))
 
     with pytest.raises(NotHeld):
-        ann.within(once, thread if world.colour == THREADS else task)
+        ann.within(once, world.function(body))
     assert gone == [True]
     assert not _record(world)

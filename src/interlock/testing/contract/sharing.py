@@ -1,5 +1,6 @@
 """Kinds that share: readers, semaphores, and claims of one name that disagree about its kind."""
 
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -68,21 +69,13 @@ def test_never_more_holders_than_permits(world: World, permits: int) -> None:
     inside: list[object] = []
     most: list[int] = []
 
-    def body(grant: object) -> object:
+    def body(grant: object) -> Generator[Any, Any, None]:
         inside.append(grant)
         most.append(len(inside))
-        pause = world.careless_increment([0])
-        if pause is None:
-            inside.remove(grant)
-            return None
+        yield from world.result(world.pause())
+        inside.remove(grant)
 
-        async def rest() -> None:
-            await pause
-            inside.remove(grant)
-
-        return rest()
-
-    jobs = [actor.start_within(lock, body) for actor in world.actors(6) for _ in range(10)]
+    jobs = [actor.start_within(lock, world.function(body)) for actor in world.actors(6) for _ in range(10)]
     for job in jobs:
         job.result(60)
     assert max(most) <= permits

@@ -13,7 +13,7 @@ import pytest
 
 import interlock
 from interlock.core.errors import StoreError
-from interlock.testing.contract.fixtures import main_thread, needs_signals, of_threads
+from interlock.testing.contract.fixtures import needs_signals, of_threads, struck_while_it_waits
 from interlock.testing.faults import Around
 from interlock.testing.waiting import eventually
 from interlock.testing.world import Kind, World
@@ -136,23 +136,9 @@ def test_a_body_whose_end_is_interrupted_leaves_nothing(world: World, kind: Kind
 def test_a_wait_interrupted_by_a_signal_leaves_nothing(world: World, kind: Kind) -> None:
     holder = kind.rival(world.connect(), world.name).acquire()
     lock = kind.make(world.connect(), world.name)
-    main = main_thread()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    interrupted = False
-
-    def strike() -> None:
-        world.until_waiting(1)
-        signal.pthread_kill(main, signal.SIGINT)
-
-    striker = world.actor().start(strike)
-    try:
-        lock.acquire(timeout=20)
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        striker.result(20)
-        signal.signal(signal.SIGINT, before)
-    assert interrupted
+    with struck_while_it_waits(world, signal.SIGINT, signal.default_int_handler):
+        with pytest.raises(KeyboardInterrupt):
+            lock.acquire(timeout=20)
     eventually(lambda: [view.id for view in world.eye.claims(world.name)] == [holder.id])
     assert lock.owned() is False
     assert holder.release() is True

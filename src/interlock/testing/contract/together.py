@@ -7,7 +7,7 @@ import pytest
 
 from interlock.core.errors import LockLost, LockTimeout, NotHeld, StoreError
 from interlock.testing.actors import Actor
-from interlock.testing.faults import FailingLeave
+from interlock.testing.faults import Failing
 from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import World
 
@@ -115,13 +115,14 @@ def test_release_owned_and_locked_of_several(world: World, locks: Any, ann: Acto
 
 @pytest.mark.parametrize("which", [0, 1, 2], ids=["the first", "the middle", "the last"])
 def test_a_release_that_failed_for_some_can_be_tried_again(world: World, which: int, ann: Actor) -> None:
-    locks, failing = world.connect_with(FailingLeave)
+    locks, failing = world.connect_with(Failing)
     parts = sorted(names(world))
     grants = ann.do(locks.all(*parts).acquire)
     failing.names.add(parts[which])
+    failing.broken.add("leave")
     with pytest.raises(StoreError, match="by order of the test"):
         ann.do(grants.release)
     assert [world.nothing_left(part) for part in parts] == [part != parts[which] for part in parts]
-    failing.names.clear()
+    failing.broken.clear()
     ann.do(grants.release)
     assert all(world.nothing_left(part) for part in parts)
