@@ -143,7 +143,7 @@ def test_a_close_that_is_cancelled_comes_to_its_end(world: World) -> None:
 
 @needs_signals
 @of_threads
-def test_close_in_a_signal_handler_while_the_struck_while_it_waits_waits(world: World, locks: Any) -> None:
+def test_close_in_a_signal_handler_while_the_main_thread_waits(world: World, locks: Any) -> None:
     held = locks.lock(world.fresh_name()).acquire()
     blocker = world.actor().do(world.connect().lock(world.name).acquire)
     started = moment()
