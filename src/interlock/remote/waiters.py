@@ -36,8 +36,6 @@ class Waiters:
         by_id: what wakes each; always the same dictionary.
     """
 
-    __slots__ = ("__weakref__", "by_id")
-
     def __init__(self) -> None:
         self.by_id: dict[str, Tells] = {}
         _all.add(self)
@@ -96,8 +94,6 @@ class Successors(Waiters):
     Attributes:
         trusts: False if a claim that is told that it holds the lock must ask the server before it goes in.
     """
-
-    __slots__ = ("_after", "_before", "_held", "_mutex", "trusts")
 
     def __init__(self) -> None:
         super().__init__()

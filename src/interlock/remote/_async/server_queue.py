@@ -76,6 +76,7 @@ class AsyncServerQueue(Generic[Q, A]):
 
     Attributes:
         channel: as given.
+        rest: closes unused connections, except for one.
     """
 
     node_of: Callable[[Claim], object] | None = None
@@ -91,6 +92,7 @@ class AsyncServerQueue(Generic[Q, A]):
         self._pool = pool
         self.channel = channel
         self._waiters = Successors()
+        self.rest = pool.rest
         self._listener = AsyncListener(subscribe, self._waiters, wire.where, wire.io_timeout)
         self._ghosts: deque[Claim] = deque(maxlen=MOST_GHOSTS)
         self._doubt: Callable[[str], object] = lambda id: None
@@ -290,10 +292,6 @@ class AsyncServerQueue(Generic[Q, A]):
     async def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with a prefix and may have claims; of the subclass."""
         raise NotImplementedError
-
-    def rest(self) -> None:
-        """Close unused connections, except for one."""
-        self._pool.rest()
 
     async def aclose(self) -> None:
         """Close all connections."""

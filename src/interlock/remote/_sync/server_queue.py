@@ -77,6 +77,7 @@ class ServerQueue(Generic[Q, A]):
 
     Attributes:
         channel: as given.
+        rest: closes unused connections, except for one.
     """
 
     node_of: Callable[[Claim], object] | None = None
@@ -92,6 +93,7 @@ class ServerQueue(Generic[Q, A]):
         self._pool = pool
         self.channel = channel
         self._waiters = Successors()
+        self.rest = pool.rest
         self._listener = Listener(subscribe, self._waiters, wire.where, wire.io_timeout)
         self._ghosts: deque[Claim] = deque(maxlen=MOST_GHOSTS)
         self._doubt: Callable[[str], object] = lambda id: None
@@ -291,10 +293,6 @@ class ServerQueue(Generic[Q, A]):
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with a prefix and may have claims; of the subclass."""
         raise NotImplementedError
-
-    def rest(self) -> None:
-        """Close unused connections, except for one."""
-        self._pool.rest()
 
     def close(self) -> None:
         """Close all connections."""

@@ -64,11 +64,6 @@ class Mux(asyncio.BufferedProtocol):
             self._look_at_clock()
         return future
 
-    def forget(self, undo: bytes) -> None:
-        """Send a request without waiting for its reply."""
-        if not self.closed:
-            self.post(undo, 1, clock.now() + self._io_timeout).cancel()
-
     def _look_at_clock(self) -> None:
         """End the waits whose deadlines have passed, and set one timer for the others."""
         if self._timer is not None:
@@ -194,8 +189,9 @@ class MuxPool:
                 self.distrust()
             raise
         except BaseException as error:
-            if undo is not None and not isinstance(error, ConnectionEnded):
-                mux.forget(with_source(self._undo(undo).data))
+            if undo is not None and not isinstance(error, ConnectionEnded) and not mux.closed:
+                # With the source: nobody could answer NOSCRIPT.
+                mux.post(with_source(self._undo(undo).data), 1, clock.now() + self._io_timeout).cancel()
             if not isinstance(error, asyncio.CancelledError):
                 mux.retire()
             raise

@@ -23,8 +23,6 @@ SEVERAL = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") e
 class Stream:
     """A socket; each call has an absolute deadline."""
 
-    __slots__ = ("_file", "_sock")
-
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._file = Descriptor(sock.fileno())
@@ -89,8 +87,6 @@ class PolledStream(Stream):
     A near server answers sooner than a sleeping thread wakes.  After a poll without success, because the server is
     far away or the processors are busy, the next commands do not poll.
     """
-
-    __slots__ = ("_poll", "_receive", "_send", "_skip")
 
     def __init__(self, sock: socket.socket, looks: bool) -> None:
         super().__init__(sock)

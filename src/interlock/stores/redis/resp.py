@@ -77,8 +77,6 @@ class Parser:
         unread: the bytes of replies that were not returned yet.
     """
 
-    __slots__ = ("_at", "unread")
-
     def __init__(self) -> None:
         self.unread = b""
         self._at = 0

@@ -12,10 +12,10 @@ from interlock.core.errors import StoreError
 from interlock.core.queue import Renewed
 from interlock.remote._async.listener import AsyncSubscription
 from interlock.remote._async.server_queue import AsyncAsks, AsyncServerQueue
-from interlock.remote.failures import Denied, NoAnswer, NoRoom, Passing, Unreachable, closed, ended
+from interlock.remote.failures import Denied, NoAnswer, NoRoom, Passing, Unreachable, closed
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
-from interlock.stores.redis._async.connection import AsyncDialer, AsyncRedisConnection
+from interlock.stores.redis._async.connection import AsyncDialer
 from interlock.stores.redis._async.queue import AsyncRedisQueue, fresh_channel, pool_to
 from interlock.stores.redis.errors import Redirected, refusal
 from interlock.stores.redis.keys import CLUSTER_SLOTS, Shares, host_or, line_of, shares_of, slot_of
@@ -53,16 +53,12 @@ class AsyncCluster:
         self.entering: set[str] = set()
         self.closed = False
 
-    def dialer(self, address: Address) -> AsyncDialer:
-        """Return a dialer for a node."""
-        return AsyncDialer(self._settings.at(address))
-
     def _pool(self, address: Address) -> AsyncAsks[RedisCommand, Reply]:
         if self.closed:
             raise closed()
         pool = self._pools.get(address)
         if pool is None:
-            dialer = self.dialer(address)
+            dialer = AsyncDialer(self._settings.at(address))
             made = pool_to(dialer, self._wire)
             made.entering = self.entering
             pool = self._pools.setdefault(address, made)
@@ -103,13 +99,13 @@ class AsyncCluster:
                 asking = error.asking
                 target = self._reached(error.address, address)
                 if not asking:
-                    await self._read_map_if_possible(version, target)
+                    await self.read_map_if_possible(version, target)
                 if hops > HOPS:
                     await rt.sleep(PAUSE)
                 if clock.now() > deadline:
                     raise Passing(str(error)) from error
             except NoAnswer:
-                rt.spawn("interlock-map", self._read_map_if_possible, version)
+                rt.spawn("interlock-map", self.read_map_if_possible, version)
                 raise
             except (NoRoom, Denied):
                 raise
@@ -118,7 +114,7 @@ class AsyncCluster:
                 if clock.now() + PAUSE > deadline:
                     raise
                 await rt.sleep(PAUSE)
-                await self._read_map_if_possible(version)
+                await self.read_map_if_possible(version)
 
     async def _ask_node(
         self, address: Address, command: RedisCommand, asking: bool, deadline: float, undo: Claim | None
@@ -136,11 +132,12 @@ class AsyncCluster:
         address = host_or(announced[0], asked[0]), announced[1]
         return address if self._settings.remap is None else self._settings.remap(address)
 
-    async def _read_map_if_possible(self, version: int, first: Address | None = None) -> None:
+    async def read_map_if_possible(self, version: int = -1, first: Address | None = None) -> None:
+        """As `read_map`, but raise nothing: the next request gets the error."""
         try:
             await self.read_map(version, first)
         except StoreError:
-            pass  # the next request gets the error
+            pass
 
     async def read_map(self, version: int = -1, first: Address | None = None) -> None:
         """Read the slot map, unless another request has read it after `version`.
@@ -191,33 +188,6 @@ class AsyncCluster:
             pool.close()
 
 
-class AsyncClusterSubscription:
-    """A subscription at any node: a cluster delivers each message to all nodes.
-
-    Args:
-        subscription: the subscription at the node.
-        address: the address of the node.
-        cluster: the cluster of the node.
-    """
-
-    def __init__(self, subscription: AsyncRedisConnection, address: Address, cluster: AsyncCluster) -> None:
-        self.address = address
-        self._cluster = cluster
-        self.receive = subscription.receive
-        self._confirm = subscription.confirm
-        self.close = subscription.close
-
-    async def confirm(self, deadline: float) -> None:
-        """Check that the node is still in the cluster: one that has left confirms, but receives no messages."""
-        try:
-            await self._cluster.read_map()
-        except StoreError:
-            return  # the waiters' own polls get the error
-        if self.address not in self._cluster.addresses:
-            raise ended("a node that has left the Redis cluster")
-        await self._confirm(deadline)
-
-
 class AsyncRedisClusterQueue(AsyncRedisQueue):
     """The queue of one process or event loop on a cluster.
 
@@ -240,13 +210,20 @@ class AsyncRedisClusterQueue(AsyncRedisQueue):
         addresses = self._cluster.addresses
         for address in random.sample(addresses, len(addresses)):
             try:
-                subscription = await self._cluster.dialer(address).subscribe(self.channel, deadline)
+                subscription = await AsyncDialer(self._settings.at(address)).subscribe(self.channel, deadline)
             except Unreachable as error:
                 failure = error
                 continue
             self._address = address
-            return AsyncClusterSubscription(subscription, address, self._cluster)
+            subscription.before_confirm = self._see_member
+            return subscription
         raise failure or Unreachable("the Redis cluster has no nodes that serve slots")
+
+    async def _see_member(self) -> None:
+        """Leave a node that is no longer in the cluster: it confirms subscriptions, but receives no messages."""
+        await self._cluster.read_map_if_possible()
+        if self._address not in self._cluster.addresses:
+            self._listener.distrust()
 
     def _map_changed(self) -> None:
         """Wake all waiters; subscribe at another node if the node of the subscription has left."""

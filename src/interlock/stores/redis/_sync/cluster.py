@@ -54,16 +54,12 @@ class Cluster:
         self.entering: set[str] = set()
         self.closed = False
 
-    def dialer(self, address: Address) -> Dialer:
-        """Return a dialer for a node."""
-        return Dialer(self._settings.at(address))
-
     def _pool(self, address: Address) -> Asks[RedisCommand, Reply]:
         if self.closed:
             raise closed()
         pool = self._pools.get(address)
         if pool is None:
-            dialer = self.dialer(address)
+            dialer = Dialer(self._settings.at(address))
             made = pool_to(dialer, self._wire)
             made.entering = self.entering
             pool = self._pools.setdefault(address, made)
@@ -104,13 +100,13 @@ class Cluster:
                 asking = error.asking
                 target = self._reached(error.address, address)
                 if not asking:
-                    self._read_map_if_possible(version, target)
+                    self.read_map_if_possible(version, target)
                 if hops > HOPS:
                     rt.sleep(PAUSE)
                 if clock.now() > deadline:
                     raise Passing(str(error)) from error
             except NoAnswer:
-                rt.spawn("interlock-map", self._read_map_if_possible, version)
+                rt.spawn("interlock-map", self.read_map_if_possible, version)
                 raise
             except (NoRoom, Denied):
                 raise
@@ -119,7 +115,7 @@ class Cluster:
                 if clock.now() + PAUSE > deadline:
                     raise
                 rt.sleep(PAUSE)
-                self._read_map_if_possible(version)
+                self.read_map_if_possible(version)
 
     def _ask_node(
         self, address: Address, command: RedisCommand, asking: bool, deadline: float, undo: Claim | None
@@ -137,11 +133,12 @@ class Cluster:
         address = host_or(announced[0], asked[0]), announced[1]
         return address if self._settings.remap is None else self._settings.remap(address)
 
-    def _read_map_if_possible(self, version: int, first: Address | None = None) -> None:
+    def read_map_if_possible(self, version: int = -1, first: Address | None = None) -> None:
+        """As `read_map`, but raise nothing: the next request gets the error."""
         try:
             self.read_map(version, first)
         except StoreError:
-            pass  # the next request gets the error
+            pass
 
     def read_map(self, version: int = -1, first: Address | None = None) -> None:
         """Read the slot map, unless another request has read it after `version`.
@@ -192,33 +189,6 @@ class Cluster:
             pool.close()
 
 
-class ClusterSubscription:
-    """A subscription at any node: a cluster delivers each message to all nodes.
-
-    Args:
-        subscription: the subscription at the node.
-        address: the address of the node.
-        cluster: the cluster of the node.
-    """
-
-    def __init__(self, subscription: RedisConnection, address: Address, cluster: Cluster) -> None:
-        self.address = address
-        self._cluster = cluster
-        self.receive = subscription.receive
-        self._confirm = subscription.confirm
-        self.close = subscription.close
-
-    def confirm(self, deadline: float) -> None:
-        """Check that the node is still in the cluster: one that has left confirms, but receives no messages."""
-        try:
-            self._cluster.read_map()
-        except StoreError:
-            return  # the waiters' own polls get the error
-        if self.address not in self._cluster.addresses:
-            raise ended("a node that has left the Redis cluster")
-        self._confirm(deadline)
-
-
 class RedisClusterQueue(RedisQueue):
     """The queue of one process or event loop on a cluster.
 
@@ -241,13 +211,20 @@ class RedisClusterQueue(RedisQueue):
         addresses = self._cluster.addresses
         for address in random.sample(addresses, len(addresses)):
             try:
-                subscription = self._cluster.dialer(address).subscribe(self.channel, deadline)
+                subscription = Dialer(self._settings.at(address)).subscribe(self.channel, deadline)
             except Unreachable as error:
                 failure = error
                 continue
             self._address = address
-            return ClusterSubscription(subscription, address, self._cluster)
+            subscription.before_confirm = self._see_member
+            return subscription
         raise failure or Unreachable("the Redis cluster has no nodes that serve slots")
+
+    def _see_member(self) -> None:
+        """Leave a node that is no longer in the cluster: it confirms subscriptions, but receives no messages."""
+        self._cluster.read_map_if_possible()
+        if self._address not in self._cluster.addresses:
+            self._listener.distrust()
 
     def _map_changed(self) -> None:
         """Wake all waiters; subscribe at another node if the node of the subscription has left."""

@@ -104,9 +104,8 @@ class RedisConnection:
         trust: a value that the pool stores here.
         channel: what it is subscribed to.
         deaf: why the server or a proxy supports no subscription; None if it does.
+        before_confirm: called before a subscription is confirmed.
     """
-
-    __slots__ = ("_io_timeout", "_parser", "_where", "channel", "deaf", "stream", "trust")
 
     def __init__(self, stream: Any, where: str, io_timeout: float) -> None:
         self.stream = stream
@@ -116,6 +115,7 @@ class RedisConnection:
         self.trust: object = None
         self.channel = ""
         self.deaf: Refused | None = None
+        self.before_confirm: Callable[[], rt.Result[None]] = rt.nothing
 
     def ask(self, command: RedisCommand, deadline: float) -> Any:
         """As `Connection.ask`."""
@@ -198,6 +198,7 @@ class RedisConnection:
 
     def confirm(self, deadline: float) -> None:
         """Subscribe again: the reply proves that the connection works, and a lost subscription is restored."""
+        self.before_confirm()
         try:
             self.stream.send(pack("SUBSCRIBE", self.channel), deadline)
         except OSError as error:
