@@ -13,10 +13,10 @@ from interlock.core.errors import StoreError
 from interlock.core.queue import Renewed
 from interlock.remote._sync.listener import Subscription
 from interlock.remote._sync.server_queue import Asks, ServerQueue
-from interlock.remote.failures import Denied, NoAnswer, NoRoom, Passing, Unreachable, closed, ended
+from interlock.remote.failures import Denied, NoAnswer, NoRoom, Passing, Unreachable, closed
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
-from interlock.stores.redis._sync.connection import Dialer, RedisConnection
+from interlock.stores.redis._sync.connection import Dialer
 from interlock.stores.redis._sync.queue import RedisQueue, fresh_channel, pool_to
 from interlock.stores.redis.errors import Redirected, refusal
 from interlock.stores.redis.keys import CLUSTER_SLOTS, Shares, host_or, line_of, shares_of, slot_of
