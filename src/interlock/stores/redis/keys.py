@@ -5,10 +5,10 @@ Source for clusters: https://redis.io/docs/latest/operate/oss_and_stack/referenc
 
 from binascii import crc_hqx
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from interlock.core.claims import SEPARATOR
-from interlock.stores.redis.resp import pack
+from interlock.stores.redis.resp import Reply, pack
 from interlock.stores.redis.settings import Address
 
 PREFIX = "interlock:2:{"  # 2 is the version of the format of a line
@@ -67,7 +67,7 @@ def host_or(announced: bytes | str | None, answered: str) -> str:
     return answered if host in (None, "", "?") else str(host)
 
 
-def shares_of(reply: Any, answered: str, remap: Callable[[Address], Address] | None) -> Shares:
+def shares_of(reply: Reply, answered: str, remap: Callable[[Address], Address] | None) -> Shares:
     """Parse the reply to CLUSTER SLOTS.
 
     Args:

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 from pkgutil import get_data  # importlib.resources loads a dozen modules
-from typing import Any, cast
+from typing import cast
 
 from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, record_view
 from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
@@ -17,7 +17,7 @@ from interlock.remote.wire import NOT_THERE, REMOVED, LeaveResult, Mode, Promise
 from interlock.runtime.process import HOST, pid
 from interlock.stores.redis.errors import refusal
 from interlock.stores.redis.keys import line_of
-from interlock.stores.redis.resp import RedisCommand, ReplyError, begun, ended, pack
+from interlock.stores.redis.resp import RedisCommand, Reply, ReplyError, begun, ended, pack
 
 GONE_THERE, DONE_THERE, PENDING_THERE = -1, -2, -10
 DEAF_LOOK = 0.1  # seconds between two polls of a waiter that gets no notifications
@@ -81,7 +81,7 @@ class RedisWire:
         start, line = _entering(spec, mode, channel)
         return RedisCommand(ended(start, f"{HOST}\n{pid()}\n{who}\n{spec.label}", id), line, 1, self._replicas)
 
-    def entered(self, reply: Any) -> EnterResult | Promised | None:
+    def entered(self, reply: Reply) -> EnterResult | Promised | None:
         """As `Wire.entered`."""
         if type(reply) is list:
             first, *rest = reply
@@ -109,7 +109,7 @@ class RedisWire:
         """As `Wire.undo`."""
         return self.leave(claim, "", "")
 
-    def left(self, reply: Any) -> LeaveResult:
+    def left(self, reply: Reply) -> LeaveResult:
         """As `Wire.left`."""
         if reply == REMOVED_BIT:
             return REMOVED
@@ -129,13 +129,13 @@ class RedisWire:
         data = b"".join([_renewal((claim,)) for claim in claims])
         return RedisCommand(data, line_of(claims[0].spec.key), len(claims))
 
-    def renewed(self, claims: Sequence[Claim], reply: Any) -> list[Renewed]:
+    def renewed(self, claims: Sequence[Claim], reply: Reply) -> list[Renewed]:
         """As `Wire.renewed`."""
         if not self._together and len(claims) > 1:  # one command, and so one list, for each claim
             reply = [each[0] if type(each) is list else each for each in reply]
         return [self._renewed(claim, word) for claim, word in zip(claims, reply, strict=True)]
 
-    def _renewed(self, claim: Claim, word: Any) -> Renewed:
+    def _renewed(self, claim: Claim, word: Reply) -> Renewed:
         if type(word) is int:
             return word
         error = word if isinstance(word, ReplyError) else ReplyError(word.decode(errors="replace"))
@@ -145,7 +145,7 @@ class RedisWire:
         """As `Wire.kept`."""
         return _call(KEPT, line_of(key), "forget" if forget else "")
 
-    def value(self, reply: Any) -> str | None:
+    def value(self, reply: Reply) -> str | None:
         """As `Wire.value`."""
         return None if reply is None else str(reply.decode())
 
@@ -161,7 +161,7 @@ class RedisWire:
             f"{HOST}\n{pid()}\n{claim.who}\n{claim.spec.label}",
         )
 
-    def adopted(self, reply: Any) -> tuple[int, int] | None:
+    def adopted(self, reply: Reply) -> tuple[int, int] | None:
         """As `Wire.adopted`."""
         if type(reply) is list:
             return reply[0], reply[1]
@@ -171,7 +171,7 @@ class RedisWire:
         """As `Wire.evict`."""
         return _call(EVICT, line_of(key), id or "")
 
-    def evicted(self, reply: Any) -> tuple[int, bool]:
+    def evicted(self, reply: Reply) -> tuple[int, bool]:
         """As `Wire.evicted`."""
         return (reply[0], True) if type(reply) is list else (reply, False)
 
@@ -179,7 +179,7 @@ class RedisWire:
         """As `Wire.look`."""
         return _call(LOOK, line_of(key))
 
-    def views(self, key: str, reply: Any) -> list[ClaimView]:
+    def views(self, key: str, reply: Reply) -> list[ClaimView]:
         """As `Wire.views`."""
         now, flat = int(reply[0]), reply[1]
         name = key.partition(SEPARATOR)[2]
