@@ -816,7 +816,12 @@ class AsyncLocks(Same):
         Returns:
             The findings; one with status "fail" means: do not use this store.
         """
-        return [*await self._client.state().queue.doctor(), *await _round_trip(self)]
+        queue = self._client.state().queue
+        try:
+            found = await queue.doctor()
+        except LockError as error:
+            found = [Check("server", "fail", str(error))]
+        return [*found, *await _round_trip(self)]
 
     async def close(self) -> None:
         """End the waits of this connection, release all its locks, and close; safe to repeat.

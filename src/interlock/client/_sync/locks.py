@@ -815,7 +815,12 @@ class Locks(Same):
         Returns:
             The findings; one with status "fail" means: do not use this store.
         """
-        return [*self._client.state().queue.doctor(), *_round_trip(self)]
+        queue = self._client.state().queue
+        try:
+            found = queue.doctor()
+        except LockError as error:
+            found = [Check("server", "fail", str(error))]
+        return [*found, *_round_trip(self)]
 
     def close(self) -> None:
         """End the waits of this connection, release all its locks, and close; safe to repeat.

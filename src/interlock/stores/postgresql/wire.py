@@ -44,9 +44,11 @@ _MISSING = (
     f"the table of locks and its functions are missing, and are not to be made here (?create=false): {_BY_HAND}, or "
     f"name their place by ?schema= and ?table="
 )
+_READS = "this server or role may only read: connect to the primary, with a role that may write"
 _ADVICE = {
     ISOLATION: "its steps need the isolation level read committed, which could not be had",
-    READ_ONLY: "this server or role may only read: connect to the primary, with a role that may write",
+    READ_ONLY: _READS,
+    RECOVERY: _READS,
     COLUMN: "the table of locks is one of another version of interlock: drop it, or take another one (?table=)",
     RIGHTS: f"if the table of locks is not there, and this role may not make it, {_BY_HAND}; if it is, GRANT this "
     "role SELECT, INSERT, UPDATE, DELETE on it, SELECT, INSERT on the one called …_alive, EXECUTE on the functions "
@@ -89,8 +91,7 @@ def refusal(code: str, text: str, where: str) -> Refused:
         else f"{where} refused: {text} ({code}); {_ADVICE.get(code, LOOK)}"
     )
     error.code = code
-    if isinstance(error, Passing):
-        error.is_away = code == AWAY
+    error.is_away = code == AWAY
     return error
 
 
@@ -248,13 +249,8 @@ class PostgresWire:
 
     def leave(self, claim: Claim, channel: str, let_in: str, done: float = 0.0, value: str = "") -> PgStatement:
         """As `Wire.leave`."""
-        return self._leaving(claim.spec.key, claim.id, b"f", channel, done, value)
-
-    def _leaving(
-        self, key: str, id: str, evict: bytes, channel: str, done: float = 0.0, value: str = ""
-    ) -> PgStatement:
-        words = (hashed(key), id.encode(), micros(done), evict, channel.encode(), value.encode())
-        return PgStatement(self._leave, words, channel)
+        about = (claim.id.encode(), micros(done), b"f", channel.encode(), value.encode())
+        return PgStatement(self._leave, (hashed(claim.spec.key), *about), channel)
 
     def kept(self, key: str, forget: bool) -> PgStatement:
         """As `Wire.kept`."""
@@ -301,7 +297,7 @@ class PostgresWire:
 
     def evict(self, key: str, id: str | None) -> PgStatement:
         """As `Wire.evict`."""
-        return self._leaving(key, id or "*", b"t", "")
+        return PgStatement(self._leave, (hashed(key), (id or "*").encode(), b"0", b"t", b"", b""), "")
 
     def evicted(self, reply: Sequence[Row]) -> tuple[int, bool]:
         """As `Wire.evicted`."""

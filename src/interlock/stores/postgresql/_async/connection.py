@@ -42,7 +42,6 @@ from interlock.stores.postgresql.wire import (
     not_connected,
     not_ours,
     notifying,
-    refusal,
     telling,
 )
 
@@ -215,10 +214,8 @@ class AsyncPgConnection:
         """Perform statements in a transaction that sets its isolation level, by one request."""
         try:
             return await self.exchange((BEGIN, *statements, COMMIT), deadline)
-        except Refused as error:
+        except Refused:
             await self.exchange((ROLLBACK,), deadline)
-            if error.code == RECOVERY:
-                raise refusal(READ_ONLY, str(error), self._where) from error
             raise
 
     async def exchange(self, statements: Sequence[PgStatement], deadline: float) -> list[Row]:

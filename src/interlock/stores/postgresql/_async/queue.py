@@ -4,7 +4,7 @@ from itertools import count
 from typing import Literal
 
 from interlock.core.claims import MICROS, Check, Claim, ClaimView
-from interlock.core.errors import LockError, StoreError
+from interlock.core.errors import StoreError
 from interlock.remote._async.pool import AsyncPool
 from interlock.remote._async.server_queue import AsyncServerQueue
 from interlock.runtime import _aio as rt
@@ -56,12 +56,6 @@ class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[Row]]):
 
     async def doctor(self) -> list[Check]:
         """Check a server's version, role, durability, clock, round trip and table."""
-        try:
-            return await self._examine()
-        except LockError as error:
-            return [Check("server", "fail", str(error))]
-
-    async def _examine(self) -> list[Check]:
         times = []
         for _ in range(ROUNDS):
             sent = clock.now()

@@ -43,7 +43,6 @@ from interlock.stores.postgresql.wire import (
     not_connected,
     not_ours,
     notifying,
-    refusal,
     telling,
 )
 
@@ -216,10 +215,8 @@ class PgConnection:
         """Perform statements in a transaction that sets its isolation level, by one request."""
         try:
             return self.exchange((BEGIN, *statements, COMMIT), deadline)
-        except Refused as error:
+        except Refused:
             self.exchange((ROLLBACK,), deadline)
-            if error.code == RECOVERY:
-                raise refusal(READ_ONLY, str(error), self._where) from error
             raise
 
     def exchange(self, statements: Sequence[PgStatement], deadline: float) -> list[Row]:

@@ -5,7 +5,7 @@ from itertools import count
 from typing import Literal
 
 from interlock.core.claims import MICROS, Check, Claim, ClaimView
-from interlock.core.errors import LockError, StoreError
+from interlock.core.errors import StoreError
 from interlock.remote._sync.pool import Pool
 from interlock.remote._sync.server_queue import ServerQueue
 from interlock.runtime import _threads as rt
@@ -57,12 +57,6 @@ class PostgresQueue(ServerQueue[PgStatement, list[Row]]):
 
     def doctor(self) -> list[Check]:
         """Check a server's version, role, durability, clock, round trip and table."""
-        try:
-            return self._examine()
-        except LockError as error:
-            return [Check("server", "fail", str(error))]
-
-    def _examine(self) -> list[Check]:
         times = []
         for _ in range(ROUNDS):
             sent = clock.now()
