@@ -91,19 +91,19 @@ ORDER = (
         "steps aside without lowering its flag",
         "stuck",
         PLAIN,
-        _pending("if verdict is Verdict.GIVE_WAY and up:", "if False:"),
+        _pending('if verdict == "give way" and up:', "if False:"),
     ),
     Mutant(
         "never raises its flag again",
         "stuck",
         PLAIN,
-        _pending("if verdict is not Verdict.GIVE_WAY and not up:", "if False:"),
+        _pending('if verdict != "give way" and not up:', "if False:"),
     ),
     Mutant(
         "promotes while its flag is down",
         "livelock",
         THREE,
-        _pending("if verdict is Verdict.ENTER and up:", "if verdict is Verdict.ENTER:"),
+        _pending('if verdict == "enter" and up:', 'if verdict == "enter":'),
     ),
     Mutant(
         "counted units pass together, as readers do",
@@ -116,7 +116,7 @@ ORDER = (
         "a try gives up when a neighbour's flag is up",
         "nobody",
         Options(wait=False, attempts=1),
-        _pending("if not wait and verdict is not Verdict.NEIGHBOUR:", "if not wait:"),
+        _pending('if not wait and verdict != "neighbour":', "if not wait:"),
     ),
 )
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from interlock.core.claims import MICROS, said
+from interlock.core.claims import checked_seconds
 from interlock.core.errors import InvalidArgument, NotKept
 
 MOST = 65_536  # characters of JSON
@@ -14,9 +14,7 @@ UNKEPT = ""
 
 def checked_keep(keep: object) -> float:
     """Return for how many seconds a record is kept, else raise InvalidArgument."""
-    if isinstance(keep, bool) or not isinstance(keep, (int, float)) or not 1 / MICROS <= keep <= LONGEST_KEEP:
-        raise InvalidArgument(f"keep is a number of seconds, above 0 and at most 366 days, not {said(keep)}")
-    return float(keep)
+    return checked_seconds(keep, "keep", most=LONGEST_KEEP)
 
 
 def written(name: str, result: object) -> tuple[str, InvalidArgument | None]:

@@ -19,6 +19,10 @@ DEFAULT_TTL = 30.0
 MIN_TTL = 0.1
 MAX_NAME = 1000
 MAX_TTL = 10 * 365 * 86400.0
+SHORTEST = 0.001  # seconds
+LEASES_END = (
+    f"; leases always end, so that a dead holder can't block the others for ever; leave it out for {DEFAULT_TTL:g} s"
+)
 MAX_LABEL = 200
 MOST_SHOWN = 60  # characters of a wrong value in a message
 MICROS = 1_000_000  # in a second
@@ -197,16 +201,18 @@ def checked_text(text: object, what: str, longest: int) -> str:
     return text
 
 
+def checked_seconds(
+    value: object, what: str, least: float = SHORTEST, most: float = MAX_TTL, advice: str = ""
+) -> float:
+    """Return `value` as a float if it is a number of seconds in a range, else raise InvalidArgument."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:  # also NaN
+        raise InvalidArgument(f"{what} is a number of seconds from {least:g} to {most:g}, not {said(value)}{advice}")
+    return float(value)
+
+
 def checked_ttl(ttl: object) -> float:
     """Return `ttl` in seconds as a float if it can be a lease, else raise InvalidArgument."""
-    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
-        raise InvalidArgument(
-            f"ttl is a number of seconds, not {said(ttl)}; leases always end, so that a dead holder can't block the "
-            f"others for ever; leave it out for {DEFAULT_TTL:g} s"
-        )
-    if not MIN_TTL <= ttl <= MAX_TTL:  # also refuses NaN
-        raise InvalidArgument(f"ttl must be from {MIN_TTL} to {MAX_TTL:g} seconds, not {said(ttl)}")
-    return float(ttl)
+    return checked_seconds(ttl, "ttl", MIN_TTL, advice=LEASES_END)
 
 
 def checked_at_least(at_least: object, ttl: float | None) -> float:
@@ -216,23 +222,21 @@ def checked_at_least(at_least: object, ttl: float | None) -> float:
         at_least: what was given.
         ttl: the lease that was asked for; None if it may be made as long as that.
     """
-    if isinstance(at_least, bool) or not isinstance(at_least, (int, float)) or not 0 <= at_least <= MAX_TTL:
-        raise InvalidArgument(f"at_least is a number of seconds from 0 to {MAX_TTL:g}, not {said(at_least)}")
-    if ttl is not None and at_least > ttl:
+    seconds = checked_seconds(at_least, "at_least", 0.0)
+    if ttl is not None and seconds > ttl:
         raise InvalidArgument(
             f"at_least={said(at_least)} is longer than ttl={said(ttl)}, so the lock could get free before if this "
             f"process ends: leave ttl out, or make it as long"
         )
-    return float(at_least)
+    return seconds
 
 
 def checked_at_most(at_most: object, at_least: float) -> float:
     """Return after how many seconds a lock is lost at the latest, else raise InvalidArgument."""
-    if isinstance(at_most, bool) or not isinstance(at_most, (int, float)) or not 0 < at_most <= MAX_TTL:
-        raise InvalidArgument(f"at_most is a number of seconds above 0, {MAX_TTL:g} at most, not {said(at_most)}")
-    if at_least > at_most:
+    seconds = checked_seconds(at_most, "at_most")
+    if at_least > seconds:
         raise InvalidArgument(f"at_least={said(at_least)} is longer than at_most={said(at_most)}: change one of them")
-    return float(at_most)
+    return seconds
 
 
 def checked_timeout(blocking: object, timeout: object) -> float | None:

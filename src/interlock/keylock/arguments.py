@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from random import uniform
 from typing import Any
 
-from interlock.core.claims import MAX_TTL, Unset, checked_timeout, said
+from interlock.core.claims import Unset, checked_timeout, said
 from interlock.core.errors import InvalidArgument
 from interlock.remote.redispy import is_async
 
@@ -42,15 +42,6 @@ def checked_bytes(text: object, what: str, hint: str = "") -> bytes:
         return text if isinstance(text, bytes) else text.encode()
     except UnicodeEncodeError as error:
         raise InvalidArgument(f"a {what} must be encodable as UTF-8 ({error.reason})") from None
-
-
-def checked_seconds(value: object, what: str) -> float:
-    """Return a number of seconds that is more than 0, else raise InvalidArgument."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidArgument(f"{what} is a number of seconds, not {said(value)}")
-    if not 0 < value <= MAX_TTL:  # also refuses NaN
-        raise InvalidArgument(f"{what} must be more than 0 and at most {MAX_TTL:g} seconds, not {said(value)}")
-    return float(value)
 
 
 def checked_flag(value: object, what: str) -> bool:

@@ -5,7 +5,7 @@ import random
 from collections.abc import Generator, Sequence
 from typing import Any, NoReturn
 
-from interlock.core.claims import MAX_TTL, checked_timeout, said
+from interlock.core.claims import checked_seconds, checked_timeout, said
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.functions import kind_of, shown
 
@@ -69,12 +69,10 @@ class Tries:
     def __init__(self, retries: int | None, timeout: float | None, backoff: float, started: float) -> None:
         if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
             raise InvalidArgument(f"retries is a whole number from 0, or None for any number, not {said(retries)}")
-        if isinstance(backoff, bool) or not isinstance(backoff, (int, float)) or not 0 <= backoff <= MAX_TTL:
-            raise InvalidArgument(f"backoff is a number of seconds from 0 to {MAX_TTL:g}, not {said(backoff)}")
         seconds = checked_timeout(True, timeout)
         self.number = 1
         self._retries = math.inf if retries is None else retries
-        self._backoff = float(backoff)
+        self._backoff = checked_seconds(backoff, "backoff", 0.0)
         self._started = started
         self._deadline = math.inf if seconds is None else started + seconds
 

@@ -21,7 +21,7 @@ import re
 from threading import RLock
 
 from interlock.core.queue import Granted, Tells
-from interlock.runtime.process import WeakRegistry, in_forked_child
+from interlock.runtime.process import WeakRegistry, each_in_forked_child
 
 DIGITS = 19  # of the largest fence
 MESSAGE = re.compile(f"([^ ]*) ([0-9]{{1,{DIGITS}}})(?: ([0-9]{{1,{DIGITS}}}))?")
@@ -75,14 +75,7 @@ class Waiters:
 
 
 _all: WeakRegistry[Waiters] = WeakRegistry()
-
-
-def _after_fork() -> None:
-    for waiters in _all:
-        waiters.by_id.clear()
-
-
-in_forked_child(_after_fork)
+each_in_forked_child(_all, lambda waiters: waiters.by_id.clear())
 
 
 class Successors(Waiters):

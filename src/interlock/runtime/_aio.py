@@ -53,10 +53,6 @@ async def give_way() -> None:
         _slices.next = clock.now() + SLICE
 
 
-async def nothing() -> None:
-    """Do nothing."""
-
-
 async def before(now: clock.Clock, moment: float) -> bool:
     """Tell whether a clock still stands before `moment`."""
     return now() < moment
@@ -142,7 +138,7 @@ async def apart(function: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 def plain(function: Callable[[*Ts], T]) -> Callable[[*Ts], Coroutine[Any, Any, T]]:
-    """Return a function that never blocks as one of this colour."""
+    """Return a function that never blocks as one that is awaited."""
 
     async def called(*args: *Ts) -> T:
         return function(*args)

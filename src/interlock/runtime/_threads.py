@@ -43,10 +43,6 @@ def give_way() -> None:
     """Nothing: threads take turns by themselves."""
 
 
-def nothing() -> None:
-    """Do nothing."""
-
-
 def before(now: clock.Clock, moment: float) -> bool:
     """Tell whether a clock still stands before `moment`."""
     return now() < moment
@@ -70,11 +66,6 @@ def finish_within(seconds: float | None, function: Callable[..., T], *args: obje
 within = finish_within
 offload = apart = finish
 """For tasks they are others: there, a function that may block gets a thread."""
-
-
-def plain(function: Callable[..., T]) -> Callable[..., T]:
-    """Return a function that never blocks as one of this colour."""
-    return function
 
 
 def spawn(name: str, function: Callable[[*Ts], object], *args: *Ts) -> "threading.Thread | None":

@@ -3,7 +3,7 @@
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from os import fstat
 from os.path import samestat
 from typing import Any, Generic, TypeVar
@@ -29,6 +29,11 @@ _in_child: list[Callable[[], object]] = []
 def in_forked_child(function: Callable[[], object]) -> None:
     """Let `function` be called in each child that is forked."""
     _in_child.append(function)
+
+
+def each_in_forked_child(registry: Iterable[T], function: Callable[[T], object]) -> None:
+    """Let `function` be called in each forked child, with each object that is in a registry by then."""
+    in_forked_child(lambda: [function(each) for each in registry])
 
 
 def around_forks(**functions: Callable[[], object]) -> None:

@@ -22,7 +22,7 @@ from interlock.core.line import (
 )
 from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
-from interlock.runtime.process import HOST, in_forked_child, pid
+from interlock.runtime.process import HOST, each_in_forked_child, pid
 from interlock.stores.plain import WITHIN_A_STEP, PlainStore
 
 
@@ -102,12 +102,7 @@ def space(name: str) -> Space:
     return _spaces.setdefault(name, Space())
 
 
-def _after_fork() -> None:
-    for each in _spaces.values():
-        each.start_afresh()
-
-
-in_forked_child(_after_fork)
+each_in_forked_child(_spaces.values(), Space.start_afresh)
 
 
 class MemoryStore(PlainStore):

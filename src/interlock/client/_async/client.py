@@ -24,7 +24,7 @@ from interlock.core.queue import AcquireCall, Held
 from interlock.remote.failures import NoAnswer, Refused, Unreachable
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
-from interlock.runtime.process import WeakRegistry, checked_pid, in_forked_child, running_loop
+from interlock.runtime.process import WeakRegistry, checked_pid, each_in_forked_child, running_loop
 from interlock.stores import Store
 
 CLOSE_LIMIT = 2.0  # seconds that the calls of others have to leave the line by themselves
@@ -364,11 +364,6 @@ class AsyncClient(BaseClient):
 clients: WeakRegistry[AsyncClient] = WeakRegistry()
 
 
-def _after_fork() -> None:
-    for client in clients:
-        client.start_afresh()
-
-
 async def _at_exit() -> None:
     checked_pid()  # a child that was forked without Python's hooks leaves what is its parent's
     for client in clients:
@@ -379,6 +374,6 @@ async def _at_exit() -> None:
                 log.warn("could not release at exit: %s", error)
 
 
-in_forked_child(_after_fork)
+each_in_forked_child(clients, AsyncClient.start_afresh)
 if not rt.TASKS:  # no loop runs when the interpreter exits: leases end by themselves
     atexit.register(_at_exit)

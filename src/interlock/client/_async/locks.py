@@ -177,7 +177,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
         # An exit stack may end in another thread or task.
         mine = [grant for grant in entered if held[grant] is owner] or entered
         if not mine:
-            return rt.nothing()
+            return rt.give_way()  # it was released in the block
         grant = mine[-1]
         self._held.pop(grant, None)
         ending: rt.Result[None] = grant.__aexit__(kind, error, trace)

@@ -178,7 +178,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
         # An exit stack may end in another thread or task.
         mine = [grant for grant in entered if held[grant] is owner] or entered
         if not mine:
-            return rt.nothing()
+            return rt.give_way()  # it was released in the block
         grant = mine[-1]
         self._held.pop(grant, None)
         ending: rt.Result[None] = grant.__exit__(kind, error, trace)

@@ -14,8 +14,7 @@ docs/explanation/protocol.md tells what it found.
 """
 
 from collections.abc import Sequence
-from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, State, fits
 from interlock.core.errors import UnknownOutcome
@@ -79,15 +78,8 @@ class AsyncRecords(Protocol):
         """Extend leases of records that are there and have not expired; say for each whether that was so."""
 
 
-class Verdict(Enum):
-    """What a claim may do after a look."""
-
-    ENTER = "enter"
-    HOLDS = "holds"
-    GIVE_WAY = "give way"
-    BUSY = "busy"
-    NEIGHBOUR = "neighbour"
-    GONE = "gone"
+Verdict: TypeAlias = Literal["enter", "holds", "give way", "busy", "neighbour", "gone"]
+"""What a claim may do after a look."""
 
 
 class Judgement(NamedTuple):
@@ -107,16 +99,16 @@ def judge(me: str, records: Sequence[PendingRecord]) -> Judgement:
         records: what the store showed.
 
     Returns:
-        ENTER: no incompatible claim has its flag up, none before it waits.  HOLDS: it was promoted already.
-        GIVE_WAY: another claim is before it.  BUSY: first in line, and the lock is in use.  NEIGHBOUR: first in line,
-        but another's flag is up and about to be lowered.  GONE: no such record, or expired.
+        "enter": no incompatible claim has its flag up, none before it waits.  "holds": it was promoted already.
+        "give way": another claim is before it.  "busy": first in line, and the lock is in use.  "neighbour": first in
+        line, but another's flag is up and about to be lowered.  "gone": no such record, or expired.
     """
     mine = next((r for r in records if r.id == me), None)
     junk = next((r.id for r in records if r.expired and r.id != me), None)
     if mine is None or mine.expired:
-        return Judgement(Verdict.GONE, False, 0, junk)
+        return Judgement("gone", False, 0, junk)
     if mine.state == USING:
-        return Judgement(Verdict.HOLDS, True, mine.fence, junk)
+        return Judgement("holds", True, mine.fence, junk)
     others = [r for r in records if r.id != me and not r.expired]
     using = [(r.units, r.capacity) for r in others if r.state == USING]
     raised = [(r.units, r.capacity) for r in others if r.state == PENDING]
@@ -127,11 +119,11 @@ def judge(me: str, records: Sequence[PendingRecord]) -> Judgement:
     together = mine.capacity == WRITER_UNITS and all(capacity == WRITER_UNITS for _, capacity in before)
     first = not before or (together and fits(mine.units, mine.capacity, using + before))
     if not first:
-        verdict = Verdict.GIVE_WAY
+        verdict: Verdict = "give way"
     elif free:
-        verdict = Verdict.ENTER
+        verdict = "enter"
     else:
-        verdict = Verdict.BUSY if using else Verdict.NEIGHBOUR
+        verdict = "busy" if using else "neighbour"
     return Judgement(verdict, mine.state == PENDING, 0, junk)
 
 
@@ -169,29 +161,29 @@ class AsyncPending:
             line = await records.list(claim.spec.key)  # 2. ... then look
             verdict, up, fence, junk = judge(claim.id, line)
             del line
-            if verdict is Verdict.GONE:
+            if verdict == "gone":
                 return GONE
-            if verdict is Verdict.HOLDS:
+            if verdict == "holds":
                 return EnterResult("using", fence)
-            if verdict is Verdict.ENTER and up:
+            if verdict == "enter" and up:
                 granted = await records.promote(claim)  # 3. a refusal is no grant
                 return GONE if granted is None else EnterResult("using", granted)
-            if verdict is not Verdict.GIVE_WAY and not up:
+            if verdict != "give way" and not up:
                 raised = await records.update(claim, PENDING)  # raise the flag, THEN look again
                 if not raised:
                     return GONE
             else:
                 break
-        if not wait and verdict is not Verdict.NEIGHBOUR:
+        if not wait and verdict != "neighbour":
             await records.delete(claim)
             return REFUSED
-        if verdict is Verdict.GIVE_WAY and up:
+        if verdict == "give way" and up:
             lowered = await records.update(claim, QUEUED)  # step aside, stay in line
             if not lowered:
                 return GONE
         if junk is not None:
             await records.reap(claim.spec.key, junk)
-        pause = NEIGHBOUR_PAUSE if verdict is Verdict.NEIGHBOUR else records.look_again
+        pause = NEIGHBOUR_PAUSE if verdict == "neighbour" else records.look_again
         return EnterResult("pending", look_again=pause)
 
     async def _forget(self, claim: Claim) -> None:

@@ -5,10 +5,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from interlock.core.claims import UNSET, Unset, checked_timeout, checked_ttl
+from interlock.core.claims import UNSET, Unset, checked_seconds, checked_timeout, checked_ttl
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout
 from interlock.keylock._sync.onekey import PATIENCE, OneKey, TokenLock, or_undo
-from interlock.keylock.arguments import checked_bytes, checked_seconds, milliseconds, pauses, wait_limit
+from interlock.keylock.arguments import checked_bytes, milliseconds, pauses, wait_limit
 from interlock.keylock.clients import Attempt, Holding, Sent, reentrant_of
 from interlock.runtime import _threads as rt
 
