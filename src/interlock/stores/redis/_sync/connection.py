@@ -115,7 +115,7 @@ class RedisConnection:
         self.trust: object = None
         self.channel = ""
         self.deaf: Refused | None = None
-        self.before_confirm: Callable[[], rt.Result[None]] = rt.nothing
+        self.before_confirm: Callable[[], rt.Result[None]] = rt.give_way
 
     def ask(self, command: RedisCommand, deadline: float) -> Any:
         """As `Connection.ask`."""
