@@ -14,11 +14,10 @@ checks that they continue alike; if not, `HiddenState` says where.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from proof.renaming import mentions, permutation, renamed
 from proof.snapshot import Position, frozen, snapshot
 
 History = tuple[object, ...]
@@ -66,7 +65,7 @@ class Automaton:
         self._witnesses: list[list[History]] = []
         self._moves: list[dict[Hashable, int]] = []
         self._results: list[list[object]] = []
-        self._renamings: dict[tuple[int, frozenset[tuple[Hashable, Hashable]]], int] = {}
+        self._renamings: dict[tuple[int, str, str], int] = {}
         self._mentions: dict[int, frozenset[Hashable]] = {}
         self._unchecked: deque[tuple[int, History]] = deque()
         self.start = self._local(())
@@ -89,32 +88,33 @@ class Automaton:
         except (KeyError, TypeError):  # not known yet, or cannot be hashed
             return self._extract(local, result)
 
-    def rename(self, local: int, names: Mapping[Hashable, Hashable]) -> int:
-        """Return the local state that differs from `local` only in the names that it holds.
+    def rename(self, local: int, old: str, new: str) -> int:
+        """Return the local state that differs from `local` only in a name that it holds.
 
         Args:
             local: the number of a local state.
-            names: old name to new name, one to one; strings, ints or tuples of them. A name that the local
-                state holds must not be given to another one unless it is renamed itself.
+            old: the name; nothing changes if the local state does not hold it.
+            new: a name that the local state does not hold.
 
         Raises:
             ValueError: two names would become one.
             HiddenState: the protocol depends on more than the equality of names (on their order, say).
         """
         held = self.mentions(local)
-        relevant = frozenset((old, new) for old, new in names.items() if old != new and old in held)
-        if not relevant:
+        if old not in held:
             return local
-        known = self._renamings.get((local, relevant))
+        if new in held:
+            raise ValueError(f"{new!r} is held by the local state already")
+        known = self._renamings.get((local, old, new))
         if known is None:
-            known = self._renamings[local, relevant] = self._renamed(local, dict(relevant))
+            known = self._renamings[local, old, new] = self._renamed(local, {old: new, new: old})
         return known
 
     def mentions(self, local: int) -> frozenset[Hashable]:
         """Return every value that a local state holds, in its live variables or its request, at any depth."""
         known = self._mentions.get(local)
         if known is None:
-            known = self._mentions[local] = frozenset(mentions(self._keys[local].values))
+            known = self._mentions[local] = frozenset(_mentioned(self._keys[local].values))
         return known
 
     def where(self, local: int) -> str:
@@ -171,16 +171,9 @@ class Automaton:
             )
         self._witness(target, longer)
 
-    def _renamed(self, local: int, names: dict[Hashable, Hashable]) -> int:
-        swapped = permutation(names)
-        held = self.mentions(local)
-        for name in swapped:
-            if name not in names and name in held:
-                raise ValueError(f"{name!r} is held by the local state already, and is not renamed itself")
-        target = self._local(renamed(self._histories[local], swapped))
-        frozen_names = {frozen(old): frozen(new) for old, new in swapped.items()}
-        expected = renamed(self._keys[local].values, frozen_names)
-        if self._keys[target].values != expected:
+    def _renamed(self, local: int, names: dict[str, str]) -> int:
+        target = self._local(_exchanged(self._histories[local], names))
+        if self._keys[target].values != _exchanged(self._keys[local].values, names):
             raise HiddenState(
                 f"{self.where(local)} is not the same state when {names!r} are exchanged in its whole "
                 f"history: it depends on more than the equality of these names"
@@ -208,6 +201,21 @@ class Automaton:
         positions, values = snapshot(protocol)
         _close(protocol)
         return request, _Key(positions, (frozen(request), *values))
+
+
+def _mentioned(key: Hashable) -> Iterator[Hashable]:
+    """Yield every value in a key that may be a name."""
+    yield key
+    if isinstance(key, tuple | frozenset):
+        for item in key:
+            yield from _mentioned(item)
+
+
+def _exchanged(value: Any, names: Mapping[str, str]) -> Any:
+    """Return the value with names exchanged, in tuples at any depth."""
+    if isinstance(value, tuple):
+        return tuple.__new__(type(value), [_exchanged(item, names) for item in value])
+    return names.get(value, value) if isinstance(value, str) else value
 
 
 def _place(key: _Key) -> str:

@@ -5,67 +5,53 @@ By this renaming, states that differ only in ids become equal.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from proof.automaton import Automaton
 from proof.pending.options import NAMES
-from proof.pending.store import Row, Store
-from proof.renaming import mentions, renamed
-from proof.snapshot import frozen
+from proof.pending.store import Store
 
 Flying = tuple[tuple[int, Any], ...]
 
 
 def afresh(
-    number: int,
-    automata: Sequence[Automaton],
-    store: Store,
-    flying: Flying,
-    locals_: list[int],
-    progress: list[Any],
-    same: bool,
-) -> tuple[Store, Flying, list[int], list[Any]]:
+    number: int, automata: Sequence[Automaton], store: Store, flying: Flying, locals_: list[int], same: bool
+) -> tuple[Store, Flying, list[int]]:
     """Answer a request for a fresh id; the id before is used now.
 
     Args:
         number: the caller that asks.
         automata: the automata of all callers.
-        store, flying, locals_, progress: the parts of the state that may contain ids.
+        store, flying, locals_: the parts of the state that may contain ids.
         same: True to answer with the old id (a mutant).
 
     Returns:
-        The store, the requests in transit, the local states and the progress of all callers afterwards.
+        The store, the requests in transit and the local states of all callers afterwards.
     """
     name = NAMES[number]
     taken = name + "'"
     asking = locals_[number]
     if same or taken not in automata[number].mentions(asking):  # the first id, or one that is not used (mutants)
         answered = automata[number].step(asking, name if same else taken)
-        return store, flying, _replaced(locals_, number, answered), progress
-    used = _used(automata, store, flying, locals_, progress)
+        return store, flying, _replaced(locals_, number, answered)
+    used = _used(automata, store, flying, locals_)
     spare = next(spare for spare in map((name.lower() + "{}").format, range(1, 100)) if spare not in used)
-    others = list(locals_)
-    old: dict[Hashable, Hashable] = {name: spare}
-    if any(name in automaton.mentions(local) for automaton, local in zip(automata, others, strict=True)):
-        others = [automaton.rename(local, old) for automaton, local in zip(automata, others, strict=True)]
-    others[number] = automata[number].step(automata[number].rename(others[number], {taken: name}), taken)
+    others = [automaton.rename(local, name, spare) for automaton, local in zip(automata, locals_, strict=True)]
+    others[number] = automata[number].step(automata[number].rename(others[number], taken, name), taken)
     rows = tuple(row._replace(id=spare, lease=0) if row.id == name else row for row in store.rows)
     words = tuple(sorted((spare, *word[1:]) if word[0] == name else word for word in store.words))
-    flying = tuple(sorted(((who, renamed(request, old)) for who, request in flying), key=repr))
-    return Store(rows, store.issued, words), flying, others, [renamed(each, old) for each in progress]
+    sent = [(who, replace(request, id=spare) if request.id == name else request) for who, request in flying]
+    return Store(rows, store.issued, words), tuple(sorted(sent, key=repr)), others
 
 
-def _used(
-    automata: Sequence[Automaton], store: Store, flying: Flying, locals_: list[int], progress: list[Any]
-) -> set[object]:
+def _used(automata: Sequence[Automaton], store: Store, flying: Flying, locals_: list[int]) -> set[object]:
     used: set[object] = {row.id for row in store.rows}
     used.update(request.id for _, request in flying)
     used.update(id for id, *_ in store.words)
     for automaton, local in zip(automata, locals_, strict=True):
         used |= automaton.mentions(local)
-    for each in progress:
-        used.update([each.id] if isinstance(each, Row) else mentions(frozen(each)))
     return used
 
 

@@ -36,10 +36,18 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Promote:
-    """Change the own record from pending to using."""
+class Draw:
+    """Draw a fence from a counter."""
 
     id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """Change the own record from pending to using; the store gives the fence if none was drawn."""
+
+    id: str
+    fence: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +83,22 @@ class Do:
     again: bool = False
 
 
-Write: TypeAlias = Create | Update | Promote | Delete | Reap | Renew | Do
+Write: TypeAlias = Create | Update | Draw | Promote | Delete | Reap | Renew | Do
 Request: TypeAlias = Write | List
 
 
 class ModelRecords:
-    """A record store whose requests the world performs."""
+    """A record store whose requests the world performs.
 
-    __slots__ = ()
+    Args:
+        draws: True if a fence is drawn before the promotion.
+    """
+
+    __slots__ = ("_draws",)
     look_again = 1.0
+
+    def __init__(self, draws: bool) -> None:
+        self._draws = draws
 
     async def create(self, claim: Claim) -> None:
         """As `pending.AsyncRecords.create`."""
@@ -99,7 +114,8 @@ class ModelRecords:
 
     async def promote(self, claim: Claim) -> Any:
         """As `pending.AsyncRecords.promote`."""
-        return await effect(Promote(claim.id))
+        fence = await effect(Draw(claim.id)) if self._draws else 0
+        return await effect(Promote(claim.id, fence))
 
     async def delete(self, claim: Claim) -> bool:
         """As `pending.AsyncRecords.delete`."""

@@ -22,7 +22,7 @@ ENVIRONMENT, CLOCK, NETWORK = "environment", "clock", "network"
 NO_ANSWER = UnknownOutcome("no answer came")
 BROKEN_OFF = call.Cancelled()
 REQUESTS = (
-    ask.Create, ask.List, ask.Update, ask.Promote, ask.Delete, ask.Reap, ask.Renew, ask.Do,
+    ask.Create, ask.List, ask.Update, ask.Draw, ask.Promote, ask.Delete, ask.Reap, ask.Renew, ask.Do,
 )  # fmt: skip
 
 
@@ -35,7 +35,6 @@ class Process(NamedTuple):
         renewal: the deadline counted from the watchdog's last reading of the clock: 0 none, 1 ahead, 2 passed too.
         acquiring, holding: True while it is in an acquire, or holds the lock.
         dead: True if it has crashed.
-        progress: the state of its request in progress.
         spoiled: True if a request of it was lost, so that a record may be left behind.
     """
 
@@ -45,7 +44,6 @@ class Process(NamedTuple):
     acquiring: bool = False
     holding: bool = False
     dead: bool = False
-    progress: Any = None
     spoiled: bool = False
 
 
@@ -126,14 +124,14 @@ class Caller:
         """A request to the store: it is answered, or the reply is lost, or the call is cancelled."""
         for effect in self._effects(store, process, request):
             yield self._answered(store, process, effect)
-            if effect.progress is None and self.options.lost:
+            if self.options.lost:
                 words = f"{self.name} {effect.words}, but the answer is lost"
                 yield self._thrown(effect.store, process, NO_ANSWER, words, "lost")
         spoiled = process._replace(spoiled=True)
         if self.options.busy and isinstance(request, ask.Do):
             busy = self._answered(store, process, Effect("finds the store busy", None, store))
             yield busy._replace(actor=ENVIRONMENT, tag=BUSY)
-        if self.options.lost and process.progress is None:
+        if self.options.lost:
             words = f"a request of {self.name} is lost: {request!r}"
             yield self._thrown(store, spoiled, NO_ANSWER, words, "lost")
             if not isinstance(request, ask.List):
@@ -150,15 +148,13 @@ class Caller:
             records = seen(store.rows, self.name)
             return iter([Effect(f"lists: {_shown(records)}", records, store)])
         lease = moment(self.options, process) if request.id in NAMES else OLD
-        return effects(self.options, store, request, lease, process.progress)
+        return effects(self.options, store, request, lease)
 
     def _answered(self, store: Store, process: Process, effect: Effect) -> Step:
         words = f"{self.name} {effect.words}"
-        if effect.progress is not None:
-            return Step(self.number, words, None, effect.store, process._replace(progress=effect.progress))
         store, process = self._counted(effect.store, process, effect.answer is not None)
         local = self.automaton.step(process.local, effect.answer)
-        return self.settled(store, process._replace(progress=None), local, words)
+        return self.settled(store, process, local, words)
 
     def _counted(self, store: Store, process: Process, answered: bool) -> tuple[Store, Process]:
         """Count the lease of a claim in a line from before the last answered step."""
@@ -173,7 +169,7 @@ class Caller:
     def _thrown(self, store: Store, process: Process, error: BaseException, words: str, pays: str) -> Step:
         store, process = self._counted(store, process, False)
         local = self.automaton.step(process.local, error)
-        process = process._replace(progress=None, acquiring=process.acquiring and pays == "lost")
+        process = process._replace(acquiring=process.acquiring and pays == "lost")
         if pays == "lost":
             process = process._replace(spoiled=True)
         step = self.settled(store, process, local, words)
@@ -281,11 +277,11 @@ class Caller:
         return store._replace(rows=tuple(rows))
 
 
-def effects(options: Options, store: Store, request: Any, lease: int, progress: Any = None) -> Iterator[Effect]:
+def effects(options: Options, store: Store, request: Any, lease: int) -> Iterator[Effect]:
     """Yield every possible effect of a writing request, on records or on a line; as `store.write`."""
     if isinstance(request, ask.Do):
         return do(options, store, request, lease)
-    return write(options, store, request, lease, progress)
+    return write(options, store, request, lease)
 
 
 def moment(options: Options, process: Process) -> int:

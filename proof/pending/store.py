@@ -50,12 +50,11 @@ class Store(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """The effect of one request: its text, the answer, the store after it; with `progress` it is not finished."""
+    """The effect of one request: its text, the answer, the store after it."""
 
     words: str
     answer: object
     store: Store
-    progress: Any = None
 
 
 def index(rows: Rows, id: str) -> int | None:
@@ -90,7 +89,7 @@ def seen(rows: Rows, me: str) -> tuple[PendingRecord, ...]:
     )
 
 
-def write(options: Options, store: Store, request: Any, lease: int, progress: Any = None) -> Iterator[Effect]:
+def write(options: Options, store: Store, request: Any, lease: int) -> Iterator[Effect]:
     """Yield every possible effect of a writing request.
 
     Args:
@@ -98,7 +97,6 @@ def write(options: Options, store: Store, request: Any, lease: int, progress: An
         store: the store before the request.
         request: a request of `register`.
         lease: the moment from which the lease of a record counts if this request starts it.
-        progress: the state of the request if it was begun before.
     """
     match request:
         case ask.Create(id, units, capacity):
@@ -108,8 +106,11 @@ def write(options: Options, store: Store, request: Any, lease: int, progress: An
             yield from _change(options, store, id, {"state": state}, options.update, verb, lease)
         case ask.Renew(id):
             yield from _change(options, store, id, {}, options.renewal, "renews", lease)
+        case ask.Draw(id):
+            drawn = store.issued + 1
+            yield Effect(f"draws the fence {drawn}", drawn, store._replace(issued=drawn))
         case ask.Promote(id):
-            yield from _promote(options, store, request, lease, progress)
+            yield from _promote(options, store, request, lease)
         case ask.Delete(id):
             removed = index(store.rows, id) is not None
             rows = without(store.rows, id)
@@ -158,12 +159,8 @@ def _change(
     yield Effect(verb, answer, Store((*rows[:place], row, *rows[place + 1 :]), store.issued))
 
 
-def _promote(options: Options, store: Store, request: Any, lease: int, progress: Any) -> Iterator[Effect]:
+def _promote(options: Options, store: Store, request: ask.Promote, lease: int) -> Iterator[Effect]:
     verb = "goes from pending to using"
-    if options.fence is Fence.DRAWN and progress is None:
-        drawn = store.issued + 1
-        yield Effect(f"draws the fence {drawn}", None, store._replace(issued=drawn), ("drawn", drawn))
-        return
     rows, issued, _ = store
     place = index(rows, request.id)
     if place is None:
@@ -173,16 +170,13 @@ def _promote(options: Options, store: Store, request: Any, lease: int, progress:
     if row.state != PENDING or (row.expired and options.update is Update.UNEXPIRED):
         yield Effect(f"{verb}: refused, {'expired' if row.expired else row.state}", None, store)
         return
-    fence, issued = (progress[1], issued) if options.fence is Fence.DRAWN else _fence(options, store)
+    fence = request.fence
+    if options.fence is Fence.ISSUED:
+        fence = issued = issued + 1
+    elif options.fence is Fence.NONE:
+        fence = 1
     row = row._replace(state=USING, fence=fence)
     if options.update is not Update.UNEXPIRED:
         row = row._replace(expired=False, lease=lease)
     words = f"{verb}, fence {fence}" if options.fence is not Fence.NONE else verb
     yield Effect(words, fence, Store((*rows[:place], row, *rows[place + 1 :]), issued))
-
-
-def _fence(options: Options, store: Store) -> tuple[int, int]:
-    """The fence of a promotion, and the last one issued after it."""
-    if options.fence is Fence.NONE:
-        return 1, 0
-    return store.issued + 1, store.issued + 1

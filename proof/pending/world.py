@@ -78,7 +78,7 @@ class World(verdicts.World):
         asked = LockSpec("key", *spec, ttl=TTL)
         queue: Any
         if options.steps is None:
-            queue = ask.RecordQueue(parts.pending(ask.ModelRecords()))
+            queue = ask.RecordQueue(parts.pending(ask.ModelRecords(options.fence is Fence.DRAWN)))
         else:
             queue = step_queue()
             queue = GivesUp(queue) if options.gives_up else queue
@@ -202,13 +202,12 @@ class World(verdicts.World):
         """Answer requests for fresh ids: the used id gets the caller's name, the old id another name."""
         while isinstance(self.automata[number].requests[state[3 + number].local], FreshId):
             processes: list[Process] = list(state[3:])
-            store, flying, locals_, progress = afresh(
-                number, self.automata, state[0], state[1],
-                [process.local for process in processes], [process.progress for process in processes],
+            store, flying, locals_ = afresh(
+                number, self.automata, state[0], state[1], [process.local for process in processes],
                 self.options.same_id,
             )  # fmt: skip
             for place, local in enumerate(locals_):
-                processes[place] = processes[place]._replace(local=local, progress=progress[place])
+                processes[place] = processes[place]._replace(local=local)
             settled = self._callers[number].settled(store, processes[number], locals_[number])
             processes[number] = settled.process
             state = (settled.store, flying, state[2], *processes)
