@@ -91,7 +91,7 @@ class AsyncListener:
                     raise StoreError("no thread could be started to wait for locks: the interpreter ends")
         told = await waiter.wait(deadline - clock.now())
         if told is not None:
-            raise told
+            raise copy.copy(told) from told.__cause__  # each raises one of its own
         if not self.live:
             raise closed() if self._closed else no_answer(self._where, self._io_timeout)
 
@@ -103,9 +103,9 @@ class AsyncListener:
                 await self._listen()
                 return
             except StoreError as error:
-                self._failed(error)
+                self._started(error)
             except BaseException:
-                self._failed(StoreError("the subscription was broken off"))
+                self._started(StoreError("the subscription was broken off"))
                 self._runs = False
                 raise
             if self._has_ended():
@@ -126,15 +126,13 @@ class AsyncListener:
             self.live = live
             return False
 
-    def _failed(self, error: StoreError) -> None:
-        """Tell the callers of `start` why there is no subscription."""
+    def _started(self, error: StoreError | None = None) -> None:
+        """Tell the callers of `start` that there is a subscription, or why there is none."""
         with self._mutex:
-            self.live = False
+            self.live = error is None and not self._closed
             starting, self._starting = self._starting, []
         for each in starting:
-            told = copy.copy(error)  # each raises one of its own
-            told.__cause__ = error.__cause__
-            each.tell(told)
+            each.tell(error)
 
     async def _listen(self) -> None:
         """Subscribe, and receive until the subscription is unused.
@@ -144,12 +142,8 @@ class AsyncListener:
         """
         subscription = await self._subscribe(clock.now() + self._io_timeout)
         try:
-            with self._mutex:
-                self._subscription = subscription
-                self.live = not self._closed
-                starting, self._starting = self._starting, []
-            for each in starting:
-                each.tell()
+            self._subscription = subscription
+            self._started()
             self._waiters.wake_all()
             await self._receive(subscription)
         finally:
