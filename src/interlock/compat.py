@@ -7,8 +7,8 @@ What interlock brings is not in it: no line between processes, no fences, no lis
 import os
 import threading
 from types import TracebackType
+from typing import Any
 
-from interlock.client._sync.grants import Grant
 from interlock.client.connect import connect
 from interlock.core.errors import InvalidArgument, LockTimeout, NotHeld, StoreError
 from interlock.runtime import _threads as rt
@@ -33,7 +33,7 @@ class _Hold:
     count = 0
     descriptor = -1
     pid = -1
-    grant: Grant | None = None
+    grant: Any = None
 
 
 class _LocalHold(threading.local, _Hold):
@@ -124,8 +124,7 @@ class FileLock:
                 fcntl.flock(self._hold.descriptor, fcntl.LOCK_UN)  # also where a forked child has the descriptor, too
             finally:
                 os.close(self._hold.descriptor)
-                if self._hold.grant is not None:
-                    self._hold.grant.release()
+                self._hold.grant.release()
 
     def _acquire(self, timeout: float | None, pause: float) -> None:
         """Wait for the threads of this process in their order, then for other processes."""
@@ -134,24 +133,21 @@ class FileLock:
             self._hold.count = 0
         deadline = None if timeout is None else clock.now() + timeout
         grant = self._here.acquire(timeout=timeout)
-        while grant is not None:
+        if grant is not None:
             try:
-                descriptor = _locked(self.lock_file, self._mode)
+                while True:
+                    descriptor = _locked(self.lock_file, self._mode)
+                    if descriptor is not None:
+                        self._hold.descriptor, self._hold.pid, self._hold.grant = descriptor, checked_pid(), grant
+                        return
+                    left = pause if deadline is None else min(pause, deadline - clock.now())
+                    if left <= 0:
+                        break
+                    rt.sleep(left)
             except BaseException:
                 grant.release()
                 raise
-            if descriptor is not None:
-                self._hold.descriptor, self._hold.pid, self._hold.grant = descriptor, checked_pid(), grant
-                return
-            left = pause if deadline is None else min(pause, deadline - clock.now())
-            if left <= 0:
-                grant.release()
-                break
-            try:
-                rt.sleep(left)
-            except BaseException:
-                grant.release()
-                raise
+            grant.release()
         raise LockTimeout(
             f"the lock of {self.lock_file!r} was not obtained within {timeout:g} s: another caller holds it; wait "
             f"longer (timeout=), or find the holder with `fuser {self.lock_file}`",

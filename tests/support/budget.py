@@ -50,7 +50,6 @@ SHARED = src(
 PRODUCTS = src(
     "client/_async/once.py",
     "client/_sync/once.py",
-    "client/values.py",
     "client/_async/election.py",
     "client/_sync/election.py",
     "client/cancel.py",

@@ -5,9 +5,8 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, ParamSpec, Self, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, ParamSpec, Self, TypeAlias, TypeVar
 
-from interlock.client import events
 from interlock.client.events import EVERYWHERE, Event, Kind, Listeners
 from interlock.core.claims import (
     MAX_LABEL,
@@ -134,25 +133,6 @@ def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | 
 def name_of(key: str) -> str:
     """Return the name in a key."""
     return key.partition(SEPARATOR)[2]
-
-
-def in_global_order(client: object, parts: Sequence[Any]) -> list[Any]:
-    """Return `parts` in the one order in which all callers take several locks.
-
-    Raises:
-        InvalidArgument: nothing to lock, a name twice, or a lock of another connection.
-    """
-    if not parts:
-        raise InvalidArgument("all() needs at least one name")
-    if any(part._client is not client for part in parts):
-        raise InvalidArgument("all() takes locks of its own connection only: there is one order per store")
-    keys = [part._spec.key for part in parts]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise InvalidArgument(
-                f"all() got the name {name_of(key)!r} twice: it would wait for itself; give it once"
-            )
-    return sorted(parts, key=lambda part: cast(str, part._spec.key))
 
 
 def time_is_over(
@@ -332,7 +312,7 @@ class BaseClient:
         held: float | None = None,
         reason: str = "",
     ) -> None:
-        """Send an event to the listeners.
+        """Send an event to each listener, also if another one raises.
 
         Args:
             kind, fence, held, reason: as the attributes of `Event`.
@@ -343,7 +323,11 @@ class BaseClient:
             waited = None if started is None else self.now() - started
             spec = claim.spec
             event = Event(kind, name_of(spec.key), claim.id, fence, spec.label, waited, held, reason)
-            events.tell([*self.listeners.values(), *EVERYWHERE.values()], event)
+            for listener in [*self.listeners.values(), *EVERYWHERE.values()]:
+                try:
+                    listener(event)
+                except Exception:
+                    log.exception("a listener failed at %s", event)
 
     def queued(self, call: AcquireCall) -> None:
         """Tell that the claim of `call` waits in line."""
@@ -378,8 +362,6 @@ class BaseClient:
 class Same:
     """What it is copied to is the same thing: a lock is what its name says."""
 
-    __slots__ = ()
-
     def __copy__(self) -> Self:
         return self
 
@@ -389,8 +371,6 @@ class Same:
 
 class ReadWrite(Generic[L]):
     """A reader/writer lock, in first come, first served order: no writer starves, no reader barges."""
-
-    __slots__ = ("_reader", "_writer")
 
     def __init__(self, reader: L, writer: L) -> None:
         self._reader = reader
@@ -524,7 +504,7 @@ class BaseGrant:
     @property
     def expires_in(self) -> float:
         """Seconds until the lease ends unless it is renewed; 0 when it is over."""
-        if self._state != HELD or self.inherited:
+        if self.lost or self._over:
             return 0.0
         return max(0.0, self._deadline - self._client.now())
 

@@ -1,11 +1,10 @@
 """Events of claims, for functions that subscribe; without subscribers no event is made."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
-from interlock.runtime import log
 
 Kind: TypeAlias = Literal[
     "queued", "acquired", "renewed", "renewal failed", "lost", "released", "evicted", "timed out", "withdrawn"
@@ -75,12 +74,3 @@ def listen(listeners: Listeners, function: Listener) -> Callable[[], None]:
         listeners.pop(subscription, None)
 
     return unsubscribe
-
-
-def tell(listeners: Sequence[Listener], event: Event) -> None:
-    """Call each listener, also if another one raises."""
-    for listener in listeners:
-        try:
-            listener(event)
-        except Exception:
-            log.exception("a listener failed at %s", event)

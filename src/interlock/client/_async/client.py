@@ -49,8 +49,6 @@ class AsyncState:
             handle on it lives.
     """
 
-    __slots__ = ("__weakref__", "entering", "here", "holds", "leaving", "queue", "watchdog")
-
     def __init__(self, client: "AsyncClient", here: Any) -> None:
         self.here = here
         self.queue: Any = client.store.aqueue()

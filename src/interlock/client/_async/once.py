@@ -1,6 +1,7 @@
 """Once: exactly one completed run while its record is kept."""
 
 import functools
+import json
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
@@ -8,11 +9,15 @@ from typing import Any, Generic, Self, TypeVar, cast
 from interlock.client._async.client import AsyncClient
 from interlock.client._async.grants import AsyncGrant
 from interlock.client.base import AcquireOptions, P, time_is_over
-from interlock.client.values import read, written
-from interlock.core.claims import LockSpec
+from interlock.core.claims import LockSpec, checked_seconds
+from interlock.core.errors import InvalidArgument, NotKept
 from interlock.core.functions import check_kind, name_of_arguments, see_it_finished
 from interlock.runtime import _aio as rt
 
+MOST = 65_536  # characters of JSON
+LONGEST_KEEP = 366 * 86400.0  # seconds
+UNKEPT = ""
+"""Stands for a result that could not be kept."""
 R = TypeVar("R")
 S = TypeVar("S")
 
@@ -28,6 +33,7 @@ class AsyncRun:
 
     Attributes:
         grant: as given; its fence rises with each run of this name.
+        due: True if the caller must do the work; no other caller does it meanwhile.
     """
 
     def __init__(self, name: str, grant: AsyncGrant | None, keep: float = 0.0, text: str = "null") -> None:
@@ -36,11 +42,7 @@ class AsyncRun:
         self._result: Any = None
         self._text: str | None = text
         self.grant = grant
-
-    @property
-    def due(self) -> bool:
-        """True if the caller must do the work; no other caller does it meanwhile."""
-        return self.grant is not None
+        self.due = grant is not None
 
     @property
     def result(self) -> Any:
@@ -49,7 +51,7 @@ class AsyncRun:
         Raises:
             NotKept: there is a record, but the result was too large or no JSON.
         """
-        return self._result if self._text is None else read(self._name, self._text)
+        return self._result if self._text is None else _read(self._name, self._text)
 
     @result.setter
     def result(self, value: Any) -> None:
@@ -70,7 +72,7 @@ class AsyncRun:
             await grant.__aexit__(kind, error, trace)
             return
         grant._leave_body(kind)
-        self._text, problem = written(self._name, self._result)
+        self._text, problem = _written(self._name, self._result)
         if not await grant._complete(self._keep, f"{grant.fence} {self._text}") and not grant.inherited:
             grant.check()
         if problem is not None:
@@ -82,23 +84,21 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
 
     Many tasks may use it at once: one runs, the others wait for its result.  `S` is the type that a skipped call
     returns: None, or `Never` if no call is skipped.
+
+    Attributes:
+        name: of the run.
     """
 
     def __init__(
         self, client: AsyncClient, name: str, keep: float, spec: LockSpec, options: AcquireOptions, skips: bool
     ) -> None:
         self._client = client
-        self._name = name
-        self._keep = keep
+        self.name = name
+        self._keep = checked_seconds(keep, "keep", most=LONGEST_KEEP)
         self._spec = spec
         self._options = options
         self._skips = skips
         self._runs: dict[Any, list[AsyncRun]] = {}
-
-    @property
-    def name(self) -> str:
-        """The name of the run."""
-        return self._name
 
     async def run(self, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
         """Call a function, unless a completed run is recorded; return its result after a round trip through JSON.
@@ -119,7 +119,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
             StoreError: the store failed.
         """
         check_kind(function, rt.WORKS)
-        return await self._run(self._name, function, *args, **kwargs)
+        return await self._run(self.name, function, *args, **kwargs)
 
     async def _run(self, name: str, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
         run = await self._begin(name)
@@ -132,7 +132,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
     async def _begin(self, name: str) -> AsyncRun:
         """Wait until it is the caller's turn to run, or until another run has completed."""
         client, options, owner = self._client, self._options, rt.caller()
-        spec = self._spec if name == self._name else self._spec._replace(key=client.key(name))
+        spec = self._spec if name == self.name else self._spec._replace(key=client.key(name))
         deadline = None if options.timeout is None else client.now() + options.timeout
         while True:
             left = None if deadline is None else max(0.0, deadline - client.now())
@@ -149,7 +149,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
         raise time_is_over(name, options.timeout, await client.holders_of([spec.key]))
 
     async def __aenter__(self) -> AsyncRun:
-        run = await self._begin(self._name)
+        run = await self._begin(self.name)
         self._runs.setdefault(rt.caller(), []).append(run)
         return await run.__aenter__()
 
@@ -168,7 +168,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
         Raises:
             InvalidArgument: the name mentions what the function has no argument for, or it is of a wrong kind.
         """
-        name_for = name_of_arguments(self._name, function, "once")
+        name_for = name_of_arguments(self.name, function, "once")
         check_kind(function, rt.WORKS)
 
         @functools.wraps(function)
@@ -178,4 +178,39 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
         return once
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._name!r} on {self._client.where}>"
+        return f"<{type(self).__name__} {self.name!r} on {self._client.where}>"
+
+
+def _written(name: str, result: object) -> tuple[str, InvalidArgument | None]:
+    """Return a result as text, and what is wrong with it, if it can't be kept.
+
+    Args:
+        name: of the run.
+        result: anything that JSON can say.
+    """
+    try:
+        text = json.dumps(result)
+    except (TypeError, ValueError, RecursionError) as error:
+        wrong = f"is no JSON ({error})"
+    else:
+        if len(text) <= MOST:
+            return text, None
+        wrong = f"has {len(text)} characters as JSON, {MOST} is the most"
+    return UNKEPT, InvalidArgument(
+        f"the result of {name!r} {wrong}: the run counts as done, and who comes later gets NotKept; let it return a "
+        f"short answer, as where the result is"
+    )
+
+
+def _read(name: str, text: str) -> Any:
+    """Return the result in a text.
+
+    Raises:
+        NotKept: it could not be kept.
+    """
+    if text == UNKEPT:
+        raise NotKept(
+            f"{name!r} was done, but its result could not be kept, since it was too large or no JSON; do without it, "
+            f"or locks.forget({name!r}) and let it run again"
+        )
+    return json.loads(text)

@@ -49,7 +49,7 @@ class AsyncWatchdog:
         self.pid = checked_pid()
         self.watched: dict[str, tuple[ref[AsyncGrant], Claim]] = {}
         self._staying: dict[str, tuple[Claim, float]] = {}
-        self._doubted: dict[str, None] = {}
+        self._doubted: deque[str] = deque(maxlen=MOST_DOUBTED)
         self.dropped: deque[tuple[Claim, float]] = deque(maxlen=MOST_DROPPED)
         self._alarm = rt.AsyncAlarm(self._look, "interlock-watchdog", self._now, queue.rest)
         queue.set_doubt(self.doubt)
@@ -59,7 +59,7 @@ class AsyncWatchdog:
         # A grant whose release failed raised that, and needs no warning when it is collected.
         reference = ref(grant) if grant._leaving else ref(grant, self._collected)
         self.watched[grant.id] = reference, grant._claim
-        if self._doubted and self._doubted.pop(grant.id, self) is None:
+        if grant.id in self._doubted:
             grant._due = 0.0
         if grant._due < self._alarm.moment:
             self._alarm.set(grant._due)
@@ -79,9 +79,7 @@ class AsyncWatchdog:
         found = self.watched.get(id)
         grant = None if found is None else found[0]()
         if grant is None:
-            if len(self._doubted) >= MOST_DOUBTED:
-                self._doubted.pop(next(iter(self._doubted)), None)
-            self._doubted[id] = None
+            self._doubted.append(id)
         else:
             grant._due = 0.0
             self._alarm.set(0.0)

@@ -50,8 +50,6 @@ class State:
             handle on it lives.
     """
 
-    __slots__ = ("__weakref__", "entering", "here", "holds", "leaving", "queue", "watchdog")
-
     def __init__(self, client: "Client", here: Any) -> None:
         self.here = here
         self.queue: Any = client.store.queue()

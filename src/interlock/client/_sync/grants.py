@@ -17,7 +17,7 @@ from interlock.client.base import (
 )
 from interlock.client.events import EVERYWHERE
 from interlock.core._sync.acquire import Queue
-from interlock.core.errors import LockLost, StoreError, Unsupported
+from interlock.core.errors import StoreError, Unsupported
 from interlock.core.line import WANTED
 from interlock.runtime import _threads as rt
 from interlock.runtime import log
@@ -67,9 +67,6 @@ class Grant(_AsyncBody, BaseGrant):
     """A held lock; `release()`, from any task, or the end of `with grant:` gives it back."""
 
     __slots__ = ("_cancelling", "_struck")
-
-    _cancelling: int
-    _struck: bool
 
     def _enter_body(self, body: rt.Caller) -> None:
         """From here to `_leave_body`, a loss cancels the calling task."""
@@ -254,6 +251,8 @@ class Grant(_AsyncBody, BaseGrant):
 class Reentry(Grant):
     """One of several handles on the same hold of a re-entrant lock; the last one to be released ends it.
 
+    What a handle does not have itself, as the deadline, is looked up in the hold.
+
     Args:
         grant: the hold.
         hold: counts the handles on it.
@@ -264,11 +263,12 @@ class Reentry(Grant):
 
     def __init__(self, grant: Grant, hold: Hold, options: AcquireOptions) -> None:
         self._grant, self._hold, self._options = grant, hold, options
-        self._claim, self._client, self._watchdog = grant._claim, grant._client, grant._watchdog
-        self.id, self.fence, self._slot = grant.id, grant.fence, grant._slot
         self._state = HELD
         self._leaving = self._outermost = False
         self._body = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grant, name)
 
     @property
     def _over(self) -> bool:
@@ -284,25 +284,9 @@ class Reentry(Grant):
         """True while neither this handle was released nor the hold lost."""
         return self._state == HELD and self._grant.held
 
-    @property
-    def expires_in(self) -> float:
-        """Seconds until the lease of the hold ends unless it is renewed."""
-        return self._grant.expires_in if self.held else 0.0
-
-    @property
-    def wanted(self) -> bool:
-        """As for the hold."""
-        return self._grant.wanted
-
     def _stay_at_least(self) -> None:
         if self._options.at_least and not self._grant._free_at:
             self._grant._free_at = self._client.now() + self._options.at_least
-
-    def _loss(self) -> LockLost:
-        return self._grant._loss()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} into {self._grant!r}>"
 
     def _enter_body(self, body: rt.Caller) -> None:
         self._body = body

@@ -4,6 +4,7 @@
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, cast, overload
 from weakref import ref
@@ -19,7 +20,6 @@ from interlock.client.base import (
     ReadWrite,
     Same,
     checked_items,
-    in_global_order,
     label_of_items,
     name_of,
     refuse_other_items,
@@ -70,22 +70,22 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
     change is one operation on the dictionary.
     """
 
-    __slots__ = ("__weakref__", "_client", "_held", "_many", "_options")
-
-    def __init__(self, client: Client, options: AcquireOptions) -> None:
+    def __init__(self, client: Client, specs: Sequence[LockSpec], options: AcquireOptions) -> None:
         self._client = client
+        self._specs = specs
         self._options = options
         self._held: dict[G, rt.Caller] = {}
         self._many = FEW
 
     @property
-    @abstractmethod
     def name(self) -> str:
-        """The name that is locked."""
+        """What is locked: a name, or several."""
+        return ", ".join(name_of(spec.key) for spec in self._specs)
 
-    @abstractmethod
-    def _keys(self) -> list[str]:
-        """Return the keys that are locked."""
+    def locked(self) -> bool:
+        """Tell whether the lock, or any of several, is held now."""
+        views = [view for spec in self._specs for view in self._client.look(spec.key)]
+        return any(view.state == USING for view in views)
 
     @abstractmethod
     def _take(self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None) -> rt.Result[G | None]:
@@ -186,7 +186,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
 
     def _too_late(self, owner: rt.Caller) -> LockTimeout:
         """Return the error for a lock that was not obtained in time; it names the holders."""
-        holders = self._client.holders_of(self._keys())
+        holders = self._client.holders_of([spec.key for spec in self._specs])
         mine = {grant.id for grant in self._client.state().watchdog.live() if grant._owner is owner}
         return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders or ()))
 
@@ -208,28 +208,14 @@ class Lock(Lockable[Grant]):
     It may be used by many tasks at once, and again and again.
     """
 
-    __slots__ = ("_spec",)
-
     def __init__(self, client: Client, spec: LockSpec, options: AcquireOptions) -> None:
-        super().__init__(client, options)
+        super().__init__(client, (spec,), options)
         self._spec = spec
-
-    @property
-    def name(self) -> str:
-        """The name that is locked."""
-        return name_of(self._spec.key)
 
     def _take(
         self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
     ) -> rt.Result[Grant | None]:
         return self._client.acquire(self._spec, self._options, seconds, owner, cancel)
-
-    def locked(self) -> bool:
-        """Tell whether the lock is held now."""
-        return any(view.state == USING for view in self._client.look(self._spec.key))
-
-    def _keys(self) -> list[str]:
-        return [self._spec.key]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._client, self._spec, self._options)
@@ -241,8 +227,6 @@ class Lock(Lockable[Grant]):
 
 class RLock(Lock):
     """A lock that the task which holds it may acquire again; the count dies with the lease."""
-
-    __slots__ = ()
 
     def _take(
         self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
@@ -269,8 +253,6 @@ class RLock(Lock):
 class OneOf(Lock):
     """A lock on one of several items; `grant.item` of its grants says which."""
 
-    __slots__ = ()
-
     def _take(
         self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
     ) -> Grant | None:
@@ -288,16 +270,9 @@ class OneOf(Lock):
 class AllLock(Lockable[Grants]):
     """Several locks as one: all or none, taken in one global order so that two of these never deadlock."""
 
-    __slots__ = ("_parts",)
-
     def __init__(self, client: Client, parts: Sequence[Lock], options: AcquireOptions) -> None:
-        super().__init__(client, options)
+        super().__init__(client, [part._spec for part in parts], options)
         self._parts = parts
-
-    @property
-    def name(self) -> str:
-        """The names that are locked."""
-        return ", ".join(part.name for part in self._parts)
 
     def _take(
         self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
@@ -318,13 +293,6 @@ class AllLock(Lockable[Grants]):
             raise
         release_all(taken)
         return None
-
-    def locked(self) -> bool:
-        """Tell whether any of the locks is held now."""
-        return any([part.locked() for part in self._parts])
-
-    def _keys(self) -> list[str]:
-        return [part._spec.key for part in self._parts]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._client, self._parts, self._options)
@@ -540,8 +508,17 @@ class Locks(Same):
             InvalidArgument: nothing to lock, a name twice, or a lock of another connection.
         """
         locks = [part if isinstance(part, Lock) else self.lock(part) for part in parts]
-        at_least = max((part._options.at_least for part in locks), default=0.0)
-        ordered = in_global_order(self._client, locks)
+        if not locks:
+            raise InvalidArgument("all() needs at least one name")
+        if any(part._client is not self._client for part in locks):
+            raise InvalidArgument("all() takes locks of its own connection only: there is one order per store")
+        ordered = sorted(locks, key=lambda part: part._spec.key)
+        for part, after in pairwise(ordered):
+            if part._spec.key == after._spec.key:
+                raise InvalidArgument(
+                    f"all() got the name {part.name!r} twice: it would wait for itself; give it once"
+                )
+        at_least = max(part._options.at_least for part in locks)
         return AllLock(self._client, ordered, self._client.options(timeout, at_least=at_least))
 
     @overload
@@ -656,12 +633,11 @@ class Locks(Same):
             Unsupported: the store keeps no records.
         """
         from interlock.client._sync.once import Once  # programs that lock start faster without it
-        from interlock.client.values import checked_keep
 
         self._client.need("once")
         spec = self._client.spec(name, 1, 1, ttl, label)._replace(once=True)
         options = self._client.options(seconds_of(on_busy, timeout), renew, on_lost)
-        return Once(self._client, name, checked_keep(keep), spec, options, on_busy == "skip")
+        return Once(self._client, name, keep, spec, options, on_busy == "skip")
 
     def attach(
         self,

@@ -2,6 +2,7 @@
 """Once: exactly one completed run while its record is kept."""
 
 import functools
+import json
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
@@ -9,11 +10,15 @@ from typing import Any, Generic, Self, TypeVar, cast
 from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant
 from interlock.client.base import AcquireOptions, P, time_is_over
-from interlock.client.values import read, written
-from interlock.core.claims import LockSpec
+from interlock.core.claims import LockSpec, checked_seconds
+from interlock.core.errors import InvalidArgument, NotKept
 from interlock.core.functions import check_kind, name_of_arguments, see_it_finished
 from interlock.runtime import _threads as rt
 
+MOST = 65_536  # characters of JSON
+LONGEST_KEEP = 366 * 86400.0  # seconds
+UNKEPT = ""
+"""Stands for a result that could not be kept."""
 R = TypeVar("R")
 S = TypeVar("S")
 
@@ -29,6 +34,7 @@ class Run:
 
     Attributes:
         grant: as given; its fence rises with each run of this name.
+        due: True if the caller must do the work; no other caller does it meanwhile.
     """
 
     def __init__(self, name: str, grant: Grant | None, keep: float = 0.0, text: str = "null") -> None:
@@ -37,11 +43,7 @@ class Run:
         self._result: Any = None
         self._text: str | None = text
         self.grant = grant
-
-    @property
-    def due(self) -> bool:
-        """True if the caller must do the work; no other caller does it meanwhile."""
-        return self.grant is not None
+        self.due = grant is not None
 
     @property
     def result(self) -> Any:
@@ -50,7 +52,7 @@ class Run:
         Raises:
             NotKept: there is a record, but the result was too large or no JSON.
         """
-        return self._result if self._text is None else read(self._name, self._text)
+        return self._result if self._text is None else _read(self._name, self._text)
 
     @result.setter
     def result(self, value: Any) -> None:
@@ -71,7 +73,7 @@ class Run:
             grant.__exit__(kind, error, trace)
             return
         grant._leave_body(kind)
-        self._text, problem = written(self._name, self._result)
+        self._text, problem = _written(self._name, self._result)
         if not grant._complete(self._keep, f"{grant.fence} {self._text}") and not grant.inherited:
             grant.check()
         if problem is not None:
@@ -83,23 +85,21 @@ class Once(rt.WrongWith, Generic[S]):
 
     Many tasks may use it at once: one runs, the others wait for its result.  `S` is the type that a skipped call
     returns: None, or `Never` if no call is skipped.
+
+    Attributes:
+        name: of the run.
     """
 
     def __init__(
         self, client: Client, name: str, keep: float, spec: LockSpec, options: AcquireOptions, skips: bool
     ) -> None:
         self._client = client
-        self._name = name
-        self._keep = keep
+        self.name = name
+        self._keep = checked_seconds(keep, "keep", most=LONGEST_KEEP)
         self._spec = spec
         self._options = options
         self._skips = skips
         self._runs: dict[Any, list[Run]] = {}
-
-    @property
-    def name(self) -> str:
-        """The name of the run."""
-        return self._name
 
     def run(self, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
         """Call a function, unless a completed run is recorded; return its result after a round trip through JSON.
@@ -120,7 +120,7 @@ class Once(rt.WrongWith, Generic[S]):
             StoreError: the store failed.
         """
         check_kind(function, rt.WORKS)
-        return self._run(self._name, function, *args, **kwargs)
+        return self._run(self.name, function, *args, **kwargs)
 
     def _run(self, name: str, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
         run = self._begin(name)
@@ -133,7 +133,7 @@ class Once(rt.WrongWith, Generic[S]):
     def _begin(self, name: str) -> Run:
         """Wait until it is the caller's turn to run, or until another run has completed."""
         client, options, owner = self._client, self._options, rt.caller()
-        spec = self._spec if name == self._name else self._spec._replace(key=client.key(name))
+        spec = self._spec if name == self.name else self._spec._replace(key=client.key(name))
         deadline = None if options.timeout is None else client.now() + options.timeout
         while True:
             left = None if deadline is None else max(0.0, deadline - client.now())
@@ -150,7 +150,7 @@ class Once(rt.WrongWith, Generic[S]):
         raise time_is_over(name, options.timeout, client.holders_of([spec.key]))
 
     def __enter__(self) -> Run:
-        run = self._begin(self._name)
+        run = self._begin(self.name)
         self._runs.setdefault(rt.caller(), []).append(run)
         return run.__enter__()
 
@@ -169,7 +169,7 @@ class Once(rt.WrongWith, Generic[S]):
         Raises:
             InvalidArgument: the name mentions what the function has no argument for, or it is of a wrong kind.
         """
-        name_for = name_of_arguments(self._name, function, "once")
+        name_for = name_of_arguments(self.name, function, "once")
         check_kind(function, rt.WORKS)
 
         @functools.wraps(function)
@@ -179,4 +179,39 @@ class Once(rt.WrongWith, Generic[S]):
         return once
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._name!r} on {self._client.where}>"
+        return f"<{type(self).__name__} {self.name!r} on {self._client.where}>"
+
+
+def _written(name: str, result: object) -> tuple[str, InvalidArgument | None]:
+    """Return a result as text, and what is wrong with it, if it can't be kept.
+
+    Args:
+        name: of the run.
+        result: anything that JSON can say.
+    """
+    try:
+        text = json.dumps(result)
+    except (TypeError, ValueError, RecursionError) as error:
+        wrong = f"is no JSON ({error})"
+    else:
+        if len(text) <= MOST:
+            return text, None
+        wrong = f"has {len(text)} characters as JSON, {MOST} is the most"
+    return UNKEPT, InvalidArgument(
+        f"the result of {name!r} {wrong}: the run counts as done, and who comes later gets NotKept; let it return a "
+        f"short answer, as where the result is"
+    )
+
+
+def _read(name: str, text: str) -> Any:
+    """Return the result in a text.
+
+    Raises:
+        NotKept: it could not be kept.
+    """
+    if text == UNKEPT:
+        raise NotKept(
+            f"{name!r} was done, but its result could not be kept, since it was too large or no JSON; do without it, "
+            f"or locks.forget({name!r}) and let it run again"
+        )
+    return json.loads(text)
