@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from interlock.client._async.locks import AsyncLocks
 
 L = TypeVar("L", bound="Locks | AsyncLocks")
-_SCHEMES = {
+SCHEMES = {
     "interlock.stores.memory:MemoryStore": ("memory",),
     "interlock.stores.files:FileStore": ("file",),
     "interlock.stores.redis:RedisStore": (
@@ -32,7 +32,7 @@ _SCHEMES = {
     "interlock.stores.bucket:BucketStore": ("s3", "gs", "az"),
     "interlock.stores.sqlite:SqliteStore": ("sqlite", "sqlite+pysqlite", "sqlite+aiosqlite"),
 }  # fmt: skip
-BUILT_IN = {scheme: store for store, schemes in _SCHEMES.items() for scheme in schemes}
+BUILT_IN = {scheme: store for store, schemes in SCHEMES.items() for scheme in schemes}
 _HOSTS = re.compile(r"[^/?#]*")
 CLIENTS = {
     "redis": "interlock.stores.redis:from_client",

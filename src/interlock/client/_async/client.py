@@ -13,12 +13,14 @@ from interlock.client.base import (
     AcquireOptions,
     BaseClient,
     closed_meanwhile,
+    name_of,
+    time_is_over,
 )
 from interlock.client.cancel import Cancel, Cancels
 from interlock.client.events import EVERYWHERE
 from interlock.core._async.acquire import acquire
 from interlock.core.claims import USING, Claim, ClaimView, LockSpec, shown_text
-from interlock.core.errors import LockError, UnknownOutcome
+from interlock.core.errors import LockError, LockTimeout, UnknownOutcome
 from interlock.core.line import new
 from interlock.core.queue import AcquireCall, Held
 from interlock.remote.failures import NoAnswer, Refused, Unreachable
@@ -252,15 +254,17 @@ class AsyncClient(BaseClient):
             self.tell("evicted", Claim(view.id, LockSpec(key, label=view.label)), fence=view.fence)
         return removed
 
-    async def holders_of(self, keys: Sequence[str]) -> list[ClaimView] | None:
-        """Return the holders of some locks; None if the store can't be asked."""
-        found: list[ClaimView] = []
+    async def too_late(self, specs: Sequence[LockSpec], seconds: float | None, owner: rt.Caller) -> LockTimeout:
+        """Return the error for locks that were not obtained in time; it names the holders, if the store can tell."""
+        holders: list[ClaimView] | None = None
         try:
-            for key in keys:
-                found += await self.state().queue.look(key)
+            views = [view for spec in specs for view in await self.look(spec.key)]
+            holders = [view for view in views if view.state == USING]
         except LockError:
-            return None
-        return [view for view in found if view.state == USING]
+            pass
+        mine = {grant.id for grant in self.state().watchdog.live() if grant._owner is owner}
+        name = ", ".join(name_of(spec.key) for spec in specs)
+        return time_is_over(name, seconds, holders, any(view.id in mine for view in holders or ()))
 
     # -- the end -----------------------------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ from interlock.client.base import (
     name_of,
     refuse_other_items,
     seconds_of,
-    time_is_over,
     wait_limit,
 )
 from interlock.client.cancel import Cancels, checked_cancel
@@ -41,7 +40,7 @@ from interlock.core.claims import (
     checked_count,
     kind_of,
 )
-from interlock.core.errors import InvalidArgument, LockError, LockTimeout, NotHeld
+from interlock.core.errors import InvalidArgument, LockError, NotHeld
 from interlock.core.functions import (
     around_generator,
     check_kind,
@@ -165,7 +164,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
         owner = rt.caller()
         grant = await self._obtain(self._options.timeout, owner)
         if grant is None:
-            raise await self._too_late(owner)
+            raise await self._client.too_late(self._specs, self._options.timeout, owner)
         grant._enter_body(owner)
         return grant
 
@@ -182,12 +181,6 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
         self._held.pop(grant, None)
         ending: rt.Result[None] = grant.__aexit__(kind, error, trace)
         return ending
-
-    async def _too_late(self, owner: rt.Caller) -> LockTimeout:
-        """Return the error for a lock that was not obtained in time; it names the holders."""
-        holders = await self._client.holders_of([spec.key for spec in self._specs])
-        mine = {grant.id for grant in self._client.state().watchdog.live() if grant._owner is owner}
-        return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders or ()))
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
         """Decorate a function: it runs while the lock is held.

@@ -8,7 +8,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 from interlock.client._async.client import AsyncClient
 from interlock.client._async.grants import AsyncGrant
-from interlock.client.base import AcquireOptions, P, time_is_over
+from interlock.client.base import AcquireOptions, P
 from interlock.core.claims import LockSpec, checked_seconds
 from interlock.core.errors import InvalidArgument, NotKept
 from interlock.core.functions import check_kind, name_of_arguments, see_it_finished
@@ -146,7 +146,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
                 break  # else the record has ended between the two questions
         if self._skips:
             return AsyncRun(name, None)
-        raise time_is_over(name, options.timeout, await client.holders_of([spec.key]))
+        raise await client.too_late([spec], options.timeout, owner)
 
     async def __aenter__(self) -> AsyncRun:
         run = await self._begin(self.name)

@@ -26,9 +26,6 @@ class Election(rt.WrongWith):
 
     `with` makes it stand for election in the background; `run` calls a function each time that it is elected.
     A candidate that was stopped does not stand again: make another one.
-
-    Attributes:
-        term: the fence of the present or last term of this candidate, which rises from leader to leader; 0 before.
     """
 
     def __init__(
@@ -46,7 +43,7 @@ class Election(rt.WrongWith):
         self._on_deposed = on_deposed
         self._cancel = Cancel()
         self._grant: Grant | None = None
-        self.term = 0
+        self._term = 0
         self._stander: Any = None  # the task that stands for election; None if none does
         self._watching: list[Any] = []
 
@@ -60,6 +57,11 @@ class Election(rt.WrongWith):
         """True while this candidate leads; by its own clock, so it is False at the end of the lease at the latest."""
         grant = self._grant
         return grant is not None and grant.held and not self._cancel.is_set()
+
+    @property
+    def term(self) -> int:
+        """The fence of the present or last term of this candidate, which rises from leader to leader; 0 before."""
+        return self._term
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until this candidate leads; False if the time is over, or it was stopped.
@@ -145,7 +147,7 @@ class Election(rt.WrongWith):
         grant = self._client.acquire(self._spec, self._options, None, rt.caller(), self._cancel)
         if grant is None:
             return
-        self._grant, self.term = grant, grant.fence
+        self._grant, self._term = grant, grant.fence
         try:
             self._tell()
             self._call(self._on_elected)

@@ -24,7 +24,6 @@ from interlock.client.base import (
     name_of,
     refuse_other_items,
     seconds_of,
-    time_is_over,
     wait_limit,
 )
 from interlock.client.cancel import Cancels, checked_cancel
@@ -42,7 +41,7 @@ from interlock.core.claims import (
     checked_count,
     kind_of,
 )
-from interlock.core.errors import InvalidArgument, LockError, LockTimeout, NotHeld
+from interlock.core.errors import InvalidArgument, LockError, NotHeld
 from interlock.core.functions import (
     around_generator,
     check_kind,
@@ -166,7 +165,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
         owner = rt.caller()
         grant = self._obtain(self._options.timeout, owner)
         if grant is None:
-            raise self._too_late(owner)
+            raise self._client.too_late(self._specs, self._options.timeout, owner)
         grant._enter_body(owner)
         return grant
 
@@ -183,12 +182,6 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
         self._held.pop(grant, None)
         ending: rt.Result[None] = grant.__exit__(kind, error, trace)
         return ending
-
-    def _too_late(self, owner: rt.Caller) -> LockTimeout:
-        """Return the error for a lock that was not obtained in time; it names the holders."""
-        holders = self._client.holders_of([spec.key for spec in self._specs])
-        mine = {grant.id for grant in self._client.state().watchdog.live() if grant._owner is owner}
-        return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders or ()))
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
         """Decorate a function: it runs while the lock is held.

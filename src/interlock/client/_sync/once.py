@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant
-from interlock.client.base import AcquireOptions, P, time_is_over
+from interlock.client.base import AcquireOptions, P
 from interlock.core.claims import LockSpec, checked_seconds
 from interlock.core.errors import InvalidArgument, NotKept
 from interlock.core.functions import check_kind, name_of_arguments, see_it_finished
@@ -147,7 +147,7 @@ class Once(rt.WrongWith, Generic[S]):
                 break  # else the record has ended between the two questions
         if self._skips:
             return Run(name, None)
-        raise time_is_over(name, options.timeout, client.holders_of([spec.key]))
+        raise client.too_late([spec], options.timeout, owner)
 
     def __enter__(self) -> Run:
         run = self._begin(self.name)
