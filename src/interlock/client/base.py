@@ -1,7 +1,6 @@
 """What the clients of threads and tasks share: arguments, the state of a grant, events, the texts of time-outs."""
 
 import math
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -393,8 +392,6 @@ class ReadWrite(Generic[L]):
 
 def warn_of_dropped(claim: Claim) -> None:
     """Warn that the grant of a claim was collected while it was held; tracemalloc knows where a claim was made."""
-    if sys.is_finalizing():
-        return
     name = name_of(claim.spec.key)
     message = (
         f"the lock {name!r} was never released: its grant and its lock object were collected while "

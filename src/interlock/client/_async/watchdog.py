@@ -5,6 +5,7 @@ many claims.  A renewal that fails is tried again until the deadline; only then 
 """
 
 import math
+import sys
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -113,7 +114,7 @@ class AsyncWatchdog:
         """Forget a grant that was dropped; nothing here waits for a store or a mutex."""
         for id, (reference, claim) in list(self.watched.items()):
             if reference is gone and self.watched.pop(id, None) is not None:
-                ends = checked_pid is None  # the interpreter, which has cleared this module
+                ends = sys is None or sys.is_finalizing()  # the interpreter, which may have cleared this module
                 if not (ends or self._client.closed) and self.pid == checked_pid():
                     self.dropped.append((claim, self._now() + claim.spec.ttl))
                     warn_of_dropped(claim)
