@@ -8,15 +8,14 @@ import pymysql  # type: ignore[import-untyped]
 from interlock.runtime._threads import readable
 from interlock.stores.advisory.session import IO_TIMEOUT, KEPT_ALIVE, BaseSession, Rows, refusal
 from interlock.stores.mysql.lines import set_read_timeout, socket_of
-from interlock.stores.mysql.options import arguments_in, dialled
+from interlock.stores.mysql.options import arguments_in, dialled, usual
 
 
 class MariaSession(BaseSession):
     """A session with MariaDB."""
 
     def connect(self) -> None:
-        waits = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), IO_TIMEOUT)
-        how = {**arguments_in(urlsplit(self.options.conninfo)), **waits, "autocommit": True}
+        how = arguments_in(urlsplit(self.options.conninfo)) | usual(IO_TIMEOUT)
         self.client = dialled(how, "MariaDB", self.options.torn)
         connection = socket_of(self.client)
         for name, value in KEPT_ALIVE.items():

@@ -209,11 +209,9 @@ class AsyncAdvisoryQueue:
             while session.busy and now() < deadline:
                 await rt.sleep(MOMENT)  # a renewal of its lease is in progress
             await self._talk.give_back(session, place.key)
-        except Refused:
-            session.end()
-            raise
-        except UnknownOutcome:
-            if session.silent:
+        except StoreError as error:
+            session.end()  # it may hold the lock
+            if session.silent or isinstance(error, Refused):
                 raise
             return False
         finally:

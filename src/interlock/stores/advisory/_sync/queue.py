@@ -210,11 +210,9 @@ class AdvisoryQueue:
             while session.busy and now() < deadline:
                 rt.sleep(MOMENT)  # a renewal of its lease is in progress
             self._talk.give_back(session, place.key)
-        except Refused:
-            session.end()
-            raise
-        except UnknownOutcome:
-            if session.silent:
+        except StoreError as error:
+            session.end()  # it may hold the lock
+            if session.silent or isinstance(error, Refused):
                 raise
             return False
         finally:

@@ -314,9 +314,7 @@ class AsyncPgSubscription(AsyncPgConnection):
     async def receive(self, deadline: float) -> list[str]:
         """As `AsyncSubscription.receive`."""
         while True:
-            found = []
-            while (note := self._pgconn.notifies()) is not None:
-                found.append(note.extra.decode(errors="replace"))
+            found = [note.extra.decode(errors="replace") for note in iter(self._pgconn.notifies, None)]
             if found:
                 return found
             if self._ended:

@@ -315,9 +315,7 @@ class PgSubscription(PgConnection):
     def receive(self, deadline: float) -> list[str]:
         """As `Subscription.receive`."""
         while True:
-            found = []
-            while (note := self._pgconn.notifies()) is not None:
-                found.append(note.extra.decode(errors="replace"))
+            found = [note.extra.decode(errors="replace") for note in iter(self._pgconn.notifies, None)]
             if found:
                 return found
             if self._ended:
