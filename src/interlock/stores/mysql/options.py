@@ -57,29 +57,34 @@ def refusal(number: object, text: str, where: str) -> Refused:
     return error
 
 
-def meaning(error: BaseException, where: str) -> StoreError:
-    """Return the error to raise for an error during a statement."""
+def _refused(error: BaseException, where: str) -> Refused | None:
+    """Return the error to raise for an exception of PyMySQL that says what the server answered; None for another."""
     number = error.args[0] if error.args else None
     if (
         isinstance(error, pymysql.MySQLError)
         and not isinstance(error, pymysql.err.InterfaceError)
         and isinstance(number, int)
         and not 2000 <= number < 3000
-        and number not in ENDED
+        and number not in (0, *ENDED)
     ):
         return refusal(number, str(error.args[-1]), where)
-    return ended(where, error)
+    return None
 
 
-def not_connected(error: BaseException, where: str) -> StoreError:
-    """Return the error to raise for a failure to connect."""
-    error = getattr(error, "orig", None) or error
-    number = error.args[0] if error.args else None
-    known = isinstance(number, int) and not 2000 <= number < 3000 and number not in ENDED
-    if isinstance(error, pymysql.MySQLError) and known and number:
-        found = refusal(number, str(error.args[-1]), where)
-        return found if isinstance(found, Passing) else Denied(str(found))
-    return Unreachable(f"{where} can't be reached: {error.args[-1] if error.args else error}; is the server running?")
+def meaning(error: BaseException, where: str) -> StoreError:
+    """Return the error to raise for an error during a statement."""
+    return _refused(error, where) or ended(where, error)
+
+
+def _not_connected(error: BaseException, where: str) -> StoreError:
+    """Return the error to raise for a failure to connect, also for a missing package."""
+    if isinstance(error, RuntimeError) and "cryptography" in str(error):
+        return StoreError(f"{where} can't be reached: this account's way to log in needs {CRYPTOGRAPHY} ({error})")
+    found = _refused(error, where)
+    if found is None:
+        told = error.args[-1] if error.args else error
+        return Unreachable(f"{where} can't be reached: {told}; is the server running?")
+    return found if isinstance(found, Passing) else Denied(str(found))
 
 
 PORT = 3306
@@ -119,16 +124,9 @@ def dialled(how: Mapping[str, object], where: str, torn: bool) -> Any:
         return pymysql.connect(**how)
     except FAILURES as error:
         if not torn:
-            raise _failed(error, where) from error
+            raise _not_connected(error, where) from error
     # Outside of the except clause: the text of the chained error could show a part of the password.
     raise Unreachable(f"{where} can't be reached; {UNTOLD}")
-
-
-def _failed(error: BaseException, where: str) -> StoreError:
-    """Return the error to raise for a failure to connect, also for a missing package."""
-    if isinstance(error, RuntimeError) and "cryptography" in str(error):
-        return StoreError(f"{where} can't be reached: this account's way to log in needs {CRYPTOGRAPHY} ({error})")
-    return not_connected(error, where)
 
 
 IO_TIMEOUT = 5.0  # seconds to wait for a reply
