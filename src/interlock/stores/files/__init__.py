@@ -22,6 +22,7 @@ from interlock.core.options import read_options
 from interlock.core.queue import ALL, Feature
 from interlock.core.redaction import masked
 from interlock.runtime import clock
+from interlock.stores.files._sync.queue import FileQueue
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.machine import allowed_in, mount_of
 from interlock.stores.files.opening import failing
@@ -29,7 +30,6 @@ from interlock.stores.files.steps import FileSteps, close_dropped, queue_on
 
 if TYPE_CHECKING:
     from interlock.stores.files._async.queue import AsyncFileQueue
-    from interlock.stores.files._sync.queue import FileQueue
 
 
 def folder_meant(path: str) -> str:
@@ -86,11 +86,8 @@ class FileStore:
         given = parse_qsl(url.query, keep_blank_values=True)
         return cls(os.fsdecode(path), **read_options(given, {"mode": _mode, "allow": allowed_in}, "file:///…"))
 
-    def queue(self) -> "FileQueue":
+    def queue(self) -> FileQueue:
         """As `Store.queue`."""
-        with failing("nothing can be locked"):
-            from interlock.stores.files._sync.queue import FileQueue
-
         return queue_on(Folder(*self._where), FileQueue)
 
     def aqueue(self) -> "AsyncFileQueue":

@@ -67,7 +67,7 @@ def _permissions(folder: Folder) -> Check:
 def _contents(folder: Folder) -> Check:
     names = names_in(folder.lines)
     foreign = [name for name in names_in(folder.path) if name not in OURS]
-    foreign += [f"lines/{name}" for name in names if 0 in _read(folder, name)]
+    foreign += [f"lines/{name}" for name in names if not all(isinstance(slot, Place) for slot in _read(folder, name))]
     if foreign:
         shown = ", ".join(foreign[:MOST_SHOWN]) + (", …" if len(foreign) > MOST_SHOWN else "")
         text = f"{len(foreign)} files are foreign, or can't be read: {shown}; they stop no other name; remove them"
@@ -76,7 +76,7 @@ def _contents(folder: Folder) -> Check:
 
 
 def _read(folder: Folder, name: str) -> list[Slot]:
-    """Return the claims in a file in lines/; a 0 is one that can't be read, or a foreign file."""
+    """Return the claims in a file in lines/; a number is one that can't be read, or a foreign file."""
     try:
         data = read_file(folder.lines, name, folder.sharing)
     except FileNotFoundError:

@@ -88,16 +88,6 @@ class WakeupPipe(OpenFile):
                 granted = Granted(id.decode(errors="replace"), int(numbers[0]), int(numbers[1]))
         return granted
 
-    def watch(self, token: str, folder: Path) -> bool:
-        """Let the death of a process wake the waiter; False if its liveness pipe does not exist."""
-        if token in self.watched:
-            return True
-        try:
-            self.watched[token] = open_pipe(folder / token, os.O_WRONLY)
-        except OSError:
-            return False
-        return True
-
     def unwatch(self, tokens: Iterable[str]) -> None:
         """Stop watching some processes."""
         for token in list(tokens):
@@ -242,9 +232,12 @@ class Liveness:
         wanted = {token for token in tokens if token != self.token and token}
         if wanted or pipe.watched:
             pipe.unwatch(pipe.watched.keys() - wanted)
-            for token in wanted:
-                if not pipe.watch(token, self._folder) and not self.is_alive(token):
-                    pipe.ring()  # the process died after the line was read: the waiter must look at once
+            for token in wanted - pipe.watched.keys():
+                try:
+                    pipe.watched[token] = open_pipe(self._folder / token, os.O_WRONLY)
+                except OSError:
+                    if not self.is_alive(token):
+                        pipe.ring()  # the process died after the line was read: the waiter must look at once
 
     def sweep(self) -> None:
         """Remove the pipes of dead processes from alive/."""

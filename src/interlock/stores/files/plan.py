@@ -100,16 +100,14 @@ def suspects(places: Sequence[Place], ids: Sequence[str]) -> list[Place]:
 
 def dead_among(places: Sequence[Place], ids: Sequence[str], is_alive: Callable[[str], bool]) -> set[str]:
     """Return the tokens of the dead processes among the suspects of a step of some claims."""
-    dead: set[str] = set()
-    asked = {""}  # a detached claim has no process, only a lease
-    while True:  # without the dead, other places become suspects
-        live = [place for place in places if place.alive not in dead]
-        new = {place.alive for place in suspects(live, ids)} - asked
-        asked |= new
-        gone = {token for token in new if not is_alive(token)}
-        if not gone:
-            return dead
-        dead |= gone
+    asked = {place.alive for place in suspects(places, ids)}
+    dead = {
+        token for token in asked if token and not is_alive(token)
+    }  # a detached claim has no process, only a lease
+    if dead:  # other places come forward
+        others = {place.alive for place in places} - asked
+        dead |= {token for token in others if token and not is_alive(token)}
+    return dead
 
 
 def actions(slots: Sequence[Slot], before: Line, step: Step, me: Sequence[str]) -> list[Action]:

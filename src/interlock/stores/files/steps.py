@@ -140,7 +140,8 @@ class FileSteps:
             done = 0
         before = line_of(slots, done, lease)
         waiter: Any = None
-        ids: Sequence[str] = ()
+        first = args[0] if args else None
+        ids: Sequence[str] = (first,) if isinstance(first, str) else first or ()
         if decide is enter:
             claim, _, *others = args
             waiter = self.waiters.by_id.get(claim.id)
@@ -149,10 +150,6 @@ class FileSteps:
             args = (claim, self.origin._replace(channel=channel, alive=liveness.token), *others)
         elif decide is adopt and args[-1].alive:
             args = (*args[:-1], self.origin._replace(alive=liveness.token))
-            ids = args[:1]
-        elif args:
-            first = args[0]
-            ids = (first,) if isinstance(first, str) else first or ()
         dead = dead_among(before.places, ids, liveness.is_alive) if before.places else NOBODY
         step = decide(before, Clock(lease, stamp, dead), *args)
         mine: list[Place] = []

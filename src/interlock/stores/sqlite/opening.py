@@ -212,8 +212,9 @@ def _of_this_boot(execute: Execute, path: str, sharing: Sharing) -> Opened:
         file = f"{path}-{boot.file}"
         _make(file, sharing)
         _fill(file, execute, int(clock.awake_or_not() * MICROS) + boot.ahead)
-        for each in others:
-            _remove(each)  # a process that still has an old file open notices the removal
+        for each in (*others, *(f"{each}-journal" for each in others)):
+            with suppress(OSError):
+                os.unlink(each)  # a process that still has an old file open notices the removal
         execute("DELETE FROM boot")
         execute("INSERT INTO boot VALUES (?, ?, ?, ?)", boot)
     if boot.clock != here.clock:
@@ -254,12 +255,6 @@ def _others(path: str) -> list[str]:
     folder, name = os.path.split(path)
     ours = re.compile(re.escape(name) + "-[0-9a-f]{12}")
     return [os.path.join(folder, each) for each in os.listdir(folder) if ours.fullmatch(each)]
-
-
-def _remove(file: str) -> None:
-    for each in (file, f"{file}-journal"):
-        with suppress(OSError):
-            os.unlink(each)
 
 
 def _fill(file: str, kept: Execute, stamp: int) -> None:
