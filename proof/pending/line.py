@@ -42,8 +42,9 @@ class Steps:
     origin = Origin()
     look_again = 1.0
     waiters = Waiters()
+    doctor = aclose = None  # the world does neither
 
-    async def step(self, key: str, decide: Any, *args: Any) -> Step | None:
+    async def step(self, key: str, decide: Any, *args: Any) -> Any:
         """Ask the world for a step."""
         if decide.__name__ == "enter":
             claim, _, wait, again = args
@@ -53,8 +54,7 @@ class Steps:
         else:
             ((id,),) = args
             request = ask.Do("renew", id)
-        step: Step | None = await effect(request)
-        return step
+        return await effect(request)
 
 
 def step_queue() -> Any:

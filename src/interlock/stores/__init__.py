@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from interlock.core._async.acquire import AsyncQueue
 from interlock.core._sync.acquire import Queue
+from interlock.core.errors import StoreError
 from interlock.core.queue import Feature
 
 MAKERS = {
@@ -40,6 +41,22 @@ class Store(Protocol):
 
     def aqueue(self) -> AsyncQueue:
         """Return a new queue, for the tasks of the running event loop."""
+
+
+def see_installed(module: str, need: str) -> None:
+    """Import the client library of a store.
+
+    Args:
+        module: the library.
+        need: what needs it, and how to install it.
+
+    Raises:
+        StoreError: it is not installed.
+    """
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise StoreError(f"{need} ({error})") from error
 
 
 def from_client(client: Any, tasks: bool) -> Store:

@@ -33,6 +33,7 @@ class AsyncRecordQueue:
         self.abort = records.abort
         self.look, self.evict, self.namespaces = records.look, records.evict, records.namespaces
         self.doctor = records.doctor
+        self.aclose = records.aclose
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Do nothing: a read of the record always answers whether the claim exists."""
@@ -60,6 +61,3 @@ class AsyncRecordQueue:
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         return list(await self._records.renew(claims))
-
-    async def aclose(self) -> None:
-        await self._records.aclose()

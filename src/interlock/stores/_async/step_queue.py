@@ -106,6 +106,8 @@ class AsyncStepQueue:
         self._renew_many = getattr(steps, "renew_many", None)
         self.rest = getattr(steps, "rest", bool)
         self.abort: Any = getattr(steps, "abort", bool)
+        self.doctor = steps.doctor
+        self.aclose = steps.aclose
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Do nothing: a step store never doubts whether a claim is held."""
@@ -208,12 +210,6 @@ class AsyncStepQueue:
         """List the namespaces that have a holder or a waiter."""
         found = {namespace_of(each) for each in await self._steps.keys("")}
         return sorted([each for each in found if await self.look(each + SEPARATOR)])
-
-    async def doctor(self) -> list[Check]:
-        return await self._steps.doctor()
-
-    async def aclose(self) -> None:
-        await self._steps.aclose()
 
     async def _insist(self, key: str, decide: Decide, *args: object) -> Step:
         """Perform a step; retry while the store is busy.

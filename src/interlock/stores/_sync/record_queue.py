@@ -34,6 +34,7 @@ class RecordQueue:
         self.abort = records.abort
         self.look, self.evict, self.namespaces = records.look, records.evict, records.namespaces
         self.doctor = records.doctor
+        self.close = records.close
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Do nothing: a read of the record always answers whether the claim exists."""
@@ -61,6 +62,3 @@ class RecordQueue:
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         return list(self._records.renew(claims))
-
-    def close(self) -> None:
-        self._records.close()

@@ -107,6 +107,8 @@ class StepQueue:
         self._renew_many = getattr(steps, "renew_many", None)
         self.rest = getattr(steps, "rest", bool)
         self.abort: Any = getattr(steps, "abort", bool)
+        self.doctor = steps.doctor
+        self.close = steps.close
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Do nothing: a step store never doubts whether a claim is held."""
@@ -206,12 +208,6 @@ class StepQueue:
         """List the namespaces that have a holder or a waiter."""
         found = {namespace_of(each) for each in self._steps.keys("")}
         return sorted([each for each in found if self.look(each + SEPARATOR)])
-
-    def doctor(self) -> list[Check]:
-        return self._steps.doctor()
-
-    def close(self) -> None:
-        self._steps.close()
 
     def _insist(self, key: str, decide: Decide, *args: object) -> Step:
         """Perform a step; retry while the store is busy.

@@ -11,9 +11,9 @@ from interlock.core.claims import Check
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.options import read_options, seconds_in, text_in
 from interlock.core.redaction import place_of, read
+from interlock.stores import see_installed
 from interlock.stores.plain import PlainStore
 
-INSTALL = "locks in a bucket need obstore: pip install 'interlock[bucket]'"
 IO_TIMEOUT = 10.0  # seconds to wait for a reply
 PREFIX = "interlock"
 GCS_PACE = 1.0  # seconds; https://cloud.google.com/storage/quotas: one write a second to an object
@@ -51,7 +51,7 @@ class BucketStore(PlainStore):
         Credentials come from the environment, as for the cloud's own tools, or from the part of the URL before the @:
         access key and secret for S3, account and key for Azure.
         """
-        _check_installed()
+        see_installed("obstore", "locks in a bucket need obstore: pip install 'interlock[bucket]'")
         where = place_of(url)
         return read(url, lambda url: _store_of(url, where))
 
@@ -77,13 +77,6 @@ class BucketStore(PlainStore):
             return race(self._made, f"{self._prefix}/.clock/race", clients, rounds)
         except (BaseError, FileNotFoundError) as error:
             raise StoreError(f"the race broke off: {str(error).partition(chr(10))[0]}") from error
-
-
-def _check_installed() -> None:
-    try:
-        import obstore  # noqa: F401
-    except ImportError as error:
-        raise StoreError(f"{INSTALL} ({error})") from error
 
 
 def _store_of(url: SplitResult, where: str) -> BucketStore:

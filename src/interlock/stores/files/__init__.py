@@ -19,7 +19,6 @@ from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes
 
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.options import read_options
-from interlock.core.queue import ALL, Feature
 from interlock.core.redaction import masked
 from interlock.runtime import clock
 from interlock.stores.files._sync.queue import FileQueue
@@ -27,6 +26,7 @@ from interlock.stores.files.folder import Folder
 from interlock.stores.files.machine import allowed_in, mount_of
 from interlock.stores.files.opening import failing
 from interlock.stores.files.steps import FileSteps, close_dropped, queue_on
+from interlock.stores.plain import PlainStore
 
 if TYPE_CHECKING:
     from interlock.stores.files._async.queue import AsyncFileQueue
@@ -49,7 +49,7 @@ def _mode(name: str, text: str) -> int:
     return int(text, 8)
 
 
-class FileStore:
+class FileStore(PlainStore):
     """A store in a folder of a local file system.
 
     Args:
@@ -61,9 +61,7 @@ class FileStore:
         StoreError: the folder can't be used for locks; the message says what to do.
     """
 
-    features: frozenset[Feature] = ALL
     frees_at_death = True  # the kernel releases the flock of the liveness pipe
-    in_process = False
     now = staticmethod(clock.now)
 
     def __init__(self, path: str, mode: int | None = None, allow: str = "") -> None:

@@ -20,7 +20,7 @@ from interlock.stores.files.opening import (
     failing,
     make_folder,
     open_file,
-    open_folder,
+    opened,
     put,
     read_file,
     sharing_of,
@@ -138,15 +138,12 @@ class Folder:
         """Create a subfolder, or check that all users of the folder can use the existing one."""
         if not os.path.lexists(room):
             make_folder(room, sharing.mode, sharing)
-        fd = open_folder(room)
-        try:
+        with opened(room) as fd:
             found = os.fstat(fd)
             if not sharing.trusts(found.st_uid):
                 raise NotOurs(f"{room} belongs to user {found.st_uid}; look at it, and remove it")
             if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != sharing.mode:
                 os.fchmod(fd, sharing.mode)
-        finally:
-            os.close(fd)
 
     def stay(self) -> None:
         """Join again if the folder or its marker was removed or replaced.

@@ -21,7 +21,8 @@ from interlock.stores.files.slots import (
     key_in,
     micros_in,
     moment,
-    slots_in,
+    parse,
+    raws_in,
     text_of,
 )
 from interlock.stores.plain import Section
@@ -59,7 +60,7 @@ class LineFile(OpenFile):
     def __init__(self, folder: Folder, key: str) -> None:
         self._folder = folder
         self.name = file_name(key)
-        super().__init__(folder.lines / self.name)
+        super().__init__(f"{folder.lines}/{self.name}")
         self.key = key
         self.head = head_of(key)
         self.section = Section()
@@ -114,7 +115,7 @@ class LineFile(OpenFile):
             return b""
         while len(data) >= self._span:
             if len(data) > MOST_BYTES:
-                raise NotOurs(f"{self._path} has become longer than {MOST_BYTES} bytes; look at it, and remove it")
+                raise NotOurs(f"{self.path} has become longer than {MOST_BYTES} bytes; look at it, and remove it")
             self._span *= 2
             data = os.pread(self.fd, self._span, 0)
         if not self._is_sound(data):
@@ -137,15 +138,11 @@ class LineFile(OpenFile):
             return
         key = key_in(found[:HEAD_MOST])
         if not found.startswith(MAGIC) and not self.head.startswith(found):
-            raise NotOurs(f"{self._path} is no line of interlock's; look at it, and remove it (nothing was changed)")
+            raise NotOurs(f"{self.path} is no line of interlock's; look at it, and remove it (nothing was changed)")
         if (key is not None and key != self.key) or self.links() != 1:
-            raise NotOurs(f"{self._path} is a copy of another name's line; remove it (nothing was changed)")
+            raise NotOurs(f"{self.path} is a copy of another name's line; remove it (nothing was changed)")
         put(self.fd, self.head, 0)
         os.ftruncate(self.fd, len(self.head) + max(0, len(found) - len(self.head)) // SLOT * SLOT)
-
-    @property
-    def _path(self) -> str:
-        return os.fsdecode(self.path)
 
     def open(self) -> None:
         """Open the file; create it if it does not exist.
@@ -197,7 +194,11 @@ class LineFile(OpenFile):
 
     def slots(self, data: bytes) -> list[Slot]:
         """Return the slots; `data` is the content that `guard` returned."""
-        return slots_in(data, len(self.head), self._known)
+        raws = raws_in(data, len(self.head))
+        if raws != [raw for raw, _ in self._known]:
+            known = dict(self._known)
+            self._known = [(raw, known[raw] if raw in known else parse(raw)) for raw in raws]
+        return [slot for _, slot in self._known]
 
     def perform(self, action: Action) -> None:
         """Perform one write of a step."""

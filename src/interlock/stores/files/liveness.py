@@ -35,7 +35,7 @@ from interlock.stores.files.opening import (
     OpenFile,
     failed,
     failing,
-    open_folder,
+    opened,
     settle,
     sharing_of,
 )
@@ -175,7 +175,7 @@ class Liveness:
                 continue
             except OSError as error:
                 raise failed(f"no liveness pipe could be made in {self._folder}", error) from error
-            made.path = os.fsencode(self._folder / token)
+            made.path = os.fspath(self._folder / token)
             before, self._own, self.token = self._own, made, token
             before.close()
             return
@@ -242,16 +242,13 @@ class Liveness:
     def sweep(self) -> None:
         """Remove the pipes of dead processes from alive/."""
         seen: dict[str, bool] = {}
-        at = open_folder(self._folder)
-        try:
+        with opened(self._folder) as at:
             for name in os.listdir(at):
                 token = name.lstrip(".").partition(".")[0]
                 if token not in seen:
                     seen[token] = self.is_alive(token) or (name.startswith(".") and self.is_alive(name))
                 if not seen[token]:
                     remove_pipe(at, name)
-        finally:
-            os.close(at)
 
     # -- wake-up pipes ------------------------------------------------------------------------------------------
 
@@ -333,16 +330,13 @@ def make_pipe(path: Path) -> int:
         NotOurs: another program replaced the pipe meanwhile.
         OSError: the pipe can't be made.
     """
-    at = open_folder(path.parent)
-    try:
+    with opened(path.parent) as at:
         sharing = sharing_of(os.fstat(at))
         if _DIR_FD:
             os.mkfifo(path.name, sharing.file_mode, dir_fd=at)
         else:
             os.mkfifo(path, sharing.file_mode)
         fd = os.open(path.name, os.O_RDWR | FLAGS, dir_fd=at)
-    finally:
-        os.close(at)
     try:
         found = os.fstat(fd)
         if not found.st_nlink:

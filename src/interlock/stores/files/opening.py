@@ -82,7 +82,7 @@ class OpenFile:
     __slots__ = ("device", "fd", "inode", "mark", "path")
 
     def __init__(self, path: str | Path, fd: int = -1) -> None:
-        self.path = os.fsencode(path)
+        self.path = os.fspath(path)
         self.fd = self.device = self.inode = self.mark = -1
         if fd >= 0:
             self.hold(fd)
@@ -191,19 +191,17 @@ def open_file(folder: str | Path, name: str, sharing: Sharing, create: bool = Tr
         NotOurs: another kind of file is there, or one of a user who is not trusted.
         OSError: the file can't be opened; FileNotFoundError if it does not exist and `create` is False.
     """
-    at = open_folder(folder)
     try:
-        for _ in range(ROUNDS):
-            fd = _open_at(at, name, sharing, create)
-            if fd >= 0:
-                return fd
+        with opened(folder) as at:
+            for _ in range(ROUNDS):
+                fd = _open_at(at, name, sharing, create)
+                if fd >= 0:
+                    return fd
     except NotOurs as error:
         raise NotOurs(f"{os.fspath(folder)}/{name} {error}") from None
     except OSError as error:
         error.filename = f"{os.fspath(folder)}/{name}"
         raise
-    finally:
-        os.close(at)
     raise StoreError(f"{os.fspath(folder)}/{name} appears and disappears again and again; find out why")
 
 
@@ -303,9 +301,14 @@ def put(fd: int, data: bytes, at: int) -> None:
 # -- folders ------------------------------------------------------------------------------------------------
 
 
-def open_folder(path: str | Path) -> int:
-    """Open a folder, not through a symbolic link."""
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | NOFOLLOW | os.O_CLOEXEC)
+@contextlib.contextmanager
+def opened(path: str | Path) -> Iterator[int]:
+    """Open a folder for a `with` block, not through a symbolic link."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def make_folder(path: Path, mode: int, sharing: Sharing | None = None) -> None:
@@ -313,14 +316,11 @@ def make_folder(path: Path, mode: int, sharing: Sharing | None = None) -> None:
     temporary = path.with_name(f".{path.name}-{os.urandom(6).hex()}")
     os.mkdir(temporary, 0o700)
     try:
-        fd = open_folder(temporary)
-        try:
+        with opened(temporary) as fd:
             found = os.fstat(fd)
             if found.st_uid != os.geteuid() or os.listdir(fd):
                 raise OSError(errno.EPERM, "another program replaced it while it was made", os.fspath(path))
             settle(fd, found, mode, sharing or sharing_of(found))
-        finally:
-            os.close(fd)
         os.rename(temporary, path)
     except OSError as error:
         os.rmdir(temporary)

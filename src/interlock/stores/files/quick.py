@@ -15,6 +15,7 @@ from interlock.core.claims import MICROS, Claim
 from interlock.core.queue import OCCUPIED, REFUSED, EnterResult
 from interlock.runtime import clock
 from interlock.runtime.process import pid
+from interlock.stores._sync.step_queue import SHORTEST_LOOK
 from interlock.stores.files.linefile import give_turn
 from interlock.stores.files.slots import tail
 from interlock.stores.files.steps import FileSteps, WaitsHere
@@ -27,7 +28,6 @@ if not os.environ.get("INTERLOCK_PURE"):
 
 NOT_DONE, DONE, DONE_THERE = 0, 1, 2
 OTHERS_WAIT = -2
-SHORTEST_LOOK = 0.001  # seconds
 
 
 class Quick:
@@ -66,8 +66,9 @@ class Quick:
             except OSError:
                 return None  # the step in Python raises the error
         token = steps.liveness.token
-        ttl = int(spec.ttl * MICROS)
-        end = tail(spec.units, spec.capacity, ttl, False, token, steps.origin.home, who, spec.label)
+        end = tail(
+            spec.units, spec.capacity, int(spec.ttl * MICROS), False, token, steps.origin.home, who, spec.label
+        )
         pipe = 0
         if waiter is not None:
             steps.waiters.add(id, waiter)  # before the step: another process may promote it right after

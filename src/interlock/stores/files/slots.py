@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain, repeat
 from typing import Literal, TypeAlias
 
 from interlock.core.claims import MICROS, SEPARATOR
@@ -130,12 +129,9 @@ def parse(raw: bytes) -> Slot:
     )  # fmt: skip
 
 
-def slots_in(data: bytes, start: int, known: list[tuple[bytes, Slot]]) -> list[Slot]:
-    """Return the slots in `data`; parse only those that differ from the cache `known`, and update it."""
-    raws = (data[at : at + SLOT] for at in range(start, len(data), SLOT))
-    before = chain(known, repeat((b"", 0)))
-    known[:] = [old if old[0] == raw else (raw, parse(raw)) for raw, old in zip(raws, before, strict=False)]
-    return [slot for _, slot in known]
+def raws_in(data: bytes, start: int) -> list[bytes]:
+    """Return the texts of the slots in `data`, which begin at `start`."""
+    return [data[at : at + SLOT] for at in range(start, len(data), SLOT)]
 
 
 def text_of(place: Place) -> bytes:

@@ -45,7 +45,18 @@ from interlock.stores.files.linefile import TRUST, LineFile, give_turn
 from interlock.stores.files.liveness import Liveness, WakeupPipe
 from interlock.stores.files.opening import MOST_BYTES, NotOurs, failed, failing, read_file
 from interlock.stores.files.plan import Action, RecordWrite, Tell, actions, dead_among, line_of, watched_by
-from interlock.stores.files.slots import DONE_AT, HEAD_MOST, Slot, file_name, key_in, micros_in, slots_in, slots_start
+from interlock.stores.files.slots import (
+    DONE_AT,
+    HEAD_MOST,
+    Slot,
+    file_name,
+    key_in,
+    micros_in,
+    parse,
+    raws_in,
+    slots_start,
+)
+from interlock.stores.plain import WITHIN_A_STEP
 
 MOST_OPEN = 256  # files of names
 SWEEP = 50  # names that a process checks for removal when it connects
@@ -111,10 +122,15 @@ class FileSteps:
             return Step(None, [GONE] * len(args[0]) if decide is renew else False)
         try:
             line = self.lines.get(key) or self._line(key)
-            with line.section.entered():
+            section = line.section
+            with section.mutex:  # as `Section.entered`, which takes a microsecond
+                if section.taken:
+                    raise StoreError(WITHIN_A_STEP)
+                section.taken = True
                 try:
                     return self._guarded(line, decide, args)
                 finally:
+                    section.taken = False
                     line.unguard()
         except OSError as error:
             raise failed(f"the line of {key.partition(SEPARATOR)[2]!r} can't be read or written", error) from error
@@ -147,9 +163,9 @@ class FileSteps:
             waiter = self.waiters.by_id.get(claim.id)
             ids = (claim.id,)
             channel = "" if waiter is None else self.reachable(waiter)
-            args = (claim, self.origin._replace(channel=channel, alive=liveness.token), *others)
+            args = (claim, Origin(self.origin.home, channel, liveness.token), *others)
         elif decide is adopt and args[-1].alive:
-            args = (*args[:-1], self.origin._replace(alive=liveness.token))
+            args = (*args[:-1], Origin(self.origin.home, "", liveness.token))
         dead = dead_among(before.places, ids, liveness.is_alive) if before.places else NOBODY
         step = decide(before, Clock(lease, stamp, dead), *args)
         mine: list[Place] = []
@@ -286,7 +302,8 @@ class FileSteps:
 
     def _look(self, key: str) -> Step:
         data = self._read(file_name(key))
-        line, now = self._settled(slots_in(data, slots_start(data), []), micros_in(data, DONE_AT))
+        slots = [parse(raw) for raw in raws_in(data, slots_start(data))]
+        line, now = self._settled(slots, micros_in(data, DONE_AT))
         return Step(None, (*line.places, *record_in(line.done, now)), (), now.lease)
 
     def keys(self, prefix: str) -> list[str]:

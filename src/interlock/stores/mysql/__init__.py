@@ -6,10 +6,11 @@ from typing import Any
 from urllib.parse import SplitResult
 
 from interlock.core.claims import said
-from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.errors import InvalidArgument
+from interlock.stores import see_installed
 from interlock.stores.plain import PlainStore
 
-INSTALL = "locks in MySQL and MariaDB need PyMySQL: pip install 'interlock[mariadb]'"
+NEEDS = ("pymysql", "locks in MySQL and MariaDB need PyMySQL: pip install 'interlock[mariadb]'")
 
 __all__ = ["TABLE", "MysqlStore", "checked_table", "ddl", "from_client"]
 
@@ -39,7 +40,7 @@ class MysqlStore(PlainStore):
             password: returns the password for the next connection.
             dial: returns a new connection of PyMySQL; the store closes it.
         """
-        _check_installed()
+        see_installed(*NEEDS)
         from interlock.stores.mysql.options import options_of
 
         return MysqlStore(options_of(url, password, dial))
@@ -49,13 +50,6 @@ class MysqlStore(PlainStore):
         return self._made()
 
 
-def _check_installed() -> None:
-    try:
-        import pymysql  # type: ignore[import-untyped]  # noqa: F401
-    except ImportError as error:
-        raise StoreError(f"{INSTALL} ({error})") from error
-
-
 def from_client(client: object, tasks: bool) -> MysqlStore:
     """Return the store in the database of a SQLAlchemy engine of the program.
 
@@ -63,7 +57,7 @@ def from_client(client: object, tasks: bool) -> MysqlStore:
         client: an `Engine` or `AsyncEngine` of PyMySQL, aiomysql or asyncmy; PyMySQL connects with its arguments.
         tasks: ignored: the store connects by PyMySQL for threads and tasks.
     """
-    _check_installed()
+    see_installed(*NEEDS)
     from interlock.stores.mysql.options import options_of_engine
 
     return MysqlStore(options_of_engine(client))
