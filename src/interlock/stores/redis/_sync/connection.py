@@ -18,7 +18,6 @@ from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import with_source
 
 SENTINEL_TIMEOUT = 0.25  # seconds to wait for one of several Sentinels
-INFO = pack("INFO", "replication")
 _PRIMARY = re.compile(rb"role:master\b.*^master_replid:(\w+)", re.DOTALL | re.MULTILINE)
 
 
@@ -169,19 +168,6 @@ class RedisConnection:
         """As `Connection.close`."""
         self.stream.close()
 
-    def subscribe(self, channel: str, deadline: float) -> None:
-        """Receive what is published on a channel from now on.
-
-        Raises:
-            StoreError: the server refuses, or does not answer.
-        """
-        self.channel = channel
-        reply = self.raw(pack("SUBSCRIBE", channel), 1, deadline)
-        if isinstance(reply, ReplyError):
-            self.deaf = refusal(reply, self._where)
-            if self.deaf.code != "UNKNOWN":
-                raise self.deaf
-
     def receive(self, deadline: float) -> list[str]:
         """As `Subscription.receive`."""
         try:
@@ -213,15 +199,15 @@ class Dialer:
 
     Args:
         settings: how to connect.
-        question: the last command of a login; none for a Sentinel, whose users need no right to INFO.
+        asks: whether INFO is the last command of a login; not at a Sentinel, whose users need no right to it.
 
     Attributes:
         moved: called when another primary has taken its place.
     """
 
-    def __init__(self, settings: Settings, question: bytes = INFO) -> None:
+    def __init__(self, settings: Settings, asks: bool = True) -> None:
         self.settings = settings
-        self._question = question
+        self._asks = asks
         self.where = settings.where
         self._silent = False
         self._primary: bytes | None = None
@@ -250,7 +236,7 @@ class Dialer:
         except BaseException:
             connection.close()
             raise
-        found = None if isinstance(info, ReplyError) or info is None else _PRIMARY.search(info)
+        found = _PRIMARY.search(info) if isinstance(info, bytes) else None
         if found is not None:
             before, self._primary = self._primary, found[1]
             if before is not None and before != found[1]:
@@ -281,39 +267,44 @@ class Dialer:
         login: tuple[str, ...] = tuple(each for each in (settings.username, settings.password) if each is not None)
         if settings.credentials is not None:
             login = tuple(rt.offload(settings.credentials))
-        words = [("AUTH", *login)] if login else []
+        commands = [("AUTH", *login)] if login else []
         if settings.client_name:
-            words.append(("CLIENT", "SETNAME", settings.client_name))
+            commands.append(("CLIENT", "SETNAME", settings.client_name))
         if settings.db:
-            words.append(("SELECT", str(settings.db)))
-        data = b"".join([pack(*each) for each in words]) + self._question
-        if not data:
+            commands.append(("SELECT", str(settings.db)))
+        if self._asks:
+            commands.append(("INFO", "replication"))
+        if not commands:
             return None
-        expected = len(words) + bool(self._question)
+        data = b"".join([pack(*each) for each in commands])
         try:
-            replies = connection.raw(data, expected, deadline)
+            replies = connection.raw(data, len(commands), deadline)
         except NoAnswer as error:
             raise unreachable(self.where, TimeoutError()) from error
-        replies = replies if expected > 1 else [replies]
-        for reply, each in zip(replies, words, strict=False):
-            if isinstance(reply, ReplyError) and each[0] != "CLIENT":
-                if each[0] == "AUTH":
-                    raise Denied(f"can't connect to {self.where}: {reply}; {LOGIN}") from reply
+        replies = replies if len(commands) > 1 else [replies]
+        for reply, (name, *_) in zip(replies, commands, strict=True):
+            if not isinstance(reply, ReplyError) or name == "CLIENT":
+                continue
+            if name == "AUTH":
+                raise Denied(f"can't connect to {self.where}: {reply}; {LOGIN}") from reply
+            if name == "SELECT" or code_of(reply) not in ("NOPERM", "UNKNOWN"):  # a proxy may lack INFO
                 raise unreachable(self.where, reply) from reply
-        info = replies[-1] if self._question else None
-        if isinstance(info, ReplyError) and code_of(info) not in ("NOPERM", "UNKNOWN"):  # a proxy may lack INFO
-            raise unreachable(self.where, info) from info
-        return info
+        return replies[-1]
 
     def subscribe(self, channel: str, deadline: float) -> RedisConnection:
-        """Return a subscription that the server has confirmed.
+        """Return a subscription that the server has confirmed, or one that is deaf.
 
         Raises:
             StoreError: the server can't be reached, or refuses.
         """
         connection = self.open(deadline, looks=False)
+        connection.channel = channel
         try:
-            connection.subscribe(channel, deadline)
+            reply = connection.raw(pack("SUBSCRIBE", channel), 1, deadline)
+            if isinstance(reply, ReplyError):
+                connection.deaf = refusal(reply, self.where)
+                if connection.deaf.code != "UNKNOWN":
+                    raise connection.deaf
         except BaseException:
             connection.close()
             raise
@@ -358,7 +349,7 @@ class Dialer:
     def _ask_sentinel(self, sentinel: Settings, node: Address, deadline: float) -> list[tuple[int, Address]]:
         """Return the epoch of the last fail-over and the address of the primary, if a Sentinel knows it."""
         limit = clock.now() + (SENTINEL_TIMEOUT if len(self.settings.nodes) > 1 else sentinel.io_timeout)
-        dialer = Dialer(sentinel.at(node), b"")
+        dialer = Dialer(sentinel.at(node), asks=False)
         connection = dialer.open(min(deadline, limit))
         try:
             reply = connection.ask(RedisCommand(pack("SENTINEL", "MASTERS")), min(deadline, limit))
