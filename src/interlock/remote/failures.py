@@ -1,6 +1,10 @@
 """What can go wrong between this process and a server; the class of an error decides what a queue does about it."""
 
 from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.core.queue import Outage
+
+RECOVERY = 60.0  # seconds to wait for an unavailable store if the caller has set no limit; a fail-over takes 15 to 30
+FIRST_CONTACT = 2.0  # seconds; if no request has ever succeeded, the address is probably wrong
 
 
 class Refused(StoreError):
@@ -68,3 +72,14 @@ def no_room(where: str, most: int, seconds: float) -> NoRoom:
         f"all {most} connections to {where} were in use for {seconds:.1f} s: is it overloaded? Else let this process "
         f"have more (?max_connections=)"
     )
+
+
+def outage(error: StoreError, ttl: float, answered: bool) -> Outage:
+    """Return how long a caller without a limit waits for a store that is unavailable.
+
+    Args:
+        error: what it said.
+        ttl: of the caller's claim, in seconds.
+        answered: True if the store has answered any request.
+    """
+    return Outage(error, max(RECOVERY, ttl) if answered else FIRST_CONTACT)

@@ -16,9 +16,9 @@ from typing import Generic, Literal, Protocol
 from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, keys_of, namespace_of
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import GONE as GONE_THERE
-from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed, Tells
+from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Tells
 from interlock.remote._sync.listener import Listener, Subscription
-from interlock.remote.failures import ConnectionEnded, Denied, NoAnswer, Passing, Unreachable
+from interlock.remote.failures import ConnectionEnded, Denied, NoAnswer, Passing, Unreachable, outage
 from interlock.remote.waiters import Successors
 from interlock.remote.wire import (
     AGAIN,
@@ -38,8 +38,6 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 
 CUTS = 5  # so many connections may end in a row under one request
-RECOVERY = 60.0  # seconds that a server is waited for without a limit; a fail-over takes 15 to 30
-FIRST_CONTACT = 2.0  # seconds; where nothing was ever done, the address is probably wrong
 MOST_GHOSTS = 256
 LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
 
@@ -182,11 +180,10 @@ class ServerQueue(Generic[Q, A]):
         if not may_pass or not (wait or late):
             raise error
         answered = self._answered or (isinstance(error, Passing) and not error.is_away)
-        outage = Outage(error, max(RECOVERY, claim.spec.ttl) if answered else FIRST_CONTACT)
         state: Literal["gone", "busy", "indeterminate"] = "gone" if late else "busy"
         if not again and not late and isinstance(error, UnknownOutcome) and mode is not None:
             state = "indeterminate"
-        return EnterResult(state, look_again=random.uniform(0.2, 0.4), asked=False, outage=outage)
+        return EnterResult(state, look_again=random.uniform(0.2, 0.4), asked=False, outage=outage(error, claim.spec.ttl, answered))
 
     def _take_out_ghosts(self) -> None:
         """Take out claims whose requests had no answer, in case their `undo` did not arrive either."""

@@ -25,9 +25,9 @@ from interlock.core.line import (
     renew,
     settle,
 )
-from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Outage, Renewed, Tells
+from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Renewed, Tells
 from interlock.core.queue import GONE as IS_GONE
-from interlock.remote.failures import Denied, Passing, Unreachable
+from interlock.remote.failures import Denied, Passing, Unreachable, outage
 from interlock.remote.waiters import Waiters
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
@@ -37,8 +37,6 @@ SHORTEST_LOOK = 0.001  # seconds
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.02  # seconds before a busy store is asked again
 LIVES = "yes"  # the liveness token of a claim that ends with its process; the store replaces it by its own
 AWAY = 0.25  # seconds until an unavailable store is asked again
-RECOVERY = 60.0  # seconds to wait for an unavailable store if the caller has set no limit
-FIRST_CONTACT = 2.0  # seconds; if no request has ever succeeded, the address is probably wrong
 
 
 class Steps(Protocol):
@@ -256,9 +254,8 @@ def away(claim: Claim, error: StoreError, wait: bool, answered: bool) -> EnterRe
     """
     if isinstance(error, Denied) or not isinstance(error, (Passing, Unreachable, UnknownOutcome)) or not wait:
         raise error
-    limit = max(RECOVERY, claim.spec.ttl) if answered else FIRST_CONTACT
     state: Any = "indeterminate" if isinstance(error, UnknownOutcome) else "busy"
-    return EnterResult(state, look_again=AWAY, asked=False, outage=Outage(error, limit))
+    return EnterResult(state, look_again=AWAY, asked=False, outage=outage(error, claim.spec.ttl, answered))
 
 
 def view_of(key: str, place: Place, now: int) -> ClaimView:

@@ -8,10 +8,10 @@ from interlock.core.claims import SEPARATOR, USING, Check, Claim, ClaimView, nam
 from interlock.core.errors import StoreError, UnknownOutcome, Unsupported
 from interlock.core.line import GONE, KEPT
 from interlock.core.queue import GONE as IS_GONE
-from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed, Tells
-from interlock.remote.failures import Refused
+from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Tells
+from interlock.remote.failures import Refused, outage
 from interlock.runtime import _aio as rt
-from interlock.stores._async.step_queue import AWAY, RECOVERY
+from interlock.stores._async.step_queue import AWAY
 from interlock.stores.advisory._async.talk import AsyncTalk
 from interlock.stores.advisory.room import (
     FULL,
@@ -112,7 +112,7 @@ class AsyncAdvisoryQueue:
             try:
                 pause = await self._stand(place)
             except StoreError as error:  # the server is unavailable, or accepts no more sessions
-                return EnterResult("busy", 0, AWAY, False, Outage(error, max(RECOVERY, claim.spec.ttl)))
+                return EnterResult("busy", 0, AWAY, False, outage(error, claim.spec.ttl, True))
         if not room.is_in(place):
             return IS_GONE
         return EnterResult("using", place.fence) if place.state == "using" else EnterResult("pending", 0, pause)

@@ -9,10 +9,11 @@ from interlock.core.claims import SEPARATOR, USING, Check, Claim, ClaimView, nam
 from interlock.core.errors import StoreError, UnknownOutcome, Unsupported
 from interlock.core.line import GONE, KEPT
 from interlock.core.queue import GONE as IS_GONE
-from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed, Tells
+from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Tells
 from interlock.remote.failures import Refused
 from interlock.runtime import _threads as rt
-from interlock.stores._sync.step_queue import AWAY, RECOVERY
+from interlock.remote.failures import outage
+from interlock.stores._sync.step_queue import AWAY
 from interlock.stores.advisory._sync.talk import Talk
 from interlock.stores.advisory.room import (
     FULL,
@@ -113,7 +114,7 @@ class AdvisoryQueue:
             try:
                 pause = self._stand(place)
             except StoreError as error:  # the server is unavailable, or accepts no more sessions
-                return EnterResult("busy", 0, AWAY, False, Outage(error, max(RECOVERY, claim.spec.ttl)))
+                return EnterResult("busy", 0, AWAY, False, outage(error, claim.spec.ttl, True))
         if not room.is_in(place):
             return IS_GONE
         return EnterResult("using", place.fence) if place.state == "using" else EnterResult("pending", 0, pause)
