@@ -183,7 +183,9 @@ class ServerQueue(Generic[Q, A]):
         state: Literal["gone", "busy", "indeterminate"] = "gone" if late else "busy"
         if not again and not late and isinstance(error, UnknownOutcome) and mode is not None:
             state = "indeterminate"
-        return EnterResult(state, look_again=random.uniform(0.2, 0.4), asked=False, outage=outage(error, claim.spec.ttl, answered))
+        return EnterResult(
+            state, look_again=random.uniform(0.2, 0.4), asked=False, outage=outage(error, claim.spec.ttl, answered)
+        )
 
     def _take_out_ghosts(self) -> None:
         """Take out claims whose requests had no answer, in case their `undo` did not arrive either."""

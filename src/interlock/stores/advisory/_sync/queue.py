@@ -10,9 +10,8 @@ from interlock.core.errors import StoreError, UnknownOutcome, Unsupported
 from interlock.core.line import GONE, KEPT
 from interlock.core.queue import GONE as IS_GONE
 from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Tells
-from interlock.remote.failures import Refused
+from interlock.remote.failures import Refused, outage
 from interlock.runtime import _threads as rt
-from interlock.remote.failures import outage
 from interlock.stores._sync.step_queue import AWAY
 from interlock.stores.advisory._sync.talk import Talk
 from interlock.stores.advisory.room import (
