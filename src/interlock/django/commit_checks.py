@@ -71,9 +71,10 @@ def rely_on(relied: Relied) -> None:
     _relied.set((*relied_on(), relied))
 
 
-def no_longer(relied: Relied) -> None:
-    """Undo `rely_on`: the block was left."""
-    relied.left = True
+def no_longer(relied: Relied | None) -> None:
+    """Undo `rely_on`: the block was left; None if it was interrupted before it relied on its locks."""
+    if relied is not None:
+        relied.left = True
     _relied.set(tuple(relied_on()))
 
 

@@ -1,7 +1,6 @@
 """`occupy`: the lock of a row, for several steps that must not interleave with those of another caller."""
 
 import functools
-from asyncio import current_task
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from operator import itemgetter
@@ -15,13 +14,13 @@ from django.http import Http404
 
 from interlock.client.base import time_is_over
 from interlock.core.claims import shown_text
-from interlock.core.errors import InvalidArgument, LockLost, StoreError
+from interlock.core.errors import InvalidArgument
 from interlock.core.functions import checked_kind_of, name_of_arguments, see_it_finished
 from interlock.django.commit_checks import Relied, no_longer, rely_on
 from interlock.django.conf import DEFAULT
 from interlock.django.configured import alocks, locks
 from interlock.django.rows import Row, row_of
-from interlock.django.transactions import check_transaction, in_transaction, release_at_the_end, watch_commits
+from interlock.django.transactions import check_transaction, in_transaction, kept_until_the_end, watch_commits
 
 M = TypeVar("M", bound=models.Model)
 R = TypeVar("R")
@@ -84,19 +83,18 @@ class Occupation(Generic[R]):
     ) -> None:
         if self.grant is None:
             return
-        failure: Exception | None = self._rely_no_longer()
-        try:
-            release_at_the_end(self.grant, self._using, self._locks)
-        except StoreError as problem:
-            failure = failure or problem
-        _tell(error, failure or self.grant._loss_to_raise())
+        no_longer(self._relied)
+        if not kept_until_the_end(self.grant, self._using, self._locks):
+            self.grant.__exit__(kind, error, trace)
+        elif error is None and self.grant._loss_to_raise() is not None:
+            raise self.grant._loss_to_raise()
 
     async def __aenter__(self) -> R:
         await sync_to_async(self._begin_in_loop)()
         try:
             self.grant = await self._lock(alocks[self._locks]).acquire(timeout=self._timeout)
             relied = self._take_note()
-            self.grant._enter_body(current_task())
+            await self.grant.__aenter__()
             answer = await sync_to_async(self._read)()
             rely_on(relied)
             return answer
@@ -108,21 +106,8 @@ class Occupation(Generic[R]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        struck = self.grant._leave_body(kind)
-        failure: Exception | None = self._rely_no_longer()
-        try:
-            await self.grant.release()
-        except StoreError as problem:
-            failure = failure or problem
-        # A cancellation that only reported the loss is not the body's own exception.
-        _tell(None if struck else error, failure or self.grant._loss_to_raise())
-
-    def _rely_no_longer(self) -> LockLost | None:
-        """Stop checking the locks before commits; return the loss that was noticed in the block."""
-        if self._relied is not None:
-            no_longer(self._relied)
-        loss: LockLost | None = self.grant._loss_to_raise()
-        return loss
+        no_longer(self._relied)
+        await self.grant.__aexit__(kind, error, trace)
 
     def _begin_in_loop(self) -> None:
         """Begin for tasks, in the thread that runs their database code."""
@@ -252,20 +237,6 @@ class OccupiesObject:
             except ObjectDoesNotExist:
                 raise Http404 from None
             yield
-
-
-def _tell(error: BaseException | None, failure: Exception | None) -> None:
-    """Raise the failure of a lock at the end of its block, or add it to the exception of the block as a note.
-
-    Args:
-        error: the exception that ends the block; None for none.
-        failure: the error that says that the lock was lost or could not be released; None for none.
-    """
-    if failure is None:
-        return
-    if error is None:
-        raise failure
-    error.add_note(f"When its lock was released: {failure}")
 
 
 F = TypeVar("F", bound=Callable[..., Any])

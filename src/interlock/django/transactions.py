@@ -208,25 +208,20 @@ def _call_all(hooks: list[Release]) -> None:
             stack.callback(hooks.pop())
 
 
-def release_at_the_end(grant: Grant | Grants, using: Sequence[str], alias: str) -> None:
-    """Release when the open transactions on some databases have ended; at once if there are none.
+def kept_until_the_end(grant: Grant | Grants, using: Sequence[str], alias: str) -> bool:
+    """Let the open transactions on some databases release a lock at their end; return False if there are none.
 
     Args:
         grant: the grant, or the grants of several locks; each commit checks before that it is held.
         using: the databases.
         alias: the alias of the locks in INTERLOCK.
-
-    Raises:
-        StoreError: there is no transaction, and the store is unavailable.
     """
     left = [each for each in using if in_transaction(each)]
-    if not left:
-        grant.release()
-        return
-    grant._body = None  # the lock outlives its `with` block
-    relied = Relied(alias, grant)
-    for each in list(left):
-        transaction.on_commit(Release(relied, each, left, grant), using=each)
+    if left:
+        relied = Relied(alias, grant)
+        for each in list(left):
+            transaction.on_commit(Release(relied, each, left, grant), using=each)
+    return bool(left)
 
 
 class BrokenTransaction(LockError, transaction.TransactionManagementError):

@@ -317,10 +317,10 @@ class TestAReleaseThatFails:
             monkeypatch.setattr(held._client.state().queue, "leave", refuse)
             with pytest.raises(KeyboardInterrupt) as caught, occupy(item):
                 raise KeyboardInterrupt
-            assert "When its lock was released: it is away" in caught.value.__notes__[0]
+            assert "could not be released, its lease will end: it is away" in caught.value.__notes__[0]
             with pytest.raises(Item.DoesNotExist) as missing, occupy(Item, pk=0):
                 raise AssertionError
-            assert "When its lock was released" in missing.value.__notes__[0]
+            assert "could not be released" in missing.value.__notes__[0]
             monkeypatch.undo()
 
     def test_is_raised_by_a_block_that_ended_well(self, item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,7 +345,7 @@ class TestAReleaseThatFails:
         with override_locks(), pytest.raises((StoreError, asyncio.CancelledError)) as caught:
             asyncio.run(story())
         assert isinstance(caught.value, StoreError if body is None else asyncio.CancelledError)
-        assert body is None or "When its lock was released" in body.__notes__[0]
+        assert body is None or "could not be released" in body.__notes__[0]
 
 
 class InTestCase(TestCase):
