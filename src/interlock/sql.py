@@ -6,6 +6,7 @@ it, and the condition is in the very statement that writes.
 """
 
 import hashlib
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import (
@@ -178,11 +179,9 @@ def once(connection: Any, name: str) -> bool:
     begin_writing(plain)
     if not inspect(plain).has_table(ONCE.name):
         apart = plain.dialect.name in ("mysql", "mariadb")  # where DDL commits the transaction that it is in
-        try:
-            with plain.engine.begin() if apart else plain.begin_nested() as making:
-                ONCE.create(making if isinstance(making, Connection) else plain, checkfirst=True)
-        except DBAPIError:
-            pass  # another one was quicker; else the next statement says what is wrong
+        # Another one may be quicker; else the next statement says what is wrong.
+        with suppress(DBAPIError), plain.engine.begin() if apart else plain.begin_nested() as making:
+            ONCE.create(making if isinstance(making, Connection) else plain, checkfirst=True)
     try:
         with plain.begin_nested():
             plain.execute(ONCE.insert().values(key=key, name=name))

@@ -64,8 +64,7 @@ def names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Compl
 
 def ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the claims of the lock that stands before."""
-    name = ctx.params.get("name") or ""
-    return _found(ctx.params, incomplete, lambda locks: {view.id for view in locks.claims(name)})
+    return _found(ctx.params, incomplete, lambda locks: {view.id for view in locks.claims(ctx.params.get("name"))})
 
 
 def namespaces(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn, cast
 
 import click
@@ -77,14 +78,11 @@ def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> 
     On a terminal one table is kept up to date; otherwise a new table is printed each time.
     """
     name = called(store)
-    try:
-        with connect(store, namespace=namespace) as locks:
-            if as_json:
-                _repeat(interval, lambda: _print_look(locks, name))
-            else:
-                _watch_tables(locks, name, interval)
-    except KeyboardInterrupt:
-        pass
+    with suppress(KeyboardInterrupt), connect(store, namespace=namespace) as locks:
+        if as_json:
+            _repeat(interval, lambda: _print_look(locks, name))
+        else:
+            _watch_tables(locks, name, interval)
 
 
 def place_of(store: str, locks: Locks) -> str:
@@ -112,9 +110,8 @@ def _repeat(interval: float, look: Callable[[], None]) -> NoReturn:
 
 
 def _print_look(locks: Locks, store: str) -> None:
-    lines = output.lines_of(locks.claims())
-    look = {"time": output.iso(time.time()), "store": store, "locks": [output.line_json(line) for line in lines]}
-    output.print_json(look, compact=True)
+    lines = [output.line_json(line) for line in output.lines_of(locks.claims())]
+    output.print_json({"time": output.iso(time.time()), "store": store, "locks": lines}, compact=True)
 
 
 def _watch_tables(locks: Locks, store: str, interval: float) -> None:
@@ -209,8 +206,9 @@ def doctor(store: str | None, namespace: str, as_json: bool, race: bool, clients
     else:
         rows = [(check.name, check.status, check.detail) for check in checks]
         click.echo(f"Store {one_line(name)}")
-        styles = (COLOURS[check.status] for check in checks)
-        output.console().print(output.table_of(("Check", "Status", "Finding"), rows, styles))
+        output.console().print(
+            output.table_of(("Check", "Status", "Finding"), rows, (COLOURS[check.status] for check in checks))
+        )
     if unusable:
         return STORE
     return LOST if worst == "fail" else 0

@@ -32,8 +32,9 @@ class Run(click.Command):
         try:
             return super().parse_args(ctx, [*options, "--", *name, *command])
         except click.NoSuchOption as error:
-            advice = "If it is the command's own, write -- before the command"
-            raise click.UsageError(f"{error.format_message()} {advice}", ctx) from None
+            raise click.UsageError(
+                f"{error.format_message()} If it is the command's own, write -- before the command", ctx
+            ) from None
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters; once the command has begun, a shell that completes finds no options any more."""
@@ -174,9 +175,8 @@ def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | 
     if shell is not None:
         command = (os.environ.get("SHELL") or "/bin/sh", "-c", shell)
     if not command:
-        name = given["name"]
         raise click.UsageError(
-            f"which command is to run while {name!r} is locked? Write it after --, or give it to -c"
+            f"which command is to run while {given['name']!r} is locked? Write it after --, or give it to -c"
         )
     refuse_memory(given["store"])
     if given["attach"] == "-":

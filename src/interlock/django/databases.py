@@ -190,8 +190,9 @@ class DatabaseStore:
     def __init__(self, alias: str | None = None, max_connections: int = MOST) -> None:
         self.alias = alias or database_of_claims()
         if self.alias not in connections.settings:
-            there = ", ".join(sorted(connections.settings))
-            raise InvalidArgument(f"DATABASES has no {self.alias!r}; it has: {there}")
+            raise InvalidArgument(
+                f"DATABASES has no {self.alias!r}; it has: {', '.join(sorted(connections.settings))}"
+            )
         self._most = max_connections
         first = self._opened()
         self.features: frozenset[Feature] = first.features

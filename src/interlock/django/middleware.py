@@ -113,6 +113,4 @@ class LockErrorMiddleware:
 def wants_json(request: HttpRequest) -> bool:
     """Return True if a client sends or accepts JSON, and does not ask for an HTML page."""
     accept = request.headers.get("Accept", "")
-    if "text/html" in accept:
-        return False
-    return "json" in accept or "json" in (request.content_type or "")
+    return "text/html" not in accept and "json" in f"{accept} {request.content_type}"

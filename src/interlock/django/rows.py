@@ -113,8 +113,10 @@ def _schema_of(using: str, table: str, tenant: str) -> str:
     connection = connections[using]
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            where = "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass(%s)"
-            cursor.execute(where, [connection.ops.quote_name(table)])
+            cursor.execute(
+                "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass(%s)",
+                [connection.ops.quote_name(table)],
+            )
             return str((cursor.fetchone() or [tenant])[0])
     return tenant
 

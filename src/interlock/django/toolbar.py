@@ -78,8 +78,7 @@ class ClaimsPanel(Panel):  # type: ignore[misc, unused-ignore]
 
     def generate_stats(self, request: HttpRequest, response: HttpResponse) -> None:
         """Store the recorded claims for the template."""
-        claims = [note.shown() for note in self._notes.values()]
-        self.record_stats({"claims": claims})  # type: ignore[no-untyped-call, unused-ignore]
+        self.record_stats({"claims": [note.shown() for note in self._notes.values()]})  # type: ignore[no-untyped-call, unused-ignore]
 
     def _hear(self, event: Event) -> None:
         # Found by id: a loss is reported in another thread, and events of other requests arrive here too.

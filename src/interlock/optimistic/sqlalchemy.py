@@ -72,9 +72,8 @@ def _commits_by_itself(connection: Connection) -> bool:
     if connection.dialect.name == "sqlite":
         # None alone says nothing: an engine that sends BEGIN by an event has it too.
         return getattr(plain, "isolation_level", "") is None and not _in_transaction(connection)
-    if connection.dialect.name in ("mysql", "mariadb") and hasattr(plain, "get_autocommit"):
-        return bool(plain.get_autocommit())
-    return False
+    is_mysql = connection.dialect.name in ("mysql", "mariadb") and hasattr(plain, "get_autocommit")
+    return is_mysql and bool(plain.get_autocommit())
 
 
 def _in_transaction(connection: Connection) -> bool:

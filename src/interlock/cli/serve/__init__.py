@@ -89,8 +89,7 @@ def serve(
             click.echo(f"Store {name} at http://{shown}:{number}/ ({rights})")
             if not address.startswith("127.") and address != "::1":
                 say("every client that reaches this port can read the names of locks; there is no TLS")
-            app = app_of(locks, name, namespace, token, {host, *allow_host})
-            run(app, listening)
+            run(app_of(locks, name, namespace, token, {host, *allow_host}), listening)
     return 0
 
 

@@ -154,8 +154,9 @@ class Page:
             raise HTTPException(415, "send JSON")
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
-            why = "this is not the token that interlock serve was started with"
-            raise HTTPException(401, why, {"WWW-Authenticate": "Bearer"})
+            raise HTTPException(
+                401, "this is not the token that interlock serve was started with", {"WWW-Authenticate": "Bearer"}
+            )
 
 
 async def _claim_of(request: Request) -> tuple[str, str]:

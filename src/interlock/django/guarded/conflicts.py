@@ -123,12 +123,11 @@ def merged_keys(original: Any, mine: Any, theirs: Any) -> dict[Any, Any]:
     if not all(isinstance(each, dict) or each is None for each in (original, mine, theirs)):
         raise CannotMerge("only dictionaries are merged key by key")
     original, mine, theirs = (each or {} for each in (original, mine, theirs))
-    merged = {}
-    for key in [*theirs, *(key for key in mine if key not in theirs)]:
-        value = _merged_value(*(each.get(key, _GONE) for each in (original, mine, theirs)))
-        if value is not _GONE:
-            merged[key] = value
-    return merged
+    merged = {
+        key: _merged_value(*(each.get(key, _GONE) for each in (original, mine, theirs)))
+        for key in [*theirs, *(key for key in mine if key not in theirs)]
+    }
+    return {key: value for key, value in merged.items() if value is not _GONE}
 
 
 def _merged_value(original: object, mine: object, theirs: object) -> Any:

@@ -110,8 +110,7 @@ class GuardedModelForm(forms.ModelForm):  # type: ignore[type-arg] # can't be su
         # A form that is shown again shows the submitted values, which are based on the values shown first; except for
         # the fields of which the user now sees both values.
         first = {name: taken for name, taken in self._sent["shown"].items() if name not in self._asked}
-        token = {"shown": now | first, "asked": sorted(self._asked)}
-        return signing.dumps(token, salt=self._salt(), compress=True)
+        return signing.dumps({"shown": now | first, "asked": sorted(self._asked)}, salt=self._salt(), compress=True)
 
     def _taken(self, name: str, field: AnyField) -> "list[Any] | str":
         """Return the entry of a field in the hidden field: its value in a list, or the digest of a hidden value."""
@@ -139,18 +138,18 @@ class GuardedModelForm(forms.ModelForm):  # type: ignore[type-arg] # can't be su
 
     def _post_clean(self) -> None:
         self._read_sent()
-        chosen: list[_Choice] = []
-        for name, field in self._guarded_fields.items():
-            if name in self._sent["shown"] and name in self.cleaned_data:
-                choice = _Choice(self, field, self._sent)
-                self._settle(choice)
-                if choice.answer == _THEIRS:
-                    chosen.append(choice)
+        choices = [
+            _Choice(self, field, self._sent)
+            for name, field in self._guarded_fields.items()
+            if name in self._sent["shown"] and name in self.cleaned_data
+        ]
+        for choice in choices:
+            self._settle(choice)
         super()._post_clean()  # type: ignore[misc]
         if self.errors:
             # The page is shown once more: keep the user's choices in it.
-            for choice in chosen:
-                if choice.name not in self.errors:
+            for choice in choices:
+                if choice.answer == _THEIRS and choice.name not in self.errors:
                     self._ask(choice)
 
     def _settle(self, choice: "_Choice") -> None:

@@ -149,8 +149,11 @@ class TableSave:
 
     def adapted(self, values: Mapping[str, object]) -> list[str]:
         """Return the attributes whose columns may store these values differently."""
-        columns = adapting(self.plan, self.using)
-        return [attname for attname, column in columns if attname in values and column.adapts(values[attname])]
+        return [
+            attname
+            for attname, column in adapting(self.plan, self.using)
+            if attname in values and column.adapts(values[attname])
+        ]
 
     def update(
         self,
@@ -186,9 +189,8 @@ class TableSave:
         ]
         comparable = all(column.comparable for column, _ in checked)
         if comparable:
-            fences = self.plan.fences
             conditions = [
-                (column, write.mine if write.field.attname in fences else thaw_held(write.kept))
+                (column, write.mine if write.field.attname in self.plan.fences else thaw_held(write.kept))
                 for column, write in checked
             ]
             if returning is not None:

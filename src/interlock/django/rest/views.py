@@ -65,13 +65,8 @@ class ProblemSerializer(serializers.Serializer[Any]):
     status = serializers.IntegerField()
     detail = serializers.CharField()
     deleted = serializers.BooleanField(required=False, help_text=gettext_lazy("True if the object is gone."))
-    fields_ = serializers.DictField(child=ConflictSerializer(), required=False)
-
-    def get_fields(self) -> dict[str, Any]:
-        """Return the fields; "fields" is added here, since serializers have a property of that name."""
-        found = super().get_fields()
-        found["fields"] = found.pop("fields_")
-        return found
+    # Not the property of that name: the metaclass of serializers moves it to the declared fields.
+    fields = serializers.DictField(child=ConflictSerializer(), required=False)  # type: ignore[assignment]
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
@@ -111,11 +106,11 @@ def _fields(exc: StaleObject, view: object) -> dict[str, Any]:
     model = getattr(getattr(serializer, "Meta", None), "model", None)
     if model is None or not isinstance(exc.instance, model) or not _may_see(exc.instance, view):
         return {}
-    found = {}
-    for name, field in serializer.fields.items():
-        if not field.write_only and field.source in exc.fields:
-            found[name] = _values(field, exc.instance, exc.fields[field.source])
-    return found
+    return {
+        name: _values(field, exc.instance, exc.fields[field.source])
+        for name, field in serializer.fields.items()
+        if not field.write_only and field.source in exc.fields
+    }
 
 
 def _may_see(instance: models.Model, view: GenericAPIView[Any]) -> bool:
@@ -138,8 +133,11 @@ def _values(field: Any, instance: Any, conflict: FieldConflict) -> dict[str, Any
         # As in serializers: a related object without a primary key is shown as null.
         return None if getattr(attribute, "pk", attribute) is None else field.to_representation(attribute)
 
-    values = {"original": conflict.original, "yours": conflict.mine, "theirs": conflict.theirs}
-    return {name: represented(value) for name, value in values.items()}
+    return {
+        "original": represented(conflict.original),
+        "yours": represented(conflict.mine),
+        "theirs": represented(conflict.theirs),
+    }
 
 
 CHANGING = ("PUT", "PATCH", "DELETE")
@@ -228,8 +226,7 @@ class GuardedViewSetMixin(ProblemMixin):
         if self.request.method != "GET":
             with _as_get(self):
                 data = self.get_serializer(instance).data
-        text = json.dumps(data, default=str)
-        return salted_hmac("interlock.shown", text, algorithm="sha256").hexdigest()[:32]
+        return salted_hmac("interlock.shown", json.dumps(data, default=str), algorithm="sha256").hexdigest()[:32]
 
 
 class OccupiedViewSetMixin(OccupiesObject, ProblemMixin):

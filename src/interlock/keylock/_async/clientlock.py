@@ -85,8 +85,9 @@ class AsyncDropIn(AsyncTokenLock):
         chosen = None if token is None else checked_bytes(token, "token")
         blocking = self.blocking if blocking is None else blocking
         spread = pauses(pause, pause, 0.8)
-        attempt = Attempt(self._owner(), limit if blocking else 0.0, self.timeout, spread, chosen)
-        return self._as_client(self._obtain, attempt)
+        return self._as_client(
+            self._obtain, Attempt(self._owner(), limit if blocking else 0.0, self.timeout, spread, chosen)
+        )
 
     async def _as_client(self, function: Callable[..., rt.Result[T]], *args: object) -> T:
         """Call a step; raise what the client raised: programs that move over from redis-py catch that."""

@@ -187,8 +187,7 @@ class AsyncRedisBackend:
             if self.cluster:
                 await self.client.initialize()
             home = self.library.home_of(self.client, slot)
-            connection = await borrow(self.library, getattr(home, "connection_pool", home), fresh)
-            return connection, home.response_callbacks
+            return await borrow(self.library, getattr(home, "connection_pool", home), fresh), home.response_callbacks
         except self.library.failures as error:
             await self.look_again()
             raise StoreError(f"the server can't be reached: {error!r}; nothing was changed") from error
@@ -250,8 +249,10 @@ class AsyncRedisAttempt:
             except ConnectionFailed as error:
                 if keys is not None:
                     raise
-                unknown = f"the server's answer to {request.name} did not come: it may have been done"
-                self._fail(UnknownOutcome(unknown), error)
+                self._fail(
+                    UnknownOutcome(f"the server's answer to {request.name} did not come: it may have been done"),
+                    error,
+                )
             if packet:
                 self._heard_of_watch(packet[0], replies[0])
             if isinstance(replies[-1], Exception):
@@ -396,8 +397,12 @@ class AsyncRedisAttempt:
         if self._backend.cluster:
             self._moved = True
             self._fail(TryAgain(f"the cluster has the keys on another node: {error}; nothing was changed"), error)
-        what = f"this server is a node of a cluster ({error}): use the library's cluster client; nothing was changed"
-        self._fail(StoreError(what), error)
+        self._fail(
+            StoreError(
+                f"this server is a node of a cluster ({error}): use the library's cluster client; nothing was changed"
+            ),
+            error,
+        )
 
     async def __aenter__(self) -> "AsyncRedisAttempt":
         return self

@@ -185,8 +185,7 @@ class RedisBackend:
             raise InvalidArgument(NO_KEY)
         try:
             home = self.library.home_of(self.client, slot)
-            connection = borrow(self.library, getattr(home, "connection_pool", home), fresh)
-            return connection, home.response_callbacks
+            return borrow(self.library, getattr(home, "connection_pool", home), fresh), home.response_callbacks
         except self.library.failures as error:
             self.look_again()
             raise StoreError(f"the server can't be reached: {error!r}; nothing was changed") from error
@@ -248,8 +247,10 @@ class RedisAttempt:
             except ConnectionFailed as error:
                 if keys is not None:
                     raise
-                unknown = f"the server's answer to {request.name} did not come: it may have been done"
-                self._fail(UnknownOutcome(unknown), error)
+                self._fail(
+                    UnknownOutcome(f"the server's answer to {request.name} did not come: it may have been done"),
+                    error,
+                )
             if packet:
                 self._heard_of_watch(packet[0], replies[0])
             if isinstance(replies[-1], Exception):
@@ -394,8 +395,12 @@ class RedisAttempt:
         if self._backend.cluster:
             self._moved = True
             self._fail(TryAgain(f"the cluster has the keys on another node: {error}; nothing was changed"), error)
-        what = f"this server is a node of a cluster ({error}): use the library's cluster client; nothing was changed"
-        self._fail(StoreError(what), error)
+        self._fail(
+            StoreError(
+                f"this server is a node of a cluster ({error}): use the library's cluster client; nothing was changed"
+            ),
+            error,
+        )
 
     def __enter__(self) -> "RedisAttempt":
         return self
