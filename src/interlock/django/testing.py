@@ -1,6 +1,7 @@
 """Test tools for sites: locks in memory instead of the configured ones, and assertions."""
 
-from contextlib import ContextDecorator, ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +16,8 @@ from interlock.django.rows import Row
 from interlock.testing.fakes import FakeLocks
 
 
-class override_locks(ContextDecorator):
+@contextmanager
+def override_locks(alias: str = DEFAULT, url: str | None = None, fake: FakeLocks | None = None) -> Iterator[Locks]:
     """Use locks in memory for an alias of INTERLOCK: as a context manager, or on a test function.
 
     Each use has a new memory, so tests do not see each other's claims.
@@ -25,29 +27,21 @@ class override_locks(ContextDecorator):
         url: the URL of another store, instead of memory.
         fake: a `FakeLocks` with faults, instead of both.
     """
-
-    def __init__(self, alias: str = DEFAULT, url: str | None = None, fake: FakeLocks | None = None) -> None:
-        self._alias = alias
-        self._url = url
-        self._fake = fake
-        self._undo = ExitStack()
-
-    def __enter__(self) -> Locks:
-        configured = place(self._alias)
-        url = self._url or f"memory://{uuid4().hex}"
-        how: Any = {"namespace": configured.namespace, "ttl": configured.ttl}
-        if self._fake is not None:
-            made, amade = self._fake.connect(**how), self._fake.aconnect(**how)
-        else:
-            made, amade = connect(url, **how), aconnect(url, **how)
-        self._undo.callback(made.close)
-        self._undo.callback(locks.put, self._alias, locks.put(self._alias, made))
-        self._undo.callback(amade._client.drop)
-        self._undo.callback(alocks.put, self._alias, alocks.put(self._alias, amade))
-        return made
-
-    def __exit__(self, *_: object) -> None:
-        self._undo.close()
+    configured = place(alias)
+    where = url or f"memory://{uuid4().hex}"
+    how: Any = {"namespace": configured.namespace, "ttl": configured.ttl}
+    if fake is not None:
+        made, amade = fake.connect(**how), fake.aconnect(**how)
+    else:
+        made, amade = connect(where, **how), aconnect(where, **how)
+    before, abefore = locks.put(alias, made), alocks.put(alias, amade)
+    try:
+        yield made
+    finally:
+        alocks.put(alias, abefore)
+        amade._client.drop()
+        locks.put(alias, before)
+        made.close()
 
 
 class LocksMixin:
@@ -67,9 +61,9 @@ class LocksMixin:
     def setUp(self) -> None:
         """Replace the configured locks by locks in memory."""
         super().setUp()  # type: ignore[misc]
-        override = override_locks(self.locks_alias)
-        override.__enter__()
-        self.addCleanup(override.__exit__)  # type: ignore[attr-defined]
+        undo = ExitStack()
+        undo.enter_context(override_locks(self.locks_alias))
+        self.addCleanup(undo.close)  # type: ignore[attr-defined]
 
     def assertHeld(self, what: "str | models.Model") -> None:
         """Fail unless the lock of that name or row is held."""

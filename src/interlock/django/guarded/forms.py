@@ -49,16 +49,9 @@ class ReadField(forms.CharField):
     widget = forms.HiddenInput
     token: Callable[[], str] = str
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(required=False, strip=False, **{"label": "", **kwargs})
-
     def prepare_value(self, value: object) -> str:
         """Return the signed values for the hidden field."""
         return self.token()
-
-    def has_changed(self, initial: object, data: object) -> bool:
-        """Return False: the user does not edit this field."""
-        return False
 
 
 class GuardedModelForm(forms.ModelForm):  # type: ignore[type-arg] # can't be subscripted at run time
@@ -69,7 +62,7 @@ class GuardedModelForm(forms.ModelForm):  # type: ignore[type-arg] # can't be su
     fields behave as in any form.
     """
 
-    interlock_read = ReadField()
+    interlock_read = ReadField(required=False, strip=False, label="")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -178,7 +171,7 @@ class GuardedModelForm(forms.ModelForm):  # type: ignore[type-arg] # can't be su
     def changed_data(self) -> list[str]:
         """The names of the fields that this form changes."""
         found: list[str] = super().changed_data
-        return [name for name in found if name not in self._kept]
+        return [name for name in found if name not in self._kept and name != READ]
 
     def recheck(self) -> None:
         """Read the object again, and clean the form again, after `save()` has raised `StaleObject`.
