@@ -211,8 +211,12 @@ class GuardedRun:
         self._tell(f"obtained {self._name} after {obtained - started:.3f} s, fence {grant.fence}")
         try:
             status = self._run_command(grant)
-            if not self._lost and not self._ordered_to_end:
-                status = self._stay(status, obtained + order.at_least)
+            until = obtained + order.at_least
+            if not self._lost and not self._ordered_to_end and until > time.monotonic():
+                self._tell(f"the command ended with {status}, holding {self._name} as long as --at-least says")
+                status = self._hold_on(
+                    status, until, " after the command had ended: it may run elsewhere sooner than --at-least says"
+                )
         finally:
             self._child.discard()  # before the lock is released, in each case
         if self._release(grant, status):
@@ -234,9 +238,11 @@ class GuardedRun:
             return fail(UNAVAILABLE, f"can't run {self._order.command[0]!r}: {error.strerror}; check the program")
         self._attend()
         status = TIMED_OUT if self._timed_out else child.status or 0
-        if self._order.keep and not self._lost:
-            return self._outlast(status)
-        return status
+        if not self._order.keep or self._lost:
+            return status
+        self._tell(f"the command ended with {status}, holding {self._name} until its last process is gone")
+        threading.Thread(target=child.tell_when_all_are_gone, name="interlock-keep", daemon=True).start()
+        return self._hold_on(status, math.inf, ", and processes of the command still run: stop them")
 
     def _attend(self) -> None:
         """Pass signals on until the command has ended; stop it if the lock is lost."""
@@ -277,21 +283,6 @@ class GuardedRun:
             stop_here()
             if not event.by_terminal:  # else the user who continues the job continues the command too
                 self._child.send(signal.SIGCONT)
-
-    def _outlast(self, status: int) -> int:
-        """The command has ended: wait for the processes that it left; return the exit status."""
-        self._tell(f"the command ended with {status}, holding {self._name} until its last process is gone")
-        threading.Thread(target=self._child.tell_when_all_are_gone, name="interlock-keep", daemon=True).start()
-        return self._hold_on(status, math.inf, ", and processes of the command still run: stop them")
-
-    def _stay(self, status: int, until: float) -> int:
-        """The command has ended: hold the lock until the moment `until`; return the exit status."""
-        if until <= time.monotonic():
-            return status
-        self._tell(f"the command ended with {status}, holding {self._name} as long as --at-least says")
-        return self._hold_on(
-            status, until, " after the command had ended: it may run elsewhere sooner than --at-least says"
-        )
 
     def _hold_on(self, status: int, until: float, lost: str) -> int:
         """Hold the lock until a moment, until all processes are gone, or until a signal ends this.

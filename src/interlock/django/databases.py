@@ -129,9 +129,10 @@ def _postgresql(alias: str, most: int) -> Store:
     from interlock.stores.postgresql import PostgresStore
     from interlock.stores.postgresql.options import PostgresOptions
 
-    where = f"DATABASES[{alias!r}]"
     # `blocks`: a custom database backend may request a password from a cloud service.
-    return PostgresStore(PostgresOptions(where, max_connections=most, arguments=lambda: libpq_of(alias), blocks=True))
+    return PostgresStore(
+        PostgresOptions(f"DATABASES[{alias!r}]", max_connections=most, arguments=lambda: libpq_of(alias), blocks=True)
+    )
 
 
 def _mysql(alias: str, most: int) -> Store:
