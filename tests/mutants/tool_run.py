@@ -19,13 +19,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from tests.mutants.fork_judge import ForkJudge
 from tests.mutants.pytest_run import PASSED, ROOT, Ended, copied_to, run_pytest
 from tests.mutants.quick_tests import Recording, asked_about, chosen, record
 from tests.mutants.tool_mutations import Mutation, mutated, mutations_of
@@ -95,8 +93,8 @@ def ask(tree: Path, tests: Sequence[str], seconds: float) -> Ended:
     return run_pytest(tree, ["-x", "-rfE", f"--timeout={EACH}", f"@{names}"], 3 * seconds + SPARE)
 
 
-def judge(tree: Path, ready: ForkJudge, recording: Recording, mutation: Mutation, code: str) -> Judged:
-    """Make one error, run its tests, and undo it; in a new process only if that is needed."""
+def judge(tree: Path, recording: Recording, mutation: Mutation, code: str) -> Judged:
+    """Make one error, run its tests, and undo it."""
     path = tree / mutation.file
     before = path.read_text()
     change = "\n".join(list(difflib.unified_diff(before.splitlines(), code.splitlines(), lineterm="", n=0))[3:])
@@ -104,9 +102,6 @@ def judge(tree: Path, ready: ForkJudge, recording: Recording, mutation: Mutation
     if not tests:
         return Judged(mutation, change, 0, False, "")
     seconds = sum(recording.seconds[test] for test in tests)
-    said = ready.judge(path, code, tests, 3 * seconds + SPARE)
-    if said is not None:
-        return Judged(mutation, change, len(tests), *said)
     try:
         _write(path, code)
         ended = ask(tree, tests, seconds)
@@ -125,20 +120,18 @@ def _write(path: Path, text: str) -> None:
 
 def judged(trees: Sequence[Path], recording: Recording, drawn: Sequence[tuple[Mutation, str]]) -> Iterator[Judged]:
     """Judge errors, one at a time in each tree."""
-    free: SimpleQueue[tuple[Path, ForkJudge]] = SimpleQueue()
+    free: SimpleQueue[Path] = SimpleQueue()
+    for tree in trees:
+        free.put(tree)
 
     def one(mutation: Mutation, code: str) -> Judged:
-        tree, ready = free.get()
+        tree = free.get()
         try:
-            return judge(tree, ready, recording, mutation, code)
+            return judge(tree, recording, mutation, code)
         finally:
-            free.put((tree, ready))
+            free.put(tree)
 
-    with ExitStack() as ends, ThreadPoolExecutor(len(trees)) as pool:
-        for tree in trees:
-            ready = ForkJudge(tree, list(recording.seconds), EACH)
-            ends.callback(ready.close)
-            free.put((tree, ready))
+    with ThreadPoolExecutor(len(trees)) as pool:
         try:
             yield from pool.map(one, *zip(*drawn, strict=True))
         finally:

@@ -3,9 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 from interlock.client._async.grants import AsyncGrant
@@ -81,19 +79,11 @@ class FakeLocks:
         """
         if _on_a_loop():
             raise InvalidArgument("the holder could not be told while this waits: write `await fake.alose(…)`")
-        missing = self._holders(what)
-        self._evict(missing)
-        self._tell(missing)
+        self._lose(what, of_tasks=False)
 
     async def alose(self, what: Grant | AsyncGrant | str) -> None:
         """As `lose`, in the thread of an event loop: the body of an `async with` is cancelled."""
-        missing = self._holders(what)
-        all_heard = asyncio.Event()
-        set_it = partial(asyncio.get_running_loop().call_soon_threadsafe, all_heard.set)
-        self._evict(missing)
-        with self._hearing(missing, set_it), suppress(TimeoutError):
-            self._doubt(missing)
-            await asyncio.wait_for(all_heard.wait(), HEARD_WITHIN)
+        await asyncio.to_thread(self._lose, what, of_tasks=True)
 
     def drop_reply(self, step: Step = "enter", times: int = 1) -> None:
         """Lose the store's next replies to a step; the step itself is performed.
@@ -144,31 +134,28 @@ class FakeLocks:
             raise InvalidArgument(f"{what!r} is not held here: it is free, was lost before, or is in another store")
         return found
 
-    def _evict(self, claims: dict[str, str]) -> None:
-        for id, key in claims.items():
+    def _lose(self, what: Grant | AsyncGrant | str, of_tasks: bool) -> None:
+        missing = self._holders(what)
+        for id, key in missing.items():
             self._looker.evict(key, id)
+        self._tell(missing, of_tasks)
 
-    def _tell(self, missing: dict[str, str]) -> None:
-        """Let holders find out that they have lost their locks; wait for those in other threads."""
+    def _tell(self, missing: dict[str, str], of_tasks: bool = False) -> None:
+        """Let holders find out that they have lost their locks; wait for those in other threads, or for tasks too."""
         all_heard = threading.Event()
-        with self._hearing(missing, all_heard.set):
-            held = self._doubt(missing)
-            for id in set(missing) - held:
-                missing.pop(id, None)
-            if missing:
-                all_heard.wait(HEARD_WITHIN)
-
-    @contextmanager
-    def _hearing(self, missing: dict[str, str], all_heard: Callable[[], object]) -> Iterator[None]:
-        """During the block, remove claims from `missing` whose loss was reported; call `all_heard` after the last."""
 
         def heard(event: Event) -> None:
             if event.kind == "lost" and missing.pop(event.id, None) is not None and not missing:
-                all_heard()
+                all_heard.set()
 
         stop = subscribe(heard)
         try:
-            yield
+            held_by_threads = self._doubt(missing)
+            if not of_tasks:
+                for id in set(missing) - held_by_threads:
+                    missing.pop(id, None)
+            if missing:
+                all_heard.wait(HEARD_WITHIN)
         finally:
             stop()
 
