@@ -7,6 +7,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Barrier
 from typing import Any
 
@@ -68,10 +69,8 @@ def race(opened: Callable[[], Any], path: str, clients: int, rounds: int) -> lis
 
 
 def _delete(store: Any, path: str) -> None:
-    try:
+    with suppress(FileNotFoundError):
         store.delete(path)
-    except FileNotFoundError:
-        pass
 
 
 def _findings(

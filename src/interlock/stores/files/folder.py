@@ -161,16 +161,17 @@ class Folder:
     def keep_value(self, name: str, done: int, value: str) -> None:
         """Write the value of the completed run whose record ends at `done`; call it before the record is written.
 
-        The caller has the guard of the line.  A process that is killed meanwhile leaves a part of the value, which
-        belongs to no record.
+        The caller has the guard of the line.  A file that others may have put there is replaced, not written to.
         """
         self._see_to(self.kept, self.sharing)
-        fd = open_file(self.kept, name, self.sharing)
+        new = f"{name}~"
+        self.drop_value(new)  # a process that was killed here may have left one
+        fd = open_file(self.kept, new, self.sharing)
         try:
-            os.ftruncate(fd, 0)
             put(fd, b"%d %b" % (done, value.encode()), 0)
         finally:
             os.close(fd)
+        os.replace(self.kept / new, self.kept / name)
 
     def value_kept(self, name: str, done: int) -> str | None:
         """Return the value of the completed run whose record ends at `done`; None if a power failure lost it."""

@@ -241,15 +241,24 @@ def _open_at(at: int, name: str, sharing: Sharing, create: bool) -> int:
 def _settle(fd: int, sharing: Sharing) -> None:
     """Check that an open file may be interlock's; set the mode of one of this user, independent of the umask."""
     found = os.fstat(fd)
-    what = oddity(found, sharing)
-    if what:
-        raise _refused(what)
+    if not stat.S_ISREG(found.st_mode):
+        raise _refused(f"is {kind_of(found.st_mode)}")
+    if found.st_size > MOST_BYTES:
+        raise _refused(f"is {found.st_size} bytes long")
+    if not sharing.trusts(found.st_uid):
+        raise _refused(f"belongs to user {found.st_uid}")
+    if not found.st_size and found.st_nlink > 1:
+        raise _refused("is empty and has another name too")
     if found.st_uid == os.geteuid() and found.st_nlink == 1:
-        settle(fd, found, sharing.file_mode, sharing)
+        mode = stat.S_IMODE(found.st_mode)
+        if not found.st_size:  # new, or the process that created it was killed before it set the mode
+            settle(fd, found, sharing.file_mode, sharing)
+        elif mode & ~sharing.file_mode:  # others are never given a file that has a content: it may be moved here
+            os.fchmod(fd, mode & sharing.file_mode)
 
 
 def settle(fd: int, found: os.stat_result, mode: int, sharing: Sharing) -> None:
-    """Give a file or folder of this user its mode, owner and group, unless it has them."""
+    """Give a new file or folder its mode, owner and group."""
     if found.st_uid == 0 != sharing.owner:
         os.fchown(fd, sharing.owner, sharing.group)  # a file of root would keep the folder's owner out
     elif sharing.is_shared and found.st_gid != sharing.group:
@@ -259,19 +268,6 @@ def settle(fd: int, found: os.stat_result, mode: int, sharing: Sharing) -> None:
             pass  # not a member of that group: users who can't open the file get an error that says so
     if stat.S_IMODE(found.st_mode) != mode:
         os.fchmod(fd, mode)
-
-
-def oddity(found: os.stat_result, sharing: Sharing) -> str:
-    """Return why a file can't be interlock's; "" if it can."""
-    if not stat.S_ISREG(found.st_mode):
-        return f"is {kind_of(found.st_mode)}"
-    if found.st_size > MOST_BYTES:
-        return f"is {found.st_size} bytes long"
-    if not sharing.trusts(found.st_uid):
-        return f"belongs to user {found.st_uid}"
-    if not found.st_size and found.st_nlink > 1:
-        return "is empty and has another name too"
-    return ""
 
 
 def _refused(what: str) -> NotOurs:

@@ -7,6 +7,7 @@ own lease ends a little early, and other leases count as expired a little late: 
 
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from itertools import count
@@ -37,8 +38,6 @@ SET = (
 NO_LIMIT = ", max_statement_time = 0"  # MariaDB's; MySQL's is for SELECT only
 # Not read committed: a server whose binary log has the statement format refuses writes at that level.
 LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE"
-ABOUT = "SELECT @@global.innodb_flush_log_at_trx_commit, CONCAT(@@global.read_only)"
-UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
 
 
 def set_read_timeout(driver: pymysql.Connection, seconds: float | None) -> None:
@@ -101,13 +100,14 @@ class MysqlConnection:
         limit = NO_LIMIT if "MariaDB" in str(self._driver.get_server_info()) else ""
         self.ask(SET + limit, deadline)
         self.ask(LEVEL, deadline)
-        ((durable, read_only),) = self.ask(ABOUT, deadline).rows
+        about = "SELECT @@global.innodb_flush_log_at_trx_commit, CONCAT(@@global.read_only)"
+        ((durable, read_only),) = self.ask(about, deadline).rows
         if read_only not in ("0", "OFF", b"0", b"OFF"):  # bytes by an engine without Unicode
             raise refusal(READ_ONLY[0], "the server is read-only", self._where)  # it would let an administrator write
         self.durable = int(durable) == 1
         self.grants_at = 0.0
         if not self.durable:
-            uptime = int(self.ask(UPTIME, deadline).rows[0][1])
+            uptime = int(self.ask("SHOW GLOBAL STATUS LIKE 'Uptime'", deadline).rows[0][1])
             self.grants_at = clock.now() + options.grace - uptime + 1  # + 1: the uptime is in whole seconds
 
     def ask(self, statement: str, deadline: float) -> Done:
@@ -145,11 +145,9 @@ class MysqlConnection:
     def close(self) -> None:
         """Close the connection; in a forked child do nothing, since the parent uses it."""
         if self._pid == checked_pid():
-            try:
+            with suppress(Exception):  # the connection is closed already
                 self._see_that_it_is_ours()
                 self._driver.close()
-            except Exception:
-                pass  # the connection is closed already
 
 
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"

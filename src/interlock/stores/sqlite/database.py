@@ -47,9 +47,6 @@ _ADVICE = {
     sqlite3.SQLITE_CORRUPT: "it is damaged: end all who use it, remove it, and look for what wrote to it",
     sqlite3.SQLITE_PERM: "this user may not use it: change its mode",
 }
-_FIND = "SELECT text FROM line WHERE key = ?"
-_WRITE = "REPLACE INTO line VALUES (?, ?)"
-_FORGET = "DELETE FROM line WHERE key = ?"
 
 
 class Database:
@@ -102,7 +99,7 @@ class Database:
         try:
             if not opened.file.is_found():
                 raise sqlite3.OperationalError("its file is not there")
-            row = execute(_FIND, (name,)).fetchone()
+            row = execute("SELECT text FROM line WHERE key = ?", (name,)).fetchone()
             before = EMPTY if row is None else self._line(key, row[0])
             now = Clock(int(clock.now() * MICROS), int(clock.awake_or_not() * MICROS) + opened.ahead)
             step = decide(before, now, *args)
@@ -112,11 +109,13 @@ class Database:
                     keep(self.options.path, name, line.done, now.stamp, args[-1] if decide is complete else "")
                 if is_nothing(line, now):
                     if row is not None:
-                        execute(_FORGET, (name,))
+                        execute("DELETE FROM line WHERE key = ?", (name,))
                 else:
                     text = encode(line)
-                    execute(_WRITE, (name, text))
-                    self._remember(key, text, line)
+                    execute("REPLACE INTO line VALUES (?, ?)", (name, text))
+                    if len(self._lines) >= REMEMBERED:
+                        self._lines.clear()
+                    self._lines[key] = text, line
             if step.answer is True and decide is kept:
                 step = step._replace(answer=value_kept(self.options.path, name))
             execute("COMMIT")
@@ -133,11 +132,6 @@ class Database:
             return decode(text)
         except ValueError as error:
             raise StoreError(f"{self.options.path} has a line that is none of interlock's: {error}") from error
-
-    def _remember(self, key: str, text: str, line: Line) -> None:
-        if len(self._lines) >= REMEMBERED:
-            self._lines.clear()
-        self._lines[key] = text, line
 
     def _open(self) -> Opened:
         if not self.users:
