@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from hashlib import blake2b
 from typing import Any, Literal
 
-from interlock.core.claims import PENDING, SEPARATOR, USING, WRITER_UNITS, Check, Claim, ClaimView, keys_of
+from interlock.core.claims import PENDING, SEPARATOR, USING, WRITER_UNITS, Claim, ClaimView, keys_of
 from interlock.core.queue import Tells
 from interlock.runtime import _threads as threads
 from interlock.runtime import clock
@@ -178,8 +178,8 @@ class AdvisoryRoom:
     def keep(self, session: BaseSession) -> None:
         """Keep a session for the next caller, or end it if it is not usable."""
         with self.mutex:
-            fit = session in self.sessions and session.alive and not session.silent and not session.busy
-            if fit and len(self.sessions) <= self.options.max_sessions:
+            good = session.alive and not session.silent and not session.busy
+            if good and session in self.sessions and len(self.sessions) <= self.options.max_sessions:
                 self._idle.append(session)
                 return
         self.drop(session)
@@ -215,9 +215,10 @@ class AdvisoryRoom:
                 self.mind(place)
 
     def _is_over(self, place: AdvisoryPlace) -> bool:
-        if place.until <= now():
-            return place.state != "trying"
         session = place.session
+        if place.until <= now():
+            # The lease of a waiter does not end while a session is opened for it.
+            return place.state != "trying" and (session is not None or not place.stands)
         return place.state == "using" and not session.busy and (not session.alive or session.has_ended())
 
     def lose(self, place: AdvisoryPlace) -> None:
@@ -245,18 +246,6 @@ def _after_fork() -> None:
 
 
 in_forked_child(_after_fork)
-
-
-LONG = 60  # seconds; doctor warns if the locks of a dead machine are released later
-DEAD = "the locks of a machine that died without a word are free after {}"
-FULL = (
-    "this process has {} sessions with the database already, one for each lock that it holds or waits for: release "
-    "some, or allow more by ?max_sessions="
-)
-SLOW = (
-    ": set tcp_keepalive_time = 15, tcp_keepalive_interval = 5 and tcp_keepalive_probes = 3 in the configuration of "
-    "the server"
-)
 
 
 def view_of(place: AdvisoryPlace) -> ClaimView:
@@ -297,21 +286,3 @@ def foreign_view(key: str, row: tuple[str | None, ...]) -> ClaimView:
         since=float(since or 0),
         expires_in=float("inf"),
     )
-
-
-def checks(row: tuple[str | None, ...], options: Options) -> list[Check]:
-    """Return the findings of `doctor`.
-
-    Args:
-        row: the server's version, the size of its lock table, and its keepalive: idle (s), interval (s) and probes.
-        options: the options of the URL.
-    """
-    version, space, idle, interval, count = row
-    seconds = int(idle or 0) + int(interval or 0) * int(count or 0)
-    soon = 0 < seconds <= LONG
-    after = f"{seconds} s" if seconds else "what its system says, two hours on Linux"
-    return [
-        Check("server", "ok", str(version)),
-        Check("lock table", "ok", f"{space}, {options.max_sessions} of ours, each on a session of its own"),
-        Check("dead machine", "ok" if soon else "warn", DEAD.format(after) + ("" if soon else SLOW)),
-    ]

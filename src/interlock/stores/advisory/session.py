@@ -75,9 +75,9 @@ def _options_of(url: SplitResult) -> Options:
         port_of(url)  # raises if the port is not a number
         conninfo = whole(url._replace(query=""))
     else:
-        others = {name: text for name, text in given if name not in OURS}
-        name = f"interlock {HOST}:{pid()}"[:63]
-        conninfo = conninfo_of(url, {**DEFAULTS, "application_name": name, **others}.items())
+        others = {**DEFAULTS, "application_name": f"interlock {HOST}:{pid()}"[:63]}
+        others |= {name: text for name, text in given if name not in OURS}
+        conninfo = conninfo_of(url, others.items())
         check(conninfo, url)
     return Options(
         conninfo, ours.get("max_sessions", MAX_SESSIONS), ours.get("sequence", SEQUENCE), mysql, is_torn(url)

@@ -21,7 +21,7 @@ class AsyncMariaTalk(AsyncTalk[MariaSession]):
         problem = statements.refused_version(session.client.get_server_info())
         if not problem:
             ((pid, read_only, wsrep),) = await self.say(session, "first")
-            pooled = int(str(pid)) != session.pid
+            pooled = pid != str(session.pid)
             problem = statements.POOLED if pooled else statements.refused_server(read_only, wsrep)
         if problem:
             raise StoreError(problem)

@@ -37,7 +37,7 @@ class AsyncPostgresTalk(AsyncTalk[PostgresSession]):
         the constant each time would not do: a promoted replica that lost many such additions would leap too short.
         """
         pid, is_replica = (await self.say(session, "first"))[-1]
-        if int(str(pid)) != session.pid:
+        if pid != str(session.pid):
             raise StoreError(statements.POOLED)
         if is_replica == "t":
             raise StoreError(statements.REPLICA)

@@ -14,10 +14,8 @@ from interlock.runtime import _aio as rt
 from interlock.stores._async.step_queue import AWAY
 from interlock.stores.advisory._async.talk import AsyncTalk
 from interlock.stores.advisory.room import (
-    FULL,
     AdvisoryPlace,
     AdvisoryRoom,
-    checks,
     foreign_view,
     now,
     number_of,
@@ -31,6 +29,16 @@ SOONEST = 0.05  # seconds after which a wait in the server is cancelled once mor
 MOMENT = 0.001  # seconds between two checks whether a session is free
 SIDE_BY_SIDE = 16  # sessions that are renewed at a time: a slow server must not let the last of many leases end
 RENEWED_WITHIN = 60.0  # seconds
+LONG = 60  # seconds; doctor warns if the locks of a dead machine are released later
+DEAD = "the locks of a machine that died without a word are free after {}"
+SLOW = (
+    ": set tcp_keepalive_time = 15, tcp_keepalive_interval = 5 and tcp_keepalive_probes = 3 in the configuration of "
+    "the server"
+)
+FULL = (
+    "this process has {} sessions with the database already, one for each lock that it holds or waits for: release "
+    "some, or allow more by ?max_sessions="
+)
 NOT_RENEWED = StoreError("the sessions that were to be asked before this one did not answer in time")
 
 
@@ -81,7 +89,7 @@ class AsyncAdvisoryQueue:
                 if place.session is None and not wait:
                     raise StoreError(FULL.format(most))
             if place.session is not None:
-                fence = await self._talk.attempt(place.session, place.key, place.kind)
+                ((fence,),) = await self._talk.say(place.session, "attempt", place.key, place.kind)
                 if room.grant(place, fence):
                     return EnterResult("using", place.fence)
         finally:
@@ -95,7 +103,8 @@ class AsyncAdvisoryQueue:
         session = self._room.take(most)
         if session is not None and session.fd < 0:
             try:
-                await self._talk.open(session)
+                await rt.offload(session.connect)
+                await self._talk.prepare(session)
             except BaseException:
                 self._room.drop(session)
                 raise
@@ -120,7 +129,6 @@ class AsyncAdvisoryQueue:
     async def _stand(self, place: AdvisoryPlace) -> float:
         """Let a claim wait in the server; return after how many seconds it polls unless it is notified."""
         room, session = self._room, None
-        place.until = max(place.until, now() + IO_TIMEOUT)  # its lease must not expire while a session is opened
         try:
             session = await self._session(room.most_to_wait())
         finally:
@@ -139,8 +147,13 @@ class AsyncAdvisoryQueue:
         """Wait in the server until the lock is granted or the wait is cancelled; runs in a task of its own."""
         room, fence = self._room, None
         try:
-            fence = await self._talk.wait(session, place.key, place.kind)
+            ((fence,),) = await self._talk.say(session, "wait", place.key, place.kind, seconds=None)
+            if fence == "apart":
+                ((fence,),) = await self._talk.say(session, "fence")
+        except Refused:
+            fence = None  # the wait was cancelled, and the session may hold the lock
         except (StoreError, rt.CANCELLED):
+            fence = None
             room.drop(session)
         with room.mutex:
             granted = room.grant(place, fence)
@@ -208,7 +221,10 @@ class AsyncAdvisoryQueue:
                 raise UnknownOutcome("the session with the database gives no answer, and was ended")
             while session.busy and now() < deadline:
                 await rt.sleep(MOMENT)  # a renewal of its lease is in progress
-            await self._talk.give_back(session, place.key)
+            try:
+                await self._talk.say(session, "give back", place.key)
+            except Refused:  # a cancel that was meant for the wait came late, and hit the release
+                await self._talk.say(session, "give back", place.key)
         except StoreError as error:
             session.end()  # it may hold the lock
             if session.silent or isinstance(error, Refused):
@@ -306,10 +322,11 @@ class AsyncAdvisoryQueue:
         if not count:
             for view in await self.look(key):
                 if id in (None, view.id):
-                    ends = self._talk.words["end"].format(pid=view.id.rpartition(" ")[2])
                     raise StoreError(
                         f"{view.name!r} is locked by another process ({view.id}, {view.host}), and such a lock ends "
-                        f"only with its session: {ends} ends that"
+                        "only with its session: "
+                        + self._talk.words["end"].format(pid=view.id.rpartition(" ")[2])
+                        + " ends that"
                     )
         return count
 
@@ -318,8 +335,16 @@ class AsyncAdvisoryQueue:
         return sorted({namespace_of(each.claim.spec.key) for each in list(self._room.places.values())})
 
     async def doctor(self) -> list[Check]:
-        (row,) = await self.ask("about")
-        return checks(row, self._room.options)
+        ((version, space, idle, interval, count),) = await self.ask("about")
+        seconds = int(idle or 0) + int(interval or 0) * int(count or 0)
+        soon = 0 < seconds <= LONG
+        after = f"{seconds} s" if seconds else "what its system says, two hours on Linux"
+        most = self._room.options.max_sessions
+        return [
+            Check("server", "ok", str(version)),
+            Check("lock table", "ok", f"{space}, {most} of ours, each on a session of its own"),
+            Check("dead machine", "ok" if soon else "warn", DEAD.format(after) + ("" if soon else SLOW)),
+        ]
 
     async def aclose(self) -> None:
         self.abort()

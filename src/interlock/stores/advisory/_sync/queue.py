@@ -15,10 +15,8 @@ from interlock.runtime import _threads as rt
 from interlock.stores._sync.step_queue import AWAY
 from interlock.stores.advisory._sync.talk import Talk
 from interlock.stores.advisory.room import (
-    FULL,
     AdvisoryPlace,
     AdvisoryRoom,
-    checks,
     foreign_view,
     now,
     number_of,
@@ -32,6 +30,16 @@ SOONEST = 0.05  # seconds after which a wait in the server is cancelled once mor
 MOMENT = 0.001  # seconds between two checks whether a session is free
 SIDE_BY_SIDE = 16  # sessions that are renewed at a time: a slow server must not let the last of many leases end
 RENEWED_WITHIN = 60.0  # seconds
+LONG = 60  # seconds; doctor warns if the locks of a dead machine are released later
+DEAD = "the locks of a machine that died without a word are free after {}"
+SLOW = (
+    ": set tcp_keepalive_time = 15, tcp_keepalive_interval = 5 and tcp_keepalive_probes = 3 in the configuration of "
+    "the server"
+)
+FULL = (
+    "this process has {} sessions with the database already, one for each lock that it holds or waits for: release "
+    "some, or allow more by ?max_sessions="
+)
 NOT_RENEWED = StoreError("the sessions that were to be asked before this one did not answer in time")
 
 
@@ -82,7 +90,7 @@ class AdvisoryQueue:
                 if place.session is None and not wait:
                     raise StoreError(FULL.format(most))
             if place.session is not None:
-                fence = self._talk.attempt(place.session, place.key, place.kind)
+                ((fence,),) = self._talk.say(place.session, "attempt", place.key, place.kind)
                 if room.grant(place, fence):
                     return EnterResult("using", place.fence)
         finally:
@@ -96,7 +104,8 @@ class AdvisoryQueue:
         session = self._room.take(most)
         if session is not None and session.fd < 0:
             try:
-                self._talk.open(session)
+                rt.offload(session.connect)
+                self._talk.prepare(session)
             except BaseException:
                 self._room.drop(session)
                 raise
@@ -121,7 +130,6 @@ class AdvisoryQueue:
     def _stand(self, place: AdvisoryPlace) -> float:
         """Let a claim wait in the server; return after how many seconds it polls unless it is notified."""
         room, session = self._room, None
-        place.until = max(place.until, now() + IO_TIMEOUT)  # its lease must not expire while a session is opened
         try:
             session = self._session(room.most_to_wait())
         finally:
@@ -140,8 +148,13 @@ class AdvisoryQueue:
         """Wait in the server until the lock is granted or the wait is cancelled; runs in a task of its own."""
         room, fence = self._room, None
         try:
-            fence = self._talk.wait(session, place.key, place.kind)
+            ((fence,),) = self._talk.say(session, "wait", place.key, place.kind, seconds=None)
+            if fence == "apart":
+                ((fence,),) = self._talk.say(session, "fence")
+        except Refused:
+            fence = None  # the wait was cancelled, and the session may hold the lock
         except (StoreError, rt.CANCELLED):
+            fence = None
             room.drop(session)
         with room.mutex:
             granted = room.grant(place, fence)
@@ -209,7 +222,10 @@ class AdvisoryQueue:
                 raise UnknownOutcome("the session with the database gives no answer, and was ended")
             while session.busy and now() < deadline:
                 rt.sleep(MOMENT)  # a renewal of its lease is in progress
-            self._talk.give_back(session, place.key)
+            try:
+                self._talk.say(session, "give back", place.key)
+            except Refused:  # a cancel that was meant for the wait came late, and hit the release
+                self._talk.say(session, "give back", place.key)
         except StoreError as error:
             session.end()  # it may hold the lock
             if session.silent or isinstance(error, Refused):
@@ -307,10 +323,11 @@ class AdvisoryQueue:
         if not count:
             for view in self.look(key):
                 if id in (None, view.id):
-                    ends = self._talk.words["end"].format(pid=view.id.rpartition(" ")[2])
                     raise StoreError(
                         f"{view.name!r} is locked by another process ({view.id}, {view.host}), and such a lock ends "
-                        f"only with its session: {ends} ends that"
+                        "only with its session: "
+                        + self._talk.words["end"].format(pid=view.id.rpartition(" ")[2])
+                        + " ends that"
                     )
         return count
 
@@ -319,8 +336,16 @@ class AdvisoryQueue:
         return sorted({namespace_of(each.claim.spec.key) for each in list(self._room.places.values())})
 
     def doctor(self) -> list[Check]:
-        (row,) = self.ask("about")
-        return checks(row, self._room.options)
+        ((version, space, idle, interval, count),) = self.ask("about")
+        seconds = int(idle or 0) + int(interval or 0) * int(count or 0)
+        soon = 0 < seconds <= LONG
+        after = f"{seconds} s" if seconds else "what its system says, two hours on Linux"
+        most = self._room.options.max_sessions
+        return [
+            Check("server", "ok", str(version)),
+            Check("lock table", "ok", f"{space}, {most} of ours, each on a session of its own"),
+            Check("dead machine", "ok" if soon else "warn", DEAD.format(after) + ("" if soon else SLOW)),
+        ]
 
     def close(self) -> None:
         self.abort()

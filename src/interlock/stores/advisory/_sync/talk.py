@@ -7,7 +7,6 @@ from typing import Generic, TypeVar
 
 from interlock.core.errors import StoreError
 from interlock.remote.failures import Refused
-from interlock.runtime import _threads as rt
 from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Rows
 
 S = TypeVar("S", bound=BaseSession)
@@ -22,18 +21,13 @@ class Talk(ABC, Generic[S]):
 
     words: Mapping[str, str]
 
-    def open(self, session: S) -> None:
-        """Connect a new session, and check that the server is usable for advisory locks.
-
-        Raises:
-            StoreError: the server can't be reached, or its locks do not exclude all clients.
-        """
-        rt.offload(session.connect)
-        self.prepare(session)
-
     @abstractmethod
     def prepare(self, session: S) -> None:
-        """Set up a session that was connected just now."""
+        """Set up a session that was connected just now, and check that the server is usable for advisory locks.
+
+        Raises:
+            StoreError: its locks do not exclude all clients, or it refuses.
+        """
 
     def make_sequence(self, session: S, start: object) -> None:
         """Create the sequence of the fences.
@@ -88,25 +82,3 @@ class Talk(ABC, Generic[S]):
         return self.rows(
             session, self.words[word].format(key=key, name=name, kind=kind, sequence=sequence, pid=pid), seconds
         )
-
-    def attempt(self, session: S, key: int, kind: str) -> str | None:
-        """Take the lock if it is free; return the fence, or None."""
-        ((fence,),) = self.say(session, "attempt", key, kind)
-        return fence
-
-    def wait(self, session: S, key: int, kind: str) -> str | None:
-        """Wait for the lock; return the fence, or None if the wait was cancelled: the session may hold the lock."""
-        try:
-            ((fence,),) = self.say(session, "wait", key, kind, seconds=None)
-            if fence == "apart":
-                ((fence,),) = self.say(session, "fence")
-        except Refused:
-            return None
-        return fence
-
-    def give_back(self, session: S, key: int) -> None:
-        """Release the lock of a session, after the reply that is still due was read."""
-        try:
-            self.say(session, "give back", key)
-        except Refused:  # a cancel that was meant for the wait came late, and hit the release
-            self.say(session, "give back", key)
