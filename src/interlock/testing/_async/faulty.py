@@ -43,9 +43,10 @@ class AsyncFaultyQueue:
     def __init__(self, queue: Any, fault: Any) -> None:
         self._queue = queue
         self._fault = fault
-        self.node_of, self.rest, self.set_doubt = queue.node_of, queue.rest, queue.set_doubt
-        self.subscribe, self.abort, self.namespaces = queue.subscribe, queue.abort, queue.namespaces
-        self.kept, self.forget, self.doctor = queue.kept, queue.forget, queue.doctor
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what is no step; a queue may lack what its store can't do, as records of runs."""
+        return getattr(self._queue, name)
 
     async def aclose(self) -> None:
         self._fault.closed = True
