@@ -10,9 +10,9 @@ from interlock.core.redaction import described
 from interlock.remote._sync.pool import MOST
 from interlock.remote.redispy import LIBRARIES, is_async, is_cluster
 from interlock.stores.redis.library import maker
-from interlock.stores.redis.settings import IO_TIMEOUT, PORT, TLS, Address, Credentials, Settings
+from interlock.stores.redis.settings import IO_TIMEOUT, PORT, TLS, Address, Settings
 
-UNSAID = (None, 100, 1 << 31)  # the libraries' defaults, used if the program does not limit the connections
+UNSAID = (None, 0, 100, 1 << 31)  # the libraries' defaults, used if the program does not limit the connections
 PLAIN = ("Connection", "UnixDomainSocketConnection", "SentinelManagedConnection")
 SECURE = ("SSLConnection", "SentinelManagedSSLConnection")
 
@@ -46,37 +46,32 @@ def settings_of_client(client: object, tasks: bool) -> Settings:
 
 
 def _of_pool(pool: Any) -> Settings:
-    given: Mapping[str, Any] = pool.connection_kwargs
-    settings = _of_connection(pool.connection_class, given)
-    if given.get("path"):
-        settings = replace(settings, address=str(given["path"]))
-    most = getattr(pool, "max_connections", None)
-    return replace(settings, most=MOST if most in UNSAID else int(most))
+    return _of_connection(pool.connection_class, pool.connection_kwargs, getattr(pool, "max_connections", None))
 
 
-def _of_connection(kind: Any, given: Mapping[str, Any]) -> Settings:
+def _of_connection(kind: Any, given: Mapping[str, Any], most: Any) -> Settings:
     """Return the settings in a connection's arguments; with `make` if the connection class is the program's own."""
     limit = given.get("socket_timeout") or IO_TIMEOUT
+    common = Settings(
+        address=str(given.get("path") or "") or (given.get("host") or "localhost", int(given.get("port") or PORT)),
+        io_timeout=limit,
+        most=MOST if most in UNSAID else int(most),
+    )
     if kind.__module__.partition(".")[0] not in LIBRARIES or kind.__name__ not in PLAIN + SECURE:
-        address = (given.get("host") or "localhost", int(given.get("port") or PORT))
         make = maker(kind, given, None if iscoroutinefunction(kind.read_response) else limit)
-        return Settings(address=address, io_timeout=limit, connect_timeout=limit, make=make)
+        return replace(common, connect_timeout=limit, make=make)
     secure = kind.__name__ in SECURE
-    return Settings(
-        address=(given.get("host") or "localhost", int(given.get("port") or PORT)),
+    provider = given.get("credential_provider")
+    return replace(
+        common,
+        connect_timeout=min(limit, given.get("socket_connect_timeout") or limit),
         username=given.get("username"),
         password=given.get("password"),
-        credentials=_credentials_of(given.get("credential_provider")),
+        credentials=None if provider is None else lambda: tuple(provider.get_credentials()),
         db=int(given.get("db") or 0),
         client_name=given.get("client_name"),
         tls={name: given[name] for name in TLS.keys() & given.keys() if given[name] is not None} if secure else None,
-        io_timeout=limit,
-        connect_timeout=min(limit, given.get("socket_connect_timeout") or limit),
     )
-
-
-def _credentials_of(provider: Any) -> Credentials | None:
-    return None if provider is None else lambda: tuple(provider.get_credentials())
 
 
 def _of_sentinel(pool: Any) -> Settings:
@@ -96,12 +91,9 @@ def _of_cluster(client: Any) -> Settings:
     else:
         pool = (getattr(client, "get_valkey_connection", None) or client.get_redis_connection)(node).connection_pool
         kind, given = pool.connection_class, pool.connection_kwargs
-    settings = _of_connection(kind, {**given, "db": 0})
-    most = given.get("max_connections")
     return replace(
-        settings,
+        _of_connection(kind, {**given, "db": 0}, given.get("max_connections")),
         kind="cluster",
         nodes=tuple(dict.fromkeys(known)),
-        most=MOST if most in UNSAID else int(most or MOST),
         remap=getattr(manager, "address_remap", None),
     )
