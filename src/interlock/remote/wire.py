@@ -75,8 +75,10 @@ class Wire(Protocol[Q_co, A_contra]):
     def entered(self, reply: A_contra) -> EnterResult | Promised | None:
         """Read the answer: using, pending, done before; None: not in line (refused, occupied, or gone)."""
 
-    def leave(self, claim: Claim, channel: str, let_in: str, done: float = 0.0, value: str = "") -> Q_co:
+    def leave(self, claim: Claim, channel: str = "", let_in: str = "", done: float = 0.0, value: str = "") -> Q_co:
         """Take a claim out.
+
+        With the claim alone it undoes what had no answer: nobody waits for it, and no waiter is notified.
 
         Args:
             claim: which one.
@@ -88,9 +90,6 @@ class Wire(Protocol[Q_co, A_contra]):
 
     def left(self, reply: A_contra) -> LeaveResult:
         """Read the answer."""
-
-    def undo(self, claim: Claim) -> Q_co:
-        """Take out a claim whose caller no longer waits; the answer notifies no waiter of this process."""
 
     def renew(self, claims: Sequence[Claim]) -> Q_co:
         """Extend leases; the claims are on one node (see `node_of`)."""

@@ -247,7 +247,9 @@ class PostgresWire:
             return EnterResult("pending", look_again=pause)
         return DONE_BEFORE if state == "done" else None
 
-    def leave(self, claim: Claim, channel: str, let_in: str, done: float = 0.0, value: str = "") -> PgStatement:
+    def leave(
+        self, claim: Claim, channel: str = "", let_in: str = "", done: float = 0.0, value: str = ""
+    ) -> PgStatement:
         """As `Wire.leave`."""
         about = (claim.id.encode(), micros(done), b"f", channel.encode(), value.encode())
         return PgStatement(self._leave, (hashed(claim.spec.key), *about), channel)
@@ -260,10 +262,6 @@ class PostgresWire:
         """As `Wire.value`."""
         text = reply[0][0]
         return text[1:] if text else None
-
-    def undo(self, claim: Claim) -> PgStatement:
-        """As `Wire.undo`."""
-        return self.leave(claim, "", "")
 
     def left(self, reply: Sequence[Row]) -> LeaveResult:
         """As `Wire.left`; the result may contain waiters of other processes, which the caller ignores."""

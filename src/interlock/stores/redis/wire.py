@@ -98,16 +98,14 @@ class RedisWire:
         pause = (PENDING_THERE - answer) / 1000
         return min(pause, DEAF_LOOK) if self.deaf else pause
 
-    def leave(self, claim: Claim, channel: str, let_in: str, done: float = 0.0, value: str = "") -> RedisCommand:
+    def leave(
+        self, claim: Claim, channel: str = "", let_in: str = "", done: float = 0.0, value: str = ""
+    ) -> RedisCommand:
         """As `Wire.leave`."""
         if done:
             return _call(LEAVE, line_of(claim.spec.key), _milliseconds(done), channel, let_in, claim.id, value)
         start, alone, line = _leaving(claim.spec.key, channel)
         return RedisCommand(ended(start, let_in, claim.id) if let_in else ended(alone, claim.id), line)
-
-    def undo(self, claim: Claim) -> RedisCommand:
-        """As `Wire.undo`."""
-        return self.leave(claim, "", "")
 
     def left(self, reply: Reply) -> LeaveResult:
         """As `Wire.left`."""

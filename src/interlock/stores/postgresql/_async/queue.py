@@ -31,7 +31,7 @@ class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[Row]]):
         channel = f"interlock_{rt.fresh_id()}"
         self._statements = PostgresWire(options)
         server = AsyncServer(options, self._statements, channel)
-        pool = AsyncPool(server.open, options.where, options.max_connections, self._statements.undo)
+        pool = AsyncPool(server.open, options.where, options.max_connections, self._statements.leave)
         super().__init__(self._statements, pool, server.subscribe, channel)
         self._releases = count(1)
 

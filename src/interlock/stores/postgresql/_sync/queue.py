@@ -32,7 +32,7 @@ class PostgresQueue(ServerQueue[PgStatement, list[Row]]):
         channel = f"interlock_{rt.fresh_id()}"
         self._statements = PostgresWire(options)
         server = Server(options, self._statements, channel)
-        pool = Pool(server.open, options.where, options.max_connections, self._statements.undo)
+        pool = Pool(server.open, options.where, options.max_connections, self._statements.leave)
         super().__init__(self._statements, pool, server.subscribe, channel)
         self._releases = count(1)
 

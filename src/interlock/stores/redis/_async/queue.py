@@ -29,8 +29,8 @@ def pool_to(dialer: AsyncDialer, wire: RedisWire) -> AsyncAsks[RedisCommand, Rep
     if dialer.settings.make is None:
         from interlock.stores.redis._mux import MuxPool
 
-        return MuxPool(dialer.open, answer_to, dialer.where, dialer.settings.io_timeout, wire.undo)
-    return AsyncPool(dialer.open, dialer.where, dialer.settings.most, wire.undo)
+        return MuxPool(dialer.open, answer_to, dialer.where, dialer.settings.io_timeout, wire.leave)
+    return AsyncPool(dialer.open, dialer.where, dialer.settings.most, wire.leave)
 
 
 class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):

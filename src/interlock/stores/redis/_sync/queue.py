@@ -26,7 +26,7 @@ TRIES, MESSAGE_LIMIT = 3, 2.0  # a message may be lost when a node has just join
 
 def pool_to(dialer: Dialer, wire: RedisWire) -> Asks[RedisCommand, Reply]:
     """Return the connections to one server: a pool for threads, one connection of ours for tasks."""
-    return Pool(dialer.open, dialer.where, dialer.settings.most, wire.undo)
+    return Pool(dialer.open, dialer.where, dialer.settings.most, wire.leave)
 
 
 class RedisQueue(ServerQueue[RedisCommand, Reply]):
