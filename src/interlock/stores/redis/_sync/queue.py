@@ -41,8 +41,7 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
         self._dialer = Dialer(settings)
         self._dialer.moved = self.distrust
         self._redis = RedisWire(settings.where, settings.io_timeout, True, settings.replicas)
-        channel = fresh_channel()
-        super().__init__(self._redis, pool_to(self._dialer, self._redis), self._subscribe, channel)
+        super().__init__(self._redis, pool_to(self._dialer, self._redis), self._subscribe, fresh_channel())
         self._waiters.trusts = not settings.replicas
 
     def _subscribe(self, deadline: float) -> Subscription:
