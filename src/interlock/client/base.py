@@ -596,11 +596,6 @@ class BaseGrant:
         if self._lost_because:
             self._tell("lost" if self._state == LOST else "released", self._lost_because)
 
-    def _give_up_renewing(self) -> None:
-        """Note that leaving failed: renew no more, so that the lock is free at the end of the lease at the latest."""
-        self._renews = False
-        self._due = self._deadline
-
     def _renewed(self, sent: float) -> None:
         """Note a renewal that was sent at `sent` and answered."""
         ttl = self._claim.spec.ttl

@@ -127,12 +127,12 @@ class Grant(_AsyncBody, BaseGrant):
         client: Any = self._client
         if self._state == RELEASED or self._watchdog.pid != checked_pid():
             return False
-        if self._free_at and self._free_at > client.now() and self.held and self._stays():
-            return True
         state, watchdog = client.state(), self._watchdog
         watched = False
         cancelled: BaseException | None = None
         try:
+            if self._free_at and self._free_at > client.now() and self.held and self._stays():
+                return True
             # Before the watchdog forgets it, or `close` sees it nowhere.
             state.leaving[self.id] = self._claim, self._owner
             watched = watchdog.watched.pop(self.id, None) is not None
@@ -150,7 +150,9 @@ class Grant(_AsyncBody, BaseGrant):
                 if watched:
                     self._tell_end()
                 return False  # the store sees by itself that the lease ended
-            self._give_up_renewing()
+            # Renew no more, so that the lock is free at the end of the lease at the latest.
+            self._renews = False
+            self._due = self._deadline
             watchdog.add(self)
             raise
         finally:
@@ -210,12 +212,8 @@ class Grant(_AsyncBody, BaseGrant):
 
     def _stays(self) -> bool:
         """Leave the claim to the watchdog, which releases it in time; False if it is to be released now."""
-        try:
-            if self._deadline < self._free_at and not self.renew():
-                return False
-        except BaseException:
-            self._give_up_renewing()  # as any release that failed: its lease ends
-            raise
+        if self._deadline < self._free_at and not self.renew():
+            return False
         if self._state != HELD:  # another release was quicker
             return False
         self._watchdog.stay(self)
