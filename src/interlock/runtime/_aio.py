@@ -4,7 +4,7 @@ import asyncio
 import math
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from threading import RLock, Thread, local
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
@@ -108,19 +108,25 @@ async def within(seconds: float | None, function: Callable[[*Ts], Coroutine[obje
     return result
 
 
-def _make_executor() -> None:
+_executor: Any = None
+
+
+def _forget_executor() -> None:
     global _executor
-    _executor = ThreadPoolExecutor(64, "interlock-blocking")
+    _executor = None
 
 
-_executor: ThreadPoolExecutor
-_make_executor()
-in_forked_child(_make_executor)
+in_forked_child(_forget_executor)
 
 
 async def offload(function: Callable[[*Ts], T], *args: *Ts) -> T:
     """Call a function that may block in a thread; it comes to its end though the task is cancelled."""
+    global _executor
     try:
+        if _executor is None:
+            from concurrent.futures import ThreadPoolExecutor  # it can't be imported after the main thread has ended
+
+            _executor = ThreadPoolExecutor(64, "interlock-blocking")
         future = submit(_executor, function, *args)
     except RuntimeError:
         return function(*args)  # no thread can be started, or the interpreter ends
