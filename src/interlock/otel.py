@@ -113,11 +113,13 @@ class _Telemetry:
 
     def _start(self, name: str, event: Event, ago: float | None) -> Span:
         """Start a span that began some seconds ago, within the span that the program is in."""
-        attributes: dict[str, str | int] = {"interlock.name": event.name, "interlock.claim": event.id}
-        if event.label:
-            attributes["interlock.label"] = event.label
-        if event.fence is not None:
-            attributes["interlock.fence"] = event.fence
+        known = {
+            "interlock.name": event.name,
+            "interlock.claim": event.id,
+            "interlock.label": event.label or None,
+            "interlock.fence": event.fence,
+        }
+        attributes = {name: value for name, value in known.items() if value is not None}
         began = int((time_of_day() - (ago or 0)) * 1e9)
         return self._tracer.start_span(name, attributes=attributes, start_time=began)
 
