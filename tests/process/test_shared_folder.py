@@ -175,6 +175,20 @@ def test_a_link_that_another_user_made_gives_nothing_of_roots_away(home: Path, u
 
 
 @as_root
+def test_a_file_of_roots_that_another_user_moved_there_stays_roots(home: Path, user: Callable[..., Remote]) -> None:
+    folder = shared(home, 0o777)
+    user(folder, ALICE)
+    moved = folder / "lines" / "book"
+    moved.write_bytes(b"root:secret\n")
+    moved.chmod(0o600)
+    with pytest.raises(RemoteError, match="no line of interlock"):
+        user(folder, 0).do("locks.lock('book').acquire()")
+    found = moved.stat()
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (0, 0o600)
+    assert moved.read_bytes() == b"root:secret\n"
+
+
+@as_root
 def test_the_error_names_the_mend_where_another_user_can_not_get_in(home: Path, user: Callable[..., Remote]) -> None:
     folder = shared(home, 0o770, GROUP)
     alice = user(folder, ALICE, groups=(GROUP,))
