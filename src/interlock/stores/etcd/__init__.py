@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
 from interlock.core.claims import Claim
-from interlock.core.errors import StoreError
 from interlock.core.queue import ALL, Feature
 from interlock.runtime import clock
+from interlock.stores import see_installed
 
 if TYPE_CHECKING:
     from interlock.stores.etcd.options import EtcdOptions
@@ -30,10 +30,7 @@ class EtcdStore:
     @classmethod
     def from_url(cls, url: SplitResult) -> "EtcdStore":
         """Connect to etcd://user:password@host:2379,host2:2379/prefix, or with TLS to etcds://…"""
-        try:
-            import httpx  # noqa: F401
-        except ImportError as error:
-            raise StoreError(f"locks in etcd need httpx: pip install 'interlock[etcd]' ({error})") from error
+        see_installed("httpx", "locks in etcd need httpx: pip install 'interlock[etcd]'")
         from interlock.stores.etcd.options import options_of
 
         return cls(options_of(url))

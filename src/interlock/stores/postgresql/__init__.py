@@ -4,14 +4,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
-from interlock.core.errors import StoreError
 from interlock.core.queue import ALL, Feature
 from interlock.runtime import clock
+from interlock.stores import see_installed
 
 if TYPE_CHECKING:
     from interlock.stores.postgresql.options import PostgresOptions
 
-INSTALL = "locks in PostgreSQL need psycopg 3: pip install 'interlock[sql]'"
+NEEDS = ("psycopg", "locks in PostgreSQL need psycopg 3: pip install 'interlock[sql]'")
 
 
 class PostgresStore:
@@ -43,7 +43,7 @@ class PostgresStore:
             password: returns the password for the next connection.
             dial: returns a new connection of psycopg; awaited for tasks.
         """
-        _check_installed()
+        see_installed(*NEEDS)
         from interlock.stores.postgresql.options import options_of, with_secrets
 
         return cls(with_secrets(options_of(url), password, dial))
@@ -68,14 +68,7 @@ def from_client(client: object, tasks: bool) -> PostgresStore:
         client: an `Engine` or `AsyncEngine` of psycopg 3; the store makes its own connections with its arguments.
         tasks: ignored: either kind of engine works for threads and tasks.
     """
-    _check_installed()
+    see_installed(*NEEDS)
     from interlock.stores.postgresql.options import options_of_engine
 
     return PostgresStore(options_of_engine(client))
-
-
-def _check_installed() -> None:
-    try:
-        import psycopg  # noqa: F401
-    except ImportError as error:
-        raise StoreError(f"{INSTALL} ({error})") from error

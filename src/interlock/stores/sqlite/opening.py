@@ -178,7 +178,9 @@ def open_claims(options: SqliteOptions) -> Opened:
     path = options.path
     folder = os.path.dirname(path)
     try:
-        sharing = _sharing(os.stat(folder))
+        sharing = sharing_of(os.stat(folder))
+        if sharing.mode & stat.S_ISVTX:  # users who may write to a sticky folder share nothing in it but their own
+            sharing = sharing._replace(mode=sharing.mode & ~0o022)
         machine.refuse_file_system(Path(folder), options.allow, f"sqlite:///{path}")
         if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
             raise StoreError(
@@ -339,12 +341,6 @@ def check_file(path: str, sharing: Sharing) -> None:
         what = f"can't be read and written by this user (it has the mode {stat.S_IMODE(found.st_mode):o}): chmod it"
     if what:
         raise StoreError(f"{path} {what}; nothing was changed")
-
-
-def _sharing(found: os.stat_result) -> Sharing:
-    """Return the users who share the files: those who may write to the folder; in a sticky folder only the owner."""
-    sharing = sharing_of(found)
-    return sharing._replace(mode=sharing.mode & ~0o022) if sharing.mode & stat.S_ISVTX else sharing
 
 
 def _make(path: str, sharing: Sharing) -> None:
