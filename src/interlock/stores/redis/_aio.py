@@ -28,7 +28,7 @@ class AsyncStream(asyncio.BufferedProtocol):
         self._file = Descriptor(sock.fileno())
         self._buffer = memoryview(bytearray(MOST))
         self._data = b""
-        self._future: asyncio.Future[None] | None = None
+        self._waiter: rt.AsyncWaiter[None] = rt.AsyncWaiter()
         self._ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -42,16 +42,12 @@ class AsyncStream(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """As `BufferedProtocol.buffer_updated`."""
         self._data += self._buffer[:nbytes].tobytes()
-        self._wake()
+        self._waiter.tell()
 
     def connection_lost(self, error: Exception | None) -> None:
         """As `Protocol.connection_lost`."""
         self._ended = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
+        self._waiter.tell()
 
     def give_to(self, protocol: asyncio.BufferedProtocol) -> None:
         """Let another protocol receive all further data."""
@@ -79,16 +75,11 @@ class AsyncStream(asyncio.BufferedProtocol):
 
     async def receive(self, deadline: float) -> bytes:
         """As the `receive` of threads."""
-        if not self._data and not self._ended:
-            self._future = self._loop.create_future()
-            timer = self._loop.call_later(max(0.0, deadline - clock.now()), self._wake)
-            try:
-                await self._future
-            finally:
-                self._future = None
-                timer.cancel()
-            if not self._data and not self._ended:
+        while not self._data and not self._ended:
+            left = deadline - clock.now()
+            if left <= 0:
                 raise TimeoutError
+            await self._waiter.wait(left)
         data, self._data = self._data, b""
         return data
 
@@ -110,7 +101,7 @@ class AsyncStream(asyncio.BufferedProtocol):
 
     def _close(self) -> None:
         self._ended = True
-        self._wake()
+        self._waiter.tell()
         self._is_ours()
         # Not `close`: that waits for the peer's TLS close or for a full buffer, perhaps longer than the loop runs.
         self._transport.abort()
