@@ -164,8 +164,11 @@ def _factory(scheme: str) -> Any:
 
     points = {point.name: point for point in entry_points(group="interlock.stores")}
     if scheme not in points:
+        from difflib import get_close_matches  # only for a wrong URL
+
         known = sorted({*BUILT_IN, *points})
-        meant = _scheme_meant(scheme, known)
+        close = [OTHER_WORDS.get(scheme, ""), *get_close_matches(scheme, known, 1, 0.7)]
+        meant = next((each for each in close if each in known), "")
         advice = f"did you mean {meant}://? Installed" if meant else "installed"
         raise InvalidArgument(f"no store has the scheme {scheme!r}; {advice} are: {', '.join(known)}")
     try:
@@ -269,14 +272,6 @@ OTHER_WORDS = {
     "mem": "memory", "locmem": "memory", "folder": "file", "dir": "file", "path": "file",
 }  # fmt: skip
 """What others call the schemes."""
-
-
-def _scheme_meant(scheme: str, known: list[str]) -> str:
-    """Return the scheme that was meant; "" if none is like it."""
-    from difflib import get_close_matches  # only for a wrong URL
-
-    close = [OTHER_WORDS.get(scheme, ""), *get_close_matches(scheme, known, 1, 0.7)]
-    return next((each for each in close if each in known), "")
 
 
 def _advice_on(text: str) -> str:

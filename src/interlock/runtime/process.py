@@ -110,18 +110,24 @@ class Descriptor:
 
 
 class WeakRegistry(Generic[T]):
-    """Objects that are found as long as they live; any thread may add one at any moment, unlike to a WeakSet."""
+    """Objects that are found as long as they live; any thread may add one at any moment, unlike to a WeakSet.
+
+    Nothing is called when one of them dies: Python would swallow an interrupt that comes in that call.
+    """
 
     def __init__(self) -> None:
-        self._found: weakref.WeakValueDictionary[int, T] = weakref.WeakValueDictionary()
+        self._found: dict[weakref.ref[T], None] = {}
 
     def add(self, one: T) -> None:
         """Find `one` from now on."""
-        self._found[id(one)] = one
+        for reference in list(self._found):
+            if reference() is None:
+                self._found.pop(reference, None)
+        self._found[weakref.ref(one)] = None
 
     def __iter__(self) -> Iterator[T]:
         """Iterate over those that live."""
-        found = (reference() for reference in self._found.valuerefs())
+        found = (reference() for reference in list(self._found))
         return (one for one in found if one is not None)
 
 
