@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from interlock.core.line import Place
@@ -33,18 +34,8 @@ class Caller(NamedTuple):
     dead: bool = False
 
 
-class Budget(NamedTuple):
-    """How often each fault may still happen."""
-
-    kills: int
-    lapses: int
-    evictions: int
-    cancels: int
-    interrupts: int
-
-
 State = tuple[Any, ...]
-"""The files, the fault found in the last step, the budget, then the callers."""
+"""The files, what is wrong with the last step, a configuration with the faults that are left, then the callers."""
 
 
 def with_caller(state: State, number: int, caller: Caller) -> State:
@@ -59,8 +50,7 @@ def with_files(state: State, files: Files, wrong: str | None = None) -> State:
 
 def spent(state: State, what: str) -> State:
     """Return the state in which a fault may happen once less."""
-    budget: Budget = state[2]
-    return (*state[:2], budget._replace(**{what: getattr(budget, what) - 1}), *state[3:])
+    return (*state[:2], replace(state[2], **{what: getattr(state[2], what) - 1}), *state[3:])
 
 
 def with_lease(files: Files, id: str, until: int) -> Files:

@@ -16,6 +16,7 @@ from proof.caller import Cancelled
 from proof.explore import Actor, Successor, Tag
 from proof.files.callers import Callers
 from proof.files.client import Begin, Hold, Leave
+from proof.files.configurations import Configuration
 from proof.files.judging import Judge
 from proof.files.state import (
     CLOCK,
@@ -28,7 +29,6 @@ from proof.files.state import (
     SENT,
     SENT_BOTH,
     SENT_ENDED,
-    Budget,
     Caller,
     State,
     enters,
@@ -52,13 +52,11 @@ class World(Callers, verdicts.World):
 
     def init(self) -> State:
         """Return the state in which all callers are idle."""
-        each = self.configuration
-        budget = Budget(each.kills, each.lapses, each.evictions, each.cancels, each.interrupts)
-        return (Files(), None, budget, *[Caller(automaton.start) for automaton in self.automata])
+        return (Files(), None, self.configuration, *[Caller(automaton.start) for automaton in self.automata])
 
     def successors(self, state: State) -> Iterator[Successor[State]]:
         """Return every step of every caller, and every possible fault."""
-        budget: Budget = state[2]
+        budget: Configuration = state[2]
         for number, caller in enumerate(state[3:]):
             if not caller.dead:
                 yield from self.steps_of(state, number, caller)

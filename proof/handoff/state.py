@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from interlock.core.line import Line
+from proof.handoff.configurations import Configuration
 
 Table = tuple[
     tuple[str, ...],
@@ -27,17 +28,6 @@ class Caller(NamedTuple):
     phase: str = "idle"
     id: str = ""
     word: int = 0
-
-
-class Left(NamedTuple):
-    """How often each fault may still happen."""
-
-    lapses: int
-    evictions: int
-    cancels: int
-    kills: int
-    losses: int
-    forgets: int
 
 
 class Forgotten(NamedTuple):
@@ -78,5 +68,5 @@ class State(NamedTuple):
     evicted: frozenset[str]
     forgotten: Forgotten
     last: int
-    left: Left
+    left: Configuration
     wrong: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from interlock.core.line import Line
@@ -12,7 +13,7 @@ from proof import verdicts
 from proof.explore import Actor, Successor, Tag
 from proof.handoff.configurations import Configuration
 from proof.handoff.server import OVER, SERVER, Promoted, Server, expired
-from proof.handoff.state import Caller, Forgotten, Left, State, Table
+from proof.handoff.state import Caller, Forgotten, State, Table
 
 REQUESTS = ("enter", "leave", "renew")
 END, FAULT = "end", "fault"
@@ -56,9 +57,8 @@ class World(verdicts.World):
         """Return the state in which all callers are idle."""
         it = self.configuration
         tables: tuple[Table, ...] = (((), (), (), ()),) * (max(it.processes) + 1)
-        left = Left(it.lapses, it.evictions, it.cancels, it.kills, it.losses, it.forgets)
         callers = (Caller(),) * len(it.processes)
-        return State(Line(), tables, callers, (), frozenset(), frozenset(), Forgotten(), 0, left)
+        return State(Line(), tables, callers, (), frozenset(), frozenset(), Forgotten(), 0, it)
 
     def violation(self, state: State) -> str | None:
         """Return the violation: two callers inside, a fence that fell, or a caller inside by a void promise."""
@@ -353,7 +353,7 @@ class World(verdicts.World):
 
 def _less(state: State, fault: str) -> State:
     """The state in which a fault may happen once less."""
-    return state._replace(left=state.left._replace(**{fault: getattr(state.left, fault) - 1}))
+    return state._replace(left=replace(state.left, **{fault: getattr(state.left, fault) - 1}))
 
 
 def _put(those: tuple[Any, ...], at: int, one: Any) -> tuple[Any, ...]:

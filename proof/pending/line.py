@@ -12,8 +12,8 @@ from interlock.core.queue import GIVEN_UP, EnterResult
 from interlock.stores._async import step_queue as queues
 from proof import runtime
 from proof.changes import executed
-from proof.pending import register as ask
 from proof.pending.options import Fence, Options
+from proof.pending.register import Ask
 from proof.pending.store import Effect, Row, Store
 from proof.runtime import effect
 
@@ -48,12 +48,12 @@ class Steps:
         """Ask the world for a step."""
         if decide.__name__ == "enter":
             claim, _, wait, again = args
-            request = ask.Do("enter", claim.id, claim.spec.units, claim.spec.capacity, wait, again)
+            request = Ask("enter", claim.id, (claim.spec.units, claim.spec.capacity, wait, again))
         elif decide.__name__ == "leave":
-            request = ask.Do("leave", args[0])
+            request = Ask("leave", args[0])
         else:
             ((id,),) = args
-            request = ask.Do("renew", id)
+            request = Ask("extend", id)
         return await effect(request)
 
 
@@ -81,7 +81,7 @@ class GivesUp:
         return GIVEN_UP if result.state == "indeterminate" and not again else result
 
 
-def do(options: Options, store: Store, request: ask.Do, lease: int) -> Iterator[Effect]:
+def do(options: Options, store: Store, request: Ask, lease: int) -> Iterator[Effect]:
     """Yield the possible effects of a step on the line.
 
     Args:
@@ -91,10 +91,11 @@ def do(options: Options, store: Store, request: ask.Do, lease: int) -> Iterator[
         lease: the moment from which a lease counts that this step begins or extends.
     """
     line = Line(tuple(map(_place, store.rows)), store.issued)
-    match request.decide:
+    match request.verb:
         case "enter":
-            claim = Claim(request.id, LockSpec("", request.units, request.capacity))
-            step = options.steps.enter(line, NOW, claim, Steps.origin, request.wait, request.again)
+            units, capacity, wait, again = request.args
+            claim = Claim(request.id, LockSpec("", units, capacity))
+            step = options.steps.enter(line, NOW, claim, Steps.origin, wait, again)
         case "leave":
             step = options.steps.leave(line, NOW, request.id)
         case _:
@@ -102,7 +103,7 @@ def do(options: Options, store: Store, request: ask.Do, lease: int) -> Iterator[
             step = step._replace(answer=tuple(step.answer))
     after = line if step.line is None else step.line
     leases = {row.id: row.lease for row in store.rows}
-    if request.decide != "leave":
+    if request.verb != "leave":
         leases[request.id] = lease
     counts = options.fence is not Fence.NONE
     rows = tuple(_row(place, leases[place.id], counts) for place in after.places)
@@ -112,16 +113,16 @@ def do(options: Options, store: Store, request: ask.Do, lease: int) -> Iterator[
     words = tuple(sorted([*kept, *told]))
     promoted = tuple(_plain(place, counts) for place in step.promoted)
     answer = step.answer
-    if request.decide == "enter" and answer is not None:
+    if request.verb == "enter" and answer is not None:
         answer = _plain(answer, counts)
     step = Step(None, answer, promoted, 0, step.more)
     yield Effect(_shown(request, step), step, Store(rows, after.top if counts else 0, words))
 
 
-def _shown(request: ask.Do, step: Step) -> str:
+def _shown(request: Ask, step: Step) -> str:
     answer = getattr(step.answer, "state", step.answer)
     told = ", ".join(f"{place.id} is promoted" for place in step.promoted)
-    asks = "asks again" if request.again else f"does {request.decide}"
+    asks = "asks again" if request.args and request.args[-1] else f"does {request.verb}"
     return f"{asks}: {answer}" + (f"; {told}" if told else "")
 
 

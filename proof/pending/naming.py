@@ -6,7 +6,6 @@ By this renaming, states that differ only in ids become equal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from proof.automaton import Automaton
@@ -42,7 +41,7 @@ def afresh(
     others[number] = automata[number].step(automata[number].rename(others[number], taken, name), taken)
     rows = tuple(row._replace(id=spare, lease=0) if row.id == name else row for row in store.rows)
     words = tuple(sorted((spare, *word[1:]) if word[0] == name else word for word in store.words))
-    sent = [(who, replace(request, id=spare) if request.id == name else request) for who, request in flying]
+    sent = [(who, request._replace(id=spare) if request.id == name else request) for who, request in flying]
     return Store(rows, store.issued, words), tuple(sorted(sent, key=repr)), others
 
 

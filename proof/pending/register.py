@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from interlock.core._async.pending import AsyncPending
 from interlock.core.claims import Claim, State
@@ -12,79 +11,23 @@ from interlock.core.queue import EnterResult, Renewed
 from proof.runtime import AsyncWaiter, effect
 
 
-# Not named tuples: those of different classes can be equal, and so would be the states that contain them.
-@dataclass(frozen=True, slots=True)
-class Create:
-    """Write a pending record."""
+class Ask(NamedTuple):
+    """A request to the store.
 
-    id: str
-    units: int
-    capacity: int
+    Attributes:
+        verb: a method of `pending.AsyncRecords`, "draw" a fence before a promotion, or a step on a line.
+        id: the record; empty for "list".
+        args: (units, capacity) to create; (state,) to update; (fence,) to promote, 0 if the store gives it; (units,
+            capacity, wait, again) to enter a line.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class List:
-    """Read the records."""
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """Set or clear the flag of the own record."""
-
-    id: str
-    state: State
+    verb: str
+    id: str = ""
+    args: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """Draw a fence from a counter."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Promote:
-    """Change the own record from pending to using; the store gives the fence if none was drawn."""
-
-    id: str
-    fence: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Remove the own record."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reap:
-    """Remove another caller's expired record."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Renew:
-    """Extend leases; the checker's callers renew one claim at a time."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Do:
-    """An atomic step on a line."""
-
-    decide: str
-    id: str
-    units: int = 0
-    capacity: int = 0
-    wait: bool = False
-    again: bool = False
-
-
-Write: TypeAlias = Create | Update | Draw | Promote | Delete | Reap | Renew | Do
-Request: TypeAlias = Write | List
+ON_LINE = ("enter", "leave", "extend")
+"""The verbs that are atomic steps on a line."""
 
 
 class ModelRecords:
@@ -102,33 +45,33 @@ class ModelRecords:
 
     async def create(self, claim: Claim) -> None:
         """As `pending.AsyncRecords.create`."""
-        await effect(Create(claim.id, claim.spec.units, claim.spec.capacity))
+        await effect(Ask("create", claim.id, (claim.spec.units, claim.spec.capacity)))
 
     async def list(self, key: str) -> Any:
         """As `pending.AsyncRecords.list`."""
-        return await effect(List())
+        return await effect(Ask("list"))
 
     async def update(self, claim: Claim, state: State) -> bool:
         """As `pending.AsyncRecords.update`."""
-        return bool(await effect(Update(claim.id, state)))
+        return bool(await effect(Ask("update", claim.id, (state,))))
 
     async def promote(self, claim: Claim) -> Any:
         """As `pending.AsyncRecords.promote`."""
-        fence = await effect(Draw(claim.id)) if self._draws else 0
-        return await effect(Promote(claim.id, fence))
+        fence = await effect(Ask("draw", claim.id)) if self._draws else 0
+        return await effect(Ask("promote", claim.id, (fence,)))
 
     async def delete(self, claim: Claim) -> bool:
         """As `pending.AsyncRecords.delete`."""
-        return bool(await effect(Delete(claim.id)))
+        return bool(await effect(Ask("delete", claim.id)))
 
     async def reap(self, key: str, id: str) -> None:
         """As `pending.AsyncRecords.reap`."""
-        await effect(Reap(id))
+        await effect(Ask("reap", id))
 
     async def renew(self, claims: Sequence[Claim]) -> Any:
         """As `pending.AsyncRecords.renew`; the checker's callers renew one claim at a time."""
         (claim,) = claims
-        return await effect(Renew(claim.id))
+        return await effect(Ask("renew", claim.id))
 
 
 class RecordQueue:

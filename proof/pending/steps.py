@@ -10,9 +10,9 @@ from interlock.core.errors import UnknownOutcome
 from interlock.core.queue import Granted
 from proof import caller as call
 from proof.automaton import Automaton, Final
-from proof.pending import register as ask
 from proof.pending.line import do
 from proof.pending.options import NAMES, Options
+from proof.pending.register import ON_LINE, Ask
 from proof.pending.store import CURRENT, OLD, RENEWAL, Effect, Store, seen, write
 from proof.runtime import Before, Now, Sleep, Wait
 
@@ -21,9 +21,6 @@ RENEW, BUSY, END = "renew", "busy", "end"
 ENVIRONMENT, CLOCK, NETWORK = "environment", "clock", "network"
 NO_ANSWER = UnknownOutcome("no answer came")
 BROKEN_OFF = call.Cancelled()
-REQUESTS = (
-    ask.Create, ask.List, ask.Update, ask.Draw, ask.Promote, ask.Delete, ask.Reap, ask.Renew, ask.Do,
-)  # fmt: skip
 
 
 class Process(NamedTuple):
@@ -94,14 +91,14 @@ class Caller:
             yield from self._passing(store, process)
         if process.dead or isinstance(request, Final):
             return
-        if isinstance(request, REQUESTS):
+        if isinstance(request, Ask):
             yield from self._asked(store, process, request)
         else:
             yield from self._alone(store, process, request)
         if self.options.crashes:
             dead = _dead(process)
             yield Step(ENVIRONMENT, f"{self.name} crashes", CRASH, store, dead, "crashes")
-            if isinstance(request, REQUESTS) and not isinstance(request, ask.List):
+            if isinstance(request, Ask) and request.verb != "list":
                 words = f"{self.name} crashes, its request is under way"
                 yield Step(ENVIRONMENT, words, CRASH, store, dead, "crashes", request)
 
@@ -128,23 +125,23 @@ class Caller:
                 words = f"{self.name} {effect.words}, but the answer is lost"
                 yield self._thrown(effect.store, process, NO_ANSWER, words, "lost")
         spoiled = process._replace(spoiled=True)
-        if self.options.busy and isinstance(request, ask.Do):
+        if self.options.busy and request.verb in ON_LINE:
             busy = self._answered(store, process, Effect("finds the store busy", None, store))
             yield busy._replace(actor=ENVIRONMENT, tag=BUSY)
         if self.options.lost:
-            words = f"a request of {self.name} is lost: {request!r}"
+            words = f"a request of {self.name} is lost: {request.verb}"
             yield self._thrown(store, spoiled, NO_ANSWER, words, "lost")
-            if not isinstance(request, ask.List):
-                words = f"a request of {self.name} gets no answer and is still under way: {request!r}"
+            if request.verb != "list":
+                words = f"a request of {self.name} gets no answer and is still under way: {request.verb}"
                 yield self._thrown(store, spoiled, NO_ANSWER, words, "lost")._replace(flown=request)
         if process.acquiring and self.options.cancels != 0:
             yield self._thrown(store, process, BROKEN_OFF, f"the call of {self.name} is broken off", "cancels")
-            if self.options.lost and not isinstance(request, ask.List):
-                words = f"the call of {self.name} is broken off while its request is under way: {request!r}"
+            if self.options.lost and request.verb != "list":
+                words = f"the call of {self.name} is broken off while its request is under way: {request.verb}"
                 yield self._thrown(store, spoiled, BROKEN_OFF, words, "cancels")._replace(flown=request)
 
     def _effects(self, store: Store, process: Process, request: Any) -> Iterator[Effect]:
-        if isinstance(request, ask.List):
+        if request.verb == "list":
             records = seen(store.rows, self.name)
             return iter([Effect(f"lists: {_shown(records)}", records, store)])
         lease = moment(self.options, process) if request.id in NAMES else OLD
@@ -159,7 +156,7 @@ class Caller:
     def _counted(self, store: Store, process: Process, answered: bool) -> tuple[Store, Process]:
         """Count the lease of a claim in a line from before the last answered step."""
         request = self.automaton.requests[process.local]
-        if not isinstance(request, ask.Do) or request.decide != "enter" or not process.renewal:
+        if not isinstance(request, Ask) or request.verb != "enter" or not process.renewal:
             return store, process
         if answered:
             process = process._replace(passed=process.renewal == 2)
@@ -205,7 +202,7 @@ class Caller:
                 words = f"the call of {self.name} is broken off at a wait"
                 yield self._thrown(store, process, BROKEN_OFF, words, "cancels")
             case _:
-                raise TypeError(f"not a request of the protocol: {request!r}")
+                raise TypeError(f"not a request of the protocol: {request.verb}")
 
     def settled(self, store: Store, process: Process, local: int, words: str = "") -> Step:
         """Continue to the next request at which another caller or a fault can intervene, as one step."""
@@ -279,7 +276,7 @@ class Caller:
 
 def effects(options: Options, store: Store, request: Any, lease: int) -> Iterator[Effect]:
     """Yield every possible effect of a writing request, on records or on a line; as `store.write`."""
-    if isinstance(request, ask.Do):
+    if request.verb in ON_LINE:
         return do(options, store, request, lease)
     return write(options, store, request, lease)
 

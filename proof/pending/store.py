@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from interlock.core._async.pending import PendingRecord
 from interlock.core.claims import PENDING, USING, State, fits
-from proof.pending import register as ask
 from proof.pending.options import NAMES, Fence, Options, Update
+from proof.pending.register import Ask
 
 OLD, CURRENT, RENEWAL = 0, 1, 2
 """The moment of the owner's clock from which the lease of a record counts: an earlier one, the one of the last
@@ -89,7 +89,7 @@ def seen(rows: Rows, me: str) -> tuple[PendingRecord, ...]:
     )
 
 
-def write(options: Options, store: Store, request: Any, lease: int) -> Iterator[Effect]:
+def write(options: Options, store: Store, request: Ask, lease: int) -> Iterator[Effect]:
     """Yield every possible effect of a writing request.
 
     Args:
@@ -98,27 +98,30 @@ def write(options: Options, store: Store, request: Any, lease: int) -> Iterator[
         request: a request of `register`.
         lease: the moment from which the lease of a record counts if this request starts it.
     """
-    match request:
-        case ask.Create(id, units, capacity):
+    id = request.id
+    match request.verb:
+        case "create":
+            units, capacity = request.args
             yield from _create(options, store, Row(id, units, capacity, PENDING, lease=lease))
-        case ask.Update(id, state):
+        case "update":
+            (state,) = request.args
             verb = "raises its flag" if state == PENDING else "lowers its flag"
             yield from _change(options, store, id, {"state": state}, options.update, verb, lease)
-        case ask.Renew(id):
+        case "renew":
             yield from _change(options, store, id, {}, options.renewal, "renews", lease)
-        case ask.Draw(id):
+        case "draw":
             drawn = store.issued + 1
             yield Effect(f"draws the fence {drawn}", drawn, store._replace(issued=drawn))
-        case ask.Promote(id):
+        case "promote":
             yield from _promote(options, store, request, lease)
-        case ask.Delete(id):
+        case "delete":
             removed = index(store.rows, id) is not None
             rows = without(store.rows, id)
             if options.by_name:
                 rows = tuple(row for row in rows if row.state != USING)
             words = "deletes its record" if removed else "finds no record to delete"
             yield Effect(words, removed, Store(rows, store.issued))
-        case ask.Reap(id):
+        case "reap":
             rows = store.rows
             place = index(rows, id)
             if place is None or not (rows[place].expired or options.reaps_live):
@@ -159,7 +162,7 @@ def _change(
     yield Effect(verb, answer, Store((*rows[:place], row, *rows[place + 1 :]), store.issued))
 
 
-def _promote(options: Options, store: Store, request: ask.Promote, lease: int) -> Iterator[Effect]:
+def _promote(options: Options, store: Store, request: Ask, lease: int) -> Iterator[Effect]:
     verb = "goes from pending to using"
     rows, issued, _ = store
     place = index(rows, request.id)
@@ -170,7 +173,7 @@ def _promote(options: Options, store: Store, request: ask.Promote, lease: int) -
     if row.state != PENDING or (row.expired and options.update is Update.UNEXPIRED):
         yield Effect(f"{verb}: refused, {'expired' if row.expired else row.state}", None, store)
         return
-    fence = request.fence
+    (fence,) = request.args
     if options.fence is Fence.ISSUED:
         fence = issued = issued + 1
     elif options.fence is Fence.NONE:
