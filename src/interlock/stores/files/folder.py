@@ -25,7 +25,6 @@ from interlock.stores.files.opening import (
     read_file,
     sharing_of,
 )
-from interlock.stores.plain import Section
 
 TRIES = 50
 NAME = "interlock"
@@ -57,7 +56,6 @@ class Folder:
         self.kept = self.path / "kept"
         self._mode = mode
         self._allowed = allow
-        self._section = Section()
         self._marker: tuple[int, ...] = ()
         self.sharing: Sharing
         self.mend()
@@ -70,10 +68,7 @@ class Folder:
         Raises:
             StoreError: the folder can't be used for locks.
         """
-        with (
-            self._section.entered(),
-            failing(f"{self.path} can't keep locks (choose another folder, on a local disk)"),
-        ):
+        with failing(f"{self.path} can't keep locks (choose another folder, on a local disk)"):
             for _ in range(TRIES):
                 with contextlib.suppress(FileNotFoundError):  # another program removed a part meanwhile
                     return self._make()
