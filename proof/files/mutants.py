@@ -5,6 +5,8 @@ A mutant is a change in the text of a production module, which is then executed 
 
 from __future__ import annotations
 
+from functools import partial
+
 from proof.changes import Change, Mutant
 from proof.files.configurations import (
     EXCLUSIVE,
@@ -29,18 +31,9 @@ _LAPSE_3 = Configuration("N=3, 1 lapse", (_E, _E, _E), lapses=1, heartbeats=True
 _LAPSES = Configuration("N=2, 2 lapses, renewals", (_E, _E), lapses=2, renews=True, looks=True)
 _TIMED = Configuration("waits and times out", (_E, TIMED))
 
-
-def _line(old: str, new: str) -> Change:
-    return Change("interlock.core.line", old, new)
-
-
-def _plan(old: str, new: str) -> Change:
-    return Change("interlock.stores.files.plan", old, new)
-
-
-def _claiming(old: str, new: str) -> Change:
-    return Change("interlock.core._async.acquire", old, new)
-
+_line = partial(Change, "interlock.core.line")
+_plan = partial(Change, "interlock.stores.files.plan")
+_claiming = partial(Change, "interlock.core._async.acquire")
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(

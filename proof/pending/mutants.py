@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from interlock.core import line
 from proof.changes import Change, Mutant
@@ -12,6 +13,10 @@ PENDING = "interlock.core._async.pending"
 CLAIMING = "interlock.core._async.acquire"
 CALLER = "proof.caller"
 LINE = "interlock.core.line"
+_pending = partial(Change, PENDING)
+_claiming = partial(Change, CLAIMING)
+_line = partial(Change, LINE)
+_caller = partial(Change, CALLER)
 
 PLAIN = Options()
 THREE = Options(exclusive(3))
@@ -20,23 +25,6 @@ FENCES = Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2)
 NO_CLOCK = Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2, bad_clock=True, exclusion=False)
 LOSSY = Options(leases=True, lost=1)
 ONCE = Options(exclusive(3), ordered=True, leases=True, attempts=1, lapses=1)
-
-
-def _pending(old: str, new: str) -> Change:
-    return Change(PENDING, old, new)
-
-
-def _claiming(old: str, new: str) -> Change:
-    return Change(CLAIMING, old, new)
-
-
-def _line(old: str, new: str) -> Change:
-    return Change(LINE, old, new)
-
-
-def _caller(old: str, new: str) -> Change:
-    return Change(CALLER, old, new)
-
 
 LOOK_FIRST = """line = await records.list(claim.spec.key)
             await records.create(claim)
