@@ -72,7 +72,7 @@ MUTANTS = [
     ),
     _error(
         "start: a dead waiter stays before the one that watches it",
-        "tests/protocol/test_proofs.py -k right_in",
+        'tests/protocol/test_proofs.py --thin -k "right_in and files"',
         "stores/files/plan.py",
         "            found += places[max(0, at - 1) : at + 1]\n",
         "            pass\n",
