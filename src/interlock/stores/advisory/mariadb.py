@@ -15,8 +15,9 @@ class MariaSession(BaseSession):
     """A session with MariaDB."""
 
     def connect(self) -> None:
-        how = arguments_in(urlsplit(self.options.conninfo)) | usual(IO_TIMEOUT)
-        self.client = dialled(how, "MariaDB", self.options.torn)
+        self.client = dialled(
+            arguments_in(urlsplit(self.options.conninfo)) | usual(IO_TIMEOUT), "MariaDB", self.options.torn
+        )
         connection = socket_of(self.client)
         for name, value in KEPT_ALIVE.items():
             if hasattr(socket, name):

@@ -22,8 +22,9 @@ class MariaTalk(Talk[MariaSession]):
         problem = statements.refused_version(session.client.get_server_info())
         if not problem:
             ((pid, read_only, wsrep),) = self.say(session, "first")
-            pooled = pid != str(session.pid)
-            problem = statements.POOLED if pooled else statements.refused_server(read_only, wsrep)
+            problem = (
+                statements.refused_server(read_only, wsrep) if pid == str(session.pid) else statements.POOLED
+            )
         if problem:
             raise StoreError(problem)
         self.say(session, "settings")
