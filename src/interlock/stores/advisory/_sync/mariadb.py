@@ -22,9 +22,7 @@ class MariaTalk(Talk[MariaSession]):
         problem = statements.refused_version(session.client.get_server_info())
         if not problem:
             ((pid, read_only, wsrep),) = self.say(session, "first")
-            problem = (
-                statements.refused_server(read_only, wsrep) if pid == str(session.pid) else statements.POOLED
-            )
+            problem = statements.refused_server(read_only, wsrep) if pid == str(session.pid) else statements.POOLED
         if problem:
             raise StoreError(problem)
         self.say(session, "settings")
