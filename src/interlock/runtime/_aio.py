@@ -217,11 +217,11 @@ async def close_elsewhere(
 class AsyncWaiter(Generic[T]):
     """Waits for one message, which any thread and any loop may tell."""
 
-    __slots__ = ("_loop", "_message", "_told")
+    __slots__ = ("_future", "_loop", "_message")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._told = asyncio.Event()
+        self._future = self._loop.create_future()  # it is done once the waiter was told
         self._message: T | None = None
 
     def tell(self, message: T | None = None) -> None:
@@ -229,21 +229,25 @@ class AsyncWaiter(Generic[T]):
         if message is not None:
             self._message = message
         if running_loop() is self._loop:
-            self._told.set()
+            self._wake()
             return
         try:
-            self._loop.call_soon_threadsafe(self._told.set)
+            self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:
             pass  # its loop is closed: it has no waiter any more
 
+    def _wake(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
     async def wait(self, seconds: float) -> T | None:
         """Wait until told or until `seconds` have passed; return the message or None."""
-        timer = self._loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), self._told.set)
+        timer = self._loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), self._wake)
         try:
-            await self._told.wait()
+            await self._future
         finally:
             timer.cancel()
-        self._told.clear()
+            self._future = self._loop.create_future()
         message, self._message = self._message, None
         return message
 
@@ -299,24 +303,30 @@ async def readable(fd: int, ends: Iterable[int], seconds: float) -> set[int]:
         StoreError: the loop can't watch descriptors.
     """
     loop = asyncio.get_running_loop()
-    waiter: AsyncWaiter[None] = AsyncWaiter()
+    woken: asyncio.Future[None] = loop.create_future()
     found: set[int] = set()
+    watched: list[int] = []
 
     def wake(each: int) -> None:
         found.add(each)
-        waiter.tell()
+        if not woken.done():
+            woken.set_result(None)
 
-    with ExitStack() as watched:
-        try:
-            for each in (fd, *ends):
-                loop.add_reader(each, wake, each)
-                watched.callback(loop.remove_reader, each)
-            await waiter.wait(seconds)
-        except NotImplementedError as error:
-            raise StoreError("this store needs an event loop with add_reader, e.g. asyncio's default") from error
-        except OSError:
-            pass  # one of them was closed: the waiter looks, and opens it again
-    return found
+    timer = loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), wake, -1)
+    try:
+        for each in (fd, *ends):
+            loop.add_reader(each, wake, each)
+            watched.append(each)
+        await woken
+    except NotImplementedError as error:
+        raise StoreError("this store needs an event loop with add_reader, e.g. asyncio's default") from error
+    except OSError:
+        pass  # one of them was closed: the waiter looks, and opens it again
+    finally:
+        timer.cancel()
+        for each in watched:
+            loop.remove_reader(each)
+    return found - {-1}
 
 
 class AsyncAlarm:
