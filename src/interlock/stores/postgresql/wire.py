@@ -24,6 +24,7 @@ Row: TypeAlias = list[str]
 Value: TypeAlias = str | bytes
 """A parameter in text format: bytes are sent unchanged, a str in the database's encoding."""
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(7308896216438961)"  # for those who make the table
 MODES = {AGAIN: b"again", WAIT: b"wait"}  # every other mode is "try"
 SHORTEST_LOOK = 0.005  # seconds; a lease that is about to expire may be renewed meanwhile
 SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds between two polls of a waiter that gets no notifications
@@ -158,8 +159,10 @@ def micros(seconds: float) -> bytes:
 
 def notifying(messages: Sequence[tuple[str, str]]) -> PgStatement:
     """Return the statement that notifies waiters of other processes: pairs of channel and message."""
-    words = b"SELECT pg_notify(c, m) FROM unnest($1::text[], $2::text[]) AS w (c, m)"
-    return PgStatement(words, tuple(array(each.encode() for each in some) for some in zip(*messages, strict=True)))
+    return PgStatement(
+        b"SELECT pg_notify(c, m) FROM unnest($1::text[], $2::text[]) AS w (c, m)",
+        tuple(array(each.encode() for each in some) for some in zip(*messages, strict=True)),
+    )
 
 
 def telling(rows: Sequence[Row], own: str) -> PgStatement | None:
@@ -189,9 +192,8 @@ class PostgresWire:
         self.deaf = False
         self.prepared: dict[bytes, bytes] = {}
         names = names_of(options.table, options.schema)
-        making = ddl(options.table, options.schema, options.grace)
-        one_at_a_time = "SELECT pg_advisory_xact_lock(7308896216438961)"
-        self.making = [PgStatement(each.encode()) for each in (one_at_a_time, *statements(making))]
+        making = statements(ddl(options.table, options.schema, options.grace))
+        self.making = [PgStatement(each.encode()) for each in (ONE_AT_A_TIME, *making)]
 
         def step(columns: str, function: str, values: int) -> bytes:
             places = ", ".join(f"${place}" for place in range(1, values + 1))
@@ -260,8 +262,7 @@ class PostgresWire:
 
     def value(self, reply: Sequence[Row]) -> str | None:
         """As `Wire.value`."""
-        text = reply[0][0]
-        return text[1:] if text else None
+        return reply[0][0][1:] if reply[0][0] else None
 
     def left(self, reply: Sequence[Row]) -> LeaveResult:
         """As `Wire.left`; the result may contain waiters of other processes, which the caller ignores."""

@@ -57,9 +57,8 @@ class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[Row]]):
         """Check a server's version, role, durability, clock, round trip and table."""
         await self._ask(self._statements.evict("doctor", "nobody"))  # connects, and creates the table
         sent = clock.now()
-        (about,) = await self._ask(self._statements.about)
+        ((version, replica, fsync, pages, number, now),) = await self._ask(self._statements.about)
         took = clock.now() - sent
-        version, replica, fsync, pages, number, now = about
         (schema, others, grace), *_ = await self._ask(self._statements.place)
         skew = clock.time_of_day() - int(now) / MICROS
         crashed = int(grace or 0) / MICROS
