@@ -6,6 +6,8 @@ from interlock.django.store import OrmStore
 from interlock.testing.contract import *  # noqa: F403
 from interlock.testing.contract import Place
 
+del test_a_release_wakes_one_not_all  # noqa: F821  # plain, not tuned: all waiters of its process look
+
 
 @pytest.fixture
 def place(databases: None) -> Place:
