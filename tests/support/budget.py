@@ -81,12 +81,15 @@ PARTS = (
     Part("stores, shared", 450, 489, SHARED),
     Part("compat", None, 95, src("compat.py")),
     Part("the rest", 200, 229, ()),
-    Part("src without testing", 12500, 15113, src("")),
+    Part("src without testing", 14240, 15113, src("")),
     Part("src/testing", 3000, 3172, src("testing")),
     Part("proof", 2500, 3208, ("proof",)),
     Part("tests", 22000, 23192, ("tests",)),
     Part("bench", 1600, 1809, ("bench",)),
 )
+
+LATER, WITHOUT_LATER = ("products", "etcd", "bucket"), 12500
+"""The parts of later issues, which come on top of the budget, and what all others may have together in the end."""
 
 MODULES = Part("written modules", 170, 193, src(""))
 """All of `src` without testing, including the files in other rows."""
@@ -271,6 +274,9 @@ def table() -> list[tuple[str, int | None, int, int, int]]:
     """Return the rows: name, goal, limit, written, generated."""
     rows = [(part.name, part.goal, part.limit, *size(part)) for part in PARTS]
     made = len(written_and_generated()) - len(written())
+    ((whole, now),) = [(limit, now) for name, _, limit, now, _ in rows if name == "src without testing"]
+    limits, later = zip(*[(limit, now) for name, _, limit, now, _ in rows if name in LATER], strict=True)
+    rows.append(("src without later issues", WITHOUT_LATER, whole - sum(limits), now - sum(later), 0))
     return [*rows, (MODULES.name, MODULES.goal, MODULES.limit, len(written()), made)]
 
 
