@@ -14,7 +14,7 @@ def test_no_part_is_larger_than_its_limit(part: Part) -> None:
 
 
 def test_there_are_no_more_modules_than_the_limit() -> None:
-    assert len(budget.written()) <= MODULES.limit, HOW
+    assert len(budget.modules()) <= MODULES.limit, HOW
 
 
 def test_the_parts_of_the_package_are_all_of_it() -> None:

@@ -151,6 +151,11 @@ def written() -> list[Path]:
     return [file for file in written_and_generated() if not generated(file)]
 
 
+def modules() -> list[Path]:
+    """Return the written modules that have a statement: an empty `__init__.py` only makes a folder a package."""
+    return [file for file in written() if statements(file)]
+
+
 def statements(file: Path) -> int:
     """Count the statements of a module, or the lines of a file in another language."""
     if file.suffix != ".py":
@@ -273,11 +278,11 @@ def private_names(module: ast.Module) -> Iterator[str]:
 def table() -> list[tuple[str, int | None, int, int, int]]:
     """Return the rows: name, goal, limit, written, generated."""
     rows = [(part.name, part.goal, part.limit, *size(part)) for part in PARTS]
-    made = len(written_and_generated()) - len(written())
+    made = sum(generated(file) for file in written_and_generated())
     ((whole, now),) = [(limit, now) for name, _, limit, now, _ in rows if name == "src without testing"]
     limits, later = zip(*[(limit, now) for name, _, limit, now, _ in rows if name in LATER], strict=True)
     rows.append(("src without later issues", WITHOUT_LATER, whole - sum(limits), now - sum(later), 0))
-    return [*rows, (MODULES.name, MODULES.goal, MODULES.limit, len(written()), made)]
+    return [*rows, (MODULES.name, MODULES.goal, MODULES.limit, len(modules()), made)]
 
 
 def main() -> None:
