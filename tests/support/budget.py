@@ -59,42 +59,42 @@ PRODUCTS = src(
     "cli/products.py",
 )
 PARTS = (
-    Part("core", 930, 856, src("core")),
-    Part("runtime", 380, 575, src("runtime")),
-    Part("remote", 640, 792, src("remote")),
-    Part("client", 1300, 1433, src("client", "locks")),
-    Part("memory", 110, 69, src("stores/memory.py", "stores/memory")),
-    Part("files", 1150, 1307, src("stores/files")),
+    Part("core", 930, 811, src("core")),
+    Part("runtime", 380, 441, src("runtime")),
+    Part("remote", 640, 748, src("remote")),
+    Part("client", 1300, 1254, src("client", "locks")),
+    Part("memory", 110, 57, src("stores/memory.py", "stores/memory")),
+    Part("files", 1150, 1187, src("stores/files")),
     Part("files, lines of C", 450, 448, src("stores/files"), ".c"),
-    Part("sqlite", 330, 350, src("stores/sqlite", "stores/sqlite.py")),
-    Part("etcd", 540, 540, src("stores/etcd")),
-    Part("bucket", 400, 290, src("stores/bucket")),
-    Part("mysql", 400, 320, src("stores/mysql", "stores/mysql.py")),
-    Part("postgresql", 490, 557, src("stores/postgresql")),
-    Part("redis", 1350, 1407, src("stores/redis", "_redis")),
-    Part("advisory", 650, 738, src("stores/advisory", "stores/advisory.py")),
-    Part("django", 2500, 2498, src("django")),
-    Part("products", 800, 378, PRODUCTS),
-    Part("cli", 1000, 1000, src("cli")),
-    Part("keylock", 470, 470, src("keylock")),
-    Part("optimistic", 690, 720, src("optimistic")),
-    Part("stores, shared", 450, 489, SHARED),
-    Part("compat", None, 95, src("compat.py")),
-    Part("the rest", 200, 229, ()),
-    Part("src without testing", 14240, 15113, src("")),
-    Part("src/testing", 3000, 3172, src("testing")),
-    Part("proof", 2500, 3208, ("proof",)),
-    Part("tests", 22000, 23192, ("tests",)),
-    Part("bench", 1600, 1809, ("bench",)),
+    Part("sqlite", 330, 335, src("stores/sqlite", "stores/sqlite.py")),
+    Part("etcd", 540, 531, src("stores/etcd")),
+    Part("bucket", 400, 285, src("stores/bucket")),
+    Part("mysql", 400, 310, src("stores/mysql", "stores/mysql.py")),
+    Part("postgresql", 490, 490, src("stores/postgresql")),
+    Part("redis", 1350, 1322, src("stores/redis", "_redis")),
+    Part("advisory", 650, 650, src("stores/advisory", "stores/advisory.py")),
+    Part("django", 2500, 2383, src("django")),
+    Part("products", 800, 371, PRODUCTS),
+    Part("cli", 1000, 936, src("cli")),
+    Part("keylock", 470, 450, src("keylock")),
+    Part("optimistic", 690, 684, src("optimistic")),
+    Part("stores, shared", 450, 481, SHARED),
+    Part("compat", None, 92, src("compat.py")),
+    Part("the rest", 200, 211, ()),
+    Part("src without testing", 14240, 14029, src("")),
+    Part("src/testing", 3000, 3089, src("testing")),
+    Part("proof", 2500, 2568, ("proof",)),
+    Part("tests", 22000, 23003, ("tests",)),
+    Part("bench", 1600, 1596, ("bench",)),
 )
 
 LATER, WITHOUT_LATER = ("products", "etcd", "bucket"), 12500
 """The parts of later issues, which come on top of the budget, and what all others may have together in the end."""
 
-MODULES = Part("written modules", 170, 193, src(""))
+MODULES = Part("written modules", 170, 169, src(""))
 """All of `src` without testing, including the files in other rows."""
 
-ANY_GOAL, ANY_LIMIT = 6.0, 4.1
+ANY_GOAL, ANY_LIMIT = 6.0, 4.0
 """The percentage of parameters in `src` without testing, including lambdas, whose type contains `Any`."""
 
 SAME_NAMES = {"Claim": 2}
