@@ -1,11 +1,13 @@
 """Fixtures of the tests of guarded models."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import User
 from django.db import connections, transaction
+from guarded.library.models import Author, Book
 from store.lines import forget_lines
 
 
@@ -22,3 +24,10 @@ def clean(databases: None) -> Iterator[None]:
             for model in models:
                 model._base_manager.using(alias)._raw_delete(alias)
     forget_lines()
+
+
+@pytest.fixture
+def book() -> Book:
+    """A book with an author, a tag, and a time that a page shows without its microseconds."""
+    due = datetime(2024, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
+    return Book.objects.create(name="naem", tags=["red"], due=due, author=Author.objects.create(name="Ann"))

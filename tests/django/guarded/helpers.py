@@ -10,6 +10,8 @@ from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 from guarded.library.models import Book
 
+from interlock.django.guarded import StaleObject
+
 
 @contextmanager
 def statements(using: str = "default") -> Iterator[list[str]]:
@@ -48,17 +50,33 @@ class Undo(Exception):
     """Raised to leave a block and roll it back."""
 
 
-def in_atomic(body: Callable[[], None]) -> None:
-    """Run `body` in a transaction, and roll it back."""
+@contextmanager
+def in_atomic() -> Iterator[None]:
+    """A transaction that is rolled back."""
     with pytest.raises(Undo), transaction.atomic():
-        body()
+        yield
         raise Undo
 
 
-def in_savepoint(body: Callable[[], None]) -> None:
-    """Run `body` in a savepoint, and roll it back."""
+@contextmanager
+def in_savepoint() -> Iterator[None]:
+    """A savepoint that is rolled back."""
     with transaction.atomic():
         Book.objects.exists()
         with pytest.raises(Undo), transaction.atomic():
-            body()
+            yield
             raise Undo
+
+
+def sql_of(function: Callable[..., object], *args: Any, **kwargs: Any) -> list[str]:
+    """Call a function; return the SQL that it sends, except the statements that begin and end transactions."""
+    with statements() as sql:
+        function(*args, **kwargs)
+    return sql
+
+
+def refused(function: Callable[..., object], *args: Any, **kwargs: Any) -> StaleObject:
+    """Call a function, which raises StaleObject; return that."""
+    with pytest.raises(StaleObject) as caught:
+        function(*args, **kwargs)
+    return caught.value

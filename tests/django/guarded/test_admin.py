@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.models.signals import pre_save
 from django.test import Client
 from guarded.helpers import in_threads
-from guarded.library.models import Author, Book, Magazine
+from guarded.library.models import Book, Magazine
 
 from interlock.django.guarded import StaleObject, changes
 from interlock.django.guarded.forms import READ
@@ -25,11 +25,6 @@ def client() -> Client:
     client = Client()
     client.force_login(User.objects.create_superuser("editor"))
     return client
-
-
-@pytest.fixture
-def book() -> Book:
-    return Book.objects.create(name="naem", status="use", author=Author.objects.create(name="Ann"))
 
 
 @pytest.fixture

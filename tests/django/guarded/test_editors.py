@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.db.transaction import atomic
 from django.test import Client, override_settings
 from guarded.library.admin import BookAdmin
-from guarded.library.models import Author, Book
+from guarded.library.models import Book
 
 from interlock.django import locks
 from interlock.django.guarded.admin import EditedPage
@@ -22,11 +22,6 @@ def own_locks() -> Iterator[None]:
     """Locks in memory, new for each test."""
     with override_locks():
         yield
-
-
-@pytest.fixture
-def book() -> Book:
-    return Book.objects.create(name="name", status="use", author=Author.objects.create(name="Ann"))
 
 
 def editor(name: str) -> Client:

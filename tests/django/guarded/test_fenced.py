@@ -8,7 +8,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 from django.db.migrations.writer import MigrationWriter
 from django.db.models import F
-from guarded.helpers import in_threads, statements
+from guarded.helpers import in_threads, refused, sql_of, statements
 from guarded.library.models import Account, Book, Ledger, Page
 
 import interlock
@@ -194,9 +194,7 @@ class TestGuardedSave:
     def test_a_holder_saves_and_leaves_its_fence(self, early: Grant) -> None:
         mine = Account.objects.get()
         mine.balance = 5
-        with statements() as sql:
-            fenced(mine, early).save()
-        assert len(sql) == 1
+        assert len(sql_of(fenced(mine, early).save)) == 1
         account = Account.objects.get()
         assert (account.balance, account.fence) == (5, early.fence)
 
@@ -237,10 +235,9 @@ class TestGuardedSave:
         mine = Account.objects.get()
         Account.objects.update(owner="Bob")
         mine.owner = "Carl"
-        with pytest.raises(StaleObject) as caught:
-            fenced(mine, early).save()
-        assert set(caught.value.fields) == {"owner"}
-        assert not isinstance(caught.value, StaleFence)
+        error = refused(fenced(mine, early).save)
+        assert set(error.fields) == {"owner"}
+        assert not isinstance(error, StaleFence)
 
     def test_named_fields_are_saved_with_the_fence(self, early: Grant) -> None:
         mine = Account.objects.get()
@@ -259,9 +256,7 @@ class TestGuardedSave:
     def test_a_deleted_row_is_no_stale_fence(self, early: Grant) -> None:
         mine = Account.objects.get()
         Account.objects.all().delete()
-        with pytest.raises(StaleObject) as caught:
-            fenced(mine, early).save()
-        assert caught.value.deleted
+        assert refused(fenced(mine, early).save).deleted
 
 
 class TestField:

@@ -1,6 +1,5 @@
 """Forms that hide a value or show another one: it stays hidden, and changes of others are found."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,11 +11,6 @@ from guarded.library.models import Author, Book
 from guarded.pages import page_of, sent, shown
 
 from interlock.django.guarded.forms import READ, GuardedModelForm, shows_value
-
-
-@pytest.fixture
-def book() -> Book:
-    return Book.objects.create(name="naem", status="use", due=datetime(2024, 5, 1, 12, 0, 0, 123456, tzinfo=UTC))
 
 
 class Masked(forms.TextInput):

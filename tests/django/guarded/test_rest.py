@@ -23,11 +23,6 @@ def client() -> APIClient:
 
 
 @pytest.fixture
-def book() -> Book:
-    return Book.objects.create(name="naem", status="use", notes="secret", author=Author.objects.create(name="Ann"))
-
-
-@pytest.fixture
 def meanwhile() -> Iterator[Callable[..., None]]:
     """Let another user change a book just before the next save of a book."""
     connected: list[Any] = []
@@ -43,17 +38,6 @@ def meanwhile() -> Iterator[Callable[..., None]]:
     yield change
     for each in connected:
         pre_save.disconnect(each, sender=Book)
-
-
-class TestSerializers:
-    def test_a_serializer_writes_only_what_it_has_changed(self, book: Book) -> None:
-        student, administrator = Book.objects.get(), Book.objects.get()
-        for instance, data in ((student, {"status": "free"}), (administrator, {"title": "name"})):
-            serializer = BookSerializer(instance, data=data, partial=True)
-            serializer.is_valid(raise_exception=True)
-            serializer.save()
-        book.refresh_from_db()
-        assert (book.name, book.status) == ("name", "free")
 
 
 class TestConflict:
@@ -80,7 +64,7 @@ class TestConflict:
                 "price": {"original": "1.00", "yours": "3.00", "theirs": "2.50"},
                 "bought": {"original": None, "yours": "2024-06-01", "theirs": "2024-05-01"},
                 "author": {"original": book.author_id, "yours": other.pk, "theirs": None},
-                "tags": {"original": [], "yours": ["a"], "theirs": ["b"]},
+                "tags": {"original": ["red"], "yours": ["a"], "theirs": ["b"]},
             },
         }
         assert Book.objects.get().name == "theirs"
@@ -195,17 +179,13 @@ class TestStates:
     def test_a_view_that_requires_it_changes_nothing_without(
         self, client: APIClient, book: Book, method: str
     ) -> None:
-        response = getattr(client, method)(f"/api/strict/{book.pk}/", {"title": "mine"})
-        assert response.status_code == 428
-        assert Book.objects.get().name == "naem"
-
-    def test_a_view_may_require_it(self, client: APIClient, book: Book) -> None:
         url = f"/api/strict/{book.pk}/"
-        response = client.patch(url, {"title": "mine"})
+        response = getattr(client, method)(url, {"title": "mine"})
         assert response.status_code == 428
         assert response.json()["type"] == "urn:problem-type:interlock:precondition-required"
+        assert Book.objects.get().name == "naem"
         tag = client.get(url)["ETag"]
-        assert client.patch(url, {"title": "mine"}, headers={"if-match": tag}).status_code == 200
+        assert getattr(client, method)(url, {"title": "mine"}, headers={"if-match": tag}).status_code in (200, 204)
 
     def test_a_view_may_do_without(self, client: APIClient, book: Book) -> None:
         url = f"/api/tagless/{book.pk}/"

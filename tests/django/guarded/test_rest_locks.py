@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.db import connection
+from django.http import HttpResponse
 from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.generators import SchemaGenerator
 from guarded.helpers import in_threads
-from guarded.library.models import Author, Book
-from guarded.library.views import LockedBooks, OccupiedBooks
+from guarded.library.models import Book
+from guarded.library.views import OccupiedBooks
 from rest_framework.response import Response
 from rest_framework.test import APIClient, APIRequestFactory
 from rest_framework.views import APIView
@@ -19,7 +20,7 @@ from interlock import LockLost, LockTimeout, StoreError
 from interlock.django import locks, occupy
 from interlock.django.configured import forget_connections
 from interlock.django.guarded import StaleObject
-from interlock.django.rest import exception_handler
+from interlock.django.rest import OccupiedViewSetMixin, exception_handler
 
 PROBLEM = "application/problem+json"
 
@@ -29,89 +30,64 @@ def client() -> APIClient:
     return APIClient(raise_request_exception=False)
 
 
-@pytest.fixture
-def book() -> Book:
-    return Book.objects.create(name="naem", status="use", notes="secret", author=Author.objects.create(name="Ann"))
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    """Close the connections of the locks, which may be those of a request."""
+    yield
+    forget_connections(setting="INTERLOCK")
+
+
+def while_occupied(book: Book, method: str, url: str, *data: Any, **headers: Any) -> Response:
+    """Send a request while somebody else has occupied a book."""
+    with occupy(book):
+        (response,) = in_threads(lambda: getattr(APIClient(), method)(url, *data, headers=headers))
+    assert isinstance(response, HttpResponse)
+    return response  # type: ignore[return-value]
 
 
 class TestOccupied:
-    @pytest.fixture(autouse=True)
-    def free(self) -> Iterator[None]:
-        yield
-        OccupiedBooks.held.clear()
-        OccupiedBooks.seen.clear()
-
+    @pytest.mark.parametrize("view", ["locked", "occupied"])
     @pytest.mark.parametrize("method", ["put", "patch", "delete"])
-    def test_it_is_423_while_somebody_else_has_it(self, client: APIClient, book: Book, method: str) -> None:
-        OccupiedBooks.held.add(book.pk)
-        response = getattr(client, method)(f"/api/occupied/{book.pk}/", {"title": "mine"})
+    def test_it_is_423_while_somebody_else_has_it(self, book: Book, view: str, method: str) -> None:
+        response = while_occupied(book, method, f"/api/{view}/{book.pk}/", {"title": "mine"})
         assert response.status_code == 423
-        assert response["Retry-After"] == "3"
         assert response["Content-Type"] == PROBLEM
+        assert Book.objects.get().name == "naem"
+
+    def test_it_says_when_to_try_again(self, book: Book) -> None:
+        response = while_occupied(book, "patch", f"/api/occupied/{book.pk}/", {"title": "mine"})
+        assert response["Retry-After"] == "3"
         assert response.json() == {
             "type": "urn:problem-type:interlock:locked",
             "title": "Locked",
             "status": 423,
             "detail": "Somebody else is working on this object. Try again in 3 s.",
         }
-        assert Book.objects.get().name == "naem"
 
+    @pytest.mark.parametrize("view", ["locked", "occupied"])
     @pytest.mark.parametrize("method", ["put", "patch", "delete"])
-    def test_it_is_occupied_once_and_freed(self, client: APIClient, book: Book, method: str) -> None:
-        response = getattr(client, method)(f"/api/occupied/{book.pk}/", {"title": "mine"})
+    def test_it_is_done_when_nobody_has_it(self, client: APIClient, book: Book, view: str, method: str) -> None:
+        response = getattr(client, method)(f"/api/{view}/{book.pk}/", {"title": "mine"})
         assert response.status_code in (200, 204)
-        assert OccupiedBooks.seen == ["use"]
-        assert OccupiedBooks.held == set()
+        assert not Book.objects.filter(name="naem").exists()
+        assert locks.claims() == []
 
-    def test_it_is_read_afresh_once_it_is_occupied(self, client: APIClient, book: Book) -> None:
-        Book.objects.update(status="stale")
-        response = client.patch(f"/api/occupied/{book.pk}/", {"title": "mine"})
-        assert response.json()["status"] == "fresh"
+    def test_reading_and_creating_occupy_nothing(self, book: Book) -> None:
+        assert while_occupied(book, "get", f"/api/occupied/{book.pk}/").status_code == 200
+        assert while_occupied(book, "get", "/api/occupied/").status_code == 200
+        assert while_occupied(book, "post", "/api/occupied/", {"title": "new"}).status_code == 201
 
-    def test_reading_and_creating_occupy_nothing(self, client: APIClient, book: Book) -> None:
-        OccupiedBooks.held.add(book.pk)
-        assert client.get(f"/api/occupied/{book.pk}/").status_code == 200
-        assert client.get("/api/occupied/").status_code == 200
-        assert client.post("/api/occupied/", {"title": "new"}).status_code == 201
-
-    def test_what_is_not_there_is_not_waited_for(self, client: APIClient) -> None:
+    def test_what_is_not_there_is_404(self, client: APIClient) -> None:
         assert client.delete("/api/occupied/0/").status_code == 404
-        assert OccupiedBooks.seen == []
 
-    def test_a_lost_state_is_told_without_waiting(self, client: APIClient, book: Book) -> None:
-        response = client.patch(f"/api/occupied/{book.pk}/", {"title": "mine"}, headers={"if-match": '"x"'})
-        assert response.status_code == 412
-        assert OccupiedBooks.seen == []
+    def test_a_lost_state_is_told_without_waiting(self, book: Book) -> None:
+        url = f"/api/occupied/{book.pk}/"
+        assert while_occupied(book, "patch", url, {"title": "mine"}, **{"if-match": '"x"'}).status_code == 412
 
     def test_actions_of_ones_own_occupy_too(self, client: APIClient, book: Book) -> None:
         url = f"/api/occupied/{book.pk}/lend/"
         assert client.post(url).json() == {"copies": 0}
-        OccupiedBooks.held.add(book.pk)
-        assert client.post(url).status_code == 423
-
-
-class TestLocks:
-    """With the real `occupy`, on the store that the settings name."""
-
-    @pytest.fixture(autouse=True)
-    def forget(self) -> Iterator[None]:
-        yield
-        forget_connections(setting="INTERLOCK")
-
-    @pytest.mark.parametrize("method", ["put", "patch", "delete"])
-    def test_it_is_423_while_somebody_else_has_it(self, book: Book, method: str) -> None:
-        url = f"/api/locked/{book.pk}/"
-        with occupy(book):
-            (response,) = in_threads(lambda: getattr(APIClient(), method)(url, {"title": "mine"}))
-        assert response.status_code == 423
-        assert Book.objects.get().name == "naem"
-
-    @pytest.mark.parametrize("method", ["put", "patch", "delete"])
-    def test_it_is_done_when_nobody_has_it(self, client: APIClient, book: Book, method: str) -> None:
-        response = getattr(client, method)(f"/api/locked/{book.pk}/", {"title": "mine"})
-        assert response.status_code in (200, 204)
-        assert not Book.objects.filter(name="naem").exists()
-        assert locks.claims() == []
+        assert while_occupied(book, "post", url).status_code == 423
 
     if settings.DATABASE != "sqlite":  # where a transaction that has read keeps the claims from being written
 
@@ -124,15 +100,18 @@ class TestLocks:
             assert response.status_code == 200
             assert locks.claims() == []
 
-    def test_what_was_deleted_while_it_was_waited_for_is_404(
-        self, client: APIClient, book: Book, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(("view", "change", "status"), [("occupied", "update", 200), ("locked", "delete", 404)])
+    def test_it_is_read_afresh_once_it_is_occupied(
+        self, client: APIClient, book: Book, monkeypatch: pytest.MonkeyPatch, view: str, change: str, status: int
     ) -> None:
-        def late(view: LockedBooks, instance: Book) -> Any:
-            Book.objects.all().delete()
+        def late(view: Any, instance: Book) -> Any:
+            Book.objects.all().delete() if change == "delete" else Book.objects.update(status="free")
             return occupy(instance)
 
-        monkeypatch.setattr(LockedBooks, "occupy", late)
-        assert client.patch(f"/api/locked/{book.pk}/", {"title": "mine"}).status_code == 404
+        monkeypatch.setattr(OccupiedViewSetMixin, "occupy", late)
+        response = client.patch(f"/api/{view}/{book.pk}/", {"title": "mine"})
+        assert response.status_code == status
+        assert Book.objects.filter(name="mine", status="free").exists() == (status == 200)
 
 
 class TestExceptionHandler:
@@ -149,23 +128,21 @@ class TestExceptionHandler:
         response: Response = View.as_view()(APIRequestFactory().get("/"))
         return response
 
-    def test_a_conflict_is_told_without_values(self, book: Book) -> None:
-        response = self.answer(StaleObject(book, {}))
-        assert response.status_code == 409
-        assert response.data["fields"] == {}
-
-    def test_an_occupied_object_is_told(self) -> None:
-        response = self.answer(LockTimeout("book:1"))
-        assert (response.status_code, response["Retry-After"]) == (423, "1")
-
-    def test_a_lost_lock_is_told(self) -> None:
-        response = self.answer(LockLost("book:1"))
-        assert (response.status_code, response.data["type"]) == (409, "urn:problem-type:interlock:lock-lost")
-
-    def test_locks_that_can_not_be_reached_are_told(self) -> None:
-        response = self.answer(StoreError("redis://user:secret@cache is away"))
-        assert (response.status_code, response["Retry-After"]) == (503, "1")
-        assert response.data["type"] == "urn:problem-type:interlock:store-error"
+    @pytest.mark.parametrize(
+        ("error", "status", "kind", "retry"),
+        [
+            (StaleObject(Book(pk=1, name="secret"), {}), 409, "stale-object", None),
+            (LockTimeout("book:1"), 423, "locked", "1"),
+            (LockLost("book:1"), 409, "lock-lost", None),
+            (StoreError("redis://user:secret@cache is away"), 503, "store-error", "1"),
+        ],
+    )
+    def test_an_error_is_told_without_values(
+        self, error: Exception, status: int, kind: str, retry: str | None
+    ) -> None:
+        response = self.answer(error)
+        assert (response.status_code, response.get("Retry-After")) == (status, retry)
+        assert response.data["type"] == f"urn:problem-type:interlock:{kind}"
         assert "secret" not in str(response.data)
 
     def test_all_else_is_as_ever(self) -> None:

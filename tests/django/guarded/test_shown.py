@@ -6,10 +6,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from guarded.helpers import statements
+from guarded.helpers import refused, sql_of
 from guarded.library.models import Shouted
 
-from interlock.django.guarded import StaleObject, changes
+from interlock.django.guarded import changes
 
 
 def test_one_writer_saves_the_same_instance_again_and_again() -> None:
@@ -34,8 +34,7 @@ def test_what_nobody_has_set_is_not_written() -> None:
     theirs.text = "theirs"
     theirs.save()
     mine.number = 1
-    with statements() as sql:
-        mine.save()
+    sql = sql_of(mine.save)
     assert len(sql) == 1
     assert "text" not in sql[0]
     assert Shouted.objects.values_list("text", "number").get() == ("THEIRS", 1)
@@ -47,9 +46,7 @@ def test_two_that_write_it_are_in_conflict() -> None:
     theirs.text = "theirs"
     theirs.save()
     mine.text = "mine"
-    with pytest.raises(StaleObject) as caught:
-        mine.save()
-    assert caught.value.fields["text"].theirs == "THEIRS"
+    assert refused(mine.save).fields["text"].theirs == "THEIRS"
 
 
 @pytest.mark.skipif(find_spec("modeltranslation") is None, reason="django-modeltranslation is not installed")

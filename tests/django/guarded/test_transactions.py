@@ -3,21 +3,17 @@
 import pickle
 import unittest
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
 from django.db.models.signals import pre_save
 from django.test import TestCase
-from guarded.helpers import Undo, in_atomic, in_savepoint
+from guarded.helpers import Undo, in_atomic, in_savepoint, refused
 from guarded.library.models import Book, Magazine
 
-from interlock.django.guarded import StaleObject, changes
-
-
-@pytest.fixture
-def book() -> Book:
-    return Book.objects.create(name="naem", status="use", tags=["red"])
+from interlock.django.guarded import changes
 
 
 class TestCommitted:
@@ -72,13 +68,11 @@ class TestCommitted:
 
     @pytest.mark.parametrize("undone_in", [in_atomic, in_savepoint], ids=["a transaction", "a savepoint"])
     def test_a_pickle_made_after_a_rollback_knows_what_was_undone(
-        self, book: Book, undone_in: Callable[[Callable[[], None]], None]
+        self, book: Book, undone_in: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        def body() -> None:
+        with undone_in():
             book.name = "name"
             book.save()
-
-        undone_in(body)
         other = pickle.loads(pickle.dumps(book))
         assert changes(other) == {"name": ("naem", "name")}
         other.save()
@@ -92,8 +86,7 @@ class TestRefusedInTransactions:
         mine.name = "mine"
         with transaction.atomic():
             Book.objects.create(name="before")
-            with pytest.raises(StaleObject):
-                mine.save()
+            refused(mine.save)
             mine.refresh_from_db()
             mine.name = "mine"
             mine.save()
@@ -112,8 +105,7 @@ class TestRefusedInTransactions:
         try:
             with transaction.atomic():
                 book.name = "mine"
-                with pytest.raises(StaleObject):
-                    book.save()
+                refused(book.save)
         finally:
             pre_save.disconnect(also, sender=Book)
         assert Magazine.objects.get().title == "old"

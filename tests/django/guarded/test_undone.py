@@ -1,60 +1,64 @@
 """A guarded instance whose save was rolled back, in any way, compares with the values from before it."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 from django.db import connection, transaction
 from django.db.models import F
-from guarded.helpers import Undo, in_atomic, in_savepoint, statements
+from guarded.helpers import Undo, in_atomic, in_savepoint, refused, sql_of
 from guarded.library.models import Book, Magazine
 
-from interlock.django.guarded import StaleObject, changes
+from interlock.django.guarded import changes
+
+Undone = Callable[[], AbstractContextManager[None]]
 
 
-@pytest.fixture
-def book() -> Book:
-    return Book.objects.create(name="naem", status="use", tags=["red"])
-
-
-def in_savepoint_released(body: Callable[[], None]) -> None:
+@contextmanager
+def in_savepoint_released() -> Iterator[None]:
     with transaction.atomic():
         with pytest.raises(Undo), transaction.atomic():
             with transaction.atomic():
-                body()
+                yield
             raise Undo
 
 
-def in_inner_without_savepoint(body: Callable[[], None]) -> None:
+@contextmanager
+def in_inner_without_savepoint() -> Iterator[None]:
     with pytest.raises(Undo), transaction.atomic():
         with transaction.atomic(savepoint=False):
-            body()
+            yield
             raise Undo
 
 
-def by_set_rollback(body: Callable[[], None]) -> None:
+@contextmanager
+def by_set_rollback() -> Iterator[None]:
     with transaction.atomic():
-        body()
+        yield
         transaction.set_rollback(True)
 
 
-def by_savepoint_by_hand(body: Callable[[], None]) -> None:
+@contextmanager
+def by_savepoint_by_hand() -> Iterator[None]:
     with transaction.atomic():
         savepoint = connection.savepoint()
-        body()
+        yield
         connection.savepoint_rollback(savepoint)
 
 
-def by_close(body: Callable[[], None]) -> None:
+@contextmanager
+def by_close() -> Iterator[None]:
     with transaction.atomic():
-        body()
+        yield
         connection.close()
 
 
-def by_hand(body: Callable[[], None]) -> None:
+@contextmanager
+def by_hand() -> Iterator[None]:
     transaction.set_autocommit(False)
     try:
-        body()
+        yield
         transaction.rollback()
     finally:
         transaction.set_autocommit(True)
@@ -67,109 +71,88 @@ UNDOINGS = [
 
 
 @pytest.fixture(params=UNDOINGS, ids=lambda each: each.__name__)
-def undone(request: pytest.FixtureRequest) -> Callable[[Callable[[], None]], None]:
-    """Runs a function in a transaction that is rolled back."""
-    found: Callable[[Callable[[], None]], None] = request.param
+def undone(request: pytest.FixtureRequest) -> Undone:
+    """A block in a transaction that is rolled back."""
+    found: Undone = request.param
     return found
 
 
 class TestUndone:
-    def test_what_was_undone_is_written_again(self, book: Book, undone: Callable[..., None]) -> None:
-        def body() -> None:
+    def test_what_was_undone_is_written_again(self, book: Book, undone: Undone) -> None:
+        with undone():
             book.name = "name"
             book.save()
-
-        undone(body)
         assert Book.objects.get().name == "naem"
         book.save()
         assert Book.objects.get().name == "name"
         book.status = "free"
-        with statements() as sql:
-            book.save()
-        assert "name" not in sql[0].partition("SET")[2].partition("WHERE")[0]
+        assert "name" not in sql_of(book.save)[0].partition("SET")[2].partition("WHERE")[0]
 
-    def test_what_was_undone_is_compared_with_what_was_read_before(
-        self, book: Book, undone: Callable[..., None]
-    ) -> None:
-        def body() -> None:
+    def test_what_was_undone_is_compared_with_what_was_read_before(self, book: Book, undone: Undone) -> None:
+        with undone():
             for name in ("one", "two"):
                 book.name = name
                 book.save()
-
-        undone(body)
         Book.objects.update(name="theirs")
-        with pytest.raises(StaleObject) as caught:
-            book.save()
-        conflict = caught.value.fields["name"]
+        conflict = refused(book.save).fields["name"]
         assert (conflict.original, conflict.mine, conflict.theirs) == ("naem", "two", "theirs")
 
-    def test_what_was_saved_before_stays(self, book: Book, undone: Callable[..., None]) -> None:
+    def test_what_was_saved_before_stays(self, book: Book, undone: Undone) -> None:
         book.name = "before"
         book.save()
 
-        def body() -> None:
+        with undone():
             book.status = "free"
             book.save()
-
-        undone(body)
         assert changes(book) == {"status": ("use", "free")}
 
-    def test_an_insert_that_was_undone_is_done_again(self, undone: Callable[..., None]) -> None:
+    def test_an_insert_that_was_undone_is_done_again(self, undone: Undone) -> None:
         made = Book(name="made")
-        undone(made.save)
+        with undone():
+            made.save()
         made.status = "free"
         made.save()
         assert Book.objects.get().status == "free"
 
-    def test_an_expression_that_was_undone_is_applied_again(self, book: Book, undone: Callable[..., None]) -> None:
-        def body() -> None:
+    def test_an_expression_that_was_undone_is_applied_again(self, book: Book, undone: Undone) -> None:
+        with undone():
             book.copies = F("copies") + 1
             book.save()
-
-        undone(body)
         if "copies" in vars(book):  # Django 6 drops it if the database can't return computed values
             book.save()
             assert Book.objects.get().copies == 2
 
-    def test_a_list_that_was_undone_is_written_again(self, book: Book, undone: Callable[..., None]) -> None:
-        def body() -> None:
+    def test_a_list_that_was_undone_is_written_again(self, book: Book, undone: Undone) -> None:
+        with undone():
             book.tags.append("blue")
             book.save()
-
-        undone(body)
         book.save()
         assert Book.objects.get().tags == ["red", "blue"]
 
-    def test_a_refresh_in_between_changes_nothing_of_that(self, book: Book, undone: Callable[..., None]) -> None:
-        def body() -> None:
+    def test_a_refresh_in_between_changes_nothing_of_that(self, book: Book, undone: Undone) -> None:
+        with undone():
             book.name = "name"
             book.save()
             book.refresh_from_db()
-
-        undone(body)
         book.save()
         assert Book.objects.get().name == "name"
 
-    def test_copies_know_it_too(self, book: Book, undone: Callable[..., None]) -> None:
+    def test_copies_know_it_too(self, book: Book, undone: Undone) -> None:
         copies = []
 
-        def body() -> None:
+        with undone():
             book.name = "name"
             book.save()
             copies.extend([copy.copy(book), copy.deepcopy(book)])
-
-        undone(body)
         for each in copies:
             assert changes(each) == {"name": ("naem", "name")}
 
-    def test_both_tables_of_an_inherited_model_are_written_again(self, undone: Callable[..., None]) -> None:
+    def test_both_tables_of_an_inherited_model_are_written_again(self, undone: Undone) -> None:
         magazine = Magazine.objects.create(title="Time")
 
-        def body() -> None:
+        with undone():
             magazine.title, magazine.issue = "Life", 7
             magazine.save()
-
-        undone(body)
         magazine.save()
         found = Magazine.objects.get()
         assert (found.title, found.issue) == ("Life", 7)

@@ -73,11 +73,6 @@ def site() -> Iterator[None]:
     RAISED.clear()
 
 
-@pytest.fixture
-def book() -> Book:
-    return Book.objects.create(name="naem", status="use")
-
-
 ANSWERS = [
     (lambda: LockTimeout("library.book:1"), 423, "locked", "1"),
     (lambda: StaleObject(Book(pk=1, name="secret"), {}), 409, "stale-object", None),

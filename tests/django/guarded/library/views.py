@@ -1,7 +1,5 @@
 """The library's REST interface."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from guarded.library.models import Author, Book, Counter
@@ -9,7 +7,6 @@ from rest_framework import serializers, viewsets
 from rest_framework.decorators import action
 from rest_framework.response import Response
 
-from interlock import LockTimeout
 from interlock.django.rest import GuardedViewSetMixin, OccupiedViewSetMixin
 
 
@@ -90,26 +87,10 @@ class LockedBooks(OccupiedViewSetMixin, viewsets.ModelViewSet[Book]):
 
 
 class OccupiedBooks(OccupiedViewSetMixin, GuardedViewSetMixin, viewsets.ModelViewSet[Book]):
-    """Its `occupy` is a simple fake, which a test can hold."""
-
     queryset = Book.objects.all()
     serializer_class = BookSerializer
-    occupy_timeout = 0.5
+    occupy_timeout = 0.1
     retry_after = 2.5
-    held: set[int] = set()
-    seen: list[Any] = []
-
-    @contextmanager
-    def occupy(self, instance: Any) -> Iterator[Any]:
-        if instance.pk in self.held:
-            raise LockTimeout("it is held")
-        self.held.add(instance.pk)
-        self.seen.append(instance.status)
-        Book.objects.filter(pk=instance.pk, status="stale").update(status="fresh")
-        try:
-            yield instance
-        finally:
-            self.held.remove(instance.pk)
 
     @action(detail=True, methods=["post"])
     def lend(self, request: Any, pk: Any = None) -> Response:
