@@ -7,6 +7,7 @@ from django.apps import apps
 from django.conf import settings
 from django.db import connections
 from store.lines import forget_lines
+from store.shelf.models import Item
 
 from interlock.django.configured import forget_connections
 from interlock.runtime import log
@@ -29,3 +30,8 @@ def clean(databases: None) -> Iterator[None]:
     forget_lines()
     forget_connections(setting="INTERLOCK")
     connections.close_all()
+
+
+@pytest.fixture
+def item() -> Item:
+    return Item.objects.create(name="Emma")

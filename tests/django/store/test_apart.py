@@ -13,9 +13,9 @@ from django.conf import settings
 from django.db import connections
 from django.test import override_settings
 from store.shelf.models import Item
-from store.test_occupy import elsewhere
+from store.test_occupy import elsewhere, is_taken
 
-from interlock import InvalidArgument, LockTimeout
+from interlock import InvalidArgument
 from interlock.django import locks, occupy
 from interlock.django.testing import assert_held, override_locks
 from tests.servers import PostgresServer, need
@@ -30,20 +30,6 @@ def in_memory() -> Iterator[None]:
         yield
 
 
-def is_taken(pk: Any, before: Callable[[], None] = lambda: None) -> bool:
-    """Tell whether another thread, which calls `before` first, can't occupy an item."""
-
-    def attempt() -> bool:
-        before()
-        try:
-            with occupy(Item, pk=pk, timeout=0):
-                return False
-        except LockTimeout:
-            return True
-
-    return bool(elsewhere(attempt).result(20))
-
-
 def as_tenant(name: str) -> Callable[[], None]:
     return lambda: setattr(connections["default"], "schema_name", name)
 
@@ -56,7 +42,7 @@ def test_two_tenants_never_block_each_other() -> None:
         as_tenant("anna")()
         with occupy(item):
             found = locks.claims()[0].name
-            taken = [is_taken(item.pk, as_tenant(name)) for name in ("anna", "ben")]
+            taken = [is_taken(Item, item.pk, as_tenant(name)) for name in ("anna", "ben")]
         assert taken == [True, False]
         assert found == f"anna/shelf.item:{item.pk}"
 
@@ -82,9 +68,9 @@ def test_rows_of_two_shards_never_block_each_other() -> None:
             assert {claim.name for claim in locks.claims()} == {"shelf.item:1", "other/shelf.item:1"}
             assert_held(emma)
             assert_held(persuasion)
-            assert is_taken(1)
+            assert is_taken(Item, 1)
         with occupy(persuasion):
-            assert not is_taken(1)
+            assert not is_taken(Item, 1)
 
 
 def name_of_item(item: Item) -> str:

@@ -14,6 +14,7 @@ from django import VERSION
 from django.db import connection, connections, transaction
 from django.test import override_settings
 from store.shelf.models import Item
+from store.test_occupy import elsewhere
 
 import interlock
 from interlock.django import locks, occupy
@@ -22,19 +23,6 @@ from interlock.django.configured import forget_connections
 from interlock.django.testing import override_locks
 
 ENGINE = "django.db.backends.sqlite3"
-
-
-def in_thread(function: Any) -> Any:
-    """Return what a function returns in another thread."""
-
-    def closing() -> Any:
-        try:
-            return function()
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(1) as one:
-        return one.submit(closing).result(60)
 
 
 if connection.vendor == "sqlite":  # elsewhere the claims are in the database
@@ -46,11 +34,11 @@ if connection.vendor == "sqlite":  # elsewhere the claims are in the database
             cursor.execute(f"PRAGMA journal_mode = {'wal' if wal else 'delete'}")
         with transaction.atomic():
             Item.objects.get(pk=item.pk)
-            assert in_thread(lambda: locks.lock("other").acquire(timeout=3).release())
+            assert elsewhere(lambda: locks.lock("other").acquire(timeout=3).release()).result(60)
             with occupy(item, timeout=3) as mine:
                 mine.count += 1
                 mine.save()
-                assert in_thread(lambda: locks.lock("other").acquire(timeout=3).release())
+                assert elsewhere(lambda: locks.lock("other").acquire(timeout=3).release()).result(60)
             mine.save()  # with WAL: the read is not older than the last write
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA journal_mode = delete")
@@ -119,7 +107,7 @@ def test_all_names_of_a_file_are_one_place(apart: dict[str, Any], tmp_path: Path
 def test_the_claims_of_a_database_in_memory_are_in_memory(apart: dict[str, Any], name: str, said: Any) -> None:
     apart["NAME"] = name
     with override_settings(INTERLOCK=said), locks.lock("a"):
-        assert in_thread(lambda: locks.lock("a").acquire(timeout=0)) is None
+        assert elsewhere(lambda: locks.lock("a").acquire(timeout=0)).result(60) is None
         with interlock.connect("memory://interlock-django/apart") as there:
             assert [view.name for view in there.claims()] == ["a"]
         assert settings_make_sense(None) == []

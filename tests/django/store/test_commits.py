@@ -21,9 +21,9 @@ from interlock.django.testing import override_locks
 from interlock.testing.waiting import eventually
 
 
-@pytest.fixture
-def item() -> Item:
-    return Item.objects.create(name="Emma")
+def write(item: Item) -> None:
+    item.name = "mine"
+    item.save()
 
 
 def evict_unseen() -> None:
@@ -39,8 +39,7 @@ class TestALoser:
     def test_commits_nothing_when_it_lost_in_the_block(self, item: Item, lose: Any) -> None:
         def work() -> None:
             with transaction.atomic(), occupy(item):
-                item.name = "written by one who has lost"
-                item.save()
+                write(item)
                 elsewhere(lose).result(20)
 
         with pytest.raises(LockLost):
@@ -52,16 +51,14 @@ class TestALoser:
     def test_commits_nothing_when_it_lost_between_the_block_and_the_commit(self, item: Item, lose: Any) -> None:
         with pytest.raises(LockLost), transaction.atomic():
             with occupy(item):
-                item.name = "written by one who has lost"
-                item.save()
+                write(item)
             elsewhere(lose).result(20)
         assert Item.objects.get().name == "Emma"
         assert is_free(item)
 
     def test_commits_nothing_in_a_transaction_inside_of_the_block(self, item: Item, lose: Any) -> None:
         with pytest.raises(LockLost), occupy(item), transaction.atomic():
-            item.name = "written by one who has lost"
-            item.save()
+            write(item)
             elsewhere(lose).result(20)
         assert Item.objects.get().name == "Emma"
         assert is_free(item)
@@ -70,7 +67,7 @@ class TestALoser:
         @occupies("emma")
         @transaction.atomic
         def revise() -> None:
-            Item.objects.update(name="written by one who has lost")
+            Item.objects.update(name="mine")
             elsewhere(lose).result(20)
 
         with pytest.raises(LockLost):
@@ -80,7 +77,7 @@ class TestALoser:
     def test_commits_nothing_from_a_task(self, item: Item, lose: Any) -> None:
         @transaction.atomic
         def revise() -> None:
-            Item.objects.update(name="written by one who has lost")
+            Item.objects.update(name="mine")
             elsewhere(lose).result(20)
 
         async def story() -> None:
@@ -99,8 +96,7 @@ def test_what_was_released_by_hand_is_not_missed(item: Item) -> None:
     with transaction.atomic():
         occupation = occupy(item)
         with occupation:
-            item.name = "mine"
-            item.save()
+            write(item)
             occupation.grant.release()
     assert Item.objects.get().name == "mine"
 
@@ -109,8 +105,7 @@ def test_a_loser_in_the_locks_of_another_store_commits_nothing(item: Item) -> No
     with override_locks():
         with pytest.raises(LockLost), transaction.atomic():
             with occupy(item):
-                item.name = "written by one who has lost"
-                item.save()
+                write(item)
             locks.evict(locks.claims()[0].name)
     assert Item.objects.get().name == "Emma"
 
@@ -119,8 +114,7 @@ def test_a_store_that_can_not_be_asked_takes_no_lease_away(item: Item, monkeypat
     with override_locks() as held:
         with transaction.atomic():
             with occupy(item):
-                item.name = "mine"
-                item.save()
+                write(item)
 
             def fail(claims: Any) -> Any:
                 raise StoreError("it is away")
@@ -281,8 +275,7 @@ def test_a_lease_that_ends_while_the_store_is_asked_is_lost(
     with pytest.raises(LockLost), transaction.atomic():
         occupation = occupy(item)
         with occupation:
-            item.name = "written by one who has lost"
-            item.save()
+            write(item)
 
         def late(*args: Any) -> None:
             ask(*args)

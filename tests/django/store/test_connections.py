@@ -87,11 +87,6 @@ def crowd(threads: int, rounds: int = 3) -> list[Any]:
         return [each for each in workers.map(one, range(threads)) if each is not None]
 
 
-def test_a_server_that_has_no_connection_left_is_waited_for(narrow: str, site: Site) -> None:
-    site({"MAX_CONNECTIONS": 40}, USER=narrow)
-    assert crowd(30) == []
-
-
 def test_a_process_has_few_connections_for_many_threads_and_tasks(narrow: str, site: Site) -> None:
     site({"MAX_CONNECTIONS": 3}, USER=narrow)
 

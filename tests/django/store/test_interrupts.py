@@ -8,25 +8,17 @@ from typing import Any
 import pytest
 from django.db import transaction
 from store.shelf.models import Item
+from store.test_commits import Interrupted, interrupted
 
 from interlock.client._sync.grants import Grant
 from interlock.django import locks, occupy
 from interlock.django.testing import override_locks
 
 
-class Interrupted(Exception):
-    """Stands for the exception of Celery's soft time limit."""
-
-
 @pytest.fixture(autouse=True)
 def in_memory(clean: None) -> Iterator[None]:
     with override_locks():
         yield
-
-
-@pytest.fixture
-def item() -> Item:
-    return Item.objects.create(name="Emma")
 
 
 @contextmanager
@@ -65,9 +57,6 @@ def test_an_interrupt_of_the_release_after_a_transaction_is_told(item: Item, rol
 
 
 def test_an_interrupt_is_no_wrong_primary_key(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(value: Any) -> Any:
-        raise Interrupted
-
     monkeypatch.setattr(Item._meta.pk, "to_python", interrupted)
     with pytest.raises(Interrupted):
         occupy(Item, pk=item.pk)

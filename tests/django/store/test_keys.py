@@ -3,28 +3,17 @@
 from typing import Any
 
 import pytest
-from django.db import connections, models
+from django.db import connections
 from store.shelf import models as shelf
 from store.shelf.models import Place, Shelfmark
-from store.test_occupy import elsewhere
+from store.test_occupy import is_taken
 
-from interlock import InvalidArgument, LockTimeout
-from interlock.django import locks, occupy
+from interlock import InvalidArgument
+from interlock.django import occupy
 from interlock.django.testing import assert_held
 
 SPELLINGS = {"sqlite": "qa 1", "mysql": "qa 1", "postgresql": "QA 1    "}
 """What is equal to QA 1, to each database."""
-
-
-def is_taken(model: type[models.Model], pk: Any) -> bool:
-    def attempt() -> bool:
-        try:
-            with occupy(model, pk=pk, timeout=0):
-                return False
-        except LockTimeout:
-            return True
-
-    return bool(elsewhere(attempt).result(20))
 
 
 @pytest.fixture
@@ -53,12 +42,6 @@ def test_a_key_that_is_another_rows_is_compared_likewise(spelling: str) -> None:
     with occupy(Place, pk=spelling):
         assert is_taken(Place, "QA 1")
         assert not is_taken(Shelfmark, "QA 1")
-
-
-def test_a_text_that_no_row_has_leaves_no_claim() -> None:
-    with pytest.raises(Shelfmark.DoesNotExist), occupy(Shelfmark, pk="QA 1"):
-        raise AssertionError
-    assert locks.claims() == []
 
 
 if hasattr(shelf, "Loan"):

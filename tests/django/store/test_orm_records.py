@@ -107,11 +107,6 @@ def test_a_transaction_hides_no_record_and_takes_none_back() -> None:
     assert grant.release()
 
 
-def test_what_records_can_not_do_is_said() -> None:
-    with pytest.raises(Exception, match="has no"):
-        locks._client.need("detach")
-
-
 def test_the_doctor_looks_at_the_table() -> None:
     assert {each.status for each in locks.doctor()} == {"ok"}
     with connections[records().db].schema_editor() as editor:

@@ -5,9 +5,13 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django import VERSION
 from django.core.handlers.base import BaseHandler
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
@@ -21,29 +25,35 @@ from interlock.testing.waiting import moment, since
 PROGRAM = Path(__file__).with_name("counting.py")
 
 
-def surroundings() -> dict[str, str]:
-    """Return the environment of a process on the databases of this one."""
+def surroundings(**options: Any) -> dict[str, str]:
+    """Return the environment of a process on the databases of this one, with more options."""
     fields = ("ENGINE", "NAME", "HOST", "PORT", "USER", "PASSWORD", "OPTIONS")
     databases = {
-        alias: {field: connections[alias].settings_dict[field] for field in fields} for alias in ("default", "other")
+        alias: {field: copy(connections[alias].settings_dict[field]) for field in fields}
+        for alias in ("default", "other")
     }
+    databases["default"]["OPTIONS"] |= options
     return {**os.environ, "INTERLOCK_TEST_DATABASES": json.dumps(databases, default=str)}
 
 
-def start(work: str, rounds: int, stdin: int | None = None) -> "subprocess.Popen[str]":
+def start(work: str, rounds: int, **options: Any) -> "subprocess.Popen[str]":
     """Start a process on the databases of this one."""
     return subprocess.Popen(
         [sys.executable, str(PROGRAM), work, str(rounds)],
-        env=surroundings(),
-        stdin=stdin,
+        env=surroundings(**options),
         stdout=subprocess.PIPE,
         text=True,
     )
 
 
-def test_processes_lose_no_update() -> None:
+POOL = {"pool": {"min_size": 1, "max_size": 2}}
+HAS_POOLS = connections["default"].vendor == "postgresql" and VERSION >= (5, 1) and find_spec("psycopg") is not None
+
+
+@pytest.mark.parametrize("options", [{}, POOL] if HAS_POOLS else [{}], ids=["plain", "pool"][: 1 + HAS_POOLS])
+def test_processes_lose_no_update(options: dict[str, Any]) -> None:
     Item.objects.create(pk=1, name="Emma")
-    processes = [start("add", 15) for _ in range(3)]
+    processes = [start("add", 15, **options) for _ in range(3)]
     assert [process.wait(120) for process in processes] == [0, 0, 0]
     for process in processes:
         process.communicate()
@@ -79,15 +89,6 @@ def test_a_forked_child_leaves_the_connections_of_its_parent_alone() -> None:
         assert [view.name for view in locks.claims()] == ["parent"]
 
 
-def test_a_transaction_does_not_hide_a_claim() -> None:
-    def attempt() -> bool:
-        grant = locks.lock("a").acquire(timeout=0)
-        return grant is not None
-
-    with transaction.atomic(), locks.lock("a"), ThreadPoolExecutor(1) as pool:
-        assert not pool.submit(attempt).result()
-
-
 def test_a_rollback_does_not_take_a_claim_back() -> None:
     with pytest.raises(ZeroDivisionError), transaction.atomic():
         grant = locks.lock("a").acquire()
@@ -120,36 +121,10 @@ def test_requests_under_atomic_requests_lose_no_update() -> None:
             connections.close_all()
 
     with override_settings(ROOT_URLCONF=__name__, MIDDLEWARE=[]):
-        for alias in ("default",):
-            connections.settings[alias]["ATOMIC_REQUESTS"] = True
+        connections.settings["default"]["ATOMIC_REQUESTS"] = True
         try:
             with ThreadPoolExecutor(6) as pool:
                 assert set(pool.map(client, range(24))) == {b"True"}
         finally:
             connections.settings["default"]["ATOMIC_REQUESTS"] = False
     assert Item.objects.get().count == 24
-
-
-def end_all_sessions() -> None:
-    """Let the server end all other sessions; SQLite has no server."""
-    ends = {
-        "postgresql": "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE pid <> pg_backend_pid() AND datname = current_database()",
-        "mysql": "SELECT id FROM information_schema.processlist WHERE id <> connection_id() AND db = database()",
-        "sqlite": "SELECT 1",
-    }
-    with connections["default"].cursor() as cursor:
-        cursor.execute(ends[connections["default"].vendor])
-        found = cursor.fetchall()
-        if connections["default"].vendor == "mysql":
-            for (session,) in found:
-                cursor.execute(f"KILL {session}")
-
-
-def test_locks_go_on_after_the_server_ended_all_sessions() -> None:
-    grant = locks.lock("held").acquire()
-    end_all_sessions()
-    with locks.lock("a", timeout=10):
-        assert locks.lock("held").acquire(timeout=0) is None
-    assert grant is not None
-    assert grant.release()

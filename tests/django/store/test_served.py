@@ -1,6 +1,5 @@
-"""Sites on real servers: async views on uvicorn and Daphne, Celery's tasks in forked workers, a psycopg pool."""
+"""Sites on real servers: async views on uvicorn and Daphne, and Celery's tasks in forked workers."""
 
-import json
 import os
 import signal
 import subprocess
@@ -12,11 +11,9 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-import django
 import pytest
-from django.conf import settings
 from store.shelf.models import Item
-from store.test_processes import PROGRAM, surroundings
+from store.test_processes import surroundings
 
 from interlock.django import locks
 from interlock.testing.waiting import eventually
@@ -24,15 +21,6 @@ from tests.servers.home import Port
 
 HERE = Path(__file__).parent
 AT_ONCE, ROUNDS = 6, 4
-
-
-def has_pools() -> bool:
-    """True if Django has pools of connections here: from 5.1 on, and only with psycopg 3."""
-    if settings.DATABASE != "postgresql" or django.VERSION < (5, 1):
-        return False
-    from django.db.backends.postgresql.psycopg_any import is_psycopg3
-
-    return bool(is_psycopg3)
 
 
 @pytest.fixture(autouse=True)
@@ -92,16 +80,3 @@ def test_tasks_in_forked_workers_of_celery_lose_no_update(tmp_path: Path) -> Non
         subprocess.run([sys.executable, "-c", send], env={**surroundings(), **environment}, cwd=HERE, check=True)
         eventually(lambda: Item.objects.get().count == 20, 90)
     assert [view.name for view in locks.claims()] == []
-
-
-if has_pools():
-
-    def test_processes_with_a_pool_of_connections_lose_no_update() -> None:
-        environment = surroundings()
-        databases = json.loads(environment["INTERLOCK_TEST_DATABASES"])
-        databases["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": 2}
-        environment["INTERLOCK_TEST_DATABASES"] = json.dumps(databases)
-        words = [sys.executable, str(PROGRAM), "add", "10"]
-        programs = [subprocess.Popen(words, env=environment) for _ in range(2)]
-        assert [program.wait(120) for program in programs] == [0, 0]
-        assert Item.objects.get().count == 20

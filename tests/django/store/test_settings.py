@@ -19,7 +19,7 @@ from interlock.django.checks import problems_of, settings_make_sense, tables_are
 from interlock.django.conf import database_of_claims
 from interlock.django.configured import make_locks
 from interlock.django.models import Claim
-from interlock.django.testing import LocksMixin, assert_free, assert_held, override_locks
+from interlock.django.testing import assert_free, assert_held, override_locks
 
 
 def test_without_a_setting_the_claims_are_in_the_default_database_or_beside_it() -> None:
@@ -50,11 +50,6 @@ def test_entries_are_chosen_by_their_alias(tmp_path: Path) -> None:
 def test_the_connection_is_made_once_and_for_both_colours() -> None:
     assert locks["default"] is locks["default"]
     assert alocks["default"].store is not locks["default"].store
-
-
-def test_an_alias_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(InvalidArgument, match="has no 'nowhere'"):
-        locks["nowhere"]
 
 
 def test_the_package_can_be_imported_before_the_apps_are_loaded() -> None:
@@ -216,10 +211,6 @@ def test_there_is_no_migration_to_be_made() -> None:
     call_command("makemigrations", "interlock", "--check", "--dry-run", verbosity=0)
 
 
-def test_the_doctor_is_content() -> None:
-    assert "fail" not in {each.status for each in locks.doctor()}
-
-
 def test_locks_in_memory_for_tests() -> None:
     with override_locks(), locks.lock("a"):
         assert_held("a")
@@ -228,28 +219,3 @@ def test_locks_in_memory_for_tests() -> None:
     assert_free("a")
     with pytest.raises(AssertionError, match="is not held"):
         assert_held("a")
-
-
-class Base:
-    """The methods of `TestCase` that the mixin calls."""
-
-    def setUp(self) -> None:
-        self.cleanups: list[Any] = []
-
-    def addCleanup(self, function: Any) -> None:
-        self.cleanups.append(function)
-
-
-def test_the_mixin_for_test_cases() -> None:
-    class Case(LocksMixin, Base):
-        pass
-
-    case: Any = Case()
-    case.setUp()
-    with locks.lock("a"):
-        case.assertHeld("a")
-    case.assertFree("a")
-    inside = locks["default"]
-    for each in case.cleanups:
-        each()
-    assert locks["default"] is not inside

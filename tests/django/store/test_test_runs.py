@@ -1,28 +1,14 @@
 """Test runs of a site that calls `occupy`, by `manage.py test` and by pytest-django."""
 
-import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from django.conf import settings
-from django.db import connections
+from store.sites import make_site
 
-SETTINGS = """
-import json, os
-DATABASES = json.loads(os.environ["SITE_DATABASES"])
-INSTALLED_APPS = ["interlock.django", "shop"]
-SECRET_KEY = "only for tests"
-DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-USE_TZ = True
-if DATABASES["default"]["ENGINE"].endswith("mysql"):
-    from importlib.util import find_spec
-    if find_spec("MySQLdb") is None:
-        __import__("pymysql").install_as_MySQLdb()
-"""
 MODELS = """
 from django.db import models
 
@@ -79,34 +65,17 @@ class LendTest(TransactionTestCase):
         borrow(book.pk)
         self.assertEqual(locks.claims(f"shop.book:{book.pk}"), [])
 """
-MANAGE = """
-import os, sys
-os.environ["DJANGO_SETTINGS_MODULE"] = "site_settings"
-from django.core.management import execute_from_command_line
-execute_from_command_line(sys.argv)
-"""
+PYTEST = "[pytest]\nDJANGO_SETTINGS_MODULE = site_settings\n"
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def site(databases: None, tmp_path: Path) -> Path:
-    """A site on the database of these tests, with nothing in its settings about locks or tests."""
-    (tmp_path / "shop").mkdir()
-    files = {"site_settings.py": SETTINGS, "shop/__init__.py": "", "shop/models.py": MODELS, "shop/tests.py": TESTS,
-             "manage.py": MANAGE, "pytest.ini": "[pytest]\nDJANGO_SETTINGS_MODULE = site_settings\n"}  # fmt: skip
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    return tmp_path
-
-
-def run(site: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run Python in the folder of the site."""
-    known = connections.settings["default"]
-    place: dict[str, Any] = {field: known[field] for field in ("ENGINE", "HOST", "PORT", "USER", "PASSWORD")}
-    place["NAME"] = str(site / "db.sqlite3") if settings.DATABASE == "sqlite" else f"site_{os.getpid()}"
-    environment = {**os.environ, "SITE_DATABASES": json.dumps({"default": place})}
-    del environment["DJANGO_SETTINGS_MODULE"]
-    return subprocess.run(
-        [sys.executable, *words], cwd=site, env=environment, capture_output=True, text=True, timeout=240
+def run(databases: None, tmp_path: Path) -> Run:
+    """Runs Python in the folder of a site with nothing in its settings about locks or tests."""
+    files = {"shop/models.py": MODELS, "shop/tests.py": TESTS, "pytest.ini": PYTEST}
+    environment = make_site(tmp_path, f"site_{os.getpid()}", files)
+    return lambda *words: subprocess.run(
+        [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
     )
 
 
@@ -118,13 +87,13 @@ def run(site: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     ],
     ids=" ".join,
 )
-def test_a_site_that_occupies_is_tested_as_any_other(site: Path, words: tuple[str, ...]) -> None:
-    done = run(site, *words)
+def test_a_site_that_occupies_is_tested_as_any_other(run: Run, words: tuple[str, ...]) -> None:
+    done = run(*words)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "OK" in done.stderr or "4 passed" in done.stdout
 
 
-def test_a_database_that_was_kept_is_used_again_and_dropped(site: Path) -> None:
+def test_a_database_that_was_kept_is_used_again_and_dropped(run: Run) -> None:
     for words in (("--keepdb", "--parallel", "2"), ("--noinput", "--parallel", "2")):
-        done = run(site, "manage.py", "test", *words)
+        done = run("manage.py", "test", *words)
         assert done.returncode == 0, (words, done.stdout + done.stderr)
