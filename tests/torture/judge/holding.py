@@ -8,6 +8,9 @@ from tests.torture.judge.violation import Violation
 from tests.torture.plan import EXCLUSIVE
 
 
+UNNOTICED = 0.05  # seconds; a store of files is locked in for 20 ms after its folder was moved
+
+
 class _Hold:
     """A name that an operation held."""
 
@@ -77,7 +80,7 @@ def fences(run: Run) -> list[Violation]:
 def _falling(run: Run, name: str, holds: list[_Hold]) -> Iterator[Violation]:
     """Yield fences that are lower than one of a hold that ended before their acquire began, or before an exclusive
     hold."""
-    loses = [made.span for made in run.faults if made.loses]
+    loses = [Span(made.span.since, made.span.until + UNNOTICED) for made in run.faults if made.loses]
     begun = sorted(((_before(hold, loses), hold) for hold in holds), key=lambda each: each[0])
     ended = sorted(holds, key=lambda hold: hold.until if hold.op.kind in EXCLUSIVE else hold.since)
     highest, index = None, 0
