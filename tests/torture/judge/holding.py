@@ -7,7 +7,6 @@ from tests.torture.judge.run import RecordedOperation, Run, Span
 from tests.torture.judge.violation import Violation
 from tests.torture.plan import EXCLUSIVE
 
-
 UNNOTICED = 0.05  # seconds; a store of files is locked in for 20 ms after its folder was moved
 
 
