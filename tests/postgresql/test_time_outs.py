@@ -12,7 +12,6 @@ from tests.postgresql.conftest import WAITING, Ask, number_of, table_of
 from tests.servers import PostgresServer
 from tests.support.sides import Side, side
 
-RETRY_LIMIT = 2.0  # seconds
 SETTINGS = {
     "statement_timeout": "canceling statement due to statement timeout",
     "lock_timeout": "canceling statement due to lock timeout",

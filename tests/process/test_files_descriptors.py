@@ -124,15 +124,3 @@ def test_a_liveness_pipe_has_its_name_only_when_it_is_locked(folder: Path, monke
     assert other.is_alive(made.token)
     made.close()
     other.close()
-
-
-FULL = """
-import resource
-most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (100, most))
-taken = []
-try:
-    while True: taken.append(os.dup(0))
-except OSError: pass
-"""
-FREE = "for fd in taken: os.close(fd)\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import stat
 import threading
@@ -19,7 +18,6 @@ from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
 from tests.support.files_folder import connect, until_waiting
 
-HERE = os.getpid()
 TRY = "result = locks.lock('book').acquire(timeout=0) is not None"
 
 

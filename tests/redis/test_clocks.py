@@ -10,10 +10,7 @@ from interlock.testing.world import World
 from tests.servers import RedisServer
 from tests.support.redis_worlds import key_of
 
-AHEAD = 90  # seconds that the primary was ahead whose place another one took
 KEEP, SPARE = 60.0, 30.0  # seconds; as in head.lua
-LOST = 30  # seconds before the fail-over in which grants may have been lost
-BRIEF = 1.5  # seconds
 
 
 def lives_for(server: RedisServer, name: str) -> float:

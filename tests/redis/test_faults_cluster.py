@@ -2,7 +2,6 @@
 
 import gc
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -128,23 +127,6 @@ def test_whoever_waits_looks_when_the_map_changes(
     assert since(changed) < AT_ONCE
     assert bob.do(later.release) is True
     assert ann.do(grant.release) is False
-
-
-# -- a slot moves key by key -----------------------------------------------------------------------------
-
-
-def until_renewed(grant: Any) -> None:
-    """Wait until a lease was renewed again and again."""
-    deadline = ends(grant)
-    for _ in range(2):
-        eventually(lambda: ends(grant) > deadline + 0.05)  # noqa: B023 - asked at once
-        deadline = ends(grant)
-    assert not grant.lost
-
-
-def ends(grant: Any) -> float:
-    """Return when a lease ends."""
-    return time.monotonic() + float(grant.expires_in)
 
 
 # -- addresses -------------------------------------------------------------------------------------------

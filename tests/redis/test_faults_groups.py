@@ -16,7 +16,6 @@ from tests.support.redis_worlds import SERVERS, key_of, one_after_another, place
 
 FAIL_OVER = 30.0  # seconds
 TTL = 3.0  # seconds
-"""Warnings of a loop that was closed while connections were open: nothing can close them after that."""
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,6 @@ from tests.servers import Proxy, RedisServer
 from tests.support.redis_worlds import connect_to, in_colour, place_of
 
 IO_TIMEOUT = 2.0  # seconds; the store's default
-TRY = 1.0  # seconds that one try may take when the store is in trouble
 SLACK = 1.0  # seconds for a busy machine
 
 

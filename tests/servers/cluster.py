@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tests.servers.home import Home, Port, eventually
+from tests.servers.home import Closing, Home, Port, eventually
 from tests.servers.redis_server import Kind, RedisServer
 
 SLOTS = 16_384
 
 
-class RedisCluster:
+class RedisCluster(Closing):
     """A Cluster of masters without replicas on free ports of 127.0.0.1; use it as a context manager.
 
     Args:
@@ -169,12 +169,6 @@ class RedisCluster:
         for bus in self._buses:
             bus.close()
         self._home.close()
-
-    def __enter__(self) -> "RedisCluster":
-        return self
-
-    def __exit__(self, *why: object) -> None:
-        self.close()
 
 
 class Migration:

@@ -4,12 +4,12 @@ from binascii import crc_hqx
 from typing import Any
 
 from tests.servers.cluster import SLOTS, RedisCluster
-from tests.servers.home import eventually
+from tests.servers.home import Closing, eventually
 from tests.servers.proxy import Proxy
 from tests.servers.redis_server import Kind, RedisServer
 
 
-class DistantCluster:
+class DistantCluster(Closing):
     """A Cluster whose nodes announce the addresses of proxies, so that all traffic goes through them.
 
     When a node fails, the others still serve their slots (`cluster-require-full-coverage no`).
@@ -72,12 +72,6 @@ class DistantCluster:
             proxy.close()
         self.proxies.clear()
         self.cluster.close()
-
-    def __enter__(self) -> "DistantCluster":
-        return self
-
-    def __exit__(self, *why: object) -> None:
-        self.close()
 
 
 def _slots(node: RedisServer) -> list[Any]:

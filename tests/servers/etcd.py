@@ -1,7 +1,6 @@
 """Private servers of etcd, for tests and benchmarks: one, or a cluster of three."""
 
 import json
-import shutil
 import socket
 import urllib.request
 from base64 import b64encode
@@ -9,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.servers.home import Home, Missing, Port, eventually
+from tests.servers.home import Closing, Home, Port, eventually, program
 from tests.servers.server import Server
 from tests.servers.tls import TlsFiles
 
@@ -17,16 +16,13 @@ SHORT = {"heartbeat-interval": "20", "election-timeout": "200"}
 """Milliseconds; with them the shortest lease is one second, and an election takes less than half a second."""
 
 
-def etcd_program() -> str:
+def etcd_program() -> Path:
     """Return the path of the server's program.
 
     Raises:
         Missing: it is not installed; the message says how to get it.
     """
-    found = shutil.which("etcd")
-    if found is None:
-        raise Missing("there is no `etcd` here; get it by: apt-get install etcd-server")
-    return found
+    return program("etcd", "apt-get install etcd-server")
 
 
 def coded(text: str) -> str:
@@ -140,7 +136,7 @@ class EtcdServer(Server):
             self._peer.close()
 
 
-class EtcdCluster:
+class EtcdCluster(Closing):
     """An etcd cluster of three members; use it as a context manager.
 
     Args:
@@ -201,9 +197,3 @@ class EtcdCluster:
         for port in self._ports:
             port.close()
         self._home.close()
-
-    def __enter__(self) -> "EtcdCluster":
-        return self
-
-    def __exit__(self, *why: object) -> None:
-        self.close()

@@ -18,7 +18,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 T = TypeVar("T")
 
@@ -63,6 +63,37 @@ class Missing(Exception):
 
 class NotStarted(Exception):
     """A server did not start, or ended by itself; the message has the last lines of its log."""
+
+
+class Closing:
+    """A context manager that closes itself at the end of the block."""
+
+    def close(self) -> None:
+        """End everything; safe to repeat."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self.close()
+
+
+def program(name: str, how: str, path: str = "/usr/sbin:/usr/local/sbin") -> Path:
+    """Return the path of a program.
+
+    Args:
+        name: its name.
+        how: the command that installs it.
+        path: folders to search besides those of PATH.
+
+    Raises:
+        Missing: it is not installed; the message says how to get it.
+    """
+    found = shutil.which(name) or shutil.which(name, path=path)
+    if found is None:
+        raise Missing(f"there is no `{name}` here; get it by: {how}")
+    return Path(found)
 
 
 class Home:

@@ -6,11 +6,10 @@ The cables are veth pairs. Lost packets go to an unused hardware address, so the
 
 import itertools
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
-from tests.servers.home import Home, Missing, eventually
+from tests.servers.home import Closing, Home, Missing, eventually, program
 
 _counter = itertools.count()
 NOBODY = "02:00:00:00:00:01"  # an unused hardware address
@@ -23,9 +22,8 @@ def host_programs() -> None:
     Raises:
         Missing: they can't be made; the message says why.
     """
-    for program in PROGRAMS:
-        if shutil.which(program) is None:
-            raise Missing(f"there is no {program} here; get it by: apt-get install iproute2 util-linux")
+    for name in PROGRAMS:
+        program(name, "apt-get install iproute2 util-linux")
     tried = subprocess.run(["unshare", "--net", "ip", "link", "add", "type", "veth"], capture_output=True, text=True)
     if tried.returncode:
         raise Missing(f"network namespaces and veth need root and a kernel that has them: {tried.stderr.strip()}")
@@ -80,7 +78,7 @@ class Host:
             _ip("neighbour", "flush", "dev", device, "nud", "permanent", there=there)
 
 
-class Hosts:
+class Hosts(Closing):
     """Two hosts on cables to this one, which has the same address on both; use it as a context manager.
 
     Attributes:
@@ -103,10 +101,8 @@ class Hosts:
             self._home.close()
             raise
 
-    def __enter__(self) -> "Hosts":
-        return self
-
-    def __exit__(self, *why: object) -> None:
+    def close(self) -> None:
+        """End both hosts."""
         self._home.close()
 
 

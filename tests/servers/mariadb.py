@@ -1,17 +1,16 @@
 """A private server of MariaDB, for tests and benchmarks."""
 
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from socket import create_connection
-from typing import Any, NamedTuple
+from typing import Any
 
 import pymysql  # type: ignore[import-untyped]
 from pymysql.cursors import DictCursor  # type: ignore[import-untyped]
 
 from tests.servers.accounts import drop_root, give
-from tests.servers.home import Home, Missing, NotStarted, eventually, place_data
+from tests.servers.home import Home, NotStarted, eventually, place_data, program
 from tests.servers.server import Server
 
 SETTINGS = {
@@ -40,24 +39,14 @@ REPLICATED = {"log-bin": "log", "log-slave-updates": "1"}
 GREETING = 10  # the version of the protocol, in the first packet of a server that is ready
 
 
-class MariaPrograms(NamedTuple):
-    """The paths of the programs."""
-
-    install: Path
-    mariadbd: Path
-
-
-def mariadb_programs() -> MariaPrograms:
-    """Find MariaDB's programs.
+def mariadb_programs() -> tuple[Path, Path]:
+    """Find MariaDB's programs: the one that makes the data, and the server.
 
     Raises:
         Missing: they are not installed; the message says how to get them.
     """
-    install = shutil.which("mariadb-install-db")
-    mariadbd = shutil.which("mariadbd") or shutil.which("mariadbd", path="/usr/sbin:/usr/local/sbin")
-    if install is None or mariadbd is None:
-        raise Missing("there is no MariaDB server here; get it by: apt-get install mariadb-server")
-    return MariaPrograms(Path(install), Path(mariadbd))
+    how = "apt-get install mariadb-server"
+    return program("mariadb-install-db", how), program("mariadbd", how)
 
 
 class MariaServer(Server):
@@ -85,7 +74,7 @@ class MariaServer(Server):
     def __init__(
         self, *, config: Mapping[str, str] | None = None, port: int | None = None, home: Home | None = None
     ) -> None:
-        self._programs = mariadb_programs()
+        self._install, self._mariadbd = mariadb_programs()
         self._as, self._account = drop_root("mysql")
         self._config = SETTINGS | dict(config or {})
         super().__init__("mariadbd", port, home)
@@ -125,7 +114,7 @@ class MariaServer(Server):
 
     def _make_data(self) -> None:
         command: list[str | Path] = [
-            *self._as, self._programs.install, "--no-defaults", "--auth-root-authentication-method=normal",
+            *self._as, self._install, "--no-defaults", "--auth-root-authentication-method=normal",
             "--skip-test-db", *self._settings(),
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
@@ -134,7 +123,7 @@ class MariaServer(Server):
 
     def _command(self) -> Sequence[str | Path]:
         init = f"--init-file={self.folder / 'init.sql'}"
-        return [*self._as, self._programs.mariadbd, "--no-defaults", *self._settings(), init]
+        return [*self._as, self._mariadbd, "--no-defaults", *self._settings(), init]
 
     def _answers(self) -> bool:
         with create_connection((self.host, self.port), 10) as connection, connection.makefile("rb") as reader:

@@ -1,14 +1,13 @@
 """A private PgBouncer before a server of PostgreSQL, for tests."""
 
 import os
-import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from socket import create_connection
 
 from tests.servers.accounts import drop_root, give
-from tests.servers.home import Home, Missing
+from tests.servers.home import Home, program
 from tests.servers.server import Server
 
 SSL_REQUEST = b"\0\0\0\x08\x04\xd2\x16\x2f"  # the first packet of many clients
@@ -20,10 +19,7 @@ def pgbouncer_program() -> Path:
     Raises:
         Missing: it is not installed; the message says how to get it.
     """
-    found = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
-    if found is None:
-        raise Missing("there is no PgBouncer here; get it by: apt-get install pgbouncer")
-    return Path(found)
+    return program("pgbouncer", "apt-get install pgbouncer")
 
 
 class PgBouncer(Server):

@@ -1,15 +1,14 @@
 """A private server of PostgreSQL, for tests and benchmarks."""
 
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from tests.servers.accounts import drop_root, give
-from tests.servers.home import WAIT_LIMIT, Home, Missing, NotStarted, last_lines, place_data
+from tests.servers.home import WAIT_LIMIT, Home, NotStarted, last_lines, place_data, program
 from tests.servers.server import Server
 
 DEBIAN = Path("/usr/lib/postgresql")  # the programs are in <version>/bin, not on the PATH
@@ -26,27 +25,15 @@ SETTINGS = {
 }
 
 
-class PostgresPrograms(NamedTuple):
-    """The paths of the programs."""
-
-    initdb: Path
-    postgres: Path
-
-
-def postgres_programs() -> PostgresPrograms:
-    """Find PostgreSQL's programs: the newest of Debian's packages, else those on the PATH.
+def postgres_programs() -> Path:
+    """Return the folder of PostgreSQL's programs: the newest of Debian's packages, else that on the PATH.
 
     Raises:
         Missing: they are not installed; the message says how to get them.
     """
     versions = sorted(DEBIAN.glob("*/bin/initdb"), key=lambda path: float(re.sub(r"[^\d.]", "", path.parts[-3]) or 0))
-    initdb = versions[-1] if versions else shutil.which("initdb")
-    if initdb is None:
-        raise Missing("there is no PostgreSQL server here; get it by: apt-get install postgresql")
-    found = PostgresPrograms(Path(initdb), Path(initdb).resolve().with_name("postgres"))
-    if not found.postgres.exists():
-        raise Missing(f"there is {initdb}, but no {found.postgres}; get it by: apt-get install postgresql")
-    return found
+    initdb = versions[-1] if versions else program("initdb", "apt-get install postgresql")
+    return initdb.resolve().parent
 
 
 class PostgresServer(Server):
@@ -97,7 +84,7 @@ class PostgresServer(Server):
 
     def _make_data(self) -> None:
         command: list[str | Path] = [
-            *self._as, self._programs.initdb, "--pgdata", self._data, "--username", self.user, "--auth", "trust",
+            *self._as, self._programs / "initdb", "--pgdata", self._data, "--username", self.user, "--auth", "trust",
             "--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions",
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
@@ -107,7 +94,7 @@ class PostgresServer(Server):
     def _command(self) -> Sequence[str | Path]:
         places = {"port": str(self.port), "unix_socket_directories": str(self.folder)}
         settings = [word for name, value in (places | self._config).items() for word in ("-c", f"{name}={value}")]
-        return [*self._as, self._programs.postgres, "-D", self._data, *settings]
+        return [*self._as, self._programs / "postgres", "-D", self._data, *settings]
 
     def _answers(self) -> bool:
         # As pg_ctl does: the first line has the pid, the eighth says whether it is ready.
@@ -131,7 +118,7 @@ class PostgresReplica(PostgresServer):
     def _prepare(self) -> None:
         give([self._home.folder, self.folder], self._account)
         command: list[str | Path] = [
-            *self._as, self._programs.postgres.with_name("pg_basebackup"), "--pgdata", self._data, "--no-sync",
+            *self._as, self._programs / "pg_basebackup", "--pgdata", self._data, "--no-sync",
             "--checkpoint=fast", "--write-recovery-conf", "--dbname", self._primary,
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
@@ -146,7 +133,7 @@ class PostgresReplica(PostgresServer):
         """
         # Not `SELECT pg_promote()`: the recovery would wait up to 30 s for the snapshot of that query.
         command: list[str | Path] = [
-            *self._as, self._programs.postgres.with_name("pg_ctl"), "promote", "--pgdata", self._data,
+            *self._as, self._programs / "pg_ctl", "promote", "--pgdata", self._data,
             f"--timeout={WAIT_LIMIT:.0f}",
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)

@@ -5,12 +5,12 @@ import random
 import socket
 
 from interlock.testing.actors import Background
-from tests.servers.home import Port
+from tests.servers.home import Closing, Port
 
 CHUNK = 65_536
 
 
-class Proxy:
+class Proxy(Closing):
     """A proxy on a free port, before a server; use it as a context manager.
 
     A request is the data that a client sent at once; its reply is the data that the server sends next on that
@@ -59,11 +59,6 @@ class Proxy:
     def sent(self) -> bytes:
         """All data that clients have sent, in the order of arrival."""
         return bytes(self._sent)
-
-    @property
-    def open(self) -> int:
-        """The number of present connections."""
-        return len(self._links)
 
     def cut(self) -> None:
         """Close all connections; new ones are accepted."""
@@ -138,12 +133,6 @@ class Proxy:
         self._background.run(self._refuse())
         self._background.close()
         self._port.close()
-
-    def __enter__(self) -> "Proxy":
-        return self
-
-    def __exit__(self, *why: object) -> None:
-        self.close()
 
     async def _listen(self) -> None:
         if self._listener is None:

@@ -1,13 +1,12 @@
 """A private server of Redis or Valkey, for tests and benchmarks."""
 
 import importlib.util
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
 
-from tests.servers.home import Home, Missing, NotStarted
+from tests.servers.home import Home, Missing, NotStarted, program
 from tests.servers.resp import Refused, Wire
 from tests.servers.server import Server
 from tests.servers.tls import TlsFiles
@@ -25,10 +24,7 @@ def binary(kind: Kind) -> Path:
     """
     if kind not in HINTS:
         raise ValueError(f"a server is 'valkey' or 'redis', not {kind!r}")
-    found = (_from_wheel() if kind == "valkey" else None) or shutil.which(f"{kind}-server")
-    if found is None:
-        raise Missing(f"there is no {kind}-server here; get it by: {HINTS[kind]}")
-    return Path(found)
+    return (_from_wheel() if kind == "valkey" else None) or program(f"{kind}-server", HINTS[kind])
 
 
 def _from_wheel() -> Path | None:

@@ -6,12 +6,14 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+from tests.servers.home import Closing
+
 
 class Refused(Exception):
     """The server answered with an error; the message is the server's."""
 
 
-class Wire:
+class Wire(Closing):
     """One connection to a server.
 
     Args:
@@ -91,12 +93,6 @@ class Wire:
         if hasattr(self, "_reader"):
             self._reader.close()
         self._socket.close()
-
-    def __enter__(self) -> "Wire":
-        return self
-
-    def __exit__(self, *why: object) -> None:
-        self.close()
 
 
 def packed(words: tuple[object, ...]) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.servers.home import Home, eventually
+from tests.servers.home import Closing, Home, eventually
 from tests.servers.redis_server import Kind, RedisServer
 
 MASTER = "mymaster"
@@ -27,7 +27,7 @@ class Sentinel(RedisServer):
         return [*super()._command(), "--sentinel"]
 
 
-class RedisSentinel:
+class RedisSentinel(Closing):
     """A master, a replica and three Sentinels on free ports of 127.0.0.1; use it as a context manager.
 
     Args:
@@ -167,12 +167,6 @@ class RedisSentinel:
         for server in (*self.sentinels, *self.servers):
             server.close()
         self._home.close()
-
-    def __enter__(self) -> "RedisSentinel":
-        return self
-
-    def __exit__(self, *why: object) -> None:
-        self.close()
 
 
 def _agrees(sentinel: Sentinel, master: RedisServer, replicas: Sequence[RedisServer]) -> bool:

@@ -5,14 +5,12 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
-from tests.servers.home import Home, NotStarted, Port, eventually, last_lines
-
-S = TypeVar("S", bound="Server")
+from tests.servers.home import Closing, Home, NotStarted, Port, eventually, last_lines
 
 
-class Server:
+class Server(Closing):
     """A private server on a free port of 127.0.0.1, which ends with its owner; use it as a context manager.
 
     Args:
@@ -126,9 +124,3 @@ class Server:
         self._port.close()
         if self._owns_home:
             self._home.close()
-
-    def __enter__(self: S) -> S:
-        return self
-
-    def __exit__(self, *why: object) -> None:
-        self.close()

@@ -1,25 +1,21 @@
 """Temporary certificates for servers on this machine."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
-from tests.servers.home import Missing
+from tests.servers.home import Missing, program
 
 NAMES = "subjectAltName=IP:127.0.0.1,DNS:localhost"
 KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 
 
-def openssl() -> str:
+def openssl() -> Path:
     """Return the path of the command.
 
     Raises:
         Missing: it is not installed; the message says how to get it.
     """
-    found = shutil.which("openssl")
-    if found is None:
-        raise Missing("there is no `openssl` here to make certificates; get it by: apt-get install openssl")
-    return found
+    return program("openssl", "apt-get install openssl")
 
 
 class TlsFiles:

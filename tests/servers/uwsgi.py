@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,23 +10,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.servers.home import Missing, eventually
+from tests.servers.home import Missing, eventually, program
 from tests.servers.server import Server
 
 
-def uwsgi_program() -> str:
+def uwsgi_program() -> Path:
     """Return the path of the server's program.
 
     Raises:
         Missing: it is not installed, or for another Python; the message says how to get it.
     """
-    how = "get it by: pip install uwsgi (it is compiled: gcc and python3-dev are needed)"
-    found = shutil.which("uwsgi")
-    if found is None:
-        raise Missing(f"there is no `uwsgi` here; {how}")
+    how = "pip install uwsgi (it is compiled: gcc and python3-dev are needed)"
+    found = program("uwsgi", how)
     version = subprocess.run([found, "--python-version"], capture_output=True, text=True).stdout
     if version.split(".")[:2] != [str(number) for number in sys.version_info[:2]]:
-        raise Missing(f"`uwsgi` is of Python {version.strip()}; {how}")
+        raise Missing(f"`uwsgi` is of Python {version.strip()}; get it by: {how}")
     return found
 
 

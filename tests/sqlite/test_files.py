@@ -24,7 +24,6 @@ from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually, moment, since, throughout
 
 NOBODY = 65534
-ROLLBACK = b"\1\1"  # in the header: the format versions for writing and reading; 2 is WAL
 
 
 @pytest.mark.parametrize(

@@ -61,28 +61,38 @@ def played(coroutine: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("a coroutine for threads waited for an event loop")
 
 
-class Threads:
-    """`transact`."""
+class Colour:
+    """Makes clients of one colour, and closes them."""
 
-    name = "threads"
-
-    def client(self, url: str, kind: Kind = Kind(), **settings: Any) -> Any:
-        """A client, which `close` closes."""
-        root = getattr(import_module(kind.library), kind.library.capitalize())
-        return self._keep(root.from_url(url, decode_responses=kind.decode, protocol=kind.protocol, **settings))
+    package = ""  # of the clients, below their library
 
     def __init__(self) -> None:
         self._clients: list[Any] = []
 
-    def _keep(self, client: Any) -> Any:
-        self._clients.append(client)
-        return client
+    def client(self, url: str, kind: Kind = Kind(), **settings: Any) -> Any:
+        """A client, which `close` closes."""
+        return self._new("", "", url, kind, settings)
 
     def cluster(self, url: str, kind: Kind = Kind(), **settings: Any) -> Any:
         """A client of a cluster."""
-        module = import_module(f"{kind.library}.cluster")
-        root = getattr(module, f"{kind.library.capitalize()}Cluster")
-        return self._keep(root.from_url(url, decode_responses=kind.decode, protocol=kind.protocol, **settings))
+        return self._new(".cluster", "Cluster", url, kind, settings)
+
+    def _new(self, module: str, suffix: str, url: str, kind: Kind, settings: dict[str, Any]) -> Any:
+        where = import_module(f"{kind.library}{self.package}{module}")
+        root = getattr(where, f"{kind.library.capitalize()}{suffix}")
+        how = {"decode_responses": kind.decode, "protocol": kind.protocol, **settings}
+        self._clients.append(self._made(lambda: root.from_url(url, **how)))
+        return self._clients[-1]
+
+    def _made(self, make: Callable[[], Any]) -> Any:
+        """Make a client where it is used."""
+        return make()
+
+
+class Threads(Colour):
+    """`transact`."""
+
+    name = "threads"
 
     def transact(self, where: Any, function: Callable[[Any], Any], *keys: Any, **limits: Any) -> Any:
         """Run a coroutine function in a transaction."""
@@ -94,36 +104,21 @@ class Threads:
             client.close()
 
 
-class Tasks:
+class Tasks(Colour):
     """`atransact`."""
 
     name = "tasks"
+    package = ".asyncio"
 
     def __init__(self) -> None:
+        super().__init__()
         self.runner = asyncio.Runner()
-        self._clients: list[Any] = []
 
-    def client(self, url: str, kind: Kind = Kind(), **settings: Any) -> Any:
-        """A client, which `close` closes."""
-        root = getattr(import_module(f"{kind.library}.asyncio"), kind.library.capitalize())
-        return self._keep(lambda: root.from_url(
-            url, decode_responses=kind.decode, protocol=kind.protocol, **settings
-        ))  # fmt: skip
-
-    def cluster(self, url: str, kind: Kind = Kind(), **settings: Any) -> Any:
-        """A client of a cluster."""
-        module = import_module(f"{kind.library}.asyncio.cluster")
-        root = getattr(module, f"{kind.library.capitalize()}Cluster")
-        return self._keep(lambda: root.from_url(
-            url, decode_responses=kind.decode, protocol=kind.protocol, **settings
-        ))  # fmt: skip
-
-    def _keep(self, make: Callable[[], Any]) -> Any:
+    def _made(self, make: Callable[[], Any]) -> Any:
         async def made() -> Any:
             return make()
 
-        self._clients.append(self.runner.run(made()))
-        return self._clients[-1]
+        return self.runner.run(made())
 
     def transact(self, where: Any, function: Callable[[Any], Any], *keys: Any, **limits: Any) -> Any:
         """Run a coroutine function in a transaction."""

@@ -3,8 +3,9 @@
 import atexit
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from interlock.client.connect import open_store
@@ -12,7 +13,7 @@ from interlock.stores.mysql import ddl as table_of_mysql
 from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.world import Place
 from tests.servers import EtcdServer, MariaServer, PostgresServer, RedisServer, SeaweedServer, need
-from tests.servers.redis_server import Kind
+from tests.servers.server import Server
 from tests.support.records import MemoryRecords, RecordsStore
 from tests.support.texts import Texts, TextStore
 
@@ -38,14 +39,47 @@ class Row:
     twin: bool = False
 
 
+S = TypeVar("S", bound=Server)
+
+
+@cache
+def _running(kind: str, make: Callable[[], S]) -> S:
+    """Return the private server of this process; it ends with it.
+
+    Args:
+        kind: as for `need`.
+        make: starts it; equal ones share one server.
+    """
+    need(kind)
+    server = make()
+    atexit.register(server.close)
+    return server
+
+
+CROWDED = {"max_connections": "700"}
+"""For stores that need a session for each of hundreds of locks."""
+crowded_postgres = partial(PostgresServer, config=CROWDED)
+crowded_mariadb = partial(MariaServer, config=CROWDED)
+redis_servers: dict[str, Callable[[], RedisServer]] = {
+    "valkey": partial(RedisServer, "valkey"),
+    "redis": partial(RedisServer, "redis"),
+}
+
+
+def _at(url: str, **how: Any) -> Place:
+    """Return the place of a URL, which other processes can open too."""
+    return Place(
+        open=lambda: open_store(url), url=url, open_for_tasks=lambda: open_store(url, tasks=True), **how
+    )  # fmt: skip
+
+
 def _memory(folder: Path) -> Place:
     url = f"memory://{uuid4().hex}"
     return Place(open=lambda: open_store(url))
 
 
 def _file(folder: Path) -> Place:
-    url = f"file://{folder / 'locks'}"
-    return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
+    return _at(f"file://{folder / 'locks'}", frees_at_death=True)
 
 
 def _records(folder: Path) -> Place:
@@ -53,51 +87,22 @@ def _records(folder: Path) -> Place:
     return Place(open=lambda: RecordsStore(records))
 
 
-@cache
-def _server(kind: Kind) -> RedisServer:
-    """Return the private server of this process; it ends with it."""
-    need(kind)
-    server = RedisServer(kind)
-    server.start()
-    atexit.register(server.close)
-    return server
-
-
-def _redis(kind: Kind) -> Callable[[Path], Place]:
+def _redis(kind: str) -> Callable[[Path], Place]:
     def place(folder: Path) -> Place:
-        server = _server(kind)
+        server = _running(kind, redis_servers[kind])
         server.command("FLUSHALL")
-        url = server.url
-        return Place(
-            open=lambda: open_store(url),
-            url=url,
-            open_for_tasks=lambda: open_store(url, tasks=True),
-        )
+        return _at(server.url)
 
     return place
-
-
-@cache
-def _postgres() -> PostgresServer:
-    """Return the private server of this process; it ends with it."""
-    need("postgres")
-    server = PostgresServer()
-    atexit.register(server.close)
-    return server
 
 
 def _postgresql(folder: Path) -> Place:
     from psycopg import connect
 
-    table = f"t{uuid4().hex}"
-    with connect(_postgres().url, autocommit=True) as connection:
+    url, table = _running("postgres", PostgresServer).url, f"t{uuid4().hex}"
+    with connect(url, autocommit=True) as connection:
         connection.execute(ddl(table).encode())  # before the test: it may take as long as a short lease
-    url = f"{_postgres().url}?table={table}"
-    return Place(
-        open=lambda: open_store(url),
-        url=url,
-        open_for_tasks=lambda: open_store(url, tasks=True),
-    )
+    return _at(f"{url}?table={table}")
 
 
 def _texts(folder: Path) -> Place:
@@ -106,89 +111,36 @@ def _texts(folder: Path) -> Place:
 
 
 def _sqlite(folder: Path) -> Place:
-    url = f"sqlite:///{folder / 'locks.db'}"
-    return Place(
-        open=lambda: open_store(url),
-        url=url,
-        open_for_tasks=lambda: open_store(url, tasks=True),
-    )
+    return _at(f"sqlite:///{folder / 'locks.db'}")
 
 
 _VALKEY = ("valkey", "valkeys", "valkey+sentinel", "valkeys+sentinel", "valkey+cluster", "valkeys+cluster")
 _REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "unix")
 
 
-@cache
-def _crowded_postgres() -> PostgresServer:
-    """As `_postgres`, for stores that need a session for each of hundreds of locks."""
-    need("postgres")
-    server = PostgresServer(config={"max_connections": "700"})
-    atexit.register(server.close)
-    return server
-
-
 def _advisory(folder: Path) -> Place:
-    url = _crowded_postgres().url.replace("postgresql:", "postgresql+advisory:") + "?max_sessions=320"
-    return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
-
-
-@cache
-def _mariadb() -> MariaServer:
-    need("mariadb")
-    server = MariaServer()
-    server.start()
-    atexit.register(server.close)
-    return server
-
-
-@cache
-def _crowded_mariadb() -> MariaServer:
-    need("mariadb")
-    server = MariaServer(config={"max_connections": "700"})
-    server.start()
-    atexit.register(server.close)
-    return server
+    url = _running("postgres", crowded_postgres).url.replace("postgresql:", "postgresql+advisory:")
+    return _at(f"{url}?max_sessions=320", frees_at_death=True)
 
 
 def _get_lock(folder: Path) -> Place:
-    url = _crowded_mariadb().url.replace("mysql:", "mysql+advisory:") + "?max_sessions=320"
-    return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
+    url = _running("mariadb", crowded_mariadb).url.replace("mysql:", "mysql+advisory:")
+    return _at(f"{url}?max_sessions=320", frees_at_death=True)
 
 
 def _mysql(folder: Path) -> Place:
-    from pymysql import connect  # type: ignore[import-untyped]
-
-    server, table = _mariadb(), f"t{uuid4().hex}"
-    with connect(host=server.host, port=server.port, user=server.user, database=server.database) as connection:
-        connection.cursor().execute(table_of_mysql(table))  # before the test, as for PostgreSQL
-    url = f"{server.url}?table={table}"
-    return Place(open=lambda: open_store(url), url=url)
-
-
-@cache
-def _etcd_server() -> EtcdServer:
-    need("etcd")
-    server = EtcdServer()
-    atexit.register(server.close)
-    return server
+    server, table = _running("mariadb", MariaServer), f"t{uuid4().hex}"
+    server.ask(table_of_mysql(table))  # before the test, as for PostgreSQL
+    return _at(f"{server.url}?table={table}")
 
 
 def _etcd(folder: Path) -> Place:
-    url = f"{_etcd_server().url}/{uuid4().hex}"
-    return Place(open=lambda: open_store(url), url=url)
-
-
-@cache
-def _seaweed() -> SeaweedServer:
-    need("seaweedfs")
-    server = SeaweedServer()
-    atexit.register(server.close)
-    return server
+    return _at(f"{_running('etcd', EtcdServer).url}/{uuid4().hex}")
 
 
 def _s3(folder: Path) -> Place:
-    url = _seaweed().at(uuid4().hex)
-    return Place(open=lambda: open_store(url), url=url, clock_error=1.0)  # HTTP dates have whole seconds
+    # HTTP dates have whole seconds.
+    return _at(_running("seaweedfs", SeaweedServer).at(uuid4().hex), clock_error=1.0)
 
 
 def _bucket(folder: Path) -> Place:

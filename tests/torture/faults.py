@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
+from tests.servers.home import Closing
+
 PAGE = 4096
 SMALL = 64 << 20  # bytes; a larger file system is never filled
 
@@ -19,18 +21,22 @@ class NotMade(Exception):
     """A fault could not be injected: the run was aborted, and says nothing about the locks."""
 
 
-class StruckServer(Protocol):
-    """A server into which faults can be injected.
+class StruckServer(Closing):
+    """A server into which faults can be injected; only the methods of faults in `can` are called.
 
     Attributes:
+        url: the URL of the store.
+        how: options of the plan.
         network: the proxy before it, if faults may strike that too.
         can: the names of its possible faults, of server and network.
         forgets: the names of faults after which it may have lost claims, besides those that always do that.
     """
 
-    network: Any
-    can: Collection[str]
-    forgets: Collection[str]
+    url: str
+    how: dict[str, Any]
+    network: Any = None
+    can: Collection[str] = ()
+    forgets: Collection[str] = ()
 
     def pause(self) -> None:
         """Stop its process; connections stay open without answers."""
@@ -58,6 +64,7 @@ class StruckServer(Protocol):
 
     def left(self) -> dict[str, list[str]]:
         """Return the keys and connections that are left after all processes have ended; there should be none."""
+        raise NotImplementedError
 
 
 class Process(Protocol):
@@ -161,24 +168,8 @@ def _pause(struck: Struck) -> None:
     server.resume()
 
 
-def _restart(struck: Struck) -> None:
-    the(struck.server).restart()
-
-
-def _wipe(struck: Struck) -> None:
-    the(struck.server).wipe()
-
-
-def _empty(struck: Struck) -> None:
-    the(struck.server).empty()
-
-
-def _deafen(struck: Struck) -> None:
-    the(struck.server).deafen()
-
-
-def _fail_over(struck: Struck) -> None:
-    the(struck.server).fail_over()
+def _server(method: str) -> Callable[[Struck], None]:
+    return lambda struck: getattr(the(struck.server), method)()
 
 
 def _step(sign: int) -> Callable[[Struck], None]:
@@ -223,11 +214,11 @@ FAULTS = {
     "foreign": Fault("drop foreign files into the folder", _foreign, "files"),
     "full": Fault("fill the file system for a while, if it is a small one", _full, "disk", stalls=1),
     "pause": Fault("SIGSTOP the server", _pause, "server", stalls=1),
-    "restart": Fault("kill the server and start it again", _restart, "server", stalls=1),
-    "wipe": Fault("delete all data of the server", _wipe, "server", stalls=1, loses=True),
-    "empty": Fault("kill the server and start it without its data", _empty, "server", stalls=1, loses=True),
-    "deafen": Fault("cut the connections of those who listen", _deafen, "server", stalls=1),
-    "failover": Fault("kill the server and let a replica take its place", _fail_over, "server", stalls=1),
+    "restart": Fault("kill the server and start it again", _server("restart"), "server", stalls=1),
+    "wipe": Fault("delete all data of the server", _server("wipe"), "server", stalls=1, loses=True),
+    "empty": Fault("kill the server and start it without its data", _server("empty"), "server", stalls=1, loses=True),
+    "deafen": Fault("cut the connections of those who listen", _server("deafen"), "server", stalls=1),
+    "failover": Fault("kill the server and let a replica take its place", _server("fail_over"), "server", stalls=1),
     "ahead": Fault("set the server's clock forward", _step(1), "server", stalls=1),
     "behind": Fault("set the server's clock back", _step(-1), "server", stalls=2),  # leases expire later by that
     "cut": Fault("cut all connections", _net("cut"), "network", stalls=1),

@@ -34,8 +34,8 @@ class Plan:
         io: the most seconds that one request to the store takes.
         slack: seconds that a busy machine may need for instant actions.
         kinds: the kinds of locks of the store; one that is named twice is chosen twice as often.
-        line: "all" if waiters are served in order of arrival; "readers together" if a reader may enter beside other
-            readers; "process" if each process has its own line, whose first waiter waits in the store's line.
+        line: "all" if waiters are served in order of arrival; "process" if each process has its own line, whose first
+            waiter waits in the store's line.
         frees_at_death: True if the store releases the locks of a dead process.
         told: seconds within which a holder notices that the store has lost its claim; None for its lease.
         connect, aconnect: the functions that make the locks, as "module:function"; called with URL, namespace and
@@ -57,7 +57,7 @@ class Plan:
     io: float = 5.0
     slack: float = 2.0
     kinds: tuple[str, ...] = KINDS
-    line: Literal["all", "readers together", "process"] = "all"
+    line: Literal["all", "process"] = "all"
     frees_at_death: bool = False
     told: float | None = None
     connect: str = "interlock:connect"

@@ -1,20 +1,18 @@
 """Sentinels for torture tests: the primary is killed, and comes back as a replica."""
 
 from collections.abc import Collection
-from typing import Any
 
 from tests.servers import RedisSentinel, RedisServer
+from tests.torture.faults import StruckServer
 from tests.torture.plan import promises_of
 
 
-class TorturedSentinel:
+class TorturedSentinel(StruckServer):
     """A primary, a replica, and their Sentinels; use it as a context manager.
 
-    Attributes:
-        url, can, forgets, how: as in `Tortured`; there is no network for faults.
+    A restart is a fail-over here, and a clock would be set on one server only.
     """
 
-    network: Any = None
     can: Collection[str] = ("pause", "failover", "wipe", "deafen")
     forgets: Collection[str] = ("pause", "failover")  # a long pause leads to a fail-over to a replica, which lags
 
@@ -22,7 +20,7 @@ class TorturedSentinel:
         self._group = RedisSentinel("valkey")
         self._paused: RedisServer = self._group.master
         self.url = self._group.url
-        self.how: dict[str, Any] = promises_of(self.url)
+        self.how = promises_of(self.url)
 
     def pause(self) -> None:
         """As `faults.StruckServer.pause`."""
@@ -33,16 +31,6 @@ class TorturedSentinel:
         """As `faults.StruckServer.resume`; waits for a fail-over that the pause has caused."""
         self._paused.resume()
         self._group.settle()
-
-    def restart(self) -> None:
-        """Not injected: a restart is a fail-over here."""
-        raise NotImplementedError
-
-    empty = restart
-
-    def step(self, seconds: float) -> None:
-        """Not injected: the clock would be set on one server only."""
-        raise NotImplementedError
 
     def wipe(self) -> None:
         """As `faults.StruckServer.wipe`."""
@@ -68,8 +56,6 @@ class TorturedSentinel:
         servers = (" cmd=client", " name=sentinel-", " flags=S")
         return {"keys": keys, "connections": [each for each in clients if not any(word in each for word in servers)]}
 
-    def __enter__(self) -> "TorturedSentinel":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End all."""
         self._group.close()

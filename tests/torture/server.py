@@ -25,7 +25,7 @@ from tests.servers import (
 )
 from tests.servers.server import Server
 from tests.torture import Plan
-from tests.torture.faults import FAULTS
+from tests.torture.faults import FAULTS, StruckServer
 from tests.torture.plan import IO, promises_of
 
 NO_DISK = {"appendfsync": "no"}  # a killed server has still written its data; a slow disk is not a fault to inject
@@ -57,32 +57,23 @@ class SteppedMariaReplica(Stepped, MariaReplica):
     """A replica of MariaDB with a clock that can be set."""
 
 
-class Tortured:
+class Tortured(StruckServer):
     """A private server and a proxy before it; use it as a context manager.
 
     Args:
         server: the server to strike.
-
-    Attributes:
-        network: the proxy.
-        url: the URL of the store, through the proxy.
-        can: as in `faults.StruckServer`.
-        forgets: as in `faults.StruckServer`; a restart loses no claims unless named here.
-        how: options of the plan.
     """
 
     can: Collection[str] = ("pause", "restart", *NETWORK)
-    forgets: Collection[str] = ()
-    url: str
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self.network = Proxy(server.host, server.port)
-        self.how: dict[str, Any] = {}
+        self.how = {}
         try:
             self._prepare()
         except BaseException:
-            self.__exit__()
+            self.close()
             raise
         self.how = promises_of(self.url) | self.how
 
@@ -101,12 +92,6 @@ class Tortured:
     def restart(self) -> None:
         """As `faults.StruckServer.restart`."""
         self._server.restart()
-
-    def wipe(self) -> None:
-        """As `faults.StruckServer.wipe`."""
-        raise NotImplementedError
-
-    empty = deafen = wipe
 
     def _replica(self, stepped: bool) -> Any:
         """Return a new replica of the server."""
@@ -130,14 +115,8 @@ class Tortured:
         assert isinstance(self._server, Stepped)
         self._server.step(seconds)
 
-    def left(self) -> dict[str, list[str]]:
-        """As `faults.StruckServer.left`."""
-        raise NotImplementedError
-
-    def __enter__(self) -> "Tortured":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End both."""
         self.network.close()
         self._server.close()
 
@@ -321,13 +300,8 @@ class Networks:
         return lambda *args: [getattr(proxy, name)(*args) for proxy in self.proxies]
 
 
-class TorturedEtcd:
-    """Three members of etcd; use it as a context manager.
-
-    Attributes:
-        network: the proxies of all members.
-        url, can, forgets, how: as in `Tortured`.
-    """
+class TorturedEtcd(StruckServer):
+    """Three members of etcd; use it as a context manager."""
 
     can: Collection[str] = ("pause", "restart", "failover", *NETWORK)
     forgets: Collection[str] = ("pause",)  # a former leader revokes leases that others extended: etcd issue 15247
@@ -335,10 +309,10 @@ class TorturedEtcd:
     def __init__(self) -> None:
         # Long enough that load causes no election.
         self._cluster = EtcdCluster({"heartbeat-interval": "100", "election-timeout": "1000"})
-        self.network: Any = Networks(self._cluster.members)
+        self.network = Networks(self._cluster.members)
         hosts = ",".join(f"{proxy.host}:{proxy.port}" for proxy in self.network.proxies)
         self.url = f"etcd://{hosts}"
-        self.how: dict[str, Any] = promises_of(self.url) | {"ttl": 2.0, "every": 1.0}
+        self.how = promises_of(self.url) | {"ttl": 2.0, "every": 1.0}
         self._paused: EtcdServer
 
     def pause(self) -> None:
@@ -373,10 +347,8 @@ class TorturedEtcd:
         found = self._cluster.leader().ask("kv/range", key="AA==", range_end="AA==", keys_only=True)
         return {"keys": [str(each) for each in found.get("kvs", ())]}
 
-    def __enter__(self) -> "TorturedEtcd":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End all."""
         self.network.close()
         self._cluster.close()
 

@@ -11,10 +11,11 @@ import threading
 from collections import defaultdict
 from typing import Any
 
+from tests.servers.home import Closing
 from tests.torture.history import History
 
 
-class Shelf:
+class Shelf(Closing):
     """The counters, served on a UNIX socket; use it as a context manager.
 
     Args:
@@ -76,10 +77,8 @@ class Shelf:
                 for (name, counter), writes in self._writes.items()
             ]
 
-    def __enter__(self) -> "Shelf":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End it."""
         self._server.shutdown()
         self._server.server_close()
 

@@ -214,21 +214,6 @@ def test_locks_that_end_with_a_session_promise_no_more(tell: Callable[[Told], No
     assert told.verdict().violations == []
 
 
-def test_readers_may_pass_beside_readers_where_that_is_promised() -> None:
-    def overtakes(early: str, late: str) -> list[str]:
-        told = Told(line="readers together")
-        told.hold("0.0", 1.0, 1, 2.0, kind="write", units=1 << 30, of=1 << 30)
-        first = told.ask("1.0", 1.1, kind=early, units=1 if early == "read" else 1 << 30, of=1 << 30)
-        told.say(1.2, "queued", "1.0", op=first, id=f"id{first}")
-        second = told.ask("2.0", 1.3, kind=late, units=1 if late == "read" else 1 << 30, of=1 << 30)
-        told.get("2.0", second, 2.1, 2, 2.2)
-        told.get("1.0", first, 2.3, 3, 2.4)
-        return [each.rule for each in told.verdict().violations]
-
-    assert overtakes("read", "read") == []
-    assert overtakes("read", "write") == overtakes("write", "read") == ["order"]
-
-
 def test_a_line_that_is_no_record_is_named() -> None:
     with pytest.raises(ValueError, match="line 2 "):
         list(parsed(['{"t": 1, "p": "0.0", "e": "calm"}\n', '{"t": 1, "p"']))

@@ -42,14 +42,13 @@ class Verdict:
         return Counter(made.name for made in self.run.faults if not made.problem)
 
 
-def judge(records: Iterable[Record], slack: float | None = None) -> Verdict:
+def judge(records: Iterable[Record]) -> Verdict:
     """Judge a history.
 
     Args:
         records: the result of `history.read`, or records made by hand.
-        slack: seconds that a busy machine may need for instant actions; None for the plan's.
     """
-    run = understood(in_order(records), slack)
+    run = understood(in_order(records))
     verdict = Verdict(run)
     overlaps, verdict.excused = capacity(run)
     lost, verdict.unfenced = lost_updates(run)

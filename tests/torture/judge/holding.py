@@ -168,10 +168,6 @@ def order(run: Run) -> list[Violation]:
         if run.plan.line == "all":
             found += _overtaken(name, stood, holds)
             continue
-        if run.plan.line == "readers together":
-            found += _overtaken(name, stood, [hold for hold in holds if hold.op.kind != "read"])
-            found += _overtaken(name, [hold for hold in stood if hold.op.kind != "read"], holds)
-            continue
         for process in {hold.op.process for hold in holds}:
             waited = [hold for hold in stood if hold.op.process == process]
             found += _overtaken(name, waited, [hold for hold in holds if hold.op.process == process])

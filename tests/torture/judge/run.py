@@ -110,20 +110,18 @@ class Run:
         )
 
 
-def understood(records: Iterable[Record], slack: float | None = None) -> Run:
+def understood(records: Iterable[Record]) -> Run:
     """Parse records.
 
     Args:
         records: the records, ordered by time.
-        slack: seconds that a busy machine may need; None for the plan's.
     """
     run = Run(Plan(""))
     open_ops: dict[tuple[str, int], RecordedOperation] = {}
     for record in records:
         event, process, t = record["e"], record["p"], record["t"]
         if event == "plan":
-            facts = record["plan"] if slack is None else {**record["plan"], "slack": slack}
-            run.plan = Plan.from_json({**facts, "store": str(facts["store"])})
+            run.plan = Plan.from_json(record["plan"])
         elif event == "invoke":
             op = RecordedOperation(
                 process, record["op"], tuple(record["names"]), record["kind"], record["units"], record["capacity"],
