@@ -10,6 +10,11 @@ from interlock.testing.remote import Remote
 from interlock.testing.world import THREADS, Place, World
 from tests.support.stores import ROWS, Row
 
+FREES_AT_DEATH = pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.frees_at_death], indirect=True, ids=lambda row: row.name
+)
+"""Stores where the lock of a killed process is free at once; on the others its lease ends."""
+
 
 @pytest.fixture(params=[row for row in ROWS if row.reaches_processes and not row.twin], ids=lambda row: row.name)
 def row(request: pytest.FixtureRequest) -> Row:
@@ -52,6 +57,14 @@ def remote(url: str) -> Iterator[Callable[[], Remote]]:
     yield start
     for each in started:
         each.close()
+
+
+@pytest.fixture
+def neighbour(folder: Path) -> Iterator[Remote]:
+    """Another process on the folder of a file store."""
+    other = Remote(f"file://{folder}")
+    yield other
+    other.close()
 
 
 @pytest.fixture

@@ -9,12 +9,8 @@ import interlock
 from interlock.testing.remote import Remote, RemoteError, log_next, logged
 from interlock.testing.waiting import moment, since, throughout
 from interlock.testing.world import KINDS, Kind, Place, World
-from tests.support.stores import ROWS
+from tests.process.conftest import FREES_AT_DEATH
 
-FREES_AT_DEATH = pytest.mark.parametrize(
-    "row", [row for row in ROWS if row.frees_at_death], indirect=True, ids=lambda row: row.name
-)
-"""Stores where the lock of a killed process is free at once; on the others its lease ends: see tests/redis."""
 Start = Callable[[], Remote]
 TTL = 30
 BRIEF = 2
@@ -28,23 +24,27 @@ def acquire(ttl: float = TTL) -> str:
     return ACQUIRE.format(ttl=ttl)
 
 
+def ttl_of(place: Place) -> float:
+    """Return the lease of a process that dies."""
+    return TTL if place.frees_at_death else BRIEF
+
+
 def wait_limit(place: Place, ttl: float) -> float:
     """Return how long a dead process's lock may stay."""
     return SOON if place.frees_at_death else ttl + SOON
 
 
-@FREES_AT_DEATH
 def test_a_killed_holder_frees_the_lock_for_those_who_wait(place: Place, world: World, remote: Start) -> None:
-    holder, waiter = remote(), remote()
-    holder.do(acquire())
-    waiter.start(acquire())
+    holder, waiter, ttl = remote(), remote(), ttl_of(place)
+    first = holder.do(acquire(ttl))
+    waiter.start(acquire(ttl))
     world.until_waiting(1, "book")
     job = world.actor().start(world.connect().lock("book").acquire)
     world.until_waiting(2, "book")
     holder.kill()
-    waiter.answer(wait_limit(place, TTL))
+    second = waiter.answer(wait_limit(place, ttl))
     waiter.kill()
-    assert job.result(wait_limit(place, TTL)) is not None
+    assert first < second < job.result(wait_limit(place, ttl)).fence
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -143,7 +143,7 @@ def test_a_program_that_ends_releases_what_it_holds(world: World, locks: interlo
 def test_a_program_that_ends_with_an_asyncio_lock_held_frees_it(
     place: Place, locks: interlock.Locks, remote: Start
 ) -> None:
-    ttl = TTL if place.frees_at_death else BRIEF
+    ttl = ttl_of(place)
     holder = remote()
     holder.do(
         "import asyncio\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,14 +14,6 @@ from interlock.testing.remote import Remote
 from tests.support.files_folder import connect, descriptors, liveness_pipes_of
 
 HERE = os.getpid()
-
-
-@pytest.fixture
-def remote(folder: Path) -> Iterator[Remote]:
-    """Another process on the folder."""
-    other = Remote(f"file://{folder}")
-    yield other
-    other.close()
 
 
 def test_each_connection_of_a_process_closes_what_it_has_open_and_leaves_the_others_theirs(folder: Path) -> None:
@@ -77,13 +68,13 @@ def opened():
 """
 
 
-def test_a_forked_child_has_nothing_of_its_parents_open(folder: Path, remote: Remote) -> None:
+def test_a_forked_child_has_nothing_of_its_parents_open(folder: Path, neighbour: Remote) -> None:
     with connect(folder) as locks:
         grant = locks.lock("shelf").acquire()
         assert grant is not None
-        remote.do(OPEN)
+        neighbour.do(OPEN)
         # It holds, it has waited at a pipe, and it has looked whether others live.
-        told = remote.do(
+        told = neighbour.do(
             "held = locks.lock('book').acquire()\n"
             "assert locks.lock('shelf').acquire(timeout=0.1) is None\n"
             "reader, writer = os.pipe()\n"

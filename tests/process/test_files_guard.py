@@ -22,17 +22,10 @@ from interlock.stores.files import FileStore
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually, moment, since
 from tests.support.files_folder import SLACK, connect, until_waiting, within
+from tests.support.sides import COLOURS, side
 
 PATIENT = 1.0
 """Seconds for which a guard is tried."""
-
-
-@pytest.fixture
-def remote(folder: Path) -> Iterator[Remote]:
-    """Another process on the folder."""
-    other = Remote(f"file://{folder}")
-    yield other
-    other.close()
 
 
 @contextmanager
@@ -46,35 +39,6 @@ def stuck(folder: Path, name: str = "book") -> Iterator[None]:
         os.close(fd)
 
 
-class Colours:
-    """One call of acquire, by a thread or by a task."""
-
-    def __init__(self, colour: str, folder: Path) -> None:
-        self.colour = colour
-        self.url = f"file://{folder}"
-
-    def acquire(self, **how: Any) -> Any:
-        """Acquire once."""
-        if self.colour == "threads":
-            with interlock.connect(self.url) as locks:
-                return locks.lock("book").acquire(**how)
-
-        async def main() -> Any:
-            async with interlock.aconnect(self.url) as locks:
-                return await locks.lock("book").acquire(**how)
-
-        return asyncio.run(main())
-
-
-@pytest.fixture(params=["threads", "tasks"])
-def caller(request: pytest.FixtureRequest, folder: Path) -> Colours:
-    """The colour that acquires."""
-    with connect(folder) as locks, locks.lock("book"):
-        pass
-    (folder / "lines" / "book").touch()
-    return Colours(request.param, folder)
-
-
 @pytest.fixture
 def line(folder: Path) -> Iterator[interlock.Locks]:
     """A connection that keeps the line open."""
@@ -84,10 +48,10 @@ def line(folder: Path) -> Iterator[interlock.Locks]:
         yield locks
 
 
-def test_one_try_takes_one_second_at_most(line: interlock.Locks, folder: Path, caller: Colours) -> None:
-    with line.lock("book"), stuck(folder):
-        with within(1.0):
-            assert caller.acquire(blocking=False) is None
+@pytest.mark.parametrize("colour", COLOURS)
+def test_one_try_takes_one_second_at_most(line: interlock.Locks, folder: Path, colour: str) -> None:
+    with side(colour, f"file://{folder}") as ours, line.lock("book"), stuck(folder), within(1.0):
+        assert ours.take("book", blocking=False) is None
     until_waiting(folder, 0)
 
 
@@ -144,19 +108,19 @@ def test_a_stuck_line_does_not_hold_up_the_renewals_of_others(folder: Path) -> N
 
 
 def test_a_process_that_is_stopped_inside_its_step_costs_the_others_one_deadline(
-    line: interlock.Locks, folder: Path, remote: Remote
+    line: interlock.Locks, folder: Path, neighbour: Remote
 ) -> None:
-    pid = remote.do(
+    pid = neighbour.do(
         "import fcntl, os, signal\n"
         f"fd = os.open('{folder}/lines/book', os.O_RDONLY)\n"
         "fcntl.flock(fd, fcntl.LOCK_EX)\n"
         "result = os.getpid()"
     )
-    remote.start("os.kill(os.getpid(), signal.SIGSTOP); os.close(fd)")
+    neighbour.start("os.kill(os.getpid(), signal.SIGSTOP); os.close(fd)")
     eventually(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
     for how, seconds in (({"blocking": False}, 1.0), ({"timeout": 0.5}, 0.5)):
         with within(seconds):
             assert line.lock("book").acquire(**how) is None  # type: ignore[arg-type]
-    remote.signal(signal.SIGCONT)
-    remote.answer()
+    neighbour.signal(signal.SIGCONT)
+    neighbour.answer()
     assert line.lock("book").acquire(timeout=5) is not None

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,42 +15,37 @@ from interlock import LockLost
 from interlock.stores.files.liveness import Liveness
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
-from tests.support.files_folder import TRY, connect, liveness_pipes_of, pipes_of, remove_from, until_waiting
+from tests.support.files_folder import (
+    TRY,
+    complaints,
+    connect,
+    liveness_pipes_of,
+    pipes_of,
+    remove_from,
+    until_not_trusted,
+    until_waiting,
+)
 
 HERE = os.getpid()
 SOON = 5.0
 
 
-@pytest.fixture
-def remote(folder: Path) -> Iterator[Remote]:
-    """Another process on the folder."""
-    other = Remote(f"file://{folder}")
-    yield other
-    other.close()
-
-
-def until_not_trusted() -> None:
-    """Wait until a liveness pipe in its folder is checked again."""
-    passed = time.monotonic() + 0.05
-    eventually(lambda: time.monotonic() > passed)
-
-
 # -- holders ----------------------------------------------------------------------------------------------
 
 
-def test_a_holder_whose_liveness_pipe_was_removed_learns_it_by_its_renewals(folder: Path, remote: Remote) -> None:
+def test_a_holder_whose_liveness_pipe_was_removed_learns_it_by_its_renewals(folder: Path, neighbour: Remote) -> None:
     told: list[Any] = []
     with connect(folder) as locks:
         grant = locks.lock("book", ttl=1.5, on_lost=told.append).acquire()
         assert grant is not None
         remove_from(folder, HERE)
-        assert remote.do(TRY) is True  # for others it is dead: that can't be helped
+        assert neighbour.do(TRY) is True  # for others it is dead: that can't be helped
         eventually(lambda: grant.lost, within=1.4)
         eventually(lambda: told)
         with pytest.raises(LockLost):
             grant.check()
         assert grant.release() is False
-        assert remote.do("result = grant.held") is True
+        assert neighbour.do("result = grant.held") is True
 
 
 def test_a_task_that_holds_is_cancelled_when_its_liveness_pipe_was_removed(folder: Path) -> None:
@@ -68,7 +61,7 @@ def test_a_task_that_holds_is_cancelled_when_its_liveness_pipe_was_removed(folde
     asyncio.run(main())
 
 
-def test_a_process_goes_on_under_a_liveness_pipe_that_is_lit_anew(folder: Path, remote: Remote) -> None:
+def test_a_process_goes_on_under_a_liveness_pipe_that_is_lit_anew(folder: Path, neighbour: Remote) -> None:
     with connect(folder) as locks:
         with locks.lock("book"):
             pass  # the line and the text of its claims are known from now on
@@ -77,17 +70,17 @@ def test_a_process_goes_on_under_a_liveness_pipe_that_is_lit_anew(folder: Path, 
         until_not_trusted()
         with locks.lock("book") as grant:  # never renewed: most locks are held for a moment
             assert liveness_pipes_of(folder, HERE) not in ([], [before])
-            assert remote.do(TRY) is False
+            assert neighbour.do(TRY) is False
             assert grant.renew() is True
-        assert remote.do(TRY) is True
+        assert neighbour.do(TRY) is True
 
 
 # -- waiters ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["everything", "the liveness pipe", "the pipe"])
-def test_a_waiter_whose_files_were_removed_still_gets_its_turn(folder: Path, remote: Remote, what: str) -> None:
-    remote.do("grant = locks.lock('book').acquire()")
+def test_a_waiter_whose_files_were_removed_still_gets_its_turn(folder: Path, neighbour: Remote, what: str) -> None:
+    neighbour.do("grant = locks.lock('book').acquire()")
     got: list[Any] = []
     with connect(folder) as locks:
         thread = threading.Thread(target=lambda: got.append(locks.lock("book").acquire(timeout=20)))
@@ -108,10 +101,10 @@ def test_a_waiter_whose_files_were_removed_still_gets_its_turn(folder: Path, rem
             within=SOON,
         )
         until_waiting(folder, 1)
-        remote.do("grant.release()")
+        neighbour.do("grant.release()")
         thread.join(20)
         assert got[0] is not None
-        assert remote.do(TRY) is False
+        assert neighbour.do(TRY) is False
         assert got[0].renew() is True
 
 
@@ -130,16 +123,12 @@ def test_what_is_no_pipe_proves_no_life(folder: Path, kind: str) -> None:
 # -- the doctor -------------------------------------------------------------------------------------------
 
 
-def complaints(locks: interlock.Locks) -> dict[str, str]:
-    """Return the problems that the doctor finds."""
-    return {check.name: check.detail for check in locks.doctor() if check.status != "ok"}
-
-
-def test_the_doctor_sees_that_a_running_process_has_lost_its_liveness_pipe(folder: Path, remote: Remote) -> None:
-    remote.do("grant = locks.lock('book').acquire()")
+def test_the_doctor_sees_that_a_running_process_has_lost_its_liveness_pipe(folder: Path, neighbour: Remote) -> None:
+    neighbour.do("grant = locks.lock('book').acquire()")
     with connect(folder) as locks:
         assert "liveness pipes" not in complaints(locks)
-        remove_from(folder, remote.process.pid)
-        told = complaints(locks)["liveness pipes"]
-        assert str(remote.process.pid) in told
+        remove_from(folder, neighbour.process.pid)
+        told = complaints(locks)
+        assert "liveness pipes" in told
+        assert str(neighbour.process.pid) in told
         assert "exclude the folder" in told

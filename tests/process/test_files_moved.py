@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import stat
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,8 +14,7 @@ import pytest
 
 import interlock
 from interlock.testing.remote import Remote
-from interlock.testing.waiting import eventually
-from tests.support.files_folder import connect, until_waiting
+from tests.support.files_folder import connect, until_not_trusted, until_waiting
 
 TRY = "result = locks.lock('book').acquire(timeout=0) is not None"
 
@@ -35,12 +33,6 @@ def held(locks: interlock.Locks, within: float = 5) -> interlock.Grant:
     grant = locks.lock("book").acquire(timeout=within)
     assert grant is not None
     return grant
-
-
-def until_not_trusted() -> None:
-    """Wait until files in their folder are checked again."""
-    passed = time.monotonic() + 0.05
-    eventually(lambda: time.monotonic() > passed)
 
 
 def excludes_others(locks: interlock.Locks, folder: Path) -> bool:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -18,21 +17,9 @@ from interlock import StoreError
 from interlock.stores.files._sync import queue
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
+from tests.support.files_folder import complaints, connect
 
 NAME = "book"
-
-
-@pytest.fixture
-def remote(folder: Path) -> Iterator[Remote]:
-    """Another process on the folder."""
-    other = Remote(f"file://{folder}")
-    yield other
-    other.close()
-
-
-def connect(folder: Path) -> interlock.Locks:
-    """Connect to the folder."""
-    return interlock.connect(f"file://{folder}")
 
 
 def use(locks: interlock.Locks, name: str = NAME) -> int:
@@ -40,11 +27,6 @@ def use(locks: interlock.Locks, name: str = NAME) -> int:
     with locks.lock(name, timeout=5) as grant:
         assert locks.lock(name).acquire(timeout=0) is None
         return grant.fence
-
-
-def complaints(locks: interlock.Locks) -> str:
-    """Return the problems that the doctor finds."""
-    return " ".join(f"{check.name}: {check.detail}" for check in locks.doctor() if check.status != "ok")
 
 
 DAMAGE = {
@@ -130,9 +112,9 @@ def test_names_used_once_leave_nothing_after_close(folder: Path) -> None:
     assert list((folder / "alive").iterdir()) == []
 
 
-def test_names_of_a_killed_process_are_swept_by_later_ones(folder: Path, remote: Remote) -> None:
-    remote.do("for number in range(100): grant = locks.lock(f'once {number}').acquire()\nresult = grant.fence")
-    remote.kill()
+def test_names_of_a_killed_process_are_swept_by_later_ones(folder: Path, neighbour: Remote) -> None:
+    neighbour.do("for number in range(100): grant = locks.lock(f'once {number}').acquire()\nresult = grant.fence")
+    neighbour.kill()
     assert len(list((folder / "lines").iterdir())) == 100
     old = time.time() - 3600
     for path in (folder / "lines").iterdir():
@@ -167,14 +149,14 @@ def test_fences_increase_though_the_clock_was_set_back(
     assert fences == [ahead + each for each in (1, 2, 3, 4)]
 
 
-def test_a_line_that_somebody_waits_in_is_not_swept(folder: Path, remote: Remote) -> None:
+def test_a_line_that_somebody_waits_in_is_not_swept(folder: Path, neighbour: Remote) -> None:
     with closing(Remote(f"file://{folder}")) as waiter:
-        remote.do(f"grant = locks.lock({NAME!r}).acquire()")
+        neighbour.do(f"grant = locks.lock({NAME!r}).acquire()")
         with connect(folder) as locks:
             waiter.start(f"grant = locks.lock({NAME!r}).acquire(); result = grant.fence")
             eventually(lambda: len(locks.claims(NAME)) == 2)
             os.kill(waiter.process.pid, signal.SIGSTOP)  # so that it does not take over from the dead at once
-            remote.kill()
+            neighbour.kill()
             os.utime(folder / "lines" / NAME, (0, 0))
             connect(folder).close()
             assert (folder / "lines" / NAME).exists()
@@ -193,10 +175,10 @@ def test_fences_increase_after_the_folder_was_removed(folder: Path) -> None:
     assert fences == sorted(set(fences))
 
 
-def test_holders_and_waiters_can_be_seen_with_ls_and_cat(folder: Path, remote: Remote) -> None:
-    remote.do(f"grant = locks.lock({NAME!r}, label='shelf 3').acquire()")
+def test_holders_and_waiters_can_be_seen_with_ls_and_cat(folder: Path, neighbour: Remote) -> None:
+    neighbour.do(f"grant = locks.lock({NAME!r}, label='shelf 3').acquire()")
     with connect(folder) as locks:
-        remote_pid = str(remote.process.pid)
+        remote_pid = str(neighbour.process.pid)
         assert [path.name for path in (folder / "lines").iterdir()] == [NAME]
         text = (folder / "lines" / NAME).read_text()
         assert "shelf 3" in text

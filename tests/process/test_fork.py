@@ -11,12 +11,9 @@ import interlock
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import RENEWED, eventually, throughout
 from interlock.testing.world import Place
+from tests.process.conftest import FREES_AT_DEATH
 from tests.support.stores import ROWS
 
-FREES_AT_DEATH = pytest.mark.parametrize(
-    "row", [row for row in ROWS if row.frees_at_death], indirect=True, ids=lambda row: row.name
-)
-"""Stores where the lock of a killed process is free at once; on the others its lease ends: see tests/redis."""
 CHILD_LOCKS = pytest.mark.parametrize(
     "row", [row for row in ROWS if row.name != "s3" and row.reaches_processes and not row.twin], indirect=True,
     ids=lambda row: row.name,

@@ -16,6 +16,7 @@ from interlock.core.claims import SEPARATOR
 from interlock.stores.files.slots import head_of
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import RENEWED, eventually
+from tests.support.files_folder import complaints, connect
 
 NAME = "nightly"
 KEY = f"{SEPARATOR}{NAME}"
@@ -42,29 +43,11 @@ def secret(tmp_path: Path) -> Iterator[Path]:
     assert path.stat().st_nlink <= 2
 
 
-@pytest.fixture
-def remote(folder: Path) -> Iterator[Remote]:
-    """Another process on the folder."""
-    other = Remote(f"file://{folder}")
-    yield other
-    other.close()
-
-
-def connect(folder: Path) -> interlock.Locks:
-    """Connect to the folder."""
-    return interlock.connect(f"file://{folder}")
-
-
 def held(locks: interlock.Locks, name: str = NAME, ttl: float = 30.0) -> interlock.Grant:
     """Acquire at once."""
     grant = locks.lock(name, ttl=ttl).acquire(timeout=0)
     assert grant is not None
     return grant
-
-
-def complaints(locks: interlock.Locks) -> str:
-    """Return the problems that the doctor finds."""
-    return " ".join(f"{check.name}: {check.detail}" for check in locks.doctor() if check.status != "ok")
 
 
 def a_link(path: Path, secret: Path) -> None:
@@ -228,7 +211,7 @@ def test_refusals_leak_no_descriptors(folder: Path, tmp_path: Path) -> None:
 # -- the folder is another one ------------------------------------------------------------------------------
 
 
-def test_who_holds_in_a_folder_that_was_moved_away_loses_at_the_next_renewal(folder: Path, remote: Remote) -> None:
+def test_who_holds_in_a_folder_that_was_moved_away_loses_at_the_next_renewal(folder: Path, neighbour: Remote) -> None:
     with connect(folder) as locks:
         grant = held(locks)
         folder.rename(folder.with_name("old"))
@@ -255,8 +238,10 @@ def test_a_folder_that_was_removed_is_made_again(folder: Path) -> None:
             assert others.lock(NAME).acquire(timeout=0) is None
 
 
-def test_who_waits_in_a_folder_that_was_moved_away_gets_the_lock_in_the_new_one(folder: Path, remote: Remote) -> None:
-    remote.do(f"grant = locks.lock({NAME!r}).acquire()")
+def test_who_waits_in_a_folder_that_was_moved_away_gets_the_lock_in_the_new_one(
+    folder: Path, neighbour: Remote
+) -> None:
+    neighbour.do(f"grant = locks.lock({NAME!r}).acquire()")
     with connect(folder) as locks:
         with closing(Remote(f"file://{folder}")) as waiter:
             waiter.start(f"grant = locks.lock({NAME!r}).acquire(timeout=15)\nresult = grant.renew()")
@@ -292,11 +277,11 @@ def test_a_marker_of_another_machine_that_came_meanwhile_stops_who_holds(folder:
         assert b"boot=f" in marker.read_bytes()
 
 
-def test_waiters_whose_file_was_removed_stand_in_line_anew(folder: Path, remote: Remote) -> None:
+def test_waiters_whose_file_was_removed_stand_in_line_anew(folder: Path, neighbour: Remote) -> None:
     with connect(folder) as locks:
         grant = held(locks)
-        remote.start(f"result = locks.lock({NAME!r}).acquire(timeout=15) is not None")
+        neighbour.start(f"result = locks.lock({NAME!r}).acquire(timeout=15) is not None")
         eventually(lambda: len(locks.claims(NAME)) == 2)
         (folder / "lines" / NAME).unlink()
         assert grant.renew() is False
-        assert remote.answer() is True
+        assert neighbour.answer() is True

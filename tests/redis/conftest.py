@@ -6,9 +6,10 @@ import pytest
 
 from interlock.testing.contract.fixtures import ann, bob, eve, locks, world, world_of_tasks, world_of_threads
 from interlock.testing.remote import Remote
+from interlock.testing.waiting import eventually
 from interlock.testing.world import KINDS, Kind, Place
-from tests.servers import Proxy, RedisServer, need
-from tests.support.redis_worlds import place_of, servers_with
+from tests.servers import Proxy, RedisCluster, RedisServer, need
+from tests.support.redis_worlds import SERVERS, place_of, servers_with
 
 __all__ = ["ann", "bob", "eve", "locks", "world", "world_of_tasks", "world_of_threads"]
 
@@ -32,9 +33,29 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def place(server: RedisServer) -> Place:
-    """The whole server."""
+def place(request: pytest.FixtureRequest, server: RedisServer) -> Place:
+    """The whole server; a proxy of the test is closed after the connections through it."""
+    if "proxy" in request.fixturenames:
+        request.getfixturevalue("proxy")
     return place_of(server.url)
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[RedisCluster]:
+    """A Cluster of three nodes, which each test leaves as it was."""
+    need(request.param)
+    with RedisCluster(3, request.param) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def replica(server: RedisServer) -> Iterator[RedisServer]:
+    """A replica of the server, up to date."""
+    server.command("CONFIG", "SET", "repl-diskless-sync-delay", 0)
+    replica_of = {"replicaof": f"{server.host} {server.port}"}
+    with RedisServer(server.kind, config=replica_of) as replica:
+        eventually(lambda: replica.info("replication")["master_link_status"] == "up")
+        yield replica
 
 
 @pytest.fixture

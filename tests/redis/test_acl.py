@@ -12,8 +12,8 @@ from interlock.stores.redis.resp import ReplyError
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import TASKS, THREADS, Kind, World
-from tests.servers import Proxy, RedisCluster, RedisServer, need
-from tests.support.redis_worlds import connect_to, place_of
+from tests.servers import Proxy, RedisCluster, RedisServer
+from tests.support.redis_worlds import connect_to, is_of_use, place_of
 
 LINE = [*acl.SERVER.split(), acl.DATABASE]
 
@@ -87,14 +87,6 @@ def test_no_right_is_recommended_in_vain(server: RedisServer, right: str) -> Non
     make_user(server, right)
 
 
-@pytest.fixture(scope="module", params=["valkey", "redis"])
-def cluster(request: pytest.FixtureRequest) -> Iterator[RedisCluster]:
-    """Three nodes."""
-    need(request.param)
-    with RedisCluster(3, request.param) as running:
-        yield running
-
-
 @pytest.mark.parametrize("colour", [THREADS, TASKS])
 def test_on_a_cluster(cluster: RedisCluster, colour: str) -> None:
     for node in cluster.nodes:
@@ -102,14 +94,9 @@ def test_on_a_cluster(cluster: RedisCluster, colour: str) -> None:
     place = f"redis+cluster://app:secret@127.0.0.1:{cluster.nodes[0].port}"
     with closing(World(place_of(place), colour)) as world:
         locks = world.connect()
-        ann, bob = world.actors(2)
+        ann = world.actor()
         for number in range(6):  # on several nodes
-            lock = locks.lock(f"book:{number}")
-            grant = ann.do(lock.acquire)
-            waiting = bob.start(lock.acquire)
-            eventually(lambda lock=lock: len(ann.do(locks.claims, lock.name)) == 2)
-            assert ann.do(grant.release) is True
-            assert bob.do(waiting.result(10).release) is True
+            is_of_use(world, locks, name=f"book:{number}")
         assert ann.do(locks.claims) == []
         checks = {check.name: check for check in ann.do(locks.doctor)}
         assert [check for check in checks.values() if check.status == "fail"] == []

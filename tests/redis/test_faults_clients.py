@@ -19,8 +19,8 @@ from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import TASKS, THREADS, Kind, World
-from tests.servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
-from tests.support.redis_worlds import connect_to, in_colour, place_of
+from tests.servers import Proxy, RedisSentinel, RedisServer, need
+from tests.support.redis_worlds import connect_to, in_colour, is_of_use, place_of
 
 HOW: dict[str, dict[str, Any]] = {
     "bytes": {},
@@ -63,20 +63,12 @@ def closer(world: World, client: Any) -> Any:
 
 def works(world: World, client: Any) -> None:
     """Check that locks work with a client, with a hand-over, and that the client still works afterwards."""
-    ann, bob = world.actors(2)
-    lost: list[Any] = []
-    locks = connect_to(world, client)
-    grant = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
-    waiting = bob.start(locks.lock(world.name).acquire)
-    eventually(lambda: len(ann.do(locks.claims, world.name)) == 2)
+    ann, locks = world.actor(), connect_to(world, client)
+    grant = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
     before = grant.expires_in
     eventually(lambda: grant.expires_in > before)
     assert ann.do(grant.release) is True
-    later = waiting.result(5)
-    assert later.fence > grant.fence
-    assert bob.do(later.release) is True
-    assert ann.do(locks.claims, world.name) == []
-    assert lost == []
+    is_of_use(world, locks)
     ann.do(locks.close)
     assert ann.do(client.ping) is True
     ann.do(client.set, "the program's own", "value")
@@ -96,15 +88,10 @@ def test_locks_work_over_a_client_of_the_other_library(
 
 
 def test_every_kind_of_lock_works_over_a_client_of_text_and_resp3(
-    world: World, server: RedisServer, made: Callable[..., Any], kind: Kind, ann: Actor, bob: Actor
+    world: World, server: RedisServer, made: Callable[..., Any], kind: Kind
 ) -> None:
     client = made(LIBRARIES[server.kind], host=server.host, port=server.port, decode_responses=True, protocol=3)
-    locks = connect_to(world, client)
-    grant = ann.do(kind.make(locks, world.name).acquire)
-    waiting = bob.start(kind.rival(locks, world.name).acquire)
-    world.until_waiting(1)
-    assert ann.do(grant.release) is True
-    assert bob.do(waiting.result(5).release) is True
+    is_of_use(world, connect_to(world, client), kind)
 
 
 def test_locks_work_over_a_unix_socket(world: World, server: RedisServer, made: Callable[..., Any]) -> None:
@@ -145,19 +132,6 @@ def test_a_clients_own_time_out_is_kept(
     assert since(began) < 1.0 + 0.3 + 1.0  # for a busy machine
     proxy.restore()
     eventually(lambda: world.nothing_left())
-
-
-@pytest.mark.parametrize("colour", [THREADS, TASKS])
-def test_locks_work_over_a_client_of_a_cluster(colour: str) -> None:
-    need("valkey")
-    with RedisCluster(3) as cluster:
-        node = cluster.nodes[0]
-        with _world(cluster.url, colour) as world:
-            maker = in_colour(world, redis.RedisCluster, redis.asyncio.RedisCluster)
-            ann = world.actor()
-            client = ann.do(lambda: maker(host=node.host, port=node.port, decode_responses=True))
-            works(world, client)
-            ann.do(closer(world, client))
 
 
 @pytest.mark.parametrize("colour", [THREADS, TASKS])

@@ -17,8 +17,8 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually, moment, since
 from interlock.testing.world import Place, World
-from tests.servers import RedisCluster, RedisServer, need
-from tests.support.redis_worlds import SERVERS, client_ids, connect_to, in_colour, key_of, place_of
+from tests.servers import RedisCluster, RedisServer
+from tests.support.redis_worlds import client_ids, connect_to, in_colour, is_of_use, key_of, place_of
 
 AT_ONCE = 4.0  # seconds; a waiter without a notification polls after five
 LIBRARIES = {
@@ -32,14 +32,6 @@ def no_litter() -> Iterator[None]:
     """Find connections that a test left open here, not in a later test."""
     yield
     gc.collect()
-
-
-@pytest.fixture(scope="module", params=SERVERS)
-def cluster(request: pytest.FixtureRequest) -> Iterator[RedisCluster]:
-    """A Cluster of three nodes, which each test leaves as it was."""
-    need(request.param)
-    with RedisCluster(3, request.param) as cluster:
-        yield cluster
 
 
 @pytest.fixture
@@ -135,8 +127,9 @@ def test_whoever_waits_looks_when_the_map_changes(
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_locks_work_over_the_clients_of_both_libraries(world: World, cluster: RedisCluster, library: str) -> None:
     node = cluster.nodes[0]
-    with client_of(world, library, host=node.host, port=node.port) as client:
+    with client_of(world, library, host=node.host, port=node.port, decode_responses=True) as client:
         is_of_use(world, connect_to(world, client))
+        assert world.actor().do(client.set, "the program's own", "value")
     is_of_use(world, connect_to(world, cluster.url.replace("redis", library)))
 
 
@@ -198,16 +191,6 @@ def test_a_url_without_a_sensible_host_is_refused() -> None:
     for tasks in (False, True):
         with pytest.raises(InvalidArgument, match="one host or several"):
             open_store("redis+cluster://127.0.0.1:1,:2x", tasks=tasks)
-
-
-def is_of_use(world: World, locks: Any) -> None:
-    """Check that a name can be locked, and handed over."""
-    ann, bob = world.actors(2)
-    grant = ann.do(locks.lock(world.name).acquire, timeout=10)
-    waiting = bob.start(locks.lock(world.name).acquire)
-    eventually(lambda: len(ann.do(locks.claims, world.name)) == 2)
-    assert ann.do(grant.release) is True
-    assert bob.do(waiting.result(10).release) is True
 
 
 @contextmanager

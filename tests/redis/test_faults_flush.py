@@ -1,15 +1,12 @@
 """The server loses connections, subscriptions, scripts, or all data."""
 
-from typing import Any
-
 import pytest
 
-from interlock.core.errors import LockLost
 from interlock.testing.actors import Actor
-from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
+from interlock.testing.waiting import WAIT_LIMIT
 from interlock.testing.world import Kind, World
 from tests.servers import RedisServer, Refused
-from tests.support.redis_worlds import client_ids, one_after_another
+from tests.support.redis_worlds import client_ids
 
 
 def kill_clients(server: RedisServer, kind: str) -> int:
@@ -65,22 +62,6 @@ def test_flushed_scripts_are_loaded_again(world: World, server: RedisServer, kin
     assert world.nothing_left()
 
 
-def test_a_holder_learns_of_flushall_and_the_next_fence_is_higher(
-    world: World, server: RedisServer, ann: Actor, bob: Actor
-) -> None:
-    lost: list[Any] = []
-    grant = ann.do(world.connect().lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
-    server.command("FLUSHALL")
-    later = bob.do(world.connect().lock(world.name).acquire)
-    assert later.fence > grant.fence
-    eventually(lambda: lost == [grant], within=2)
-    with pytest.raises(LockLost):
-        grant.check()
-    assert ann.do(grant.release) is False
-    assert [view.id for view in world.eye.claims(world.name)] == [later.id]
-    assert bob.do(later.release) is True
-
-
 def test_fences_increase_over_flushall_however_fast_it_goes(
     world: World, server: RedisServer, kind: Kind, ann: Actor
 ) -> None:
@@ -93,13 +74,3 @@ def test_fences_increase_over_flushall_however_fast_it_goes(
             assert ann.do(grant.release) is True
             wire.ask("FLUSHALL")
     assert fences == sorted(set(fences))
-
-
-def test_waiters_that_were_flushed_stand_in_line_again(world: World, server: RedisServer) -> None:
-    ann, *others = world.actors(4)
-    ann.do(world.connect().lock(world.name, ttl=RENEWED).acquire)
-    waiting = [each.start(world.connect().lock(world.name).acquire) for each in others]
-    world.until_waiting(3)
-    server.command("FLUSHALL")
-    one_after_another(others, waiting)
-    assert world.nothing_left()

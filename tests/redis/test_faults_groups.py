@@ -12,7 +12,7 @@ from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import Kind, Place, World
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need
-from tests.support.redis_worlds import SERVERS, key_of, one_after_another, place_of
+from tests.support.redis_worlds import SERVERS, is_of_use, key_of, one_after_another, place_of
 
 FAIL_OVER = 30.0  # seconds
 TTL = 3.0  # seconds
@@ -42,19 +42,9 @@ def place(request: pytest.FixtureRequest) -> Place:
     return place_of(request.getfixturevalue("cluster").url)
 
 
-def test_every_kind_of_lock_works_on_a_cluster(
-    world: World, cluster: RedisCluster, kind: Kind, ann: Actor, bob: Actor
-) -> None:
+def test_every_kind_of_lock_works_on_a_cluster(world: World, locks: Any, kind: Kind) -> None:
     for _ in range(4):  # names on different nodes
-        name = world.fresh_name()
-        grant = ann.do(kind.make(world.connect(), name).acquire)
-        waiting = bob.start(kind.rival(world.connect(), name).acquire)
-        world.until_waiting(1, name)
-        assert ann.do(grant.release) is True
-        later = waiting.result(10)
-        assert later.fence > grant.fence
-        assert bob.do(later.release) is True
-        assert world.nothing_left(name)
+        is_of_use(world, locks, kind, world.fresh_name())
 
 
 def test_locks_of_several_nodes_are_taken_together(world: World, cluster: RedisCluster, locks: Any) -> None:
@@ -125,9 +115,9 @@ def test_a_node_that_restarts_is_found_again(world: World, cluster: RedisCluster
 
 @pytest.fixture
 def watched(request: pytest.FixtureRequest) -> Iterator[RedisSentinel]:
-    """A master with a replica and three Sentinels."""
+    """A master with a replica and three Sentinels; it can be cut off from them."""
     need(request.param)
-    with RedisSentinel(request.param) as group:
+    with RedisSentinel(request.param, login=True) as group:
         yield group
 
 
@@ -151,29 +141,21 @@ def test_after_a_fail_over_locks_go_on_and_fences_increase(
         assert world.nothing_left()
 
 
-@pytest.fixture
-def divided(request: pytest.FixtureRequest) -> Iterator[RedisSentinel]:
-    """As `watched`; the master can be cut off from the Sentinels and the replica."""
-    need(request.param)
-    with RedisSentinel(request.param, login=True) as group:
-        yield group
-
-
 DIVIDED = pytest.mark.parametrize(
-    ("divided", "colour"), [("valkey", "threads"), ("redis", "tasks")], indirect=["divided"]
+    ("watched", "colour"), [("valkey", "threads"), ("redis", "tasks")], indirect=["watched"]
 )
 
 
 @DIVIDED
-def test_an_old_master_that_comes_back_is_left_at_the_next_renewal(divided: RedisSentinel, colour: str) -> None:
-    with closing(World(place_of(divided.url), colour)) as world:
+def test_an_old_master_that_comes_back_is_left_at_the_next_renewal(watched: RedisSentinel, colour: str) -> None:
+    with closing(World(place_of(watched.url), colour)) as world:
         ann, cat = world.actors(2)
         locks = world.connect()
         kept = ann.do(locks.lock(world.name, ttl=FAIL_OVER).acquire)
-        divided.replicate()
-        old = divided.cut_off()
+        watched.replicate()
+        old = watched.cut_off()
         old.pause()
-        divided.until_promoted(old)
+        watched.until_promoted(old)
         old.resume()
         held = cat.do(world.connect().lock("free").acquire)
 
@@ -189,15 +171,15 @@ def test_an_old_master_that_comes_back_is_left_at_the_next_renewal(divided: Redi
 
 
 @DIVIDED
-def test_a_holder_on_a_master_that_was_replaced_is_told_within_its_lease(divided: RedisSentinel, colour: str) -> None:
-    with closing(World(place_of(divided.url), colour)) as world:
+def test_a_holder_on_a_master_that_was_replaced_is_told_within_its_lease(watched: RedisSentinel, colour: str) -> None:
+    with closing(World(place_of(watched.url), colour)) as world:
         ann, bob = world.actors(2)
         lost: list[Any] = []
         locks = world.connect()
         ann.do(ann.do(locks.lock("another").acquire).release)
-        old = divided.cut_off()
+        old = watched.cut_off()
         grant = ann.do(locks.lock(world.name, ttl=TTL, on_lost=lost.append).acquire)
-        divided.until_promoted(old)
+        watched.until_promoted(old)
         promoted = moment()
         later = bob.do(world.connect().lock(world.name).acquire)
         eventually(lambda: grant.lost, within=2 * TTL)
@@ -253,12 +235,7 @@ def enciphered() -> Iterator[RedisServer]:
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
 def test_every_kind_of_lock_works_over_tls(enciphered: RedisServer, colour: str, kind: Kind) -> None:
     with closing(World(place_of(enciphered.url), colour)) as world:
-        ann, bob = world.actors(2)
-        grant = ann.do(kind.make(world.connect(), world.name).acquire)
-        waiting = bob.start(kind.rival(world.connect(), world.name).acquire)
-        world.until_waiting(1)
-        assert ann.do(grant.release) is True
-        assert bob.do(waiting.result(5).release) is True
+        is_of_use(world, world.connect(), kind)
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])

@@ -7,18 +7,12 @@ import pytest
 from interlock.core.errors import LockError, LockLost, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, moment, since, throughout
-from interlock.testing.world import Kind, Place, World
-from tests.servers import Proxy, RedisServer
-from tests.support.redis_worlds import connect_to, in_colour, place_of
+from interlock.testing.world import Kind, World
+from tests.servers import Proxy
+from tests.support.redis_worlds import connect_to, in_colour
 
 IO_TIMEOUT = 2.0  # seconds; the store's default
 SLACK = 1.0  # seconds for a busy machine
-
-
-@pytest.fixture
-def place(server: RedisServer, proxy: Proxy) -> Place:
-    """The server; its proxy is closed after the connections through it."""
-    return place_of(server.url)
 
 
 def warm(world: World, proxy: Proxy, options: str = "", **how: Any) -> Any:

@@ -1,5 +1,7 @@
-"""The server is killed and restarted, with its data and without them."""
+"""The server is killed and restarted or stopped, with its data and without them."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,23 +14,47 @@ from tests.servers import RedisServer
 from tests.support.redis_worlds import one_after_another, servers_with
 
 
-def test_a_holder_learns_that_the_server_has_forgotten_it(world: World, server: RedisServer, ann: Actor) -> None:
+def flush(server: RedisServer) -> None:
+    """Let it lose all data, but no connection."""
+    server.command("FLUSHALL")
+
+
+def pause(server: RedisServer) -> None:
+    """Stop it for less than a lease."""
+    server.pause()
+    time.sleep(0.8)
+    server.resume()
+
+
+LOSSES = pytest.mark.parametrize("lose", [RedisServer.restart, flush])
+
+
+@LOSSES
+def test_a_holder_learns_that_the_server_has_forgotten_it_and_the_next_fence_is_higher(
+    world: World, server: RedisServer, ann: Actor, bob: Actor, lose: Callable[[RedisServer], None]
+) -> None:
     lost: list[Any] = []
     grant = ann.do(world.connect().lock(world.name, ttl=1.5, on_lost=lost.append).acquire)
-    server.restart()
-    eventually(lambda: grant.lost, within=2.5)
-    eventually(lambda: lost == [grant])
+    lose(server)
+    later = bob.do(world.connect().lock(world.name).acquire)
+    assert later.fence > grant.fence
+    eventually(lambda: lost == [grant], within=2.5)
     with pytest.raises(LockLost):
         grant.check()
     assert ann.do(grant.release) is False
+    assert [view.id for view in world.eye.claims(world.name)] == [later.id]
+    assert bob.do(later.release) is True
 
 
-def test_waiters_go_on_and_get_the_lock_one_after_another(world: World, server: RedisServer) -> None:
+@LOSSES
+def test_waiters_stand_in_line_again_and_get_the_lock_one_after_another(
+    world: World, server: RedisServer, lose: Callable[[RedisServer], None]
+) -> None:
     ann, *others = world.actors(4)
     old = ann.do(world.connect().lock(world.name, ttl=1.5).acquire)
     waiting = [each.start(world.connect().lock(world.name).acquire) for each in others]
     world.until_waiting(3)
-    server.restart()
+    lose(server)
     fences = [grant.fence for grant in one_after_another(others, waiting)]
     assert old.fence < min(fences)
     assert fences == sorted(set(fences))
@@ -37,14 +63,15 @@ def test_waiters_go_on_and_get_the_lock_one_after_another(world: World, server: 
 
 
 @pytest.mark.parametrize("server", servers_with(persist=True), indirect=True)
-def test_nothing_is_lost_by_a_restart_of_a_server_that_keeps_its_data(
-    world: World, server: RedisServer, locks: Any, ann: Actor, bob: Actor
+@pytest.mark.parametrize("outage", [RedisServer.restart, pause])
+def test_nothing_is_lost_by_an_outage_of_a_server_that_keeps_its_data(
+    world: World, server: RedisServer, locks: Any, ann: Actor, bob: Actor, outage: Callable[[RedisServer], None]
 ) -> None:
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=3, on_lost=lost.append).acquire)
     waiting = bob.start(locks.lock(world.name).acquire)
     eventually(lambda: len(ann.do(locks.claims, world.name)) == 2)
-    server.restart()
+    outage(server)
     before = grant.expires_in
     eventually(lambda: grant.expires_in > before)  # renewed since
     assert not waiting.done()

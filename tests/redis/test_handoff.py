@@ -11,15 +11,9 @@ from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
-from interlock.testing.world import Place, World
-from tests.servers import Proxy, RedisServer
-from tests.support.redis_worlds import Queued, connect_to, place_of
-
-
-@pytest.fixture
-def place(server: RedisServer, proxy: Proxy) -> Place:
-    """The server; its proxy is closed after the connections through it."""
-    return place_of(server.url)
+from interlock.testing.world import World
+from tests.servers import Proxy
+from tests.support.redis_worlds import Queued, connect_to
 
 
 def let_go(actor: Actor, grant: Any) -> bool:

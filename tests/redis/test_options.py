@@ -17,7 +17,7 @@ from interlock.stores.redis.settings import settings_of
 from interlock.testing.world import TASKS, THREADS, World
 from tests.servers import RedisSentinel, RedisServer, need
 from tests.servers.sentinel import MASTER, Sentinel
-from tests.support.redis_worlds import SERVERS, key_of, place_of
+from tests.support.redis_worlds import SERVERS, is_of_use, key_of, place_of
 
 Connect = Callable[..., Any]
 COLOURS = pytest.mark.parametrize("colour", [THREADS, TASKS])
@@ -155,22 +155,6 @@ def keys_in(server: RedisServer, db: int) -> Any:
         return wire.ask("KEYS", "interlock:*")
 
 
-def use(world: World) -> tuple[Any, Any]:
-    """Hold the lock of a world while another actor waits; return the holder and the waiter."""
-    ann, bob = world.actors(2)
-    locks = world.connect()
-    grant = ann.do(locks.lock(world.name).acquire, timeout=10)
-    waiting = bob.start(locks.lock(world.name).acquire, timeout=30)
-    world.until_waiting(1)
-    return (ann, grant), (bob, waiting)
-
-
-def end(holder: Any, waiter: Any) -> None:
-    (ann, grant), (bob, waiting) = holder, waiter
-    assert ann.do(grant.release) is True
-    assert bob.do(waiting.result(30).release) is True
-
-
 def test_the_options_of_a_sentinel_url_reach_the_servers(watched: RedisSentinel) -> None:
     first, *_ = watched.sentinels
     master = watched.master
@@ -178,10 +162,11 @@ def test_the_options_of_a_sentinel_url_reach_the_servers(watched: RedisSentinel)
     first.command("ACL", "SETUSER", "default", "off")
     for colour, path, query, db in ((THREADS, f"{MASTER}/3", eye, 3), (TASKS, MASTER, f"db=2&{eye}", 2)):
         with closing(World(place_of(f"redis+sentinel://{first.host}:{first.port}/{path}?{query}"), colour)) as world:
-            both = use(world)
+            ann = world.actor()
+            grant = ann.do(world.connect().lock(world.name).acquire, timeout=10)
             assert key_of(world.name) in keys_in(master, db)
             assert keys_in(master, 0) == []
-            end(*both)
+            assert ann.do(grant.release) is True
 
 
 # -- TLS -----------------------------------------------------------------------------------------------------
@@ -208,4 +193,4 @@ def test_sentinel_over_tls(colour: str, of_sentinel: bool, tmp_path: Path) -> No
             options = f"ssl_ca_certs={authorities}" + ("" if of_sentinel else "&sentinel_ssl=false")
             place = place_of(f"rediss+sentinel://{sentinel.host}:{sentinel.port}/{MASTER}?{options}")
             with closing(World(place, colour)) as world:
-                end(*use(world))
+                is_of_use(world, world.connect())

@@ -1,7 +1,5 @@
 """Another primary behind the same address: a name, a virtual address, a balancer."""
 
-from collections.abc import Iterator
-
 import pytest
 
 import interlock
@@ -13,16 +11,6 @@ from interlock.testing.waiting import eventually
 from interlock.testing.world import World
 from tests.servers import Proxy, RedisCluster, RedisServer
 from tests.support.redis_worlds import client_ids, connect_to, key_of
-
-
-@pytest.fixture
-def replica(server: RedisServer) -> Iterator[RedisServer]:
-    """A replica of the server, up to date."""
-    server.command("CONFIG", "SET", "repl-diskless-sync-delay", 0)
-    replica_of = {"replicaof": f"{server.host} {server.port}"}
-    with RedisServer(server.kind, config=replica_of) as replica:
-        eventually(lambda: replica.info("replication")["master_link_status"] == "up")
-        yield replica
 
 
 def test_a_new_primary_behind_the_same_address_ends_the_subscription_at_the_old_one(

@@ -15,17 +15,11 @@ import pytest
 import interlock
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since, throughout
-from interlock.testing.world import Place, World
+from interlock.testing.world import World
 from tests.servers import Proxy, RedisServer
-from tests.support.redis_worlds import Queued, client_ids, connect_to, in_colour, place_of
+from tests.support.redis_worlds import Queued, client_ids, connect_to, in_colour
 
 POOLED = 8
-
-
-@pytest.fixture
-def place(server: RedisServer, proxy: Proxy) -> Place:
-    """The server; its proxy is closed after the connections through it."""
-    return place_of(server.url)
 
 
 def pooled(world: World, proxy: Proxy, options: str = "?socket_timeout=0.5") -> Any:

@@ -193,11 +193,7 @@ class Migration:
         self.target.command("CLUSTER", "SETSLOT", self.slot, "IMPORTING", source_id)
         self.source.command("CLUSTER", "SETSLOT", self.slot, "MIGRATING", target_id)
 
-    def carry(self, *keys: str) -> None:
-        """Move some keys."""
-        self.source.command("MIGRATE", self.target.host, self.target.port, "", 0, 5000, "KEYS", *keys)
-
     def rest(self) -> None:
         """Move all remaining keys."""
         while keys := self.source.command("CLUSTER", "GETKEYSINSLOT", self.slot, 100):
-            self.carry(*keys)
+            self.source.command("MIGRATE", self.target.host, self.target.port, "", 0, 5000, "KEYS", *keys)

@@ -60,7 +60,6 @@ class EtcdServer(Server):
         self.tls: TlsFiles | None = None
         self.password: str | None = None
         self._cluster = dict(cluster or {})
-        self._waits = not cluster
         self._peer = Port(None) if not cluster else None
         super().__init__("etcd", port, home)
         if password is not None:
@@ -92,7 +91,7 @@ class EtcdServer(Server):
         return f"{'http' if self.tls is None else 'https'}://{self.host}:{self.port}"
 
     def _answers(self) -> bool:
-        if not self._waits:
+        if self._peer is None:
             return True  # a member answers only when the majority has started
         if self.tls is not None:
             with socket.create_connection((self.host, self.port), 1):

@@ -1,7 +1,5 @@
 """A private PgBouncer before a server of PostgreSQL, for tests."""
 
-import os
-import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from socket import create_connection
@@ -65,15 +63,6 @@ class PgBouncer(Server):
         users = self.folder / "users"
         users.write_text(f'"{self.user}" ""\n')
         users.chmod(0o644)
-        self._configure()
-
-    def reload(self, config: Mapping[str, str]) -> None:
-        """Change settings; they take effect soon, and clients stay connected."""
-        self._config |= config
-        self._configure()
-        os.kill(self.pid, signal.SIGHUP)
-
-    def _configure(self) -> None:
         host, port, _ = self._server
         settings = {
             "listen_addr": self.host, "listen_port": str(self.port), "unix_socket_dir": str(self.folder),

@@ -94,15 +94,10 @@ class Proxy(Closing):
         self._swallows_requests = not passes_requests
         self._swallows_replies = True
 
-    def forget(self, wholly: bool = False) -> None:
-        """Drop all data of the present connections, like a load balancer that has forgotten them; new ones work.
-
-        Args:
-            wholly: True to hide from the server also that a client closes one.
-        """
+    def forget(self) -> None:
+        """Drop all data of the present connections, like a load balancer that has forgotten them; new ones work."""
         for link in list(self._links):
             link.forgotten = True
-            link.wholly = wholly
 
     def forget_new(self) -> None:
         """Drop all data of connections made from now on, until `restore`; the present ones work."""
@@ -185,8 +180,6 @@ class Proxy(Closing):
             ]
             try:
                 await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-                if link.wholly:
-                    await asyncio.wait(pumps[1:])
             finally:
                 link.abort()
                 for pump in pumps:
@@ -236,7 +229,7 @@ class _Link:
         self.writers: list[asyncio.StreamWriter] = []
         self.task: asyncio.Task[None] | None = None
         self.aborted = self.cutting = False
-        self.forgotten = self.wholly = False
+        self.forgotten = False
         self.held: bytes | None = None
         self.passed = asyncio.Event()
         self.closed = asyncio.Event()

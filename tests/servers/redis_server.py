@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
 
-from tests.servers.home import Home, Missing, NotStarted, program
+from tests.servers.home import Home, program
 from tests.servers.resp import Refused, Wire
 from tests.servers.server import Server
 from tests.servers.tls import TlsFiles
@@ -104,20 +104,6 @@ class RedisServer(Server):
 
     def _command(self) -> Sequence[str | Path]:
         return [self._binary, self.folder / "server.conf"]
-
-    def start(self) -> None:
-        """As `Server.start`.
-
-        Raises:
-            Missing: `tls` is True, but the program was built without TLS.
-            NotStarted: it did not start; the message has the last lines of its log.
-        """
-        try:
-            super().start()
-        except NotStarted as error:
-            if "Failed finding TLS support" in str(error):
-                raise Missing(f"{self._binary} was built without TLS; use the other kind of server") from None
-            raise
 
     def _answers(self) -> bool:
         try:

@@ -17,7 +17,7 @@ class Wire(Closing):
     """One connection to a server.
 
     Args:
-        address: (host, port), or the path of a UNIX socket.
+        address: (host, port).
         password: sent first; None for none.
         authority: the certificate of the authority of the server's certificate; None without TLS.
         timeout: seconds to wait for each reply.
@@ -25,17 +25,12 @@ class Wire(Closing):
 
     def __init__(
         self,
-        address: tuple[str, int] | str,
+        address: tuple[str, int],
         password: str | None = None,
         authority: Path | None = None,
         timeout: float = 10.0,
     ) -> None:
-        if isinstance(address, str):
-            self._socket = socket.socket(socket.AF_UNIX)
-            self._socket.settimeout(timeout)
-            self._socket.connect(address)
-        else:
-            self._socket = socket.create_connection(address, timeout)
+        self._socket = socket.create_connection(address, timeout)
         try:
             if authority is not None:
                 context = ssl.create_default_context(cafile=str(authority))

@@ -1,7 +1,6 @@
 """Faults between a lock and its file, each with real files and processes."""
 
 import os
-import random
 import signal
 import sqlite3
 from collections.abc import Callable
@@ -13,8 +12,8 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import StoreError
-from interlock.testing.remote import Remote, RemoteError, logged
-from interlock.testing.waiting import RENEWED, eventually, moment, since
+from interlock.testing.remote import Remote, RemoteError
+from interlock.testing.waiting import eventually
 
 Start = Callable[[], Remote]
 Claims = Callable[[], str]
@@ -35,17 +34,6 @@ def healthy(file: str) -> bool:
     """Check the integrity of the file by a separate connection of SQLite."""
     with closing(sqlite3.connect(file)) as connection:
         return bool(connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)])
-
-
-def test_a_holder_that_is_killed_keeps_the_lock_until_its_lease_ends(locks: Any, remote: Start) -> None:
-    other = remote()
-    fence = other.do("grant = locks.lock('a', ttl=1.0).acquire(); result = grant.fence")
-    other.kill()
-    started = moment()
-    assert locks.lock("a").acquire(timeout=0) is None
-    with locks.lock("a", timeout=10) as grant:
-        assert grant.fence > fence
-        assert since(started) < 5
 
 
 def test_a_writer_killed_in_the_middle_of_a_step_changes_nothing(
@@ -90,35 +78,6 @@ def test_a_file_that_others_keep_locked_is_an_error_in_time(url: str, claims: Cl
     finally:
         blocker.close()
         other.close()
-
-
-def test_processes_that_are_killed_at_random_lose_no_update(
-    locks: Any, remote: Start, url: str, claims: Claims, tmp_path: Path
-) -> None:
-    chance = random.Random(7)
-    log = str(tmp_path / "log")
-    open(log, "a").close()
-    workers = [remote() for _ in range(4)]
-    for worker in workers:
-        worker.start(
-            f"from interlock.testing.remote import log_next\n"
-            f"shorter = interlock.connect({url!r}, ttl={RENEWED})\n"
-            f"while True:\n"
-            f"    with shorter.lock('book') as grant: log_next({log!r}, grant.fence)"
-        )
-    for worker in workers[:3]:
-        goal = len(logged(log)[0]) + chance.randrange(10, 40)
-        eventually(lambda goal=goal: len(logged(log)[0]) >= goal)  # type: ignore[misc]
-        worker.kill()
-    goal = len(logged(log)[0]) + 10
-    eventually(lambda: len(logged(log)[0]) >= goal)
-    workers[3].kill()
-    with locks.lock("book", timeout=10) as last:
-        numbers, fences = logged(log)
-    assert numbers == list(range(1, len(numbers) + 1))
-    assert fences == sorted(set(fences))
-    assert last.fence > fences[-1]
-    assert healthy(claims())
 
 
 @pytest.mark.parametrize("replaced", [False, True])

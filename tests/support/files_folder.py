@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,17 @@ def descriptors() -> set[str]:
 def connect(folder: Path) -> interlock.Locks:
     """Connect to the folder."""
     return interlock.connect(f"file://{folder}")
+
+
+def until_not_trusted() -> None:
+    """Wait until files in their folder are checked again."""
+    passed = time.monotonic() + 0.05
+    eventually(lambda: time.monotonic() > passed)
+
+
+def complaints(locks: interlock.Locks) -> str:
+    """Return the problems that the doctor finds."""
+    return " ".join(f"{check.name}: {check.detail}" for check in locks.doctor() if check.status != "ok")
 
 
 def until_waiting(folder: Path, number: int, name: str = "book") -> None:

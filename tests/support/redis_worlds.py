@@ -9,10 +9,11 @@ import pytest
 from interlock.client.connect import open_store
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import WAIT_LIMIT, eventually
-from interlock.testing.world import THREADS, Place, World
+from interlock.testing.world import KINDS, THREADS, Kind, Place, World
 from tests.servers import Wire
 
 SERVERS = ["valkey", "redis"]
+EXCLUSIVE = next(kind for kind in KINDS if kind.name == "exclusive")
 
 
 def servers_with(**how: Any) -> list[Any]:
@@ -64,6 +65,20 @@ def one_after_another(actors: Sequence[Actor], waiting: Sequence[Any]) -> list[A
         grants += held
         assert actor.do(grants[-1].release) is True
     return grants
+
+
+def is_of_use(world: World, locks: Any, kind: Kind = EXCLUSIVE, name: str = "") -> None:
+    """Check that a name can be locked, handed over with a higher fence, and released."""
+    ann, bob = world.actors(2)
+    name = name or world.name
+    grant = ann.do(kind.make(locks, name).acquire, timeout=10)
+    waiting = bob.start(kind.rival(locks, name).acquire)
+    eventually(lambda: len(ann.do(locks.claims, name)) == 2)
+    assert ann.do(grant.release) is True
+    later = waiting.result(10)
+    assert later.fence > grant.fence
+    assert bob.do(later.release) is True
+    assert ann.do(locks.claims, name) == []
 
 
 def until_lost(world: World, grant: Any) -> Any:

@@ -3,14 +3,12 @@
 import threading
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import ExitStack
 from time import monotonic
 from typing import Any
 from uuid import uuid4
 
 from interlock import LockLost, LockTimeout
 from interlock.client.events import Event
-from interlock.core.claims import WRITER_UNITS
 
 SHORT = 0.008  # seconds of lease, shorter than many critical sections
 
@@ -18,8 +16,8 @@ SHORT = 0.008  # seconds of lease, shorter than many critical sections
 class Claim:
     """A claim, which is also its own grant, lock and context manager."""
 
-    def __init__(self, locks: "Locks", name: str, timeout: float, units: int = 1, capacity: int = 1) -> None:
-        self._locks, self.name, self.timeout, self.units, self.capacity = locks, name, timeout, units, capacity
+    def __init__(self, locks: "Locks", name: str, timeout: float) -> None:
+        self._locks, self.name, self.timeout = locks, name, timeout
         self.id, self.fence, self.deadline, self.over = uuid4().hex, 0, 0.0, False
 
     @property
@@ -101,34 +99,11 @@ class Locks:
 
     def fits(self, claim: Claim) -> bool:
         """Return True if there is room for a claim."""
-        return sum(each.units for each in self.using[claim.name]) + claim.units <= claim.capacity
+        return not self.using[claim.name]
 
     def lock(self, name: str, *, timeout: float = 10.0, **_: Any) -> Any:
         """As of a connection."""
         return Claim(self, name, timeout)
-
-    rlock = lock
-
-    def semaphore(self, name: str, permits: int, *, units: int, timeout: float, **_: Any) -> Any:
-        """As of a connection."""
-        return Claim(self, name, timeout, units, permits)
-
-    def rwlock(self, name: str, *, timeout: float, **_: Any) -> Any:
-        """As of a connection; its name stands for both."""
-        locks = self
-
-        class Both:
-            def read(self) -> Claim:
-                return Claim(locks, name, timeout, 1, WRITER_UNITS)
-
-            def write(self) -> Claim:
-                return Claim(locks, name, timeout, WRITER_UNITS, WRITER_UNITS)
-
-        return Both()
-
-    def all(self, *parts: Claim, timeout: float) -> Any:
-        """As of a connection."""
-        return All(sorted(parts, key=lambda part: part.name), timeout)
 
     def subscribe(self, function: Callable[[Event], object]) -> None:
         """As of a connection."""
@@ -136,33 +111,6 @@ class Locks:
 
     def close(self) -> None:
         """As of a connection."""
-
-
-class All:
-    """Several locks, taken in one order."""
-
-    def __init__(self, parts: list[Claim], timeout: float) -> None:
-        self._parts, self._until, self._stack = parts, monotonic() + timeout, ExitStack()
-
-    def __enter__(self) -> "Grants":
-        with ExitStack() as stack:
-            for part in self._parts:
-                part.timeout = max(0.0, self._until - monotonic())
-                stack.enter_context(part)
-            self._stack = stack.pop_all()
-        return Grants(self._parts)
-
-    def __exit__(self, *why: Any) -> None:
-        self._stack.__exit__(*why)
-
-
-class Grants(list[Claim]):
-    """As of several locks."""
-
-    @property
-    def held(self) -> bool:
-        """As of a grant."""
-        return all(part.held for part in self)
 
 
 class NoLock(Locks):

@@ -46,7 +46,7 @@ BROKEN = {
 def of_broken(kind: str, folder: Path) -> Verdict:
     """Return the verdict on one kind of lock."""
     plan = Plan(
-        "memory://", procs=1, threads=8, secs=1.0, seed=SEED, colour="threads", hot=1,
+        "memory://", procs=1, threads=8, secs=1.0, seed=SEED, colour="threads", hot=1, kinds=("lock",),
         connect=f"tests.torture.broken_locks:{kind}",
     )  # fmt: skip
     return judge(read(run(plan, folder)))

@@ -68,10 +68,6 @@ class House:
         self._clients.append(client)
         return client
 
-    def keep(self, client: Any) -> None:
-        """Close a client after the test."""
-        self._clients.append(client)
-
     def proxy(self) -> Proxy:
         """Return a proxy in front of the server."""
         proxy = Proxy(self.server.host, self.server.port)

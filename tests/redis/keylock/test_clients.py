@@ -1,6 +1,8 @@
 """Every client that a program may pass: both libraries and protocols, decoding or not, Clusters."""
 
 import asyncio
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from interlock.redis import (
     KeyLock,
     ReentrantKeyLock,
 )
-from tests.servers import RedisCluster, RedisServer, need
+from tests.servers import RedisCluster, RedisServer
 
 
 @pytest.mark.parametrize("decode_responses", [False, True], ids=["bytes", "str"])
@@ -63,14 +65,6 @@ def test_a_client_with_one_connection_serves(server: RedisServer) -> None:
         client.flushall()
         with KeyLock(client, "lock:1") as lock:
             assert lock.owned()
-
-
-@pytest.fixture(scope="module", params=["valkey", "redis"])
-def cluster(request: pytest.FixtureRequest) -> Any:
-    """Three nodes."""
-    need(request.param)
-    with RedisCluster(3, request.param) as running:
-        yield running
 
 
 @pytest.mark.parametrize("kind", [redis.RedisCluster, valkey.ValkeyCluster])
@@ -137,3 +131,8 @@ def test_a_pipeline_and_other_things_are_refused() -> None:
         for thing in ("redis://localhost", None, client.connection_pool):
             with pytest.raises(InvalidArgument, match="give a client"):
                 KeyLock(thing, "lock:1")
+
+
+def test_no_client_library_is_imported() -> None:
+    code = "import interlock.redis, sys; assert not {'redis', 'valkey', 'hiredis'} & set(sys.modules), sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,14 +6,10 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from interlock import InvalidArgument, StoreError
 from interlock.redis import KeyLock
 from tests.servers import RedisServer
-
-NEVER = Retry(NoBackoff(), 0)
 
 
 @pytest.mark.parametrize("ttl", [0, -1, 0.01, float("nan"), float("inf"), True, "30", 10**12])
@@ -75,7 +71,7 @@ def test_a_key_of_another_type_is_a_clear_error(house: Any) -> None:
 def test_a_server_that_is_not_there_is_a_clear_error(house: Any) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, but not listening
-        client = house.client(port=taken.getsockname()[1], retry=retry_of(house))
+        client = house.client(port=taken.getsockname()[1], retry=house.retry("redis", 0))
         for method in (house.lock(client=client).acquire, house.lock(client=client).locked):
             with pytest.raises(StoreError, match="can't be reached"):
                 house.do(method)
@@ -84,15 +80,8 @@ def test_a_server_that_is_not_there_is_a_clear_error(house: Any) -> None:
                 house.do(getattr(house.lock("IdentityLock", client=client), method), "me")
 
 
-def retry_of(house: Any) -> Any:
-    """Return a setting by which a client does not retry, in the house's colour."""
-    from redis.asyncio.retry import Retry as AsyncRetry
-
-    return NEVER if house.colour == "threads" else AsyncRetry(NoBackoff(), 0)
-
-
 def test_a_wrong_password_is_a_clear_error(house: Any) -> None:
-    client = house.client(username="nobody", password="wrong", retry=retry_of(house))
+    client = house.client(username="nobody", password="wrong", retry=house.retry("redis", 0))
     with pytest.raises(StoreError, match="wrong user or password") as caught:
         house.do(house.lock(client=client).acquire)
     assert isinstance(caught.value.__cause__, redis.AuthenticationError)

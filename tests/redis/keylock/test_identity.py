@@ -1,11 +1,6 @@
 """The lock with an identity: document 002 of the original scheme, in one step."""
 
-import asyncio
 from typing import Any
-
-import pytest
-
-from interlock.redis import AsyncIdentityLock
 
 
 def test_release_says_true_if_released_or_free_and_false_if_it_is_another_s(house: Any) -> None:
@@ -35,25 +30,3 @@ def test_a_program_that_starts_again_gives_back_what_it_held(house: Any) -> None
     assert house.eye.ttl(house.key) == -1
     assert house.do(house.lock("IdentityLock").release, b"worker-7") is True
     assert not house.eye.exists(house.key)
-
-
-@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
-def test_a_cancelled_release_can_be_called_again(house: Any) -> None:
-    client = house.client()
-    lock = AsyncIdentityLock(client, house.key)
-
-    async def session() -> None:
-        for steps in range(12):
-            await lock.acquire("me")
-            task = asyncio.create_task(lock.release("me"))
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            task.cancel()
-            try:
-                await task
-            except asyncio.CancelledError:
-                pass
-            assert await lock.release("me") is True
-            assert not await lock.locked()
-
-    house.call(session)
