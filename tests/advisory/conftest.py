@@ -10,8 +10,7 @@ import interlock
 from interlock.core.errors import Unsupported
 from interlock.core.queue import ALL
 from interlock.testing.world import Place
-from tests.advisory.others import somebody_on, url_of
-from tests.servers import MariaServer, PostgresServer, need
+from tests.support.databases import somebody_on, started, url_of
 from tests.support.stores import PARTIAL_ROWS, Row
 
 
@@ -52,12 +51,6 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A server of each kind, for a test that stops it."""
     with started(request.param) as server:
         yield server
-
-
-def started(kind: str) -> Any:
-    """Return a server, a context manager that the caller must enter."""
-    need("postgres" if kind == "postgresql" else "mariadb")
-    return PostgresServer() if kind == "postgresql" else MariaServer()
 
 
 @pytest.fixture

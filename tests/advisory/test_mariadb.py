@@ -12,8 +12,8 @@ from interlock.core.errors import Unsupported
 from interlock.stores.advisory.session import SEQUENCE
 from interlock.stores.advisory.statements import refused_server, refused_version
 from interlock.testing.waiting import eventually
-from tests.advisory.others import OnMaria, url_of
 from tests.servers import MariaServer, need
+from tests.support.databases import OnMaria, url_of
 
 LEVELS = ["READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE"]
 

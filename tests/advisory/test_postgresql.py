@@ -13,8 +13,8 @@ import interlock
 from interlock import StoreError
 from interlock.core.errors import Unsupported
 from interlock.testing.waiting import eventually
-from tests.advisory.others import OnPostgres, url_of
 from tests.servers import PgBouncer, PostgresReplica, PostgresServer, need
+from tests.support.databases import OnPostgres, url_of
 
 LEVELS = ["read uncommitted", "read committed", "repeatable read", "serializable"]
 TIME_OUTS = ("idle_session_timeout", "statement_timeout", "lock_timeout")

@@ -18,8 +18,8 @@ import pytest
 import interlock
 from interlock import StoreError
 from interlock.testing.waiting import eventually, throughout
-from tests.advisory.others import somebody_on, url_of
 from tests.servers.proxy import Proxy
+from tests.support.databases import somebody_on, url_of
 from tests.support.sides import COLOURS, side
 
 HOLDS = """

@@ -13,6 +13,11 @@ from tests.servers import MariaServer, need
 Ask = Callable[..., list[Any]]
 
 
+def table_of(url: str) -> str:
+    """Return the table of a URL as the fixture `url` makes it."""
+    return url.rpartition("=")[2]
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[MariaServer]:
     """A private server of this module, which its tests may kill, pause and restart."""

@@ -11,6 +11,7 @@ import pytest
 import interlock
 from interlock.stores.mysql import lines
 from interlock.testing.waiting import eventually
+from tests.mysql.conftest import table_of
 
 Ask = Callable[..., list[Any]]
 
@@ -92,11 +93,6 @@ def unlocked(blocker: Any) -> None:
     """Release the row or table."""
     blocker.rollback()
     blocker.cursor().execute("UNLOCK TABLES")
-
-
-def table_of(url: str) -> str:
-    """The table of a URL of these tests."""
-    return url.partition("table=")[2].partition("&")[0]
 
 
 # A renewal skips locked rows, so only a locked table delays it.

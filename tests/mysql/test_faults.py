@@ -13,6 +13,7 @@ import interlock
 from interlock.core.errors import StoreError
 from interlock.core.line import KEPT
 from interlock.testing.waiting import eventually, moment, since
+from tests.mysql.conftest import table_of
 from tests.servers import MariaServer
 from tests.support.crowd import nobody_waits_for_the_others
 
@@ -27,21 +28,6 @@ def end_connections(ask: Ask) -> int:
         with suppress(pymysql.OperationalError):  # it ended by itself
             ask(f"KILL {id}")
     return len(found)
-
-
-def table_of(url: str) -> str:
-    return url.rpartition("table=")[2]
-
-
-def test_killed_connections_are_replaced(locks: Any, ask: Ask) -> None:
-    grant = locks.lock("a").acquire()
-    for _ in range(3):
-        assert end_connections(ask) >= 1
-        grant.renew()
-        assert not grant.lost
-    end_connections(ask)
-    assert grant.release() is True
-    assert locks.claims("a") == []
 
 
 def test_a_step_killed_while_it_waits_for_a_row_is_done_once(url: str, ask: Ask, outside: Callable[[], Any]) -> None:
@@ -99,41 +85,6 @@ def run_renewal(url: str, *grants: Any) -> list[Any]:
 
     with closing(open_store(url).queue()) as queue:
         return list(queue.renew([Claim(grant.id, LockSpec(f"\0{grant.name}", ttl=6)) for grant in grants]))
-
-
-def test_a_paused_server_costs_one_time_out_and_leaves_nothing(server: MariaServer, url: str) -> None:
-    with interlock.connect(f"{url}&timeout=0.5") as locks:
-        lock = locks.lock("a", ttl=3)
-        lock.acquire().release()
-        server.pause()
-        try:
-            began = moment()
-            with pytest.raises(StoreError):
-                lock.acquire(timeout=1)
-            assert since(began) < 6
-        finally:
-            server.resume()
-        eventually(lambda: locks.claims("a") == [], 20)  # a step in progress may hold it until its lease ends
-        lock.acquire().release()
-
-
-def test_a_server_that_restarts_is_waited_for(server: MariaServer, url: str) -> None:
-    with interlock.connect(url) as locks, ThreadPoolExecutor() as pool:
-        grant = locks.lock("a").acquire()
-        waiting = pool.submit(locks.lock("a").acquire)
-        eventually(lambda: len(locks.claims("a")) == 2)
-        server.restart()
-        grant.renew()
-        assert not grant.lost
-        grant.release()
-        waiting.result(20).release()
-
-
-def test_a_server_that_is_not_there_is_an_error_that_says_so(server: MariaServer, url: str) -> None:
-    server.kill()
-    with interlock.connect(url) as locks, pytest.raises(StoreError, match="can't be reached"):
-        locks.lock("a").acquire(timeout=0.5)
-    server.start()
 
 
 def test_a_server_with_too_many_connections_is_waited_for(url: str, ask: Ask, outside: Callable[[], Any]) -> None:

@@ -12,6 +12,7 @@ import interlock
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.waiting import eventually
 from tests.servers import MariaServer
+from tests.support.crowd import no_update_is_lost
 
 Ask = Callable[..., list[Any]]
 LEVELS = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
@@ -26,24 +27,6 @@ def engine_url(server: MariaServer) -> str:
     return server.url.replace("mysql:", "mysql+pymysql:")
 
 
-def alternate(locks: Any, times: int = 10) -> None:
-    """Let four threads increment a number that only a lock protects."""
-    number = 0
-
-    def add() -> None:
-        nonlocal number
-        for _ in range(times):
-            with locks.lock("number", timeout=30):
-                known = number
-                locks.claims("number")
-                number = known + 1
-
-    with ThreadPoolExecutor() as pool:
-        for done in [pool.submit(add) for _ in range(4)]:
-            done.result(60)
-    assert number == 4 * times
-
-
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_engines_settings_change_nothing(engine_url: str, level: str) -> None:
     engine = create_engine(engine_url, isolation_level=level, connect_args={"init_command": WRONG})
@@ -54,7 +37,7 @@ def test_the_engines_settings_change_nothing(engine_url: str, level: str) -> Non
             cursor.execute("SET SESSION TRANSACTION READ ONLY")
 
     with interlock.connect(engine) as locks:
-        alternate(locks)
+        no_update_is_lost([locks], 10)
         assert engine.pool.checkedout() == 0
     engine.dispose()
 
@@ -111,7 +94,7 @@ def test_a_server_that_becomes_read_only_refuses_an_open_connection(url: str, as
 def test_the_binary_log_may_have_statements(url: str) -> None:
     with MariaServer(config={"log-bin": "log", "binlog-format": "STATEMENT", "skip-log-bin": "0"}) as server:
         with interlock.connect(f"{server.url}?create=true") as locks:
-            alternate(locks, 3)
+            no_update_is_lost([locks], 3)
 
 
 def test_a_missing_table_and_missing_rights_say_what_to_do(url: str, ask: Ask) -> None:

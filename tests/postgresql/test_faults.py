@@ -11,8 +11,9 @@ import psycopg
 import pytest
 
 import interlock
-from interlock.core.errors import LockLost, StoreError
-from interlock.testing.waiting import eventually, moment, since
+from interlock.core.errors import StoreError
+from interlock.testing.waiting import eventually
+from tests.databases.test_outages import processes_of, signal_all
 from tests.postgresql.conftest import number_of
 from tests.servers import PostgresReplica, PostgresServer
 from tests.support.crashes import Load, crashes
@@ -27,17 +28,6 @@ OTHERS = (
 def end_backends(ask: Ask) -> int:
     """Terminate all connections of locks; return how many there were."""
     return len(ask(OTHERS, "interlock"))
-
-
-def test_terminated_backends_are_replaced(locks: Any, ask: Ask) -> None:
-    grant = locks.lock("a").acquire()
-    for _ in range(3):
-        assert end_backends(ask) >= 1
-        grant.renew()
-        assert not grant.lost
-    end_backends(ask)
-    assert grant.release() is True
-    assert locks.claims("a") == []
 
 
 def test_a_backend_terminated_in_the_middle_of_a_step_leaves_nothing(locks: Any, ask: Ask, url: str) -> None:
@@ -68,59 +58,6 @@ def test_a_waiter_whose_listener_was_terminated_is_woken_all_the_same(url: str, 
             end_backends(ask)
             ours.do(grant.release)
             assert others.do(waiting.result(20).release) is True
-
-
-def test_a_paused_server_costs_one_time_out_and_leaves_nothing(server: PostgresServer, url: str) -> None:
-    with interlock.connect(f"{url}&timeout=0.5") as locks:
-        lock = locks.lock("a")
-        lock.acquire().release()
-        pids = children(server)
-        signal_all(pids, "STOP")
-        try:
-            began = moment()
-            with pytest.raises(StoreError):
-                lock.acquire(timeout=1)
-            assert since(began) < 6
-        finally:
-            signal_all(pids, "CONT")
-        eventually(lambda: locks.claims("a") == [], 40)  # a step in progress may hold it until its lease ends
-        lock.acquire().release()
-
-
-def test_a_holder_whose_server_is_paused_past_its_lease_knows_the_loss(server: PostgresServer, url: str) -> None:
-    with interlock.connect(f"{url}&timeout=0.3") as locks:
-        grant = locks.lock("a", ttl=1).acquire()
-        pids = children(server)
-        signal_all(pids, "STOP")
-        try:
-            eventually(lambda: grant.lost)
-            with pytest.raises(LockLost):
-                grant.check()
-        finally:
-            signal_all(pids, "CONT")
-
-
-def test_a_server_that_restarts_is_waited_for(server: PostgresServer, url: str) -> None:
-    with interlock.connect(f"{url}&grace=1") as locks, ThreadPoolExecutor() as pool:
-        grant = locks.lock("a").acquire()
-        waiting = pool.submit(locks.lock("a").acquire)
-        eventually(lambda: len(locks.claims("a")) == 2)
-        server.kill()
-        time.sleep(0.5)
-        server.start()
-        grant.renew()
-        assert not grant.lost
-        grant.release()
-        waiting.result(20).release()
-
-
-def test_a_server_that_is_not_there_is_an_error_that_says_so(server: PostgresServer, url: str) -> None:
-    server.stop()
-    try:
-        with interlock.connect(url) as locks, pytest.raises(StoreError, match="can't be reached"):
-            locks.lock("a").acquire(timeout=0.5)
-    finally:
-        server.start()
 
 
 @pytest.mark.timeout(1800)
@@ -195,24 +132,7 @@ def _started(ask: Ask) -> Any:
         return None
 
 
-def children(server: PostgresServer) -> list[int]:
-    """Return the server and all its backends."""
-    from pathlib import Path
-
-    tasks = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-    return [server.pid, *(int(each) for each in tasks)]
-
-
-def signal_all(pids: list[int], name: str) -> None:
-    """Send a signal to the processes of a server that are still there."""
-    for pid in pids:
-        try:
-            os.kill(pid, getattr(signal, f"SIG{name}"))
-        except ProcessLookupError:
-            pass
-
-
 def kill_nine(server: PostgresServer) -> None:
     """Kill the server and all its backends at once."""
-    signal_all(children(server), "KILL")
+    signal_all(processes_of(server), signal.SIGKILL)
     server.kill()

@@ -9,7 +9,7 @@ import interlock
 from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import Ask, table_of
-from tests.postgresql.test_settings import no_update_is_lost
+from tests.postgresql.test_settings import two_lose_no_update
 from tests.servers import PgBouncer, PostgresServer, need
 from tests.support.sides import side
 
@@ -49,7 +49,7 @@ def test_a_lock_is_handed_over_renewed_and_released(pooled: str, colour: str) ->
 
 
 def test_a_pooler_shares_no_lock_of_the_server_and_loses_no_update(pooled: str, ask: Ask) -> None:
-    no_update_is_lost(pooled, rounds=10)
+    two_lose_no_update(pooled, rounds=10)
     assert ask("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)]
 
 
@@ -59,7 +59,7 @@ def test_a_pooler_shares_no_lock_of_the_server_and_loses_no_update(pooled: str, 
 def test_other_defaults_are_set_right(pooled: str, role: Callable[[str], None], setting: str) -> None:
     """Statement mode allows no transactions, but a step is one statement."""
     role(setting)
-    no_update_is_lost(pooled, rounds=5)
+    two_lose_no_update(pooled, rounds=5)
 
 
 def test_the_table_is_made(pooled: str, colour: str) -> None:

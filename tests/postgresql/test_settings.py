@@ -14,42 +14,29 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import eventually
 from tests.servers import PostgresServer, Proxy
+from tests.support.crowd import no_update_is_lost
 from tests.support.sides import side
 
 Ask = Callable[..., list[Any]]
 
 
-def careless(locks: Any, box: list[int], rounds: int, pause: float) -> None:
-    """Increment a counter in a way that loses updates unless it runs alone; pause once."""
-    for number in range(rounds):
-        if number == rounds // 2:
-            threading.Event().wait(pause)
-        with locks.lock("a"):
-            seen = box[0]
-            threading.Event().wait(0.0005)
-            box[0] = seen + 1
-
-
-def no_update_is_lost(url: str, rounds: int = 25, pause: float = 0.0) -> None:
-    """Check that four threads on two connections lose no update."""
-    box = [0]
-    with interlock.connect(url) as one, interlock.connect(url) as two, ThreadPoolExecutor() as pool:
-        for done in [pool.submit(careless, locks, box, rounds, pause) for locks in (one, one, two, two)]:
-            done.result(60)
-    assert box == [4 * rounds]
+def two_lose_no_update(url: str, rounds: int = 25, pause: float = 0.0) -> None:
+    """Check that four threads on two clients lose no update."""
+    with interlock.connect(url) as one, interlock.connect(url) as two:
+        no_update_is_lost([one, two], rounds, pause)
 
 
 @pytest.mark.parametrize("level", ["read uncommitted", "read committed", "repeatable read", "serializable"])
 def test_the_default_isolation_does_not_matter(url: str, role: Any, level: str) -> None:
     role(f"default_transaction_isolation = '{level}'")
-    no_update_is_lost(url)
+    two_lose_no_update(url)
 
 
 def test_a_role_that_reads_only_by_default_is_set_right(url: str, role: Any) -> None:
     with interlock.connect(url) as locks:
         locks.lock("a").acquire().release()
     role("default_transaction_read_only = on")
-    no_update_is_lost(url)
+    two_lose_no_update(url)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +45,7 @@ def test_a_role_that_reads_only_by_default_is_set_right(url: str, role: Any) -> 
 def test_time_outs_of_the_role_lose_nothing(url: str, role: Any, setting: str) -> None:
     """Each connection is idle for longer than the time-out once; even on a busy machine a statement takes less."""
     role(setting)
-    no_update_is_lost(url, pause=0.6)
+    two_lose_no_update(url, pause=0.6)
 
 
 @pytest.fixture

@@ -1,6 +1,9 @@
-"""Many tasks at once on a store that does not answer: each waits no longer than its own time-out."""
+"""Many at once: tasks on a store that does not answer, and threads that count."""
 
 import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -19,3 +22,29 @@ async def nobody_waits_for_the_others(locks: Any) -> None:
 
     async with asyncio.timeout(WAIT_LIMIT):
         await asyncio.gather(*(one(number) for number in range(CROWD)))
+
+
+def no_update_is_lost(clients: Sequence[Any], rounds: int, pause: float = 0.0) -> None:
+    """Check that four threads lose no update of a counter that only a lock protects.
+
+    Args:
+        clients: the clients that they use, in turn.
+        rounds: how often each of them increments it.
+        pause: seconds for which each is idle once.
+    """
+    number = 0
+
+    def work(locks: Any) -> None:
+        nonlocal number
+        for turn in range(rounds):
+            if turn == rounds // 2:
+                time.sleep(pause)
+            with locks.lock("a", timeout=60):
+                known = number
+                time.sleep(0.0005)
+                number = known + 1
+
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(work, clients[thread % len(clients)]) for thread in range(4)]:
+            done.result(60)
+    assert number == 4 * rounds

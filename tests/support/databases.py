@@ -1,12 +1,19 @@
-"""Another client on the server of advisory locks, with plain SQL."""
+"""Servers of both databases, and another client on each, with plain SQL."""
 
+from contextlib import suppress
 from typing import Any
 
 import psycopg
 import pymysql  # type: ignore[import-untyped]
 
 from interlock.stores.advisory.room import number_of
-from tests.servers import MariaServer, PostgresServer
+from tests.servers import MariaServer, PostgresServer, need
+
+
+def started(kind: str) -> Any:
+    """Return a server, a context manager that the caller must enter."""
+    need("postgres" if kind == "postgresql" else "mariadb")
+    return PostgresServer() if kind == "postgresql" else MariaServer()
 
 
 def url_of(server: Any, options: str = "") -> str:
@@ -44,7 +51,7 @@ class OnPostgres:
 
     def sessions(self) -> list[int]:
         """The sessions of interlock."""
-        return self.ask("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'interlock %'")
+        return self.ask("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'interlock%'")
 
     def cancel(self, session: int) -> None:
         """Cancel the statement of a session."""
@@ -101,7 +108,8 @@ class OnMaria:
         self.ask(f"KILL QUERY {session}")
 
     def kill(self, session: int) -> None:
-        self.ask(f"KILL {session}")
+        with suppress(pymysql.OperationalError):  # it ended by itself
+            self.ask(f"KILL {session}")
 
     def close(self) -> None:
         self._connection.close()
