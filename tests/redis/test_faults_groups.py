@@ -42,7 +42,7 @@ def place(request: pytest.FixtureRequest) -> Place:
     return place_of(request.getfixturevalue("cluster").url)
 
 
-def test_every_kind_of_lock_works_on_a_cluster(world: World, locks: Any, kind: Kind) -> None:
+def test_every_kind_of_lock_works_on_a_cluster(world: World, cluster: RedisCluster, locks: Any, kind: Kind) -> None:
     for _ in range(4):  # names on different nodes
         is_of_use(world, locks, kind, world.fresh_name())
 
