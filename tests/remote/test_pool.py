@@ -1,5 +1,6 @@
 """The pool of exclusive connections: a limit, first come first served, one deadline; on fake connections."""
 
+import asyncio
 import sys
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError
+from interlock.remote._async.pool import AsyncPool
 from interlock.remote._sync.pool import Pool
 from interlock.remote.failures import ConnectionEnded, NoAnswer, NoRoom, Refused, Unreachable
 from interlock.runtime import clock
@@ -249,3 +251,32 @@ def test_rest_leaves_one_and_close_none(pool: Pool, server: Server, threads: Thr
     server.go.set()
     assert sorted(each.exception(WAIT_LIMIT) is None for each in waiting) == [False, True, True, True]
     eventually(lambda: not server.open)
+
+
+def test_a_connection_for_a_task_that_is_cancelled_in_each_turn_goes_to_the_next_one() -> None:
+    """So cancels anyio; the connection is handed over at the same moment."""
+
+    async def cancelled_as_it_is_told() -> str:
+        async def connect(deadline: float) -> Any:
+            return Connected()
+
+        pool = AsyncPool[str, str](connect, "the server", 1)
+        connection = await pool._take(later(), False)
+        waiting = asyncio.create_task(pool.ask("late", later()))
+        await asyncio.sleep(0)
+        pool._put(connection)
+        while not waiting.done():
+            waiting.cancel()
+            await asyncio.sleep(0)
+        return await pool.ask("next", later(SOON))
+
+    assert asyncio.run(cancelled_as_it_is_told()) == "next"
+
+
+class Connected:
+    """A connection for tasks that answers with the request."""
+
+    trust: object = None
+
+    async def ask(self, request: str, deadline: float) -> str:
+        return request

@@ -1,19 +1,25 @@
 """Faults between a lock and its file, each with real files and processes."""
 
+import contextlib
 import os
 import signal
 import sqlite3
+import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import count
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from interlock.core.errors import StoreError
+from interlock.stores.sqlite import database
 from interlock.testing.remote import Remote, RemoteError
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 
 Start = Callable[[], Remote]
 Claims = Callable[[], str]
@@ -182,3 +188,29 @@ def test_a_signal_handler_in_the_middle_of_a_step_is_refused_and_the_step_goes_o
         "result = sorted(set(seen)), fences == sorted(set(fences))"
     )
     assert seen == [["flag", "had"], True]
+
+
+def test_an_interrupt_whose_traceback_is_kept_holds_up_no_other_thread(locks: Any) -> None:
+    """A debugger, or the prompt of Python, keeps it; the interrupt comes at each call of the step in turn."""
+    struck: list[KeyboardInterrupt] = []
+    for number in count():
+        calls = count()
+
+        def strike(frame: FrameType, event: str, arg: object, number: int = number, calls: Any = calls) -> None:
+            within = frame.f_code.co_filename in (database.__file__, contextlib.__file__)
+            if event == "call" and within and next(calls) == number:
+                raise KeyboardInterrupt
+
+        sys.setprofile(strike)
+        try:
+            locks.claims("a")
+            break
+        except KeyboardInterrupt as error:
+            struck.append(error)
+        finally:
+            sys.setprofile(None)
+        other = threading.Thread(target=locks.claims, args=("a",), daemon=True)
+        other.start()
+        other.join(WAIT_LIMIT)
+        assert not other.is_alive()
+    assert struck

@@ -231,10 +231,8 @@ class AsyncWaiter(Generic[T]):
         if running_loop() is self._loop:
             self._wake()
             return
-        try:
+        with suppress(RuntimeError):  # its loop is closed: it has no waiter any more
             self._loop.call_soon_threadsafe(self._wake)
-        except RuntimeError:
-            pass  # its loop is closed: it has no waiter any more
 
     def _wake(self) -> None:
         if not self._future.done():
@@ -244,7 +242,8 @@ class AsyncWaiter(Generic[T]):
         """Wait until told or until `seconds` have passed; return the message or None."""
         timer = self._loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), self._wake)
         try:
-            await self._future
+            if self._message is None:  # else it came together with a cancellation: then this waits for nothing
+                await self._future
         finally:
             timer.cancel()
             self._future = self._loop.create_future()

@@ -60,7 +60,7 @@ class AsyncWatchdog:
         # A grant whose release failed raised that, and needs no warning when it is collected.
         reference = ref(grant) if grant._leaving else ref(grant, self._collected)
         self.watched[grant.id] = reference, grant._claim
-        if grant.id in self._doubted:
+        if grant.id in self._doubted and not grant._leaving:
             grant._due = 0.0
         if grant._due < self._alarm.moment:
             self._alarm.set(grant._due)

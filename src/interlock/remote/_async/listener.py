@@ -97,7 +97,7 @@ class AsyncListener:
 
     async def _run(self) -> None:
         pause = SHORTEST_PAUSE
-        while True:
+        while not (self._closed and self._has_ended()):
             began = clock.now()
             try:
                 await self._listen()
@@ -114,6 +114,7 @@ class AsyncListener:
                 pause = SHORTEST_PAUSE
             await rt.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
+        self._started(closed())
 
     def _has_ended(self) -> bool:
         """Tell whether the subscription is unused; then the next waiter starts it again."""

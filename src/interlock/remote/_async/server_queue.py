@@ -10,6 +10,7 @@ answer in time is followed by its `undo` on the same connection; so that claim's
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Generic, Literal, Protocol
 
 from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, keys_of, namespace_of
@@ -188,12 +189,9 @@ class AsyncServerQueue(Generic[Q, A]):
 
     async def _take_out_ghosts(self) -> None:
         """Take out claims whose requests had no answer, in case their `undo` did not arrive either."""
-        ghosts, self._ghosts = list(self._ghosts), deque(maxlen=MOST_GHOSTS)
-        for claim in ghosts:
-            try:
-                await self.leave(claim)
-            except StoreError:
-                pass  # its lease ends
+        while self._ghosts:
+            with suppress(StoreError, IndexError):  # its lease ends; or another thread was quicker
+                await self.leave(self._ghosts.popleft())
 
     async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `AsyncQueue.leave`."""

@@ -98,7 +98,7 @@ class Listener:
 
     def _run(self) -> None:
         pause = SHORTEST_PAUSE
-        while True:
+        while not (self._closed and self._has_ended()):
             began = clock.now()
             try:
                 self._listen()
@@ -115,6 +115,7 @@ class Listener:
                 pause = SHORTEST_PAUSE
             rt.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
+        self._started(closed())
 
     def _has_ended(self) -> bool:
         """Tell whether the subscription is unused; then the next waiter starts it again."""

@@ -11,6 +11,7 @@ answer in time is followed by its `undo` on the same connection; so that claim's
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Generic, Literal, Protocol
 
 from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, keys_of, namespace_of
@@ -189,12 +190,9 @@ class ServerQueue(Generic[Q, A]):
 
     def _take_out_ghosts(self) -> None:
         """Take out claims whose requests had no answer, in case their `undo` did not arrive either."""
-        ghosts, self._ghosts = list(self._ghosts), deque(maxlen=MOST_GHOSTS)
-        for claim in ghosts:
-            try:
-                self.leave(claim)
-            except StoreError:
-                pass  # its lease ends
+        while self._ghosts:
+            with suppress(StoreError, IndexError):  # its lease ends; or another thread was quicker
+                self.leave(self._ghosts.popleft())
 
     def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `Queue.leave`."""

@@ -26,7 +26,7 @@ from interlock.remote.neighbours import neighbours, sooner
 from interlock.runtime import clock
 from interlock.runtime.process import around_forks, checked_pid, in_forked_child
 from interlock.stores.files.machine import check_of
-from interlock.stores.plain import Section
+from interlock.stores.plain import WITHIN_A_STEP, Section
 from interlock.stores.sqlite.opening import Opened, SqliteOptions, keep, open_claims, value_kept
 
 FORKED_INSIDE = (
@@ -84,12 +84,17 @@ class Database:
         if _forking:
             with _mutex:  # let the fork go first, or busy threads could delay it for ever
                 pass
-        with self.section.entered():
+        with self.section.mutex:  # no `Section.entered`: the traceback of an interrupt could keep that taken
+            if self.section.taken:
+                raise StoreError(WITHIN_A_STEP)
+            self.section.taken = True
             try:
                 return self._do(key, decide, args)
             except sqlite3.Error as error:
                 self._failed(error)
                 return None
+            finally:
+                self.section.taken = False
 
     def _do(self, key: str, decide: Decide, args: tuple[Any, ...]) -> Step:
         opened = self._open()
@@ -150,19 +155,19 @@ class Database:
         Raises:
             StoreError: as `step`.
         """
-        path = self.options.path
         if self._opened is not None and not self._opened.file.is_found():
             self._drop()
             raise StoreError(
-                f"{path}-… was removed or replaced while it was in use: its holders have lost their locks; find the "
-                f"program that did it, and try again"
+                f"{self.options.path}-… was removed or replaced while it was in use: its holders have lost their "
+                f"locks; find the program that did it, and try again"
             ) from error
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
         if code in _BUSY:
             return
         self._drop()
-        kind = Passing if code in _PASSING else StoreError
-        raise kind(f"{path}: {error}; {_ADVICE.get(code, 'see `interlock doctor`')}") from error
+        raise (Passing if code in _PASSING else StoreError)(
+            f"{self.options.path}: {error}; {_ADVICE.get(code, 'see `interlock doctor`')}"
+        ) from error
 
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with `prefix`."""
@@ -177,8 +182,7 @@ class Database:
 
     def doctor(self) -> list[Check]:
         """Check the file system, and the file."""
-        path = self.options.path
-        checks = [Check("version", "ok", f"SQLite {sqlite3.sqlite_version}"), check_of(Path(path))]
+        checks = [Check("version", "ok", f"SQLite {sqlite3.sqlite_version}"), check_of(Path(self.options.path))]
         try:
             self.step("\0doctor", look)
             with self.section.entered():
@@ -237,8 +241,11 @@ def _before_fork() -> None:
     """Wait until no thread is inside SQLite: in the child its mutexes and file locks would stay locked for ever."""
     _mutex.acquire()
     _forking.append(True)
-    mutexes = [database.section.mutex for database in _databases.values()]
-    _held.extend(mutex for mutex in mutexes if mutex.acquire(timeout=FORK))
+    _held.extend(
+        database.section.mutex
+        for database in list(_databases.values())
+        if database.section.mutex.acquire(timeout=FORK)
+    )
 
 
 def _after_fork_in_parent() -> None:
