@@ -33,7 +33,7 @@ class Side:
         self.fences: dict[str, int] = {}
         self.doubted: set[str] = set()
         for queue in queues:
-            queue.set_doubt(self.doubted.add)
+            queue.doubt = self.doubted.add
 
     def enter(self, process: int, claim: Claim, wait: bool, again: bool) -> tuple[Any, ...]:
         """Enter a claim; return the answer without its fence, of which only the order must be the same."""

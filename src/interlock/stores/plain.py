@@ -85,10 +85,8 @@ class TaskSteps:
     def __init__(self, steps: Any) -> None:
         from interlock.runtime._aio import offload, plain  # only programs with an event loop load asyncio
 
-        self._steps = steps
         self.look_again: float = steps.look_again
-        self.waiters = steps.waiters
-        self.tell = steps.tell
+        self.near = getattr(steps, "near", steps)
         self.abort = steps.close
         self.rest = getattr(steps, "rest", bool)
         kind: Any = partial(partial, offload)
@@ -99,8 +97,3 @@ class TaskSteps:
         self.doctor = partial(offload, steps.doctor)
         if hasattr(steps, "renew_many"):
             self.renew_many = partial(offload, steps.renew_many)
-
-    @property
-    def origin(self) -> Any:
-        """The calling process."""
-        return self._steps.origin

@@ -18,7 +18,6 @@ from interlock.core.line import (
     Clock,
     Decide,
     Line,
-    Origin,
     Place,
     Step,
     complete,
@@ -101,8 +100,6 @@ class Known(NamedTuple):
 class Turn:
     """The caller that performs steps of a line, and the steps of those that wait for it."""
 
-    __slots__ = ("asked", "leader")
-
     def __init__(self, leader: object) -> None:
         self.leader = leader
         self.asked: deque[Asked] = deque()
@@ -110,8 +107,6 @@ class Turn:
 
 class Asked:
     """A step that a caller has requested, with its arguments; `step` is its result."""
-
-    __slots__ = ("args", "caller", "decide", "step", "waiter")
 
     def __init__(self, decide: Decide, args: tuple[Any, ...], caller: object) -> None:
         self.decide = decide
@@ -165,6 +160,8 @@ class SwapSteps:
         store: the store of texts.
     """
 
+    near = neighbours
+
     def __init__(self, store: SwapStore) -> None:
         self._store = store
         self.look_again: float = getattr(store, "look_again", LOOK_AGAIN)
@@ -176,15 +173,8 @@ class SwapSteps:
         self._ahead: int | None = None  # the server's clock minus the one of this machine, in microseconds
         self.keys = store.keys
         self.doctor = store.doctor
-        self.waiters = neighbours.waiters
-        self.tell = neighbours.tell
         self.rest: Callable[[], object] = getattr(store, "rest", bool)
         neighbours.join()
-
-    @property
-    def origin(self) -> Origin:
-        """This process, and the channel on which it receives notifications."""
-        return neighbours.origin
 
     def step(self, key: str, decide: Decide, *args: object) -> Step | None:
         """Perform a step; see `Steps.step`.
@@ -329,14 +319,8 @@ class SwapSteps:
 
     def _load(self, key: str) -> Known:
         before = self._known.get(key)
-        for again in (True, False):
-            sent = clock.awake_or_not()
-            try:
-                version, text, now = self._store.load(key)
-                break
-            except UnknownOutcome:
-                if not again:
-                    raise
+        sent = clock.awake_or_not()
+        version, text, now = self._store.load(key)
         self._ahead = now - int((sent + clock.awake_or_not()) / 2 * MICROS)
         if before is not None and before.version == version:
             return before._replace(quiet=True)

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 from interlock.client._async.grants import AsyncGrant
@@ -181,22 +180,22 @@ class _FakeStore(Around):
     def __init__(self, place: FakeLocks, store: MemoryStore) -> None:
         super().__init__(store)
         self._place = place
-        self._doubts: list[tuple[Callable[[str], bool], bool]] = []
+        self._queues: list[tuple[Any, bool]] = []
         self.now = clock.now
 
     def queue(self) -> Any:
         queue = super().queue()
-        queue.set_doubt = lambda doubt: self._doubts.append((doubt, True))
+        self._queues.append((queue, True))
         return queue
 
     def aqueue(self) -> Any:
         queue = super().aqueue()
-        queue.set_doubt = lambda doubt: self._doubts.append((doubt, False))
+        self._queues.append((queue, False))
         return queue
 
     def doubt(self, id: str) -> bool:
         """Let the holder of a claim ask the store; return True if it is a thread."""
-        return [doubt(id) and of_threads for doubt, of_threads in self._doubts].count(True) > 0
+        return [queue.doubt(id) and of_threads for queue, of_threads in self._queues].count(True) > 0
 
     def pause_before(self, step: str, args: Any) -> float | None:
         return self._place.stalled()

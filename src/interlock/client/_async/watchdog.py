@@ -53,7 +53,7 @@ class AsyncWatchdog:
         self._doubted: deque[str] = deque(maxlen=MOST_DOUBTED)
         self.dropped: deque[tuple[Claim, float]] = deque(maxlen=MOST_DROPPED)
         self._alarm = rt.AsyncAlarm(self._look, "interlock-watchdog", self._now, queue.rest)
-        queue.set_doubt(self.doubt)
+        queue.doubt = self.doubt
 
     def add(self, grant: AsyncGrant) -> None:
         """Watch over `grant` from now on."""

@@ -95,12 +95,8 @@ class ServerQueue(Generic[Q, A]):
         self.rest = pool.rest
         self._listener = Listener(subscribe, self._waiters, wire.where, wire.io_timeout)
         self._ghosts: deque[Claim] = deque(maxlen=MOST_GHOSTS)
-        self._doubt: Callable[[str], object] = lambda id: None
+        self.doubt: Callable[[str], object] = lambda id: None  # called with claims that the server may not have
         self._answered = False
-
-    def set_doubt(self, doubt: Callable[[str], object]) -> None:
-        """Call a function with the id of each claim that the server may not have any more."""
-        self._doubt = doubt
 
     def subscribe(self) -> rt.Waiter[Granted]:
         """Return what the caller can wait on."""
@@ -235,7 +231,7 @@ class ServerQueue(Generic[Q, A]):
         """The reply to a release is lost, or its promise is void: let all look, and the successor be renewed."""
         self._waiters.wake_all()
         if let_in:
-            self._doubt(let_in)
+            self.doubt(let_in)
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `Queue.renew`; an attempt without an answer leaves time for others before a lease ends."""

@@ -4,7 +4,7 @@ A release notifies the waiters of its own process only; waiters in other process
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from interlock.core._async.pending import AsyncPending
@@ -34,9 +34,6 @@ class AsyncRecordQueue:
         self.look, self.evict, self.namespaces = records.look, records.evict, records.namespaces
         self.doctor = records.doctor
         self.aclose = records.aclose
-
-    def set_doubt(self, doubt: Callable[[str], object]) -> None:
-        """Do nothing: a read of the record always answers whether the claim exists."""
 
     def subscribe(self) -> Any:
         return rt.AsyncWaiter()

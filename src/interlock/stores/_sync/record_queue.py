@@ -5,7 +5,7 @@ A release notifies the waiters of its own process only; waiters in other process
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from interlock.core._sync.pending import Pending
@@ -35,9 +35,6 @@ class RecordQueue:
         self.look, self.evict, self.namespaces = records.look, records.evict, records.namespaces
         self.doctor = records.doctor
         self.close = records.close
-
-    def set_doubt(self, doubt: Callable[[str], object]) -> None:
-        """Do nothing: a read of the record always answers whether the claim exists."""
 
     def subscribe(self) -> Any:
         return rt.Waiter()

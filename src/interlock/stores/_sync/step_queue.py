@@ -1,7 +1,7 @@
 # Generated from _async/step_queue.py by tools/unasync.py; change that one.
 """The queue of a store that performs each step on a line atomically; `core.line` decides."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from interlock.core.claims import MICROS, SEPARATOR, USING, Check, Claim, ClaimView, keys_of, namespace_of
@@ -10,7 +10,6 @@ from interlock.core.line import (
     GONE,
     IS_DONE,
     Decide,
-    Origin,
     Place,
     Step,
     adopt,
@@ -42,6 +41,10 @@ AWAY = 0.25  # seconds until an unavailable store is asked again
 class Steps(Protocol):
     """A store that performs steps on lines.
 
+    What others are told by is the store's `near`, if it has one, or the store itself: an object with `origin`,
+    `waiters`, and `tell(promoted)`, which notifies waiters in other processes: a new holder of its fence, a pending
+    one that it should look.
+
     A store whose steps never block may also have `step_now`, the same as a plain function: this saves tasks a tenth
     of their time.  Three more methods are optional: `rest()` closes idle connections when no lock was held for a
     while; `abort()` closes all of them without waiting, when the event loop has ended; `renew_many(ids_by_key)`
@@ -50,15 +53,9 @@ class Steps(Protocol):
 
     Attributes:
         look_again: seconds after which a waiter polls if it was not notified.
-        waiters: the waiting claims of this process.
     """
 
     look_again: float
-    waiters: Waiters
-
-    @property
-    def origin(self) -> Origin:
-        """The calling process."""
 
     def step(self, key: str, decide: Decide, *args: object) -> Step | None:
         """Perform `decide(line, clock, *args)` on the line of a key atomically; return None if the line is busy.
@@ -69,9 +66,6 @@ class Steps(Protocol):
 
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with `prefix` and may have claims."""
-
-    def tell(self, promoted: Sequence[Place]) -> None:
-        """Notify waiters in other processes: a new holder of its fence, a pending one that it should look."""
 
     def doctor(self) -> list[Check]:
         """Find out whether this store keeps the promises that the protocol needs."""
@@ -99,17 +93,15 @@ class StepQueue:
         self._steps = steps
         self._step = steps.step
         self._step_now = getattr(steps, "step_now", None)
-        self._waiters = steps.waiters
-        self._forget = steps.waiters.by_id.pop
+        self._near: Any = getattr(steps, "near", steps)
+        self._waiters: Waiters = self._near.waiters
+        self._forget = self._waiters.by_id.pop
         self._answered = False
         self._renew_many = getattr(steps, "renew_many", None)
         self.rest = getattr(steps, "rest", bool)
         self.abort: Any = getattr(steps, "abort", bool)
         self.doctor = steps.doctor
         self.close = steps.close
-
-    def set_doubt(self, doubt: Callable[[str], object]) -> None:
-        """Do nothing: a step store never doubts whether a claim is held."""
 
     def subscribe(self) -> Any:
         return rt.Waiter()
@@ -118,7 +110,7 @@ class StepQueue:
         spec = claim.spec
         if waiter is not None:
             self._waiters.add(claim.id, waiter)  # before the step: another process may promote it right after
-        args = spec.key, enter, claim, self._steps.origin, waiter is not None and wait, again
+        args = spec.key, enter, claim, self._near.origin, waiter is not None and wait, again
         try:
             step = self._step(*args) if self._step_now is None else self._step_now(*args)
         except StoreError as error:
@@ -184,8 +176,8 @@ class StepQueue:
         return bool((self._insist(key, forget)).answer)
 
     def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        origin = self._steps.origin
-        step = self._insist(key, adopt, id, claim, origin._replace(alive="" if detached else LIVES))
+        origin = self._near.origin._replace(alive="" if detached else LIVES)
+        step = self._insist(key, adopt, id, claim, origin)
         self._tell(key, step)
         return None if step.answer is None else Held(claim, step.answer.fence, 0.0, step.answer.slot)
 
@@ -229,15 +221,16 @@ class StepQueue:
     def _tell(self, key: str, step: Step) -> None:
         """Notify the promoted waiters, and go on with `settle` if one step could not promote all."""
         while step.promoted:
-            elsewhere = [place for place in step.promoted if not self._notify(place)]
+            elsewhere = [
+                place
+                for place in step.promoted
+                if not self._waiters.notify(place.id, place.fence if place.state == USING else 0, place.slot)
+            ]
             if elsewhere:
-                self._steps.tell(elsewhere)
+                self._near.tell(elsewhere)
             if not step.more:
                 return
             step = self._insist(key, settle)
-
-    def _notify(self, place: Place) -> bool:
-        return self._waiters.notify(place.id, place.fence if place.state == USING else 0, place.slot)
 
 
 def away(claim: Claim, error: StoreError, wait: bool, answered: bool) -> EnterResult:

@@ -12,7 +12,6 @@ from interlock.core.line import (
     Clock,
     Decide,
     Line,
-    Origin,
     Step,
     complete,
     decode,
@@ -57,20 +56,14 @@ class Database:
     """
 
     look_again = 5.0  # seconds; a safety net, since processes of this host notify each other of every hand-over
+    near = neighbours
 
     def __init__(self, options: SqliteOptions) -> None:
         self.options = options
-        self.waiters = neighbours.waiters
-        self.tell = neighbours.tell
         self.users = 0
         self.section = Section()
         self._opened: Opened | None = None
         self._lines: dict[str, tuple[str, Line]] = {}  # by key: a text that was written here, and its line
-
-    @property
-    def origin(self) -> Origin:
-        """This process, and the channel on which it receives notifications."""
-        return neighbours.origin
 
     def step(self, key: str, decide: Decide, *args: object) -> Step | None:
         """Perform a step; see `AsyncSteps.step`.

@@ -56,12 +56,8 @@ class AdvisoryQueue:
     def __init__(self, room: AdvisoryRoom, talk: Talk[Any]) -> None:
         self._room = room
         self._talk = talk
-        self.doubt: Callable[[str], object] = lambda id: None
+        self.doubt: Callable[[str], object] = lambda id: None  # called from any thread, with each claim that is lost
         self.rest = room.rest
-
-    def set_doubt(self, doubt: Callable[[str], object]) -> None:
-        """Set the function that is called, from any thread, with the id of each claim that is lost."""
-        self.doubt = doubt
 
     def subscribe(self) -> Any:
         return rt.Waiter()

@@ -51,9 +51,6 @@ class AsyncEtcdQueue:
         self._leases = AsyncLeases(self._gateway)
         self._turns = AsyncTurns(self._gateway, self._read, options.prefix)
 
-    def set_doubt(self, doubt: Any) -> None:
-        """Do nothing: a committed claim is never in doubt."""
-
     def subscribe(self) -> Any:
         """Return a waiter for the caller."""
         return rt.AsyncWaiter()

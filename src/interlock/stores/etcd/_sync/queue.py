@@ -52,9 +52,6 @@ class EtcdQueue:
         self._leases = Leases(self._gateway)
         self._turns = Turns(self._gateway, self._read, options.prefix)
 
-    def set_doubt(self, doubt: Any) -> None:
-        """Do nothing: a committed claim is never in doubt."""
-
     def subscribe(self) -> Any:
         """Return a waiter for the caller."""
         return rt.Waiter()
