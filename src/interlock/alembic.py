@@ -72,10 +72,8 @@ class DropInterlock(_TableOperation):
 
 @Operations.implementation_for(CreateInterlock)
 def _create(operations: Operations, wanted: CreateInterlock) -> None:
-    if _is_postgresql(operations, wanted):
-        _execute(operations, ddl.ddl(wanted.table, wanted.schema, wanted.grace))
-    else:
-        _execute(operations, mysql.ddl(wanted.table))
+    there = _is_postgresql(operations, wanted)
+    _execute(operations, ddl.ddl(wanted.table, wanted.schema, wanted.grace) if there else mysql.ddl(wanted.table))
 
 
 @Operations.implementation_for(DropInterlock)

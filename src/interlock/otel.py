@@ -1,6 +1,7 @@
 """OpenTelemetry: spans and metrics made of the events of locks; Prometheus gets them through its exporter."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TypeAlias
 
 try:
@@ -101,7 +102,11 @@ class _Telemetry:
             case "acquired" | "timed out" | "withdrawn":
                 self._waited(event, attributes)
                 if event.kind == "acquired":
-                    self._acquired(event)
+                    span = self._start("interlock hold", event, 0)
+                    if span.is_recording():
+                        self._holding[event.id] = span
+                    if len(self._holding) > MOST_OPEN:
+                        self._holding.pop(next(iter(self._holding)), None)
             case "released" | "lost":
                 self._ended(event, attributes)
             case "renewal failed":
@@ -131,17 +136,7 @@ class _Telemetry:
         if waiting is not None:
             then, span = waiting
             self._waiters.add(-1, then)
-            span.set_attribute("interlock.outcome", outcome)
-            if event.reason:
-                span.set_attribute("interlock.reason", event.reason)
-            span.end()
-
-    def _acquired(self, event: Event) -> None:
-        span = self._start("interlock hold", event, 0)
-        if span.is_recording():
-            self._holding[event.id] = span
-            if len(self._holding) > MOST_OPEN:
-                self._holding.pop(next(iter(self._holding)), None)
+            self._end(span, event, outcome)
 
     def _ended(self, event: Event, attributes: Attributes) -> None:
         if event.kind == "lost":
@@ -150,19 +145,21 @@ class _Telemetry:
             self._hold.record(event.held, {**attributes, "interlock.outcome": event.kind})
         span = self._holding.pop(event.id, None)
         if span is not None:
-            span.set_attribute("interlock.outcome", event.kind)
-            if event.kind == "lost":
-                span.set_status(Status(StatusCode.ERROR, event.reason))
-            elif event.reason:
-                span.set_attribute("interlock.reason", event.reason)
-            span.end()
+            self._end(span, event, event.kind)
+
+    def _end(self, span: Span, event: Event, outcome: str) -> None:
+        span.set_attribute("interlock.outcome", outcome)
+        if event.kind == "lost":
+            span.set_status(Status(StatusCode.ERROR, event.reason))
+        elif event.reason:
+            span.set_attribute("interlock.reason", event.reason)
+        span.end()
 
     def _forget_waiters(self) -> None:
         """Stop counting the waiters: their ends will not be told here."""
-        for id in list(self._waiting):
-            waiting = self._waiting.pop(id, None)
-            if waiting is not None:
-                self._waiters.add(-1, waiting[0])
+        with suppress(KeyError):  # all are forgotten
+            while True:
+                self._waiters.add(-1, self._waiting.popitem()[1][0])
 
     def close(self) -> None:
         """End what is open: nothing more is told."""

@@ -16,7 +16,6 @@ from sqlalchemy import (
     Connection,
     DateTime,
     Delete,
-    Integer,
     MetaData,
     String,
     Table,
@@ -29,7 +28,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.exc import DBAPIError, IntegrityError, NoInspectionAvailable
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from interlock.client.base import BaseGrant
 from interlock.core.claims import checked_name
@@ -120,8 +119,7 @@ class Fenced:
 
     async def awrite(self, connection: Any, *where: ColumnElement[bool], **values: Any) -> int:
         """Write rows as `write` does, on an AsyncConnection or an AsyncSession."""
-        count: int = await connection.run_sync(lambda plain: self.write(plain, *where, **values))
-        return count
+        return int(await connection.run_sync(lambda plain: self.write(plain, *where, **values)))
 
 
 def fenced(table: Any, grant: BaseGrant, column: str = "fence") -> Fenced:
@@ -140,20 +138,12 @@ def fenced(table: Any, grant: BaseGrant, column: str = "fence") -> Fenced:
     """
     if not isinstance(getattr(grant, "fence", None), int) or not hasattr(grant, "check"):
         raise InvalidArgument(f"fenced() takes the grant of one lock, not {type(grant).__name__}")
-    try:
-        inspect(table)
-    except NoInspectionAvailable:
-        raise InvalidArgument(f"fenced() takes a Table or a mapped class, not {type(table).__name__}") from None
     # A mapped class may have an attribute named `c`.
     found = getattr(table.c if isinstance(table, Table) else table, column, None)
-    kind = getattr(found, "type", None)
-    if not isinstance(kind, Integer):
+    if not isinstance(getattr(found, "type", None), BigInteger):
         raise InvalidArgument(
-            f"{table} has no column {column!r} for the fence; add one: interlock.sql.fence_column()"
-        )
-    if not isinstance(kind, BigInteger):
-        raise InvalidArgument(
-            f"{column!r} of {table} is too narrow for a fence, which has 64 bits: make it a BigInteger"
+            f"fenced() takes a Table or a mapped class with a BigInteger for the fence, and {table!r} has no such "
+            f"column {column!r}; add one: interlock.sql.fence_column()"
         )
     return Fenced(table, found, grant)
 
