@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -199,7 +200,8 @@ class Automaton:
                 raise  # the checker itself was interrupted
             return Final("raised", _clean(error)), _Key((), ("raised", frozen(error)))
         positions, values = snapshot(protocol)
-        _close(protocol)
+        with suppress(RuntimeError):  # one that yields again when it is closed is wrong, but not judged here
+            protocol.close()
         return request, _Key(positions, (frozen(request), *values))
 
 
@@ -242,11 +244,3 @@ def _clean(error: BaseException) -> BaseException:
     """An exception without the traceback and context of an earlier replay."""
     error.__traceback__ = error.__context__ = None
     return error
-
-
-def _close(protocol: Protocol) -> None:
-    """Close a protocol; one that yields again when it is closed is wrong, but not judged here."""
-    try:
-        protocol.close()
-    except RuntimeError:
-        pass

@@ -35,14 +35,14 @@ class Mutant:
         name: the missing safeguard.
         expected: a part of the finding.
         world: the world in which it is caught; the world itself may be the mutant.
-        change: the change of the code; None if only the world is changed.
+        change: the change of the code, or what makes another system of the world; None if only the world is changed.
         fair: True to look for starvation.
     """
 
     name: str
     expected: str
     world: Any
-    change: Change | None = None
+    change: Any = None
     fair: bool = False
 
 

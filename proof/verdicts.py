@@ -86,7 +86,8 @@ def verdict(world: World, *, live: bool = True, fair: bool = False) -> Verdict:
     dead_end = stuck(graph, world.good, world.over)
     if dead_end is not None:
         return Verdict(states, steps, "stuck: nobody can ever enter again", graph.trace(dead_end))
-    for wrong, without, counts in _starvations(world) if fair else [_livelock(world)]:
+    waiting = [_starvation(world, name, entry) for name, entry in world.entries().items()]
+    for wrong, without, counts in waiting if fair else [_livelock(world)]:
         cycle = fair_cycle(graph, without, world.fair, counts)
         if cycle is not None:
             return Verdict(states, steps, wrong, *lasso(graph, cycle, without))
@@ -103,10 +104,6 @@ def _livelock(world: World) -> Forbidden:
         return world.good(actor, tag) or world.limited(actor, tag)
 
     return "livelock: nobody enters, for ever", without, lambda state: not world.over(state)
-
-
-def _starvations(world: World) -> list[Forbidden]:
-    return [_starvation(world, name, entry) for name, entry in world.entries().items()]
 
 
 def _starvation(world: World, name: Any, entry: Tag) -> Forbidden:

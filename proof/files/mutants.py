@@ -19,17 +19,9 @@ from proof.files.configurations import (
 
 _E, _X, _S = EXCLUSIVE, WRITER, READER
 _PLAIN = Configuration("N=2", (_E, _E))
-_THREE = Configuration("N=3", (_E, _E, _E))
 _KILL = Configuration("N=2, 1 kill", (_E, _E), kills=1)
-_CANCEL_3 = Configuration("N=3, 1 kill, 1 cancelled", (_E, _E, _E), kills=1, cancels=1)
-_EVICT_3 = Configuration("N=3, 1 kill, 1 eviction", (_E, _E, _E), kills=1, evictions=1)
 _SHARED = Configuration("X S S, 1 kill", (_X, _S, _S), kills=1)
-_KILLS_3 = Configuration("N=3, 2 kills", (_E, _E, _E), kills=2)
-_PERMITS = Configuration("semaphore of 2, N=3, 2 kills", (permits(1, 2),) * 3, kills=2)
 _LAPSE = Configuration("N=2, 1 lapse", (_E, _E), lapses=1, looks=True)
-_LAPSE_3 = Configuration("N=3, 1 lapse", (_E, _E, _E), lapses=1, heartbeats=True)
-_LAPSES = Configuration("N=2, 2 lapses, renewals", (_E, _E), lapses=2, renews=True, looks=True)
-_TIMED = Configuration("waits and times out", (_E, TIMED))
 
 _line = partial(Change, "interlock.core.line")
 _plan = partial(Change, "interlock.stores.files.plan")
@@ -39,7 +31,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a waiter's slot says that it holds before those who go are gone",
         "a fence that is not its own",
-        _EVICT_3,
+        Configuration("N=3, 1 kill, 1 eviction", (_E, _E, _E), kills=1, evictions=1),
         _plan(
             """        *(Write(row, None) for row in going),
         *(Tell(place) for place in told if place.id not in me),
@@ -68,7 +60,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "the first in line is told first",
         "nothing wakes it",
         _SHARED,
-        _plan("told.sort(key=_fence, reverse=True)", "told.sort(key=_fence)"),
+        _plan("told.sort(key=BY_FENCE, reverse=True)", "told.sort(key=BY_FENCE)"),
     ),
     Mutant(
         "a promoted waiter is not told",
@@ -79,7 +71,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a waiter that must watch others is not told",
         "nothing wakes it",
-        _CANCEL_3,
+        Configuration("N=3, 1 kill, 1 cancelled", (_E, _E, _E), kills=1, cancels=1),
         _plan("[*step.promoted, *_unaware(before, step)]", "[*step.promoted]"),
     ),
     Mutant(
@@ -91,19 +83,19 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the first in line watches one of several holders",
         "nothing wakes it",
-        _PERMITS,
+        Configuration("semaphore of 2, N=3, 2 kills", (permits(1, 2),) * 3, kills=2),
         _plan("return {place.alive for place in places[:at]}", "return {place.alive for place in places[:at][-1:]}"),
     ),
     Mutant(
         "a waiter does not watch the one before it",
         "nothing wakes it",
-        _KILLS_3,
+        Configuration("N=3, 2 kills", (_E, _E, _E), kills=2),
         _plan("return {places[at - 1].alive}", "return set()"),
     ),
     Mutant(
         "a fence follows those in line only, not of the slots that are free",
         "is not higher than all before",
-        _THREE,
+        Configuration("N=3", (_E, _E, _E)),
         _plan("top_of(slots), done)", "max((place.fence for place in places), default=0), done)"),
     ),
     Mutant(
@@ -121,13 +113,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a renewal revives a lease that has ended",
         "is revived",
-        _LAPSES,
+        Configuration("N=2, 2 lapses, renewals", (_E, _E), lapses=2, renews=True, looks=True),
         _line("    now = line if settled.line is None else settled.line\n    wanted", "    now = line\n    wanted"),
     ),
     Mutant(
         "leave frees whoever holds, not the own claim",
         "hold the lock at once",
-        _LAPSE_3,
+        Configuration("N=3, 1 lapse", (_E, _E, _E), lapses=1, heartbeats=True),
         _line(
             "    mine = next((each for each in now.places if each.id == id), None)\n",
             "    mine = next(iter(now.places), None)\n",
@@ -178,7 +170,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a time-out leaves the claim in line",
         "is left behind",
-        _TIMED,
+        Configuration("waits and times out", (_E, TIMED)),
         _claiming("        await _time_is_over(queue, call, answer.outage, at.in_line)\n", "        pass\n"),
     ),
 )

@@ -38,11 +38,12 @@ class Configuration:
 
 def _rows(group: str, *rows: tuple[str, Options]) -> list[Configuration]:
     """Return the rows of one group; without faults and with ordered keys, starvation is checked too."""
-    return [Configuration(f"{group}: {name}", options, fair=_calm(options)) for name, options in rows]
-
-
-def _calm(options: Options) -> bool:
-    return options.ordered and not options.leases and options.attempts is None
+    return [
+        Configuration(
+            f"{group}: {name}", options, fair=options.ordered and not options.leases and options.attempts is None
+        )
+        for name, options in rows
+    ]
 
 
 def _unlive(rows: list[Configuration]) -> list[Configuration]:
@@ -50,7 +51,6 @@ def _unlive(rows: list[Configuration]) -> list[Configuration]:
 
 
 N2, N3, N4 = exclusive(2), exclusive(3), exclusive(4)
-RWW = (WRITER, WRITER, READER)
 WRR = (WRITER, READER, READER)
 WWRR = (WRITER, WRITER, READER, READER)
 LEASES = Options(N2, leases=True, heartbeats=True)
@@ -62,11 +62,133 @@ FOR_EVER = Options(N2, leases=True, bad_clock=True, exclusion=False, one_using=T
 LINE = Options(N2, ordered=True, steps=line, one_using=True)
 LINE3 = replace(LINE, spec=N3)
 LINE_LEASES = replace(LINE, leases=True)
-SERVER = replace(LINE_LEASES, lost=1, gives_up=True)
 LINE_ONCE = replace(LINE3, leases=True, attempts=1, lapses=1)
 LINE_FENCES = replace(LINE_LEASES, fence=Fence.ISSUED, attempts=2, lapses=2)
 
-LINES: tuple[Configuration, ...] = (
+
+RARE: tuple[Configuration, ...] = (
+    *_rows(
+        "line, fences", ("N=2, two calls each, one lapse, one lost reply", replace(LINE_FENCES, lapses=1, lost=1))
+    ),
+    *_rows("no leases", ("N=4, keys ordered", Options(N4, ordered=True))),
+    *_rows("kinds", ("writer, writer, reader, reader", Options(WWRR, ordered=True))),
+    *_rows("leases", ("N=3, one call each, one lapse", ONCE)),
+)
+
+LARGE: tuple[Configuration, ...] = (
+    *_rows(
+        "line",
+        ("N=2, one lost reply, any number of lapses", replace(LINE_LEASES, lost=1)),
+        ("N=2, a server's queue, one lost reply, any number of lapses", replace(LINE_LEASES, lost=1, gives_up=True)),
+        ("N=3, two calls each, two lapses", replace(LINE_ONCE, attempts=2, lapses=2)),
+        ("N=3, one call each, one crash, one lost reply, one lapse", replace(LINE_ONCE, crashes=1, lost=1)),
+    ),
+    *_rows("no leases", ("N=4, keys in any order", Options(N4))),
+    *_rows(
+        "kinds",
+        ("writer, writer, reader, reader, any order", Options(WWRR)),
+        ("semaphore 1/2, N=4", Options(semaphore(4, 2), ordered=True)),
+    ),
+    *_rows("one try", ("N=4", Options(N4, wait=False, attempts=1))),
+    *_rows(
+        "leases",
+        ("N=3, keys ordered, two lapses", Options(N3, leases=True, ordered=True, lapses=2)),
+        ("N=3, one call each, two lapses", replace(ONCE, lapses=2)),
+        ("N=3, one call each, two lapses, updates fail only if gone", replace(ONCE, lapses=2, update=Update.THERE)),
+        ("semaphore 1/2, N=3, one call each, two lapses", replace(ONCE, spec=semaphore(3, 2), lapses=2)),
+    ),
+    *_rows(
+        "crashes",
+        ("N=3, one call each, one crash, one lapse", replace(ONCE, crashes=1, ordered=True)),
+        ("N=3, one call each, two crashes", replace(ONCE, crashes=2, lapses=0)),
+    ),
+    *_rows(
+        "lost replies",
+        ("N=2, one lost reply, any number of lapses", Options(N2, leases=True, lost=1)),
+        ("N=2, one lost reply, one crash", Options(N2, leases=True, lost=1, crashes=1, lapses=1)),
+        ("N=2, one call each, two lost replies, one lapse", Options(N2, leases=True, lost=2, lapses=1, attempts=1)),
+        (
+            "N=2, one call each, one lost reply, one broken off, one lapse",
+            Options(N2, leases=True, lost=1, cancels=1, lapses=1, attempts=1, timeouts=True),
+        ),
+        ("N=3, one call each, one lost reply", replace(ONCE, lost=1, lapses=0, ordered=True)),
+    ),
+    *_rows(
+        "broken off", ("N=2, cancelled anywhere, time-outs, leases", replace(LEASES, cancels=None, timeouts=True))
+    ),
+    *_unlive(
+        _rows(
+            "fences",
+            ("N=2, three calls each, two lapses", replace(FENCES, attempts=3)),
+            ("N=2, two calls each, a lapse, a crash, a lost reply", replace(FENCES, lapses=1, crashes=1, lost=1)),
+            ("N=3, one call each, two lapses", replace(ONCE, fence=Fence.ISSUED, lapses=2)),
+        )
+    ),
+    *_unlive(
+        _rows(
+            "bad clock",
+            ("N=3, one call each, two lapses, fences", replace(BAD, spec=N3, attempts=1, ordered=True)),
+            ("N=3, keys ordered, two lapses", replace(FOR_EVER, spec=N3, ordered=True, lapses=2)),
+        )
+    ),
+)
+
+WORLDS = (
+    *_rows(
+        "no leases",
+        ("N=2, keys in any order", Options(N2)),
+        ("N=2, keys ordered", Options(N2, ordered=True)),
+        ("N=3, keys in any order", Options(N3)),
+        ("N=3, keys ordered", Options(N3, ordered=True)),
+    ),
+    *_rows(
+        "kinds",
+        ("writer, reader, reader", Options(WRR, ordered=True)),
+        ("writer, writer, reader, keys in any order", Options((WRITER, WRITER, READER))),
+        ("semaphore 1/2, N=3", Options(semaphore(3, 2), ordered=True)),
+        ("semaphore 1/2, N=3, keys in any order", Options(semaphore(3, 2))),
+        ("semaphore 1/2, 2/2, 1/2", Options(((1, 2), (2, 2), (1, 2)), ordered=True)),
+        ("exclusive, semaphore 1/2, 1/2 of one name", Options(((1, 1), (1, 2), (1, 2)), ordered=True)),
+    ),
+    *_rows(
+        "one try",
+        ("N=2", Options(N2, wait=False, attempts=1)),
+        ("N=3", Options(N3, wait=False, attempts=1)),
+    ),
+    *_rows(
+        "leases",
+        ("N=2, late heartbeats", LEASES),
+        ("N=2, late heartbeats, clocks looked at step by step", replace(LEASES, stepwise=True)),
+        ("N=2, updates fail only if gone", replace(LEASES, update=Update.THERE)),
+        ("writer, reader, reader, one call each, one lapse", replace(ONCE, spec=WRR, ordered=True)),
+    ),
+    *_rows(
+        "crashes",
+        ("N=2, two crashes", replace(LEASES, crashes=2)),
+        ("N=3, one call each, one crash, keys ordered", replace(ONCE, ordered=True, lapses=0, crashes=1)),
+    ),
+    *_rows(
+        "lost replies",
+        ("N=2, one lost reply, no leases end", Options(N2, leases=True, lost=1, lapses=0)),
+        ("N=2, one call each, one lost reply, one lapse", Options(N2, leases=True, lost=1, lapses=1, attempts=1)),
+    ),
+    *_rows(
+        "broken off",
+        ("N=2, cancelled anywhere, time-outs", Options(N2, cancels=None, timeouts=True)),
+        ("N=2, time-outs, leases", Options(N2, timeouts=True, leases=True)),
+        ("N=3, one call each, cancelled anywhere", Options(N3, cancels=None, attempts=1)),
+    ),
+    *_rows(
+        "fences",
+        ("N=2, drawn before, two calls each, two lapses", replace(FENCES, fence=Fence.DRAWN)),
+        ("N=2, drawn before, two calls each, one crash", replace(FENCES, fence=Fence.DRAWN, lapses=1, crashes=1)),
+        ("N=3, drawn before, one call each, one lapse", replace(ONCE, fence=Fence.DRAWN, ordered=True)),
+    ),
+    *_rows(
+        "bad clock",
+        ("N=2, any number of lapses", FOR_EVER),
+        ("N=2, two calls each, two lapses, fences", BAD),
+    ),
     *_rows(
         "line",
         ("N=2", LINE),
@@ -123,133 +245,6 @@ LINES: tuple[Configuration, ...] = (
         ("N=2, two calls each, two lapses, late heartbeats", replace(LINE_FENCES, heartbeats=True)),
         ("N=3, one call each, one lapse", replace(LINE_ONCE, fence=Fence.ISSUED)),
     ),
+    *(replace(row, rare=True) for row in RARE),
+    *(replace(row, large=True) for row in LARGE),
 )
-"""Worlds with a store that performs each step on a line atomically."""
-
-SMALL: tuple[Configuration, ...] = (
-    *_rows(
-        "no leases",
-        ("N=2, keys in any order", Options(N2)),
-        ("N=2, keys ordered", Options(N2, ordered=True)),
-        ("N=3, keys in any order", Options(N3)),
-        ("N=3, keys ordered", Options(N3, ordered=True)),
-    ),
-    *_rows(
-        "kinds",
-        ("writer, reader, reader", Options(WRR, ordered=True)),
-        ("writer, writer, reader, keys in any order", Options(RWW)),
-        ("semaphore 1/2, N=3", Options(semaphore(3, 2), ordered=True)),
-        ("semaphore 1/2, N=3, keys in any order", Options(semaphore(3, 2))),
-        ("semaphore 1/2, 2/2, 1/2", Options(((1, 2), (2, 2), (1, 2)), ordered=True)),
-        ("exclusive, semaphore 1/2, 1/2 of one name", Options(((1, 1), (1, 2), (1, 2)), ordered=True)),
-    ),
-    *_rows(
-        "one try",
-        ("N=2", Options(N2, wait=False, attempts=1)),
-        ("N=3", Options(N3, wait=False, attempts=1)),
-    ),
-    *_rows(
-        "leases",
-        ("N=2, late heartbeats", LEASES),
-        ("N=2, late heartbeats, clocks looked at step by step", replace(LEASES, stepwise=True)),
-        ("N=2, updates fail only if gone", replace(LEASES, update=Update.THERE)),
-        ("writer, reader, reader, one call each, one lapse", replace(ONCE, spec=WRR, ordered=True)),
-    ),
-    *_rows(
-        "crashes",
-        ("N=2, two crashes", replace(LEASES, crashes=2)),
-        ("N=3, one call each, one crash, keys ordered", replace(ONCE, ordered=True, lapses=0, crashes=1)),
-    ),
-    *_rows(
-        "lost replies",
-        ("N=2, one lost reply, no leases end", Options(N2, leases=True, lost=1, lapses=0)),
-        ("N=2, one call each, one lost reply, one lapse", Options(N2, leases=True, lost=1, lapses=1, attempts=1)),
-    ),
-    *_rows(
-        "broken off",
-        ("N=2, cancelled anywhere, time-outs", Options(N2, cancels=None, timeouts=True)),
-        ("N=2, time-outs, leases", Options(N2, timeouts=True, leases=True)),
-        ("N=3, one call each, cancelled anywhere", Options(N3, cancels=None, attempts=1)),
-    ),
-    *_rows(
-        "fences",
-        ("N=2, drawn before, two calls each, two lapses", replace(FENCES, fence=Fence.DRAWN)),
-        ("N=2, drawn before, two calls each, one crash", replace(FENCES, fence=Fence.DRAWN, lapses=1, crashes=1)),
-        ("N=3, drawn before, one call each, one lapse", replace(ONCE, fence=Fence.DRAWN, ordered=True)),
-    ),
-    *_rows(
-        "bad clock",
-        ("N=2, any number of lapses", FOR_EVER),
-        ("N=2, two calls each, two lapses, fences", BAD),
-    ),
-    *LINES,
-)
-
-RARE: tuple[Configuration, ...] = (
-    *_rows(
-        "line, fences", ("N=2, two calls each, one lapse, one lost reply", replace(LINE_FENCES, lapses=1, lost=1))
-    ),
-    *_rows("no leases", ("N=4, keys ordered", Options(N4, ordered=True))),
-    *_rows("kinds", ("writer, writer, reader, reader", Options(WWRR, ordered=True))),
-    *_rows("leases", ("N=3, one call each, one lapse", ONCE)),
-)
-
-LARGE: tuple[Configuration, ...] = (
-    *_rows(
-        "line",
-        ("N=2, one lost reply, any number of lapses", replace(LINE_LEASES, lost=1)),
-        ("N=2, a server's queue, one lost reply, any number of lapses", SERVER),
-        ("N=3, two calls each, two lapses", replace(LINE_ONCE, attempts=2, lapses=2)),
-        ("N=3, one call each, one crash, one lost reply, one lapse", replace(LINE_ONCE, crashes=1, lost=1)),
-    ),
-    *_rows("no leases", ("N=4, keys in any order", Options(N4))),
-    *_rows(
-        "kinds",
-        ("writer, writer, reader, reader, any order", Options(WWRR)),
-        ("semaphore 1/2, N=4", Options(semaphore(4, 2), ordered=True)),
-    ),
-    *_rows("one try", ("N=4", Options(N4, wait=False, attempts=1))),
-    *_rows(
-        "leases",
-        ("N=3, keys ordered, two lapses", Options(N3, leases=True, ordered=True, lapses=2)),
-        ("N=3, one call each, two lapses", replace(ONCE, lapses=2)),
-        ("N=3, one call each, two lapses, updates fail only if gone", replace(ONCE, lapses=2, update=Update.THERE)),
-        ("semaphore 1/2, N=3, one call each, two lapses", replace(ONCE, spec=semaphore(3, 2), lapses=2)),
-    ),
-    *_rows(
-        "crashes",
-        ("N=3, one call each, one crash, one lapse", replace(ONCE, crashes=1, ordered=True)),
-        ("N=3, one call each, two crashes", replace(ONCE, crashes=2, lapses=0)),
-    ),
-    *_rows(
-        "lost replies",
-        ("N=2, one lost reply, any number of lapses", Options(N2, leases=True, lost=1)),
-        ("N=2, one lost reply, one crash", Options(N2, leases=True, lost=1, crashes=1, lapses=1)),
-        ("N=2, one call each, two lost replies, one lapse", Options(N2, leases=True, lost=2, lapses=1, attempts=1)),
-        (
-            "N=2, one call each, one lost reply, one broken off, one lapse",
-            Options(N2, leases=True, lost=1, cancels=1, lapses=1, attempts=1, timeouts=True),
-        ),
-        ("N=3, one call each, one lost reply", replace(ONCE, lost=1, lapses=0, ordered=True)),
-    ),
-    *_rows(
-        "broken off", ("N=2, cancelled anywhere, time-outs, leases", replace(LEASES, cancels=None, timeouts=True))
-    ),
-    *_unlive(
-        _rows(
-            "fences",
-            ("N=2, three calls each, two lapses", replace(FENCES, attempts=3)),
-            ("N=2, two calls each, a lapse, a crash, a lost reply", replace(FENCES, lapses=1, crashes=1, lost=1)),
-            ("N=3, one call each, two lapses", replace(ONCE, fence=Fence.ISSUED, lapses=2)),
-        )
-    ),
-    *_unlive(
-        _rows(
-            "bad clock",
-            ("N=3, one call each, two lapses, fences", replace(BAD, spec=N3, attempts=1, ordered=True)),
-            ("N=3, keys ordered, two lapses", replace(FOR_EVER, spec=N3, ordered=True, lapses=2)),
-        )
-    ),
-)
-
-WORLDS = (*SMALL, *(replace(row, rare=True) for row in RARE), *(replace(row, large=True) for row in LARGE))

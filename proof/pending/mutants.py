@@ -10,11 +10,10 @@ from proof.changes import Change, Mutant
 from proof.pending.options import Fence, Options, Update, exclusive, semaphore
 
 PENDING = "interlock.core._async.pending"
-CLAIMING = "interlock.core._async.acquire"
 CALLER = "proof.caller"
 LINE = "interlock.core.line"
 _pending = partial(Change, PENDING)
-_claiming = partial(Change, CLAIMING)
+_claiming = partial(Change, "interlock.core._async.acquire")
 _line = partial(Change, LINE)
 _caller = partial(Change, CALLER)
 
@@ -22,57 +21,90 @@ PLAIN = Options()
 THREE = Options(exclusive(3))
 LEASES = Options(leases=True, heartbeats=True)
 FENCES = Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2)
-NO_CLOCK = Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2, bad_clock=True, exclusion=False)
 LOSSY = Options(leases=True, lost=1)
-ONCE = Options(exclusive(3), ordered=True, leases=True, attempts=1, lapses=1)
 
-LOOK_FIRST = """line = await records.list(claim.spec.key)
-            await records.create(claim)
-            if all(r.expired or r.state == QUEUED for r in line):
-                fence = await records.promote(claim)
-                if fence is not None:
-                    return EnterResult("using", fence)"""
-FLAG = """                raised = await records.update(claim, PENDING)  # raise the flag, THEN look again
-"""
-NO_SECOND_LOOK = """                raised = await records.update(claim, PENDING)
-                fence = await records.promote(claim)
-                return GONE if fence is None else EnterResult("using", fence)
-"""
-USING_OF = "using = [(r.units, r.capacity) for r in others if r.state == USING]"
-RAISED_OF = "raised = [(r.units, r.capacity) for r in others if r.state == PENDING]"
-FREE = "free = fits(mine.units, mine.capacity, using + raised)"
 FIRST = "first = not before or (together and fits(mine.units, mine.capacity, using + before))"
-TOGETHER = "together = mine.capacity == WRITER_UNITS and all(capacity == WRITER_UNITS for _, capacity in before)"
 JUNK = "junk = next((r.id for r in records if r.expired and r.id != me), None)"
 
 UNKNOWN = "        except UnknownOutcome:\n            result = GIVEN_UP"
 ANSWERED = "            await effect(Answered(bool(answers[0])))\n"
-TAKEN_BACK = "        await _time_is_over(queue, call, answer.outage, at.in_line)\n"
 GIVEN_UP = "                at.left_behind = await _give_back(queue, call.claim)\n"
 NO_MORE = '            if answer.state == "using" or'
 REFUSED = "            return REFUSED"
 COUNTED = "                until = at.sent + call.claim.spec.ttl\n"
 DUMB = Update.THERE
 
-LOOKS = (
+
+IN_LINE = Options(ordered=True, steps=line, one_using=True)
+LEASED = replace(IN_LINE, leases=True)
+FENCED = replace(LEASED, fence=Fence.ISSUED, attempts=2, lapses=2)
+
+
+HARMLESS: tuple[Mutant, ...] = (
+    Mutant(
+        "a claim does not notice that it has expired until the store refuses it",
+        "",
+        LEASES,
+        _pending("if mine is None or mine.expired:", "if mine is None:"),
+    ),
+    Mutant(
+        "a waiter does not heed a refused renewal",
+        "",
+        LEASES,
+        _pending("            if not renewed[0]:\n                return GONE", "            pass"),
+    ),
+    Mutant("nobody reaps", "", Options(leases=True, crashes=1), _pending(JUNK, "junk = None")),
+)
+"""Changes that are not caught, because another safeguard has the same effect."""
+
+MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "looks before it claims",
         "two holders",
         PLAIN,
-        _pending("await records.create(claim)  # 1. claim first ...", LOOK_FIRST),
+        _pending(
+            "await records.create(claim)  # 1. claim first ...",
+            """line = await records.list(claim.spec.key)
+            await records.create(claim)
+            if all(r.expired or r.state == QUEUED for r in line):
+                fence = await records.promote(claim)
+                if fence is not None:
+                    return EnterResult("using", fence)""",
+        ),
     ),
-    Mutant("ignores the others' pendings", "two holders", PLAIN, _pending(RAISED_OF, "raised = []")),
-    Mutant("ignores the others' usings", "two holders", PLAIN, _pending(USING_OF, "using = []")),
-    Mutant("no second look after raising the flag", "two holders", THREE, _pending(FLAG, NO_SECOND_LOOK)),
+    Mutant(
+        "ignores the others' pendings",
+        "two holders",
+        PLAIN,
+        _pending("raised = [(r.units, r.capacity) for r in others if r.state == PENDING]", "raised = []"),
+    ),
+    Mutant(
+        "ignores the others' usings",
+        "two holders",
+        PLAIN,
+        _pending("using = [(r.units, r.capacity) for r in others if r.state == USING]", "using = []"),
+    ),
+    Mutant(
+        "no second look after raising the flag",
+        "two holders",
+        THREE,
+        _pending(
+            """                raised = await records.update(claim, PENDING)  # raise the flag, THEN look again
+""",
+            """                raised = await records.update(claim, PENDING)
+                fence = await records.promote(claim)
+                return GONE if fence is None else EnterResult("using", fence)
+""",
+        ),
+    ),
     Mutant(
         "a pure ticket queue, keys visible out of order",
         "two holders",
         PLAIN,
-        _pending(FREE, "free = all(r.key > mine.key for r in others)"),
+        _pending(
+            "free = fits(mine.units, mine.capacity, using + raised)", "free = all(r.key > mine.key for r in others)"
+        ),
     ),
-)
-
-ORDER = (
     Mutant("everybody gives way", "livelock", PLAIN, _pending(FIRST, "first = free")),
     Mutant("nobody gives way", "stuck", PLAIN, _pending(FIRST, "first = True")),
     Mutant(
@@ -97,7 +129,10 @@ ORDER = (
         "counted units pass together, as readers do",
         "starvation",
         Options(semaphore(3, 2), ordered=True),
-        _pending(TOGETHER, "together = True"),
+        _pending(
+            "together = mine.capacity == WRITER_UNITS and all(capacity == WRITER_UNITS for _, capacity in before)",
+            "together = True",
+        ),
         fair=True,
     ),
     Mutant(
@@ -106,13 +141,10 @@ ORDER = (
         Options(wait=False, attempts=1),
         _pending('if not wait and verdict != "neighbour":', "if not wait:"),
     ),
-)
-
-GRANTS = (
     Mutant(
         "a refused promotion is taken as granted",
         "fence",
-        NO_CLOCK,
+        Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2, bad_clock=True, exclusion=False),
         _pending(
             'return GONE if granted is None else EnterResult("using", granted)',
             'return EnterResult("using", granted or 1)',
@@ -148,9 +180,6 @@ GRANTS = (
         LEASES,
         _claiming(COUNTED, f"                at.sent = await rt.time_by(call.now)\n{COUNTED}"),
     ),
-)
-
-LEASE = (
     Mutant(
         "a renewal revives what has expired, the watchdog re-arms a passed deadline",
         "two holders",
@@ -180,7 +209,12 @@ LEASE = (
     Mutant(
         "a reap does not look whether it is still expired, and renewals revive",
         "two holders",
-        replace(ONCE, reaps_live=True, renewal=DUMB, update=DUMB),
+        replace(
+            Options(exclusive(3), ordered=True, leases=True, attempts=1, lapses=1),
+            reaps_live=True,
+            renewal=DUMB,
+            update=DUMB,
+        ),
     ),
     Mutant(
         "the store's clock is wrong, and updates do not look at it",
@@ -192,9 +226,6 @@ LEASE = (
         "two holders",
         Options(leases=True, bad_clock=True),
     ),
-)
-
-LEAVING = (
     Mutant("release by name instead of by id", "two holders", Options(leases=True, by_name=True)),
     Mutant("the id of a record is used again", "two holders", Options(leases=True, lost=1, same_id=True)),
     Mutant(
@@ -207,7 +238,7 @@ LEAVING = (
         "a time-out forgets to leave",
         "left behind",
         Options(timeouts=True),
-        _claiming(TAKEN_BACK, "        pass\n"),
+        _claiming("        await _time_is_over(queue, call, answer.outage, at.in_line)\n", "        pass\n"),
     ),
     Mutant(
         "a refused try leaves its record",
@@ -233,13 +264,6 @@ LEAVING = (
         LEASES,
         _claiming(GIVEN_UP + NO_MORE, NO_MORE),
     ),
-)
-
-IN_LINE = Options(ordered=True, steps=line, one_using=True)
-LEASED = replace(IN_LINE, leases=True)
-FENCED = replace(LEASED, fence=Fence.ISSUED, attempts=2, lapses=2)
-
-STEPS = (
     Mutant(
         "on a line: a new claim overtakes the waiters",
         "two records",
@@ -298,22 +322,3 @@ STEPS = (
         _claiming(GIVEN_UP + NO_MORE, NO_MORE),
     ),
 )
-
-HARMLESS: tuple[Mutant, ...] = (
-    Mutant(
-        "a claim does not notice that it has expired until the store refuses it",
-        "",
-        LEASES,
-        _pending("if mine is None or mine.expired:", "if mine is None:"),
-    ),
-    Mutant(
-        "a waiter does not heed a refused renewal",
-        "",
-        LEASES,
-        _pending("            if not renewed[0]:\n                return GONE", "            pass"),
-    ),
-    Mutant("nobody reaps", "", Options(leases=True, crashes=1), _pending(JUNK, "junk = None")),
-)
-"""Changes that are not caught, because another safeguard has the same effect."""
-
-MUTANTS: tuple[Mutant, ...] = (*LOOKS, *ORDER, *GRANTS, *LEASE, *LEAVING, *STEPS)

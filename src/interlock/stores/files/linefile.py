@@ -126,10 +126,9 @@ class LineFile(OpenFile):
 
     def _is_sound(self, data: bytes) -> bool:
         head, end = self.head, DONE_AT + MOMENT
-        whole = (
-            micros_in(data, DONE_AT) >= 0 and data[:DONE_AT] == head[:DONE_AT] and data[end : len(head)] == head[end:]
-        )
-        return whole and not (len(data) - len(head)) % SLOT
+        if (len(data) - len(head)) % SLOT or micros_in(data, DONE_AT) < 0:
+            return False
+        return data[:DONE_AT] == head[:DONE_AT] and data[end : len(head)] == head[end:]
 
     def _put_right(self, found: bytes) -> None:
         """Write the head of a new or damaged file; the readable claims of a damaged file stay."""

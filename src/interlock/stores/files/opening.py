@@ -198,7 +198,10 @@ def open_file(folder: str | Path, name: str, sharing: Sharing, create: bool = Tr
                 if fd >= 0:
                     return fd
     except NotOurs as error:
-        raise NotOurs(f"{os.fspath(folder)}/{name} {error}") from None
+        raise NotOurs(
+            f"{os.fspath(folder)}/{name} {error}, no file that interlock made; look at it, and remove it "
+            f"(nothing was changed)"
+        ) from None
     except OSError as error:
         error.filename = f"{os.fspath(folder)}/{name}"
         raise
@@ -225,7 +228,7 @@ def _open_at(at: int, name: str, sharing: Sharing, create: bool) -> int:
         except FileNotFoundError:
             raise error from None
         if not stat.S_ISREG(found.st_mode):
-            raise _refused(f"is {kind_of(found.st_mode)}") from None
+            raise NotOurs(f"is {kind_of(found.st_mode)}") from None
         if error.errno == errno.EACCES and not found.st_size and clock.time_of_day() - found.st_mtime < 1:
             time.sleep(0.001)  # the process that created it is about to set its mode
             return -1
@@ -242,13 +245,13 @@ def _settle(fd: int, sharing: Sharing) -> None:
     """Check that an open file may be interlock's; set the mode of one of this user, independent of the umask."""
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
-        raise _refused(f"is {kind_of(found.st_mode)}")
+        raise NotOurs(f"is {kind_of(found.st_mode)}")
     if found.st_size > MOST_BYTES:
-        raise _refused(f"is {found.st_size} bytes long")
+        raise NotOurs(f"is {found.st_size} bytes long")
     if not sharing.trusts(found.st_uid):
-        raise _refused(f"belongs to user {found.st_uid}")
+        raise NotOurs(f"belongs to user {found.st_uid}")
     if not found.st_size and found.st_nlink > 1:
-        raise _refused("is empty and has another name too")
+        raise NotOurs("is empty and has another name too")
     if found.st_uid == os.geteuid() and found.st_nlink == 1:
         mode = stat.S_IMODE(found.st_mode)
         if not found.st_size:  # new, or the process that created it was killed before it set the mode
@@ -262,16 +265,10 @@ def settle(fd: int, found: os.stat_result, mode: int, sharing: Sharing) -> None:
     if found.st_uid == 0 != sharing.owner:
         os.fchown(fd, sharing.owner, sharing.group)  # a file of root would keep the folder's owner out
     elif sharing.is_shared and found.st_gid != sharing.group:
-        try:
+        with contextlib.suppress(PermissionError):  # not a member: who can't open the file gets an error that says so
             os.fchown(fd, -1, sharing.group)
-        except PermissionError:
-            pass  # not a member of that group: users who can't open the file get an error that says so
     if stat.S_IMODE(found.st_mode) != mode:
         os.fchmod(fd, mode)
-
-
-def _refused(what: str) -> NotOurs:
-    return NotOurs(f"{what}, no file that interlock made; look at it, and remove it (nothing was changed)")
 
 
 def read_file(folder: str | Path, name: str, sharing: Sharing, most: int = MOST_BYTES) -> bytes:

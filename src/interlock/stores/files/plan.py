@@ -13,6 +13,7 @@ the death of this process, or by the cause of the step.  The model checker (`pro
 """
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from interlock.core.claims import MICROS, PENDING
@@ -40,6 +41,7 @@ class Tell(NamedTuple):
 
 
 Action: TypeAlias = Write | RecordWrite | Tell
+BY_FENCE = attrgetter("fence")
 
 
 def line_of(slots: Sequence[Slot], done: int, now: int) -> Line:
@@ -56,12 +58,8 @@ def line_of(slots: Sequence[Slot], done: int, now: int) -> Line:
         for slot in slots
         if isinstance(slot, Place)
     ]
-    places.sort(key=_fence)
+    places.sort(key=BY_FENCE)
     return Line(tuple(places), top_of(slots), done)
-
-
-def _fence(place: Place) -> int:
-    return place.fence
 
 
 def watched(places: Sequence[Place], at: int) -> set[str]:
@@ -136,7 +134,7 @@ def actions(slots: Sequence[Slot], before: Line, step: Step, me: Sequence[str]) 
         if row >= len(slots) or slots[row] is not place:
             writes.append(Write(row, place))
     told = [*step.promoted, *_unaware(before, step)] if going or step.promoted else []
-    told.sort(key=_fence, reverse=True)
+    told.sort(key=BY_FENCE, reverse=True)
     return [
         *([RecordWrite(line.done)] if line.done != before.done else []),
         *(Write(row, None) for row in going),
