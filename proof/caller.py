@@ -116,8 +116,7 @@ async def hold(queue: Any, held: Any) -> None:
     await effect(Enter(held.fence))
     held = None
     while True:
-        choice = await effect(Work())
-        if choice != "renew":
+        if await effect(Work()) != "renew":
             break
         await effect(Renewing())
         try:

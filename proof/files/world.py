@@ -110,8 +110,7 @@ class World(Callers, verdicts.World):
             leaving = isinstance(self.request(number, owner), Leave | Begin)
             if ended or (state[2].lapses and (until == EARLIER or leaving or owner.id != id)):
                 after = with_files(state, with_lease(files, id, OVER))
-                words = f"the lease of {id} ends in the store"
-                yield CLOCK, words, FAULT, after if ended else spent(after, "lapses")
+                yield CLOCK, f"the lease of {id} ends in the store", FAULT, after if ended else spent(after, "lapses")
 
     def _renewals(self, state: State, number: int, caller: Caller) -> Iterator[Successor[State]]:
         name = NAMES[number]
@@ -144,8 +143,7 @@ class World(Callers, verdicts.World):
         for victims in [[id] for id in ids] + ([ids] if len(ids) > 1 else []):
             id = victims[0] if len(victims) == 1 else None
             stepped = self.steps.change(files, is_alive, victims, self.steps.line.evict, id)
-            words = f"somebody evicts {id or 'all claims'}"
-            for outcome in self.broken_off(files, words, "", stepped, judge):
+            for outcome in self.broken_off(files, f"somebody evicts {id or 'all claims'}", "", stepped, judge):
                 if not outcome.done and not (state[2].kills and self.configuration.looks):
                     continue
                 after = self.rung(with_files(state, outcome.files, outcome.wrong), outcome.rings)
@@ -159,12 +157,10 @@ class World(Callers, verdicts.World):
                     yield "evict", f"somebody is killed {outcome.words}", FAULT, dead
 
     def _tidying(self, state: State) -> Iterator[Successor[State]]:
-        files: Files = state[0]
-        is_alive = self.is_alive(state)
-        stepped = self.steps.tidy(files, is_alive)
+        stepped = self.steps.tidy(state[0], self.is_alive(state))
         if stepped is not None:
             judge = self._judge(state)
-            for outcome in self.broken_off(files, "somebody removes the file of the name", "", stepped, judge):
+            for outcome in self.broken_off(state[0], "somebody removes the file of the name", "", stepped, judge):
                 words = outcome.words if outcome.done else f"somebody is killed {outcome.words}"
                 yield "tidy", words, FAULT, with_files(state, outcome.files, outcome.wrong)
 

@@ -36,18 +36,17 @@ class Configuration:
     rare: bool = False
 
 
-def _rows(group: str, *rows: tuple[str, Options]) -> list[Configuration]:
+def _rows(group: str, *rows: tuple[str, Options], **how: bool) -> list[Configuration]:
     """Return the rows of one group; without faults and with ordered keys, starvation is checked too."""
     return [
         Configuration(
-            f"{group}: {name}", options, fair=options.ordered and not options.leases and options.attempts is None
+            f"{group}: {name}",
+            options,
+            fair=options.ordered and not options.leases and options.attempts is None,
+            **how,
         )
         for name, options in rows
     ]
-
-
-def _unlive(rows: list[Configuration]) -> list[Configuration]:
-    return [replace(row, live=False) for row in rows]
 
 
 N2, N3, N4 = exclusive(2), exclusive(3), exclusive(4)
@@ -65,73 +64,6 @@ LINE_LEASES = replace(LINE, leases=True)
 LINE_ONCE = replace(LINE3, leases=True, attempts=1, lapses=1)
 LINE_FENCES = replace(LINE_LEASES, fence=Fence.ISSUED, attempts=2, lapses=2)
 
-
-RARE: tuple[Configuration, ...] = (
-    *_rows(
-        "line, fences", ("N=2, two calls each, one lapse, one lost reply", replace(LINE_FENCES, lapses=1, lost=1))
-    ),
-    *_rows("no leases", ("N=4, keys ordered", Options(N4, ordered=True))),
-    *_rows("kinds", ("writer, writer, reader, reader", Options(WWRR, ordered=True))),
-    *_rows("leases", ("N=3, one call each, one lapse", ONCE)),
-)
-
-LARGE: tuple[Configuration, ...] = (
-    *_rows(
-        "line",
-        ("N=2, one lost reply, any number of lapses", replace(LINE_LEASES, lost=1)),
-        ("N=2, a server's queue, one lost reply, any number of lapses", replace(LINE_LEASES, lost=1, gives_up=True)),
-        ("N=3, two calls each, two lapses", replace(LINE_ONCE, attempts=2, lapses=2)),
-        ("N=3, one call each, one crash, one lost reply, one lapse", replace(LINE_ONCE, crashes=1, lost=1)),
-    ),
-    *_rows("no leases", ("N=4, keys in any order", Options(N4))),
-    *_rows(
-        "kinds",
-        ("writer, writer, reader, reader, any order", Options(WWRR)),
-        ("semaphore 1/2, N=4", Options(semaphore(4, 2), ordered=True)),
-    ),
-    *_rows("one try", ("N=4", Options(N4, wait=False, attempts=1))),
-    *_rows(
-        "leases",
-        ("N=3, keys ordered, two lapses", Options(N3, leases=True, ordered=True, lapses=2)),
-        ("N=3, one call each, two lapses", replace(ONCE, lapses=2)),
-        ("N=3, one call each, two lapses, updates fail only if gone", replace(ONCE, lapses=2, update=Update.THERE)),
-        ("semaphore 1/2, N=3, one call each, two lapses", replace(ONCE, spec=semaphore(3, 2), lapses=2)),
-    ),
-    *_rows(
-        "crashes",
-        ("N=3, one call each, one crash, one lapse", replace(ONCE, crashes=1, ordered=True)),
-        ("N=3, one call each, two crashes", replace(ONCE, crashes=2, lapses=0)),
-    ),
-    *_rows(
-        "lost replies",
-        ("N=2, one lost reply, any number of lapses", Options(N2, leases=True, lost=1)),
-        ("N=2, one lost reply, one crash", Options(N2, leases=True, lost=1, crashes=1, lapses=1)),
-        ("N=2, one call each, two lost replies, one lapse", Options(N2, leases=True, lost=2, lapses=1, attempts=1)),
-        (
-            "N=2, one call each, one lost reply, one broken off, one lapse",
-            Options(N2, leases=True, lost=1, cancels=1, lapses=1, attempts=1, timeouts=True),
-        ),
-        ("N=3, one call each, one lost reply", replace(ONCE, lost=1, lapses=0, ordered=True)),
-    ),
-    *_rows(
-        "broken off", ("N=2, cancelled anywhere, time-outs, leases", replace(LEASES, cancels=None, timeouts=True))
-    ),
-    *_unlive(
-        _rows(
-            "fences",
-            ("N=2, three calls each, two lapses", replace(FENCES, attempts=3)),
-            ("N=2, two calls each, a lapse, a crash, a lost reply", replace(FENCES, lapses=1, crashes=1, lost=1)),
-            ("N=3, one call each, two lapses", replace(ONCE, fence=Fence.ISSUED, lapses=2)),
-        )
-    ),
-    *_unlive(
-        _rows(
-            "bad clock",
-            ("N=3, one call each, two lapses, fences", replace(BAD, spec=N3, attempts=1, ordered=True)),
-            ("N=3, keys ordered, two lapses", replace(FOR_EVER, spec=N3, ordered=True, lapses=2)),
-        )
-    ),
-)
 
 WORLDS = (
     *_rows(
@@ -245,6 +177,74 @@ WORLDS = (
         ("N=2, two calls each, two lapses, late heartbeats", replace(LINE_FENCES, heartbeats=True)),
         ("N=3, one call each, one lapse", replace(LINE_ONCE, fence=Fence.ISSUED)),
     ),
-    *(replace(row, rare=True) for row in RARE),
-    *(replace(row, large=True) for row in LARGE),
+    *_rows(
+        "line, fences",
+        ("N=2, two calls each, one lapse, one lost reply", replace(LINE_FENCES, lapses=1, lost=1)),
+        rare=True,
+    ),
+    *_rows("no leases", ("N=4, keys ordered", Options(N4, ordered=True)), rare=True),
+    *_rows("kinds", ("writer, writer, reader, reader", Options(WWRR, ordered=True)), rare=True),
+    *_rows("leases", ("N=3, one call each, one lapse", ONCE), rare=True),
+    *_rows(
+        "line",
+        ("N=2, one lost reply, any number of lapses", replace(LINE_LEASES, lost=1)),
+        ("N=2, a server's queue, one lost reply, any number of lapses", replace(LINE_LEASES, lost=1, gives_up=True)),
+        ("N=3, two calls each, two lapses", replace(LINE_ONCE, attempts=2, lapses=2)),
+        ("N=3, one call each, one crash, one lost reply, one lapse", replace(LINE_ONCE, crashes=1, lost=1)),
+        large=True,
+    ),
+    *_rows("no leases", ("N=4, keys in any order", Options(N4)), large=True),
+    *_rows(
+        "kinds",
+        ("writer, writer, reader, reader, any order", Options(WWRR)),
+        ("semaphore 1/2, N=4", Options(semaphore(4, 2), ordered=True)),
+        large=True,
+    ),
+    *_rows("one try", ("N=4", Options(N4, wait=False, attempts=1)), large=True),
+    *_rows(
+        "leases",
+        ("N=3, keys ordered, two lapses", Options(N3, leases=True, ordered=True, lapses=2)),
+        ("N=3, one call each, two lapses", replace(ONCE, lapses=2)),
+        ("N=3, one call each, two lapses, updates fail only if gone", replace(ONCE, lapses=2, update=Update.THERE)),
+        ("semaphore 1/2, N=3, one call each, two lapses", replace(ONCE, spec=semaphore(3, 2), lapses=2)),
+        large=True,
+    ),
+    *_rows(
+        "crashes",
+        ("N=3, one call each, one crash, one lapse", replace(ONCE, crashes=1, ordered=True)),
+        ("N=3, one call each, two crashes", replace(ONCE, crashes=2, lapses=0)),
+        large=True,
+    ),
+    *_rows(
+        "lost replies",
+        ("N=2, one lost reply, any number of lapses", Options(N2, leases=True, lost=1)),
+        ("N=2, one lost reply, one crash", Options(N2, leases=True, lost=1, crashes=1, lapses=1)),
+        ("N=2, one call each, two lost replies, one lapse", Options(N2, leases=True, lost=2, lapses=1, attempts=1)),
+        (
+            "N=2, one call each, one lost reply, one broken off, one lapse",
+            Options(N2, leases=True, lost=1, cancels=1, lapses=1, attempts=1, timeouts=True),
+        ),
+        ("N=3, one call each, one lost reply", replace(ONCE, lost=1, lapses=0, ordered=True)),
+        large=True,
+    ),
+    *_rows(
+        "broken off",
+        ("N=2, cancelled anywhere, time-outs, leases", replace(LEASES, cancels=None, timeouts=True)),
+        large=True,
+    ),
+    *_rows(
+        "fences",
+        ("N=2, three calls each, two lapses", replace(FENCES, attempts=3)),
+        ("N=2, two calls each, a lapse, a crash, a lost reply", replace(FENCES, lapses=1, crashes=1, lost=1)),
+        ("N=3, one call each, two lapses", replace(ONCE, fence=Fence.ISSUED, lapses=2)),
+        live=False,
+        large=True,
+    ),
+    *_rows(
+        "bad clock",
+        ("N=3, one call each, two lapses, fences", replace(BAD, spec=N3, attempts=1, ordered=True)),
+        ("N=3, keys ordered, two lapses", replace(FOR_EVER, spec=N3, ordered=True, lapses=2)),
+        live=False,
+        large=True,
+    ),
 )
