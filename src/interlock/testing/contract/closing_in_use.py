@@ -25,10 +25,11 @@ def _closed_while_it_waited(waiting: "Future[Any]", says: str = "closed while it
 
 
 @pytest.mark.parametrize("number", [1, 5])
+@pytest.mark.parametrize("holds", [False, True], ids=["waits only", "holds too"])
 def test_those_of_the_connection_who_wait_give_up_when_it_is_closed(
-    world: World, number: int, locks: Any, ann: Actor, bob: Actor
+    world: World, number: int, holds: bool, locks: Any, ann: Actor, bob: Actor
 ) -> None:
-    held = ann.do(world.connect().lock(world.name).acquire)
+    held = ann.do((locks if holds else world.connect()).lock(world.name).acquire)
     lock = locks.lock(world.name)
     jobs = []
     for actor in world.actors(number):
@@ -38,27 +39,9 @@ def test_those_of_the_connection_who_wait_give_up_when_it_is_closed(
     world.until_waiting(number + 1)
     started = moment()
     world.actor().do(locks.close)
-    assert since(started) < SOON
-    assert all(_closed_while_it_waited(job) for job in jobs)
-    assert len(world.waiters()) == 1  # no claim of the closed client is left when close() returns
-    assert ann.do(held.release) is True
-    assert other.result(SOON).held is True
-
-
-@pytest.mark.parametrize("number", [1, 5])
-def test_none_of_the_closing_connection_gets_the_lock_that_it_gives_up(
-    world: World, number: int, locks: Any, ann: Actor, bob: Actor
-) -> None:
-    lock = locks.lock(world.name)
-    held = ann.do(lock.acquire)
-    jobs = []
-    for actor in world.actors(number):
-        jobs.append(actor.start(lock.acquire))
-        world.until_waiting(len(jobs))
-    other = bob.start(world.connect().lock(world.name).acquire)
-    world.until_waiting(number + 1)
-    started = moment()
-    ann.do(locks.close)
+    if not holds:
+        assert len(world.waiters()) == 1  # no claim of the closed client is left when close() returns
+        assert ann.do(held.release) is True
     assert other.result(SOON).held is True  # at once, not when the leases of the others end
     assert since(started) < SOON
     assert held.held is False

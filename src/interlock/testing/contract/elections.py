@@ -36,6 +36,12 @@ class Candidate:
         self._threads = world.colour == THREADS
         self._over = threading.Event()
         self.running = self.actor.start(self.election.run, self._work if self._threads else self._task)
+        self._stopper = world.actor()
+
+    def stop(self, **how: Any) -> None:
+        """Stop it, and wait for the end of its run."""
+        assert self._stopper.do(self.election.stop, **how) is True
+        self.running.result(20)
 
     def _begin(self, election: Any) -> None:
         self.terms.append(election.term)
@@ -65,14 +71,11 @@ def test_one_leads_and_the_next_one_when_it_stops(world: World) -> None:
     second = Candidate(world, world.connect())
     world.until_waiting(1) if _shows_waiters(world) else None
     assert not second.election.leading
-    stopper = world.actor()
-    assert stopper.do(first.election.stop) is True
-    first.running.result(20)
+    first.stop()
     assert (first.ended, first.election.leading, first.told) == (1, False, ["elected", "deposed"])
     eventually(lambda: second.election.leading and second.terms)
     assert second.terms[0] == second.election.term > first.terms[0] > 0
-    assert stopper.do(second.election.stop) is True
-    second.running.result(20)
+    second.stop()
     world.until_free()
 
 
@@ -88,8 +91,7 @@ def test_a_deposed_leader_ends_its_work_and_stands_again(world: World) -> None:
     eventually(lambda: candidate.ended == 1)
     eventually(lambda: len(candidate.terms) == 2 and candidate.election.leading)
     assert candidate.terms[1] > candidate.terms[0]
-    assert world.actor().do(candidate.election.stop) is True
-    candidate.running.result(20)
+    candidate.stop()
 
 
 def test_an_exception_of_the_work_is_logged_and_it_leads_again(
@@ -99,8 +101,7 @@ def test_an_exception_of_the_work_is_logged_and_it_leads_again(
     eventually(lambda: len(candidate.terms) == 2 and candidate.election.leading)
     assert any("ZeroDivisionError" in (record.exc_text or "") for record in caplog.records)
     assert candidate.told == ["elected", "deposed", "elected"]
-    world.actor().do(candidate.election.stop)
-    candidate.running.result(20)
+    candidate.stop()
 
 
 def test_a_store_that_was_away_does_not_end_it(world: World) -> None:
@@ -110,8 +111,7 @@ def test_a_store_that_was_away_does_not_end_it(world: World) -> None:
     assert not candidate.election.leading
     faulty.broken.clear()
     eventually(lambda: candidate.election.leading)
-    world.actor().do(candidate.election.stop)
-    candidate.running.result(20)
+    candidate.stop()
 
 
 def test_stop_does_not_wait_long_for_a_store_that_is_away(world: World) -> None:
@@ -119,8 +119,7 @@ def test_stop_does_not_wait_long_for_a_store_that_is_away(world: World) -> None:
     candidate = Candidate(world, locks)
     eventually(lambda: candidate.election.leading and candidate.terms)
     faulty.broken.add("leave")
-    assert world.actor().do(candidate.election.stop, timeout=10) is True
-    candidate.running.result(20)
+    candidate.stop(timeout=10)
     faulty.broken.clear()
 
 
