@@ -11,6 +11,7 @@ from interlock.testing.remote import Remote
 from interlock.testing.waiting import moment, since, throughout
 from interlock.testing.world import Place, World
 from tests.servers import EtcdServer, RedisServer, need
+from tests.support.house import Process
 
 Start = Callable[[], Remote]
 TTL = 30
@@ -45,10 +46,10 @@ for number in range(3):
 """
 
 
-def program(text: str, url: str, **how: object) -> "subprocess.Popen[str]":
+def program(text: str, url: str, **how: object) -> Process:
     """Start a program that exits by itself."""
     text = text.format(**how) if how else text
-    return subprocess.Popen(
+    return Process(
         [sys.executable, "-c", text, url],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -59,13 +60,11 @@ def program(text: str, url: str, **how: object) -> "subprocess.Popen[str]":
 
 def test_nobody_gets_in_while_a_daemon_thread_still_works(place: Place, locks: interlock.Locks, url: str) -> None:
     with program(ENDS_LATE + HOLDS_IN_A_DAEMON.replace("{ttl}", "2"), url) as ending:
-        assert ending.stdout is not None
-        assert ending.stderr is not None
-        assert ending.stdout.readline() == "ending\n"
+        assert ending.hear() == "ending"
         throughout(0.7, lambda: locks.lock("book").acquire(timeout=0) is None)
         assert ending.poll() is None, "it has ended too early for this test"
-        assert ending.wait(20) == 0
-        told = ending.stderr.read()
+        status, _, told = ending.ended()
+    assert status == 0
     assert ("1 lock(s) of daemon threads" in told) == (not place.frees_at_death)
     assert locks.lock("book").acquire(timeout=SOON) is not None
 
@@ -74,9 +73,7 @@ def test_those_who_wait_in_daemon_threads_leave_no_ghost(locks: interlock.Locks,
     held = locks.lock("book").acquire()
     assert held is not None
     with program(WAITS_IN_DAEMONS, url, ttl=TTL) as ending:
-        status = ending.wait(20)
-        assert ending.stderr is not None
-        told = ending.stderr.read()
+        status, _, told = ending.ended()
         assert status == 0, told
     started = moment()
     assert [view.id for view in locks.claims("book")] == [held.id]
@@ -133,13 +130,10 @@ def test_a_program_that_ends_while_its_server_is_away_ends_soon(kind: str, outag
         + "print('ready', flush=True); sys.stdin.read(1)"
     )
     with EtcdServer() if kind == "etcd" else RedisServer(kind) as server, program(text, server.url) as ends:
-        assert ends.stdout is not None
-        assert ends.stdin is not None
-        assert ends.stdout.readline() == "ready\n"
+        assert ends.hear() == "ready"
         getattr(server, outage)()
         started = moment()
-        ends.stdin.close()
-        assert ends.wait(30) == 0
+        assert ends.ended()[0] == 0
         assert since(started) < 10
         if outage == "pause":
             server.resume()

@@ -1,7 +1,6 @@
 """Processes that share a folder of file://: what they must have in common, and limits of the machine."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -23,72 +22,39 @@ IN_A_TIME_NAMESPACE = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
 assert libc.unshare(0x80) == 0, os.strerror(ctypes.get_errno())
-if {offset}:
-    with open("/proc/self/timens_offsets", "w") as offsets:
-        offsets.write("monotonic {offset} 0")
+with open("/proc/self/timens_offsets", "w") as offsets:
+    offsets.write("monotonic 1000 0")
 child = os.fork()
 if child == 0:
-    os.execv(sys.executable, [sys.executable, "-m", "interlock.testing.remote"])
+    os.execv(sys.argv[1], sys.argv[1:])
 os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-class Shifted(Remote):
-    """A process whose monotonic clock is ahead."""
-
-    def __init__(self, offset: int) -> None:
-        executable = sys.executable
-        popen = subprocess.Popen
-
-        class Popen(popen):  # type: ignore[type-arg]
-            def __init__(self, command: list[str], **how: object) -> None:
-                program = IN_A_TIME_NAMESPACE.format(offset=offset)
-                super().__init__([executable, "-c", program], **how)  # type: ignore[call-overload]
-
-        subprocess.Popen = Popen  # type: ignore[misc]
-        try:
-            super().__init__(None)
-        finally:
-            subprocess.Popen = popen  # type: ignore[misc]
-
-    def connect(self, folder: Path) -> None:
-        """Connect to a folder."""
-        self.do(f"url = 'file://{folder}'\nlocks = interlock.connect(url)")
-
-
 @pytest.fixture
-def shifted() -> Iterator[Callable[[int], Shifted]]:
-    """Starts processes with a shifted clock."""
-    started: list[Shifted] = []
-
-    def start(offset: int) -> Shifted:
-        started.append(Shifted(offset))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.end()
-        each.close()
+def ahead() -> Iterator[Remote]:
+    """A process whose monotonic clock is ahead."""
+    with closing(Remote(None, [sys.executable, "-c", IN_A_TIME_NAMESPACE])) as made:
+        yield made
+        made.end()
 
 
 @as_root
-def test_a_process_with_another_clock_does_not_get_in(tmp_path: Path, shifted: Callable[[int], Shifted]) -> None:
+def test_a_process_with_another_clock_does_not_get_in(tmp_path: Path, ahead: Remote) -> None:
     path = tmp_path / "locks"
-    ahead = shifted(1000)
     with interlock.connect(f"file://{path}") as locks:
         grant = locks.lock(NAME).acquire()
         assert grant is not None
         with pytest.raises(RemoteError, match=r"StoreError.*time namespace"):
-            ahead.connect(path)
+            ahead.do(f"locks = interlock.connect('file://{path}')")
         assert grant.renew()
         assert {check.status for check in locks.doctor()} == {"ok"}
 
 
 @as_root
-def test_who_was_first_has_the_folder_to_itself(tmp_path: Path, shifted: Callable[[int], Shifted]) -> None:
+def test_who_was_first_has_the_folder_to_itself(tmp_path: Path, ahead: Remote) -> None:
     path = tmp_path / "locks"
-    ahead = shifted(1000)
-    ahead.connect(path)
+    ahead.do(f"locks = interlock.connect('file://{path}')")
     ahead.do(f"grant = locks.lock({NAME!r}).acquire()")
     assert set(ahead.do("result = [check.status for check in locks.doctor()]")) == {"ok"}
     with pytest.raises(StoreError, match="time namespace"):

@@ -22,45 +22,34 @@ FEW, MANY = 10, 4_000
 GROWTH = 4.0  # at most, from 10 to 10,000 in line; log2 grows by 4, a scan of the line would by 1,000
 
 
-class Monitor:
-    """Counts the commands that clients send to a server, without those inside scripts."""
-
-    def __init__(self, server: RedisServer) -> None:
-        self._pool = server.wire()
-        assert self._pool.ask("MONITOR") == "OK"
-        self.commands: Counter[str] = Counter()
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def _read(self) -> None:
-        end = '"end of watch"'
-        while end not in (line := self._pool.read()):
-            where, _, command = str(line).partition("] ")
-            if not where.endswith(" lua"):
-                self.commands[command.split('"')[1].upper()] += 1
-
-    def stop(self, server: RedisServer) -> None:
-        """Stop after all earlier commands have been counted."""
-        server.command("ECHO", "end of watch")
-        self._thread.join()
-        self._pool.close()
-
-
 @contextmanager
-def watching(server: RedisServer) -> Iterator[Monitor]:
-    """Count while the body runs."""
-    monitor = Monitor(server)
-    try:
-        yield monitor
-    finally:
-        monitor.stop(server)
+def watching(server: RedisServer) -> Iterator[Counter[str]]:
+    """Count the commands that clients send to a server while the body runs, without those inside scripts."""
+    commands: Counter[str] = Counter()
+    end = '"end of watch"'
+    with server.wire() as wire:
+        assert wire.ask("MONITOR") == "OK"
+
+        def read() -> None:
+            while end not in (line := wire.read()):
+                where, _, command = str(line).partition("] ")
+                if not where.endswith(" lua"):
+                    commands[command.split('"')[1].upper()] += 1
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            yield commands
+        finally:
+            server.command("ECHO", end.strip('"'))  # all earlier commands have been counted
+            reader.join()
 
 
 def is_quiet(server: RedisServer) -> bool:
     """Tell whether no command reaches the server for half a second."""
-    with watching(server) as monitor:
+    with watching(server) as commands:
         throughout(0.5, lambda: True)
-    return not monitor.commands
+    return not commands
 
 
 @pytest.mark.parametrize(
@@ -80,10 +69,10 @@ def test_waiters_on_a_held_lock_ask_at_most_once_a_second_each(
         for each in waiters
     ]
     world.until_waiting(WAITERS)
-    with watching(server) as monitor:
+    with watching(server) as commands:
         throughout(SECONDS, lambda: not any(future.done() for future in waiting))
-    asked = sum(monitor.commands.values())
-    assert asked <= WAITERS * SECONDS, monitor.commands
+    asked = sum(commands.values())
+    assert asked <= WAITERS * SECONDS, commands
     assert holder.do(grant.release) is True
     assert len(one_after_another(waiters, waiting)) == len(waiters)
 
@@ -112,13 +101,13 @@ def test_a_hand_over_tells_one_waiter_only(world: World, server: RedisServer) ->
     world.until_waiting(10)
     eventually(lambda: is_quiet(server))  # a waiter that subscribed after it entered polls once
     started = moment()
-    with watching(server) as monitor:
+    with watching(server) as commands:
         assert holder.do(grant.release) is True
         first = eventually(lambda: [future for future in waiting if future.done()])
     assert len(first) == 1
-    asked = sum(monitor.commands.values())
+    asked = sum(commands.values())
     looks = 10 * since(started)  # at most one a second by each remaining waiter; a storm would be ten at once
-    assert asked <= 4 + looks, monitor.commands  # the release, and the renewal that a watchdog may begin with
+    assert asked <= 4 + looks, commands  # the release, and the renewal that a watchdog may begin with
     assert len(one_after_another(waiters, waiting)) == 10
 
 
