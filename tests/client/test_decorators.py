@@ -46,20 +46,6 @@ def test_it_does_not_run_without_the_lock(world: World, locks: Any, ann: Actor, 
     assert ran == []
 
 
-def test_a_function_of_the_wrong_colour_is_refused(world: World) -> None:
-    lock = world.connect().lock(world.name)
-
-    async def task() -> None:
-        """Never called."""
-
-    def work() -> None:
-        """Never called."""
-
-    wrong = task if world.colour == "threads" else work
-    with pytest.raises(InvalidArgument, match="connect"):
-        lock(wrong)
-
-
 @of_threads
 def test_a_generator_function_holds_it_until_it_is_read(world: World, kind: Kind) -> None:
     seen: list[Any] = []

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,21 +29,6 @@ def remote(folder: Path) -> Iterator[Remote]:
     other.close()
 
 
-def waiting_threads(locks: interlock.Locks, number: int = WAITERS) -> list[Future[Any]]:
-    """Start threads that wait for the lock; return their futures."""
-    waits: list[Future[Any]] = [Future() for _ in range(number)]
-
-    def wait(future: Future[Any]) -> None:
-        try:
-            future.set_result(locks.lock("book").acquire())
-        except BaseException as error:
-            future.set_exception(error)
-
-    for future in waits:
-        threading.Thread(target=wait, args=(future,), daemon=True).start()
-    return waits
-
-
 def many_sockets() -> list[tuple[socket.socket, socket.socket]]:
     """Open sockets that get the numbers of the descriptors that were closed just before."""
     return [socket.socketpair() for _ in range(20)]
@@ -53,8 +36,8 @@ def many_sockets() -> list[tuple[socket.socket, socket.socket]]:
 
 def test_threads_that_wait_when_it_is_closed_get_a_store_error(folder: Path, remote: Remote) -> None:
     before = descriptors()
-    locks = connect(folder)
-    waits = waiting_threads(locks)
+    locks, pool = connect(folder), ThreadPoolExecutor(WAITERS)
+    waits = [pool.submit(locks.lock("book").acquire) for _ in range(WAITERS)]
     until_waiting(folder, WAITERS)
     locks.close()
     pairs = many_sockets()
@@ -63,6 +46,7 @@ def test_threads_that_wait_when_it_is_closed_get_a_store_error(folder: Path, rem
     for wait in waits:
         with pytest.raises(StoreError, match="closed"):
             wait.result(WAIT_LIMIT)
+    pool.shutdown()
     for ours, theirs in pairs:
         assert ours.recv(4096) == BYTES  # no former waiter has read from them
         ours.close()

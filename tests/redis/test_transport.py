@@ -17,6 +17,7 @@ from interlock.testing.actors import Actor
 from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since, throughout
 from interlock.testing.world import World
 from tests.servers import Proxy, RedisServer
+from tests.support.house import Process
 from tests.support.redis_worlds import Queued, client_ids, connect_to, in_colour
 
 POOLED = 8
@@ -226,23 +227,13 @@ print(time.monotonic() - started, flush=True)
 
 @pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)
 def test_signals_do_not_stretch_the_deadline_of_a_call(proxy: Proxy) -> None:
-    child = subprocess.Popen(
+    with Process(
         [sys.executable, "-c", INTERRUPTED, proxy.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert child.stdin is not None
-    assert child.stdout is not None
-    try:
-        assert child.stdout.readline() == "ready\n"
+    ) as child:
+        assert child.hear() == "ready"
         proxy.black_hole()
-        child.stdin.write("\n")
-        child.stdin.flush()
-        took = float(child.stdout.readline() or "inf")
-        assert took < 1 + 1 + 1.5, "its time-out, one for I/O, and a busy machine"
-    finally:
-        child.kill()
-        child.wait()
-        child.stdin.close()
-        child.stdout.close()
+        child.say("")
+        assert float(child.hear() or "inf") < 1 + 1 + 1.5, "its time-out, one for I/O, and a busy machine"
 
 
 # -- a server that loses data ---------------------------------------------------------------------------
