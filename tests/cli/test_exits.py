@@ -1,11 +1,8 @@
 """The one line on the error stream."""
 
-import io
-import sys
-
 import pytest
 
-from interlock.cli.exits import UNAVAILABLE, say
+from interlock.cli.exits import UNAVAILABLE
 from tests.support.house import COMMAND, House
 
 
@@ -14,11 +11,3 @@ def test_an_error_stream_that_takes_nothing_stops_no_command(house: House, close
     shell = ["env", "-u", "PYTHONUNBUFFERED", "sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND]
     assert house.run("run", "-v", "book", "--", "echo", "done", command=shell) == (0, "done\n", "")
     assert house.run("run", "book", "--", "/nowhere", command=shell)[0] == UNAVAILABLE
-
-
-def test_an_error_stream_that_is_closed_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for ended in ("close", "detach"):
-        stream = io.TextIOWrapper(io.BufferedWriter(io.BytesIO()))
-        getattr(stream, ended)()
-        monkeypatch.setattr(sys, "stderr", stream)
-        say("not heard")

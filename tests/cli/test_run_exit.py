@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli import main
 from tests.support.house import House
 
 
@@ -47,59 +46,6 @@ def test_a_lock_that_becomes_free_in_time_is_obtained(house: House) -> None:
     house.wait_for(1, "pending")
     assert holder.ended() == (0, "out\n", "")
     assert waiter.ended() == (0, "ran\n", "")
-
-
-@pytest.mark.parametrize(
-    ("words", "advice"),
-    [
-        ([], "Missing argument 'NAME'"),
-        (["book"], "which command"),
-        (["book", "--"], "which command"),
-        (["-x"], "Missing argument 'NAME'"),
-        (["-q", "book", "true"], "No such option"),
-        (["book", "--quick", "true"], "write -- before the command"),
-        (["-s", "-x", "book", "true"], "-s and -x contradict"),
-        (["-s", "--permits", "2", "book", "true"], "-s and --permits contradict"),
-        (["-n", "-w", "3", "book", "true"], "-n and -w contradict"),
-        (["-u", "book", "true"], "released when the command ends"),
-        (["--unlock", "book", "true"], "released when the command ends"),
-        (["-F", "book", "true"], "must keep running"),
-        (["-w", "soon", "book", "true"], "'soon' is no time"),
-        (["-w", "-1", "book", "true"], "is no time"),
-        (["-w", "nan", "book", "true"], "is no time"),
-        (["-w", "inf", "book", "true"], "is no time"),
-        (["-w"], "'-w' requires an argument. (see interlock run --help)"),
-        (["book", "-nw"], "'-w' requires an argument"),
-        (["--grace", "-1", "book", "true"], "is no time"),
-        (["-E", "256", "book", "true"], "0<=x<=255"),
-        (["-E", "-1", "book", "true"], "0<=x<=255"),
-        (["-E", "one", "book", "true"], "'one' is not a valid integer"),
-        (["--units", "2", "book", "true"], "--permits"),
-        (["--permits", "0", "book", "true"], "x>=1"),
-        (["--permits", "2", "--units", "3", "book", "true"], "ask for fewer"),
-        (["--keep=yes", "book", "true"], "does not take a value"),
-        (["-c", "true", "book", "false"], "as one word"),
-        (["--ttl", "0", "book", "true"], "from 0.1"),
-        (["", "true"], "must not be empty"),
-        (["x" * 1001, "true"], "at most 1000 characters"),
-        (["--namespace", "x" * 1001, "book", "true"], "at most 1000 characters"),
-        (["--label", "x" * 201, "book", "true"], "at most 200 characters"),
-        (["--store", "memory://", "book", "true"], "guards nothing"),
-        (["--store", "nonsense://here", "book", "true"], "no store has the scheme"),
-        (["--store", "/var/locks", "book", "true"], "no store URL"),
-        (["two\nlines", "--quick", "true"], "No such option"),
-    ],
-)
-def test_wrong_usage_is_64_with_one_line_that_says_what_to_do(
-    words: list[str], advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("INTERLOCK_URL", (tmp_path / "locks").as_uri())
-    assert main(["run", *words]) == 64
-    output, errors = capsys.readouterr()
-    assert output == ""
-    assert advice in errors
-    assert errors.startswith("interlock: ")
-    assert errors.count("\n") == 1
 
 
 def test_a_name_that_no_store_can_keep_is_64(house: House) -> None:
@@ -148,12 +94,3 @@ def test_a_store_that_can_not_be_used_is_75(house: House) -> None:
     assert (status, output) == (75, "")
     assert errors.startswith("interlock: the store can't be used: ")
     assert errors.count("\n") == 1
-
-
-def test_the_help_tells_every_option_and_status(house: House) -> None:
-    for words in (["run", "--help"], ["run", "-h"]):
-        status, output, errors = house.run(*words)
-        assert (status, errors) == (0, "")
-        for part in ("-s, --shared", "-w, --wait", "--keep", "--grace SEC", "128+n", "75"):
-            assert part in output
-    assert "Hold a lock while a command runs." in house.run("--help")[1]

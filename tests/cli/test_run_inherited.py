@@ -94,6 +94,3 @@ def test_a_run_in_the_background_of_a_script_is_not_interrupted_by_the_keyboard(
     (house.folder / "fifo").write_text("\n")
     assert shell.hear() == "out"
     assert shell.ended()[0] == 0
-
-
-# The tests themselves

@@ -50,15 +50,6 @@ def test_a_signal_ends_what_at_least_asks_for(house: House) -> None:
         assert house.run("run", "-n", "book", "--", "true")[0] == 0
 
 
-def test_it_excludes_programs_that_use_the_library(house: House) -> None:
-    holder = house.hold()
-    assert house.locks.lock("book").acquire(timeout=0) is None
-    assert house.locks.rwlock("book").read().acquire(timeout=0) is None
-    holder.ended()
-    with house.locks.lock("book", timeout=0):
-        pass
-
-
 def test_shared_runs_share_and_keep_exclusive_ones_out(house: House) -> None:
     readers = [house.hold("book", "-s"), house.hold("book", "--shared")]
     assert house.run("run", "-n", "book", "--", "true")[0] == 1

@@ -103,18 +103,3 @@ def test_a_lock_that_is_lost_before_the_command_could_start_starts_none(house: H
     status, output, errors = house.run("run", "book", "--", "echo", "started", extra=house.python_with(LOST_BEFORE))
     assert (status, output) == (70, "")
     assert errors.startswith("interlock: the lock 'book' was lost")
-
-
-FAILS = """
-import os, sys
-from interlock.cli import guard
-from interlock.client._sync.locks import Locks
-def fails(run):
-    guard.command = run._child.pid
-    raise RuntimeError("of the test")
-close = Locks.close
-def tells(locks):
-    print("still there" if os.path.exists(f"/proc/{guard.command}") else "gone", file=sys.stderr, flush=True)
-    close(locks)
-guard.GuardedRun._attend, Locks.close = fails, tells
-"""

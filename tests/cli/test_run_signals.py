@@ -133,6 +133,3 @@ def test_with_keep_a_signal_ends_the_holding(house: House) -> None:
     assert is_running(left)
     assert house.locks.claims() == []
     (house.folder / "fifo").write_text("go\n")
-
-
-# The signals themselves, where no process can be timed so well

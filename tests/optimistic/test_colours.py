@@ -1,7 +1,6 @@
 """Differences between threads and tasks: cancellation, coroutine functions, and the decorator."""
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -31,10 +30,6 @@ async def happened(condition: Callable[[], Awaitable[Any]]) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_both_have_the_same_arguments() -> None:
-    assert inspect.signature(transact).parameters.keys() == inspect.signature(atransact).parameters.keys()
-
-
 def test_the_wrong_colour_is_refused(server: RedisServer) -> None:
     async def function(tx: Any) -> None:
         raise AssertionError("not called")
@@ -55,14 +50,6 @@ def test_the_wrong_colour_is_refused(server: RedisServer) -> None:
                 transact(threads, lambda tx: function(tx))
 
     asyncio.run(main())
-
-
-def test_a_plain_function_that_only_queues_is_good_for_tasks(server: RedisServer, other: Any) -> None:
-    async def main() -> Any:
-        async with connected(server.url) as client:
-            return await atransact(client, lambda tx: tx.incr("copies"))
-
-    assert asyncio.run(main()) == 1
 
 
 @pytest.mark.parametrize("watched", [(), ("copies",)])
@@ -198,17 +185,3 @@ def test_what_would_run_in_no_transaction_is_refused(server: RedisServer, other:
             with pytest.raises(InvalidArgument):
                 transact(client, each)
     assert other.get("copies") == "2"
-
-
-def test_an_interrupted_thread_leaves_nothing(server: RedisServer, other: Any) -> None:
-    with redis.Redis.from_url(server.url, max_connections=1) as client:
-
-        def function(tx: Any) -> None:
-            tx.get("copies")
-            tx.set("copies", 1)
-            raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            transact(client, function)
-        assert transact(client, lambda tx: tx.incr("runs")) == 1
-    assert other.get("copies") is None

@@ -1,7 +1,6 @@
 """Lost replies and connections: the error tells what is known; nothing is done twice or without a WATCH."""
 
 import time
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -231,10 +230,3 @@ def test_the_clients_time_out_is_its_own_again_afterwards(server: RedisServer, p
         transact(client, lambda tx: tx.incr("number"), timeout=0.5)
         proxy.delay(1.2)
         assert client.get("number") == b"1"
-
-
-@pytest.mark.parametrize("library", ["redis", "valkey"])
-def test_the_libraries_have_what_is_not_public_of_them(server: RedisServer, library: str) -> None:
-    """See interlock.optimistic.redis: a node of a cluster lends connections; tests/test_pinned.py."""
-    node = import_module(f"{library}.asyncio.cluster").ClusterNode
-    assert hasattr(node, "acquire_connection")

@@ -10,6 +10,12 @@ from tests.servers import RedisServer
 from tests.support.optimistic_functions import increment, write
 
 
+def clerk(colour: Any, server: RedisServer, other: Any, *commands: str) -> Any:
+    """The client of a user who may send these commands."""
+    other.acl_setuser("clerk", enabled=True, passwords=["+secret"], keys=["*"], commands=commands)
+    return colour.client(server.url, username="clerk", password="secret")
+
+
 @pytest.mark.parametrize(
     ("command", "function", "message"),
     [
@@ -24,8 +30,7 @@ from tests.support.optimistic_functions import increment, write
 def test_a_command_that_the_access_list_forbids_is_named_and_nothing_is_done_without_it(
     colour: Any, server: RedisServer, other: Any, command: str, function: Any, message: str
 ) -> None:
-    other.acl_setuser("clerk", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", f"-{command}"])
-    client = colour.client(server.url, username="clerk", password="secret")
+    client = clerk(colour, server, other, "+@all", f"-{command}")
     with pytest.raises(StoreError, match=f"{message}.*nothing was changed"):
         colour.transact(client, function)
     assert other.get("number") is None
@@ -34,8 +39,7 @@ def test_a_command_that_the_access_list_forbids_is_named_and_nothing_is_done_wit
 def test_a_function_that_passes_over_a_refused_watch_commits_nothing(
     colour: Any, server: RedisServer, other: Any
 ) -> None:
-    other.acl_setuser("clerk", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", "-watch"])
-    client = colour.client(server.url, username="clerk", password="secret")
+    client = clerk(colour, server, other, "+@all", "-watch")
 
     async def function(tx: Any) -> None:
         with pytest.raises(StoreError, match="refused WATCH"):
@@ -48,8 +52,7 @@ def test_a_function_that_passes_over_a_refused_watch_commits_nothing(
 
 
 def test_a_guard_that_is_forbidden_later_is_told_loudly(colour: Any, server: RedisServer, other: Any) -> None:
-    other.acl_setuser("clerk", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all"])
-    client = colour.client(server.url, username="clerk", password="secret")
+    client = clerk(colour, server, other, "+@all")
     colour.transact(client, write)
     other.acl_setuser("clerk", commands=["-multi"])
     with pytest.raises(StoreError, match=r"refused MULTI.*may have been done without a guard"):

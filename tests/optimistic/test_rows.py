@@ -1,8 +1,8 @@
 """A custom backend for `transact`: versioned rows of SQLite, in a few lines."""
 
 import sqlite3
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
@@ -188,11 +188,10 @@ def test_an_unknown_outcome_of_a_backend_is_passed_on(rows: Rows) -> None:
 
 
 def test_threads_lose_no_copy(rows: Rows) -> None:
-    threads = [
-        threading.Thread(target=lambda: [transact(rows, move, retries=None) for _ in range(10)]) for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    def work(_: int) -> None:
+        for _ in range(10):
+            transact(rows, move, retries=None)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
     assert rows.copies() == [5 - 40, 5 + 40]

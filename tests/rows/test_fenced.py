@@ -140,13 +140,6 @@ def test_several_rows_are_written_or_none(engine: Engine, locks, books: Table) -
     assert names(engine) == ["old", "kept"]  # the caller decides about the rest of the transaction
 
 
-def test_a_rollback_undoes_what_was_written_with_the_fence(engine: Engine, locks, books: Table) -> None:
-    with locks.lock("book") as grant, engine.connect() as connection:
-        fenced(books, grant).write(connection, books.c.id == 1, name="undone")
-        connection.rollback()
-    assert names(engine) == ["old", "old"]
-
-
 def test_the_flush_of_an_object_is_guarded(engine: Engine, locks, books: Table) -> None:
     grant = locks.lock("book").acquire()
     with Session(engine) as session:

@@ -1,8 +1,7 @@
 """`transact` on sessions of SQLAlchemy: the rows that were read are unchanged at the commit, or it tries again."""
 
-import threading
 from collections.abc import Iterator
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -86,14 +85,12 @@ def test_a_crowd_loses_no_update(engine: Engine, book: Any) -> None:
     def borrow(session: Session) -> None:
         session.get_one(book, 1).copies += 1
 
-    crowd = [
-        threading.Thread(target=lambda: [transact(engine, borrow, retries=None, timeout=60) for _ in range(5)])
-        for _ in range(4)
-    ]
-    for each in crowd:
-        each.start()
-    for each in crowd:
-        each.join(90)
+    def work(_: int) -> None:
+        for _ in range(5):
+            transact(engine, borrow, retries=None, timeout=60)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
     assert copies(engine, book) == 25
 
 
@@ -154,18 +151,6 @@ def test_an_error_of_the_function_commits_nothing(engine: Engine, book: Any) -> 
     assert copies(engine, book) == 5
 
 
-@pytest.fixture
-def plain(tmp_path: Path) -> Iterator[Engine]:
-    """A SQLite database with one book."""
-    engine = create_engine(f"sqlite:///{tmp_path / 'plain.db'}")
-    Base.metadata.create_all(engine)
-    with Session(engine) as session:
-        session.add(Plain(id=1, copies=5))
-        session.commit()
-    yield engine
-    engine.dispose()
-
-
 def test_a_value_that_changed_in_its_case_only_is_a_change(engine: Engine, book: Any) -> None:
     if book is not Plain:
         return
@@ -185,7 +170,8 @@ def test_a_value_that_changed_in_its_case_only_is_a_change(engine: Engine, book:
     assert runs == ["a", "A"]
 
 
-def test_keys_and_other_things_are_refused(plain: Engine) -> None:
+def test_keys_and_other_things_are_refused() -> None:
+    plain = create_engine("sqlite://")
     with pytest.raises(InvalidArgument, match="no keys"):
         transact(plain, lambda session: None, "book")
     with Session(plain) as session, pytest.raises(InvalidArgument, match="sessionmaker"):

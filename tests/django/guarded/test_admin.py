@@ -1,9 +1,7 @@
 """The admin shows a second editor both values; he chooses one, and loses no input."""
 
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from html import unescape
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from django.db.models.signals import pre_save
 from django.test import Client
 from guarded.helpers import in_threads
 from guarded.library.models import Book, Magazine
+from guarded.pages import sent_by
 
 from interlock.django.guarded import StaleObject, changes
 from interlock.django.guarded.forms import READ
@@ -69,23 +68,6 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         pre_save.disconnect(each, sender=Book)
 
 
-def page_of(html: str) -> dict[str, str]:
-    """Return the data that a browser sends from an unchanged page."""
-    sent: dict[str, str] = {}
-    for tag in re.findall(r"<input [^>]*>", html):
-        attributes = {name: unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
-        kind = attributes.get("type")
-        chosen = kind not in ("checkbox", "radio", "submit", "file") or " checked" in tag
-        if "name" in attributes and chosen and not attributes["name"].startswith("_"):
-            sent[attributes["name"]] = attributes.get("value", "")
-    for name, body in re.findall(r'<select name="([^"]+)".*?>(.*?)</select>', html, re.DOTALL):
-        found = re.findall(r'<option value="([^"]*)" selected', body)
-        sent[name] = unescape(found[0]) if found else ""
-    for name, body in re.findall(r'<textarea name="([^"]+)"[^>]*>\n?(.*?)</textarea>', html, re.DOTALL):
-        sent[name] = unescape(body)
-    return sent
-
-
 def url_of(instance: Any) -> str:
     meta = instance._meta
     return f"/admin/{meta.app_label}/{meta.model_name}/{instance.pk}/change/"
@@ -95,7 +77,7 @@ def opened(client: Client, instance: Any) -> dict[str, str]:
     """Open the change form of an object."""
     response = client.get(url_of(instance))
     assert response.status_code == 200
-    return page_of(response.content.decode())
+    return sent_by(response.content.decode())
 
 
 def test_two_editors_of_different_fields_lose_nothing(client: Client, book: Book) -> None:
@@ -118,7 +100,7 @@ def test_two_editors_of_one_field_are_shown_both_values_and_choose(client: Clien
     assert "from “naem” to “theirs”" in html
     assert "keep mine: “mine”" in html
     assert "a long work" in html
-    again = {**page_of(html), "interlock_keep_name": "mine"}
+    again = {**sent_by(html), "interlock_keep_name": "mine"}
     assert client.post(url_of(book), again).status_code == 302
     book.refresh_from_db()
     assert (book.name, book.notes) == ("mine", "a long work")
@@ -143,7 +125,7 @@ def test_a_change_just_before_the_save_is_shown_too(
 
 
 def test_a_new_object_is_added_as_ever(client: Client) -> None:
-    page = page_of(client.get("/admin/library/book/add/").content.decode())
+    page = sent_by(client.get("/admin/library/book/add/").content.decode())
     assert client.post("/admin/library/book/add/", {**page, "name": "new"}).status_code == 302
     assert Book.objects.get().name == "new"
 
@@ -153,7 +135,7 @@ def test_inherited_models_and_read_only_fields_are_edited(client: Client) -> Non
     page = opened(client, magazine)
     Magazine.objects.update(title="theirs", month="June")
     html = client.post(url_of(magazine), {**page, "title": "mine", "issue": "7"}).content.decode()
-    client.post(url_of(magazine), {**page_of(html), "interlock_keep_title": "theirs"})
+    client.post(url_of(magazine), {**sent_by(html), "interlock_keep_title": "theirs"})
     magazine.refresh_from_db()
     assert (magazine.title, magazine.issue, magazine.month, magazine.pages) == ("theirs", 7, "June", 5)
 
@@ -180,7 +162,7 @@ class TestInlines:
         assert 'name="book_set-0-interlock_keep_name"' in html
         author.refresh_from_db()
         assert author.name == "Ann"
-        client.post(url_of(author), {**page_of(html), "book_set-0-interlock_keep_name": "mine"})
+        client.post(url_of(author), {**sent_by(html), "book_set-0-interlock_keep_name": "mine"})
         book.refresh_from_db()
         author.refresh_from_db()
         assert (book.name, author.name) == ("mine", "Bea")
@@ -200,7 +182,7 @@ class TestInlines:
 
 class TestList:
     def page(self, client: Client) -> dict[str, str]:
-        return page_of(client.get("/admin/library/book/").content.decode())
+        return sent_by(client.get("/admin/library/book/").content.decode())
 
     def test_rows_are_edited_in_the_list(self, client: Client, book: Book) -> None:
         page = {**self.page(client), "form-0-status": "free", "_save": "Save"}

@@ -124,9 +124,8 @@ class TestUnstable:
 
     def test_what_somebody_has_changed_is_refused(self) -> None:
         Letter.objects.create(secret="read")
-        mine, theirs = Letter.objects.get(), Letter.objects.get()
-        theirs.secret = "theirs"
-        theirs.save()
+        mine = Letter.objects.get()
+        Letter.objects.update(secret="theirs")
         mine.secret = "mine"
         assert refused(mine.save).fields["secret"].theirs == "theirs"
         assert Letter.objects.get().secret == "theirs"
@@ -163,9 +162,8 @@ class TestUnstable:
         monkeypatch.setattr(plan, "comparison_of", lambda field, connection: None)
         monkeypatch.setattr(Everything, "_guarded_plan", None)
         Everything.objects.create(number=1)
-        mine, theirs = Everything.objects.get(), Everything.objects.get()
-        theirs.number = 2
-        theirs.save()
+        mine = Everything.objects.get()
+        Everything.objects.update(number=2)
         mine.number = 3
         assert refused(mine.save).fields["number"].theirs == 2
 

@@ -1,7 +1,6 @@
 """Plain views: errors become HTTP answers, and class-based views overwrite no change of others."""
 
 import asyncio
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from django.urls import path
 from django.views.generic import DeleteView, UpdateView
 from guarded.helpers import in_threads
 from guarded.library.models import Book, PlainBook
+from guarded.pages import sent_by
 
 from interlock import LockLost, LockTimeout, NotHeld, StoreError
 from interlock.django import occupy
@@ -118,17 +118,10 @@ def test_other_errors_are_left_alone() -> None:
         Client().get("/failing")
 
 
-def page_of(client: Client, address: str) -> dict[str, str]:
-    """Return the data that a browser sends from an unchanged page."""
-    html = client.get(address).content.decode()
-    found = dict(re.findall(r'<input[^>]* name="(\w+)" value="([^"]*)"', html))
-    return {**found, "status": re.findall(r'<option value="(\w+)" selected', html)[0]}
-
-
 class TestGuardedUpdateView:
     def test_both_values_are_shown(self, book: Book) -> None:
         address = f"/guarded/{book.pk}"
-        page = page_of(Client(), address)
+        page = sent_by(Client().get(address).content.decode())
         Book.objects.update(name="theirs")
         response = Client().post(address, {**page, "name": "mine"})
         assert response.status_code == 200
@@ -140,7 +133,7 @@ class TestGuardedUpdateView:
             Book.objects.update(name="theirs")
 
         address = f"/guarded/{book.pk}"
-        page = page_of(Client(), address)
+        page = sent_by(Client().get(address).content.decode())
         pre_save.connect(theirs, sender=Book)
         response = Client().post(address, {**page, "name": "mine"})
         assert response.status_code == 200

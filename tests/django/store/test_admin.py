@@ -4,11 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
+from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.db import connections
 from django.test import Client, override_settings
-from django.urls import include, path
+from django.urls import path
 from django.utils.translation import override
 from store.lines import end_leases
 
@@ -17,14 +18,7 @@ from interlock.django import locks
 LIST = "/admin/interlock/claim/"
 
 
-def admin_urls() -> list[object]:
-    """Return the URLs of the admin."""
-    from django.contrib import admin
-
-    return [path("admin/", admin.site.urls)]
-
-
-urlpatterns = [path("", include(admin_urls()))]  # type: ignore[arg-type]
+urlpatterns = [path("admin/", admin.site.urls)]
 
 
 def client_of(*permissions: str) -> Client:

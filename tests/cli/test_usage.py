@@ -1,0 +1,81 @@
+"""Wrong usage of any command: one line that says what to do."""
+
+from pathlib import Path
+
+import pytest
+
+from interlock.cli import main
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["lock"], "No such command 'lock'"),
+        (["lss"], "did you mean interlock ls?"),
+        (["nightly", "--", "true"], "did you mean interlock run nightly -- COMMAND…?"),
+        (["--permits=3", "ls"], "No such option '--permits'"),
+        (["run", "--json", "book", "true"], "write -- before the command"),
+        (["run", "--wiat=3", "nightly"], "--wait"),
+        (["ls", "book"], "unexpected extra argument"),
+        (["ls", "--jsn"], "--jsn"),
+        (["show"], "Missing argument 'NAME'"),
+        (["show", ""], "must not be empty"),
+        (["evict"], "Missing argument 'NAME'"),
+        (["watch", "--interval"], "requires an argument"),
+        (["doctor", "--store", "nonsense://here"], "no store has the scheme"),
+        (["ls", "--store", "here"], "no store URL"),
+        (["ls", "--store", "reddis://here"], "did you mean redis://?"),
+        (["ls", "--store", "postgres://here"], "did you mean postgresql://?"),
+        (["ls", "--store", "/var/locks"], "did you mean 'file:///var/locks'?"),
+        (["ls", "--store", "file://var/locks"], "did you mean file:///var/locks?"),
+        (["ls", "--store", "unix://run/redis"], "did you mean unix:///run/redis?"),
+        (["ls", "--store", "redis:here"], "'redis://localhost'"),
+        (["ls", "--namespace", "x" * 1001], "at most 1000 characters"),
+        (["run"], "Missing argument 'NAME'"),
+        (["run", "book"], "which command"),
+        (["run", "book", "--"], "which command"),
+        (["run", "-x"], "Missing argument 'NAME'"),
+        (["run", "-q", "book", "true"], "No such option"),
+        (["run", "book", "--quick", "true"], "write -- before the command"),
+        (["run", "-s", "-x", "book", "true"], "-s and -x contradict"),
+        (["run", "-s", "--permits", "2", "book", "true"], "-s and --permits contradict"),
+        (["run", "-n", "-w", "3", "book", "true"], "-n and -w contradict"),
+        (["run", "-u", "book", "true"], "released when the command ends"),
+        (["run", "--unlock", "book", "true"], "released when the command ends"),
+        (["run", "-F", "book", "true"], "must keep running"),
+        (["run", "-w", "soon", "book", "true"], "'soon' is no time"),
+        (["run", "-w", "-1", "book", "true"], "is no time"),
+        (["run", "-w", "nan", "book", "true"], "is no time"),
+        (["run", "-w", "inf", "book", "true"], "is no time"),
+        (["run", "-w"], "'-w' requires an argument. (see interlock run --help)"),
+        (["run", "book", "-nw"], "'-w' requires an argument"),
+        (["run", "--grace", "-1", "book", "true"], "is no time"),
+        (["run", "-E", "256", "book", "true"], "0<=x<=255"),
+        (["run", "-E", "-1", "book", "true"], "0<=x<=255"),
+        (["run", "-E", "one", "book", "true"], "'one' is not a valid integer"),
+        (["run", "--units", "2", "book", "true"], "--permits"),
+        (["run", "--permits", "0", "book", "true"], "x>=1"),
+        (["run", "--permits", "2", "--units", "3", "book", "true"], "ask for fewer"),
+        (["run", "--keep=yes", "book", "true"], "does not take a value"),
+        (["run", "-c", "true", "book", "false"], "as one word"),
+        (["run", "--ttl", "0", "book", "true"], "from 0.1"),
+        (["run", "", "true"], "must not be empty"),
+        (["run", "x" * 1001, "true"], "at most 1000 characters"),
+        (["run", "--namespace", "x" * 1001, "book", "true"], "at most 1000 characters"),
+        (["run", "--label", "x" * 201, "book", "true"], "at most 200 characters"),
+        (["run", "--store", "memory://", "book", "true"], "guards nothing"),
+        (["run", "--store", "nonsense://here", "book", "true"], "no store has the scheme"),
+        (["run", "--store", "/var/locks", "book", "true"], "no store URL"),
+        (["run", "two\nlines", "--quick", "true"], "No such option"),
+    ],
+)
+def test_wrong_usage_is_64_with_one_line_that_says_what_to_do(
+    words: list[str], advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("INTERLOCK_URL", (tmp_path / "locks").as_uri())
+    assert main(words) == 64
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert advice in errors
+    assert errors.startswith("interlock: ")
+    assert errors.count("\n") == 1
