@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from interlock.core._async.acquire import AsyncQueue
 from interlock.core._sync.acquire import Queue
@@ -69,5 +69,4 @@ def from_client(client: Any, tasks: bool) -> Store:
         tasks: True if asyncio tasks will use the store.
     """
     dialect = getattr(getattr(client, "dialect", None), "name", "")
-    store: Store = import_module(MAKERS.get(dialect, MAKERS["postgresql"])).from_client(client, tasks)
-    return store
+    return cast("Store", import_module(MAKERS.get(dialect, MAKERS["postgresql"])).from_client(client, tasks))

@@ -338,9 +338,8 @@ class SwapSteps:
         known = self._known.get(key)
         if known is None:
             return None
-        home = neighbours.home
         if known.line.places:
-            return known if all(place.home == home for place in known.line.places) else None
+            return known if all(place.home == neighbours.home for place in known.line.places) else None
         return known if known.quiet else None
 
     def _remember(self, key: str, known: Known) -> None:

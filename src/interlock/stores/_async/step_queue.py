@@ -249,8 +249,12 @@ def away(claim: Claim, error: StoreError, wait: bool, answered: bool) -> EnterRe
     """
     if isinstance(error, Denied) or not isinstance(error, (Passing, Unreachable, UnknownOutcome)) or not wait:
         raise error
-    state: Any = "indeterminate" if isinstance(error, UnknownOutcome) else "busy"
-    return EnterResult(state, look_again=AWAY, asked=False, outage=outage(error, claim.spec.ttl, answered))
+    return EnterResult(
+        "indeterminate" if isinstance(error, UnknownOutcome) else "busy",
+        look_again=AWAY,
+        asked=False,
+        outage=outage(error, claim.spec.ttl, answered),
+    )
 
 
 def view_of(key: str, place: Place, now: int) -> ClaimView:

@@ -43,11 +43,12 @@ def _liveness_pipes(folder: Folder, liveness: Liveness) -> Check:
     gone = {place.alive for place in places if place.alive and not os.path.lexists(folder.alive / place.alive)}
     pids = sorted(pid for pid in {token.partition("-")[0] for token in gone} if os.path.exists(f"/proc/{pid}"))
     if pids:
-        text = (
+        return Check(
+            "liveness pipes",
+            "warn",
             f"those of {len(pids)} running processes were removed ({', '.join(pids[:MOST_SHOWN])}), their locks are "
-            f"void: exclude the folder from whatever cleans up there (tmp cleaners, rm)"
+            f"void: exclude the folder from whatever cleans up there (tmp cleaners, rm)",
         )
-        return Check("liveness pipes", "warn", text)
     return Check("liveness pipes", "ok", "every running process with claims here has its own")
 
 
@@ -58,8 +59,7 @@ def _permissions(folder: Folder) -> Check:
             return Check("permissions", "fail", f"{path} can't be read and written by this user: change its mode")
     mode = folder.path.stat().st_mode
     if mode & 0o002 and not mode & stat.S_ISVTX:
-        text = f"every user may write to {folder.path} and take locks away: chmod o-w"
-        return Check("permissions", "warn", text)
+        return Check("permissions", "warn", f"every user may write to {folder.path} and take locks away: chmod o-w")
     shared = "shared: everybody who may write there can stop everybody"
     return Check("permissions", "ok", shared if mode & 0o022 else "readable and writable")
 

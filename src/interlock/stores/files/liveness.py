@@ -45,8 +45,6 @@ MOST_IDLE_PIPES = 64
 MOST_OTHERS = 128
 MOST_NUMBER = 999_999  # six digits, as many as a slot has room for
 TRIES = 50
-_DIR_FD = os.mkfifo in os.supports_dir_fd
-NO_PIPE = (*GONE, errno.ENXIO, errno.ELOOP)
 
 
 class WakeupPipe(OpenFile):
@@ -198,7 +196,7 @@ class Liveness:
                 # A pipe that was removed from alive/ does not count: other processes take its owner for dead.
                 return pipe.links() > 0
             except OSError as error:
-                return error.errno not in NO_PIPE
+                return error.errno not in (*GONE, errno.ENXIO, errno.ELOOP)
             flock(pipe.fd, LOCK_UN)
             self._forget(token)
             return False
@@ -332,7 +330,7 @@ def make_pipe(path: Path) -> int:
     """
     with opened(path.parent) as at:
         sharing = sharing_of(os.fstat(at))
-        if _DIR_FD:
+        if os.mkfifo in os.supports_dir_fd:
             os.mkfifo(path.name, sharing.file_mode, dir_fd=at)
         else:
             os.mkfifo(path, sharing.file_mode)

@@ -128,5 +128,8 @@ def check_of(path: Path) -> Check:
     kind = mount_of(path).kind
     if kind in LOCAL:
         return Check("file system", "ok", f"{path} lies on {kind}")
-    doubt = f"{path} lies on {kind}, which may reach others than this machine, who do not see its locks: be sure"
-    return Check("file system", "warn", doubt)
+    return Check(
+        "file system",
+        "warn",
+        f"{path} lies on {kind}, which may reach others than this machine, who do not see its locks: be sure",
+    )

@@ -152,14 +152,9 @@ class Sharing(NamedTuple):
         """
         return 0o600 | (0o060 if self.mode & 0o020 else 0) | (0o006 if self.mode & 0o002 else 0)
 
-    @property
-    def is_shared(self) -> bool:
-        """True if other users may write to the folder, so that files of every user are trusted."""
-        return bool(self.mode & 0o022)
-
     def trusts(self, owner: int) -> bool:
-        """Return True if a file of that user may be used."""
-        return self.is_shared or owner in (os.geteuid(), 0, self.owner)
+        """Return True if a file of that user may be used: of every user where others may write to the folder."""
+        return bool(self.mode & 0o022) or owner in (os.geteuid(), 0, self.owner)
 
 
 def sharing_of(found: os.stat_result) -> Sharing:
@@ -264,7 +259,7 @@ def settle(fd: int, found: os.stat_result, mode: int, sharing: Sharing) -> None:
     """Give a new file or folder its mode, owner and group."""
     if found.st_uid == 0 != sharing.owner:
         os.fchown(fd, sharing.owner, sharing.group)  # a file of root would keep the folder's owner out
-    elif sharing.is_shared and found.st_gid != sharing.group:
+    elif sharing.mode & 0o022 and found.st_gid != sharing.group:
         with contextlib.suppress(PermissionError):  # not a member: who can't open the file gets an error that says so
             os.fchown(fd, -1, sharing.group)
     if stat.S_IMODE(found.st_mode) != mode:

@@ -88,7 +88,6 @@ class FileSteps:
         liveness: the pipes of this queue; its liveness pipe is made at its first claim.
         lines: the open line files, by key.
         origin: the calling process.
-        closed: True after `close`.
         trusted: until when the last check that the liveness pipe is still in its folder counts.
     """
 
@@ -105,7 +104,6 @@ class FileSteps:
         self._mutex = threading.RLock()  # re-entrant: a signal handler may interrupt its own thread here
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most_open = min(MOST_OPEN, soft // 4) if soft > 0 else MOST_OPEN
-        self.closed = False
 
     # -- one step ---------------------------------------------------------------------------------------
 
@@ -117,7 +115,7 @@ class FileSteps:
         """
         if decide is look:
             return self._look(key)
-        if (self.closed or pid() != checked_pid()) and decide in (leave, complete, renew):
+        if (self.liveness.closed or pid() != checked_pid()) and decide in (leave, complete, renew):
             # The claims ended with the liveness pipe, or they are the parent's after a fork without Python's hooks.
             return Step(None, [GONE] * len(args[0]) if decide is renew else False)
         try:
@@ -225,7 +223,7 @@ class FileSteps:
         """
         if clock.now() < self.trusted:
             return
-        if self.closed:
+        if self.liveness.closed:
             raise closed()
         self.folder.stay()
         if not self.liveness.keep():
@@ -237,7 +235,7 @@ class FileSteps:
     def _line(self, key: str) -> LineFile:
         """Return the line of a key, and keep it open."""
         with self._mutex:
-            if self.closed:
+            if self.liveness.closed:
                 raise closed()
             retired = [
                 self.lines.pop(each) for each in [*islice(self.lines, max(0, len(self.lines) - self._most_open + 1))]
@@ -327,7 +325,7 @@ class FileSteps:
         if pid() != checked_pid():
             return  # a forked child: `forget` has closed what it inherited
         with self._mutex:  # no line is opened after this
-            self.closed, self.trusted = True, 0.0
+            self.liveness.closed, self.trusted = True, 0.0
         while self.lines:
             self._retire(self.lines.popitem()[1])
         self.liveness.close()
@@ -337,7 +335,7 @@ class FileSteps:
     def forget(self) -> None:
         """Close all descriptors in a forked child without changing a file: the parent uses them."""
         self._mutex = threading.RLock()
-        self.closed, self.trusted = True, 0.0
+        self.liveness.closed, self.trusted = True, 0.0
         for line in self.lines.values():
             line.shut()
         self.lines = {}
@@ -351,8 +349,7 @@ _open: list[tuple["weakref.ref[Any]", FileSteps]] = []
 def close_dropped() -> None:
     """Close the lines of queues that were collected without being closed."""
     for each in [*_open]:
-        queue = each[0]()
-        if queue is None or each[1].closed:
+        if each[0]() is None or each[1].liveness.closed:
             _open.remove(each)
             each[1].close()
 

@@ -34,7 +34,6 @@ FORKED_INSIDE = (
 )
 FORK = 10.0  # seconds that a fork waits for a step; the first step takes long, since it opens the files
 REMEMBERED = 256  # lines
-_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _PASSING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
 _ADVICE = {
     sqlite3.SQLITE_READONLY: "it, or its folder, may only be read: change the mode, or mount it for writing",
@@ -155,7 +154,7 @@ class Database:
                 f"locks; find the program that did it, and try again"
             ) from error
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
-        if code in _BUSY:
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
             return
         self._drop()
         raise (Passing if code in _PASSING else StoreError)(
