@@ -2,6 +2,7 @@
 
 import pytest
 
+import interlock
 from interlock.core.errors import StoreError
 from interlock.remote.failures import NoAnswer, Unreachable
 from interlock.testing.actors import Actor
@@ -17,3 +18,26 @@ def test_a_server_that_is_away_is_asked_once(world: World, ann: Actor, error: ty
     with pytest.raises(error, match="by order of the test"):
         ann.do(locks.close)
     assert (failing.refused["leave"], failing.closed, len(grants)) == (times, True, 3)
+
+
+def test_a_lock_that_was_in_doubt_is_renewed_no_more_if_its_release_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with interlock.connect("memory://doubted") as locks:
+        monkeypatch.setattr("interlock.client._sync.client.rt.fresh_id", lambda: "in doubt")
+        state = locks._client.state()
+        state.watchdog.doubt("in doubt")
+        grant = locks.lock("a").acquire()
+        with monkeypatch.context() as away:
+            away.setattr(state.queue, "leave", lambda *_: (_ for _ in ()).throw(StoreError("away")))
+            with pytest.raises(StoreError, match="away"):
+                grant.release()
+        assert grant._due == grant._deadline
+        grant.release()
+
+
+def test_an_id_that_is_empty_evicts_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script may give it by mistake; Redis and PostgreSQL take it for all claims."""
+    with interlock.connect("memory://evicted") as locks:
+        monkeypatch.setattr(locks._client.state().queue, "evict", lambda key, id: 1)
+        assert (locks.evict("a", ""), locks.evict("a", "some"), locks.evict("a")) == (0, 1, 1)

@@ -5,6 +5,9 @@ import sys
 
 import pytest
 
+from interlock.remote.waiters import Waiters
+from interlock.runtime.process import WeakRegistry
+
 ACQUIRE = """
 import gc, os, sys, warnings
 import interlock
@@ -81,3 +84,11 @@ assert len(ids | cloned | {before}) == 7, (ids, cloned)
 assert all(id.isalnum() and len(id) <= 36 for id in ids)
 """
     told(program)
+
+
+def test_a_registry_keeps_nothing_of_what_has_died() -> None:
+    registry: WeakRegistry[Waiters] = WeakRegistry()
+    lives = Waiters()
+    registry.add(lives)
+    registry.add(Waiters())
+    assert ([*registry], len(registry._found)) == ([lives], 1)

@@ -112,7 +112,7 @@ class Descriptor:
 class WeakRegistry(Generic[T]):
     """Objects that are found as long as they live; any thread may add one at any moment, unlike to a WeakSet.
 
-    Nothing is called when one of them dies: Python would swallow an interrupt that comes in that call.
+    No code in Python is called when one of them dies: Python would swallow an interrupt that comes in that call.
     """
 
     def __init__(self) -> None:
@@ -120,10 +120,7 @@ class WeakRegistry(Generic[T]):
 
     def add(self, one: T) -> None:
         """Find `one` from now on."""
-        for reference in list(self._found):
-            if reference() is None:
-                self._found.pop(reference, None)
-        self._found[weakref.ref(one)] = None
+        self._found[weakref.ref(one, self._found.pop)] = None
 
     def __iter__(self) -> Iterator[T]:
         """Iterate over those that live."""

@@ -249,7 +249,7 @@ class AsyncClient(BaseClient):
                 seen = await queue.look(key)
             except LockError:
                 pass  # what it can't look at it may evict all the same
-        removed = int(await queue.evict(key, id))
+        removed = 0 if id == "" else int(await queue.evict(key, id))  # some stores take "" for all
         for view in [view for view in seen if id is None or view.id == id][:removed]:
             self.tell("evicted", Claim(view.id, LockSpec(key, label=view.label)), fence=view.fence)
         return removed
