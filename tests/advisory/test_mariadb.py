@@ -13,7 +13,7 @@ from interlock.stores.advisory.session import SEQUENCE
 from interlock.stores.advisory.statements import refused_server, refused_version
 from interlock.testing.waiting import eventually
 from tests.servers import MariaServer, need
-from tests.support.databases import OnMaria, url_of
+from tests.support.databases import OnMaria, started, url_of
 
 LEVELS = ["READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE"]
 
@@ -21,8 +21,7 @@ LEVELS = ["READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE
 @pytest.fixture(scope="module")
 def server() -> Iterator[MariaServer]:
     """A server."""
-    need("mariadb")
-    with MariaServer() as server:
+    with started("mariadb") as server:
         yield server
 
 

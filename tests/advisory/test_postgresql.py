@@ -14,7 +14,7 @@ from interlock import StoreError
 from interlock.core.errors import Unsupported
 from interlock.testing.waiting import eventually
 from tests.servers import PgBouncer, PostgresReplica, PostgresServer, need
-from tests.support.databases import OnPostgres, url_of
+from tests.support.databases import OnPostgres, started, url_of
 
 LEVELS = ["read uncommitted", "read committed", "repeatable read", "serializable"]
 TIME_OUTS = ("idle_session_timeout", "statement_timeout", "lock_timeout")
@@ -23,16 +23,14 @@ TIME_OUTS = ("idle_session_timeout", "statement_timeout", "lock_timeout")
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
     """A server for all tests of this module that do not change it."""
-    need("postgres")
-    with PostgresServer() as server:
+    with started("postgresql") as server:
         yield server
 
 
 @pytest.fixture
 def own_server() -> Iterator[PostgresServer]:
     """A server for a test that changes or stops it."""
-    need("postgres")
-    with PostgresServer() as server:
+    with started("postgresql") as server:
         yield server
 
 

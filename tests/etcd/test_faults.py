@@ -14,53 +14,47 @@ import pytest
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.etcd import still_held
+from interlock.testing.actors import Background
 from interlock.testing.waiting import eventually, moment, since
 from interlock.testing.world import TASKS
 from tests.servers import EtcdCluster, EtcdServer, Proxy, TlsFiles, need
 from tests.servers.etcd import coded
+from tests.servers.home import Closing
 
 
-class Locking:
+class Locking(Closing):
     """Acquires and releases in one colour, so that each test is written once."""
 
     def __init__(self, url: str, colour: str, **how: Any) -> None:
-        self._loop = asyncio.new_event_loop() if colour == TASKS else None
-        if self._loop is None:
-            self.locks: Any = interlock.connect(url, **how)
-        else:
-            self._pool = ThreadPoolExecutor(1)
-            self._pool.submit(self._loop.run_forever)
-            self.locks = interlock.aconnect(url, **how)
+        self._background = Background() if colour == TASKS else None
+        connect: Any = interlock.connect if self._background is None else interlock.aconnect
+        self.locks = connect(url, **how)
 
     def do(self, call: Callable[..., Any], *args: Any, **how: Any) -> Any:
         """Call a method of a lock or grant."""
-        if self._loop is None:
+        if self._background is None:
             return call(*args, **how)
 
         async def called() -> Any:
             return await call(*args, **how)
 
-        return asyncio.run_coroutine_threadsafe(called(), self._loop).result(60)
+        return self._background.run(called(), 60)
 
     def names(self) -> list[str]:
         """Return the names of the threads of this process, or of the tasks of the loop."""
-        if self._loop is None:
+        if self._background is None:
             return [thread.name for thread in threading.enumerate()]
-        return [task.get_name() for task in asyncio.all_tasks(self._loop)]
+        return [task.get_name() for task in asyncio.all_tasks(self._background.loop)]
 
     def pair(self, name: str, **how: Any) -> None:
         """Acquire and release."""
         assert self.do(self.do(self.locks.lock(name).acquire, **how).release) is True
 
-    def __enter__(self) -> "Locking":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the client, and end the loop."""
         self.do(self.locks.close)
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._pool.shutdown()
-            self._loop.close()
+        if self._background is not None:
+            self._background.close()
 
 
 def waits(locks: Any, name: str) -> Callable[[], bool]:

@@ -11,9 +11,7 @@ import pytest
 import interlock
 from interlock.stores.mysql import lines
 from interlock.testing.waiting import eventually
-from tests.mysql.conftest import table_of
-
-Ask = Callable[..., list[Any]]
+from tests.mysql.conftest import Ask, table_of
 
 
 def digest_of(key: str) -> bytes:

@@ -13,11 +13,10 @@ import interlock
 from interlock.core.errors import StoreError
 from interlock.core.line import KEPT
 from interlock.testing.waiting import eventually, moment, since
-from tests.mysql.conftest import table_of
+from tests.mysql.conftest import Ask, table_of
 from tests.servers import MariaServer
 from tests.support.crowd import nobody_waits_for_the_others
 
-Ask = Callable[..., list[Any]]
 OURS = "SELECT ID, INFO FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID()"
 
 

@@ -11,10 +11,10 @@ from sqlalchemy import create_engine, event
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.waiting import eventually
+from tests.mysql.conftest import Ask
 from tests.servers import MariaServer
 from tests.support.crowd import no_update_is_lost
 
-Ask = Callable[..., list[Any]]
 LEVELS = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
 WRONG = "SET autocommit = 0, sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES,SIMULTANEOUS_ASSIGNMENT', time_zone = '+11:45'"
 

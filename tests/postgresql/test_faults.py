@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,12 +13,11 @@ import interlock
 from interlock.core.errors import StoreError
 from interlock.testing.waiting import eventually
 from tests.databases.test_outages import processes_of, signal_all
-from tests.postgresql.conftest import number_of
+from tests.postgresql.conftest import Ask, number_of
 from tests.servers import PostgresReplica, PostgresServer
 from tests.support.crashes import Load, crashes
 from tests.support.sides import side
 
-Ask = Callable[..., list[Any]]
 OTHERS = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND application_name = %s"
 )

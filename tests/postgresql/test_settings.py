@@ -1,7 +1,7 @@
 """Unusual settings of databases, roles, engines and poolers: refused with a clear error, or corrected."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,11 +13,10 @@ from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import eventually
+from tests.postgresql.conftest import Ask
 from tests.servers import PostgresServer, Proxy
 from tests.support.crowd import no_update_is_lost
 from tests.support.sides import side
-
-Ask = Callable[..., list[Any]]
 
 
 def two_lose_no_update(url: str, rounds: int = 25, pause: float = 0.0) -> None:

@@ -8,8 +8,10 @@ import pytest
 import interlock
 from interlock.testing.remote import Remote
 from interlock.testing.world import THREADS, Place, World
+from tests.support.crowd import processes_at
 from tests.support.stores import ROWS, Row
 
+Start = Callable[[], Remote]
 FREES_AT_DEATH = pytest.mark.parametrize(
     "row", [row for row in ROWS if row.frees_at_death], indirect=True, ids=lambda row: row.name
 )
@@ -48,15 +50,7 @@ def locks(url: str) -> Iterator[interlock.Locks]:
 @pytest.fixture
 def remote(url: str) -> Iterator[Callable[[], Remote]]:
     """Starts other processes, and ends them with the test."""
-    started: list[Remote] = []
-
-    def start() -> Remote:
-        started.append(Remote(url))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.close()
+    yield from processes_at(url)
 
 
 @pytest.fixture

@@ -1,17 +1,16 @@
 """Many processes, hundreds of critical sections, no lost update; some processes are killed meanwhile."""
 
 import random
-from collections.abc import Callable
 
 import pytest
 
 import interlock
-from interlock.testing.remote import Remote, count, logged
+from interlock.testing.remote import count, logged
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import Place
+from tests.process.conftest import Start
 from tests.support.stores import ROWS
 
-Start = Callable[[], Remote]
 SEED = 20261121
 
 

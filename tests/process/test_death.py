@@ -1,17 +1,15 @@
 """Processes that are killed, are stopped, or exit, while they hold a lock or wait for one."""
 
 import signal
-from collections.abc import Callable
 
 import pytest
 
 import interlock
-from interlock.testing.remote import Remote, RemoteError, log_next, logged
+from interlock.testing.remote import RemoteError, log_next, logged
 from interlock.testing.waiting import moment, since, throughout
 from interlock.testing.world import KINDS, Kind, Place, World
-from tests.process.conftest import FREES_AT_DEATH
+from tests.process.conftest import FREES_AT_DEATH, Start
 
-Start = Callable[[], Remote]
 TTL = 30
 BRIEF = 2
 SOON = 5.0  # seconds, on a busy machine; far less than the lease

@@ -2,18 +2,16 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
 import interlock
-from interlock.testing.remote import Remote
 from interlock.testing.waiting import moment, since, throughout
 from interlock.testing.world import Place, World
+from tests.process.conftest import Start
 from tests.servers import EtcdServer, RedisServer, need
 from tests.support.house import Process
 
-Start = Callable[[], Remote]
 TTL = 30
 SOON = 5.0  # seconds, on a busy machine; far less than the lease
 

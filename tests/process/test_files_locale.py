@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 
 import interlock
+from tests.support.house import Process
 
 COMMA = 'LC_NUMERIC\ndecimal_point ","\nthousands_sep ""\ngrouping -1\nEND LC_NUMERIC\n'
 HOLDER = """
 import locale, sys
 import interlock
+from tests.support.house import Process
 locale.setlocale(locale.LC_ALL, "comma")
 assert locale.format_string("%.1f", 1.5) == "1,5"
 lock = interlock.connect(sys.argv[1]).lock("book")
@@ -36,11 +38,8 @@ def a_locale_with_a_comma(folder: Path) -> dict[str, str]:
 def test_a_holder_in_a_locale_with_a_comma_keeps_its_lock(tmp_path: Path, folder: Path) -> None:
     environment = a_locale_with_a_comma(tmp_path)
     command = [sys.executable, "-c", HOLDER, f"file://{folder}"]
-    with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "holds\n"
+    with Process(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.hear() == "holds"
         with interlock.connect(f"file://{folder}") as locks:
             assert [view.state for view in locks.claims()] == ["using"]
             assert locks.lock("book").acquire(blocking=False) is None

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Callable
 from contextlib import closing
 
 import pytest
@@ -11,7 +10,7 @@ import interlock
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import RENEWED, eventually, throughout
 from interlock.testing.world import Place
-from tests.process.conftest import FREES_AT_DEATH
+from tests.process.conftest import FREES_AT_DEATH, Start
 from tests.support.stores import ROWS
 
 CHILD_LOCKS = pytest.mark.parametrize(
@@ -19,7 +18,6 @@ CHILD_LOCKS = pytest.mark.parametrize(
     ids=lambda row: row.name,
 )  # fmt: skip
 """Stores that a child can use though its parent did; on the other it is told: see tests/bucket."""
-Start = Callable[[], Remote]
 SOON = 3.0  # seconds; a waiter without a notification polls after five
 
 HOLD = """

@@ -4,7 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.servers import RedisServer, need
+import pytest
+
+from tests.support.stores import ROWS, Row
 
 PLAY = """
 from gevent import monkey; monkey.patch_all()
@@ -23,20 +25,10 @@ locks.close()
 """
 
 
-def play(url: str) -> None:
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.name in ("memory", "file", "valkey")], ids=lambda row: row.name
+)
+def test_greenlets_wait_for_each_other(row: Row, tmp_path: Path) -> None:
+    url = row.place(tmp_path).url or "memory://"
     done = subprocess.run([sys.executable, "-c", PLAY, url], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.returncode) == ("4\n", 0), done.stderr
-
-
-def test_greenlets_wait_for_each_other_in_memory() -> None:
-    play("memory://")
-
-
-def test_greenlets_wait_for_each_other_on_files(tmp_path: Path) -> None:
-    play(f"file://{tmp_path / 'locks'}")
-
-
-def test_greenlets_wait_for_each_other_on_a_server() -> None:
-    need("valkey")
-    with RedisServer("valkey") as server:
-        play(server.url)

@@ -15,7 +15,8 @@ import interlock
 from interlock.client._async.locks import AsyncLocks
 
 
-async def _hand_over_once(locks: AsyncLocks) -> None:
+async def hand_over_once(locks: AsyncLocks) -> None:
+    """Let one task hand a lock over to another."""
     lock = locks.lock("page")
     grant = await lock.acquire()
     assert grant is not None
@@ -38,11 +39,11 @@ def test_loops_that_end_leave_no_file_no_thread_no_loop_and_no_lock(store: str, 
     url = f"memory://{uuid4().hex}" if store == "memory" else f"file://{tmp_path}/locks"
     locks = interlock.aconnect(url)
     for _ in range(2):  # the start of a loop closes what the ended loop left open
-        asyncio.run(_hand_over_once(locks))
+        asyncio.run(hand_over_once(locks))
     files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
     loops = _loops()
     for _ in range(5):
-        asyncio.run(_hand_over_once(locks))
+        asyncio.run(hand_over_once(locks))
     assert len(os.listdir("/proc/self/fd")) <= files
     assert threading.active_count() <= threads
     assert _loops() <= loops + 1

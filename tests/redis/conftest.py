@@ -9,6 +9,7 @@ from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
 from interlock.testing.world import KINDS, Kind, Place
 from tests.servers import Proxy, RedisCluster, RedisServer, need
+from tests.support.crowd import processes_at
 from tests.support.redis_worlds import SERVERS, place_of, servers_with
 
 __all__ = ["ann", "bob", "eve", "locks", "world", "world_of_tasks", "world_of_threads"]
@@ -68,12 +69,4 @@ def proxy(server: RedisServer) -> Iterator[Proxy]:
 @pytest.fixture
 def remote(server: RedisServer) -> Iterator[Callable[[], Remote]]:
     """Starts other processes that are connected to the server, and ends them with the test."""
-    started: list[Remote] = []
-
-    def start() -> Remote:
-        started.append(Remote(server.url))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.close()
+    yield from processes_at(server.url)

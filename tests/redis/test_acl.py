@@ -12,14 +12,10 @@ from interlock.stores.redis.resp import ReplyError
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import TASKS, THREADS, Kind, World
-from tests.servers import Proxy, RedisCluster, RedisServer
-from tests.support.redis_worlds import connect_to, is_of_use, place_of
+from tests.servers import RedisCluster, RedisServer
+from tests.support.redis_worlds import connect_to, is_of_use, place_of, url_of, user
 
 LINE = [*acl.SERVER.split(), acl.DATABASE]
-
-
-def make_user(server: RedisServer, *rights: str) -> None:
-    server.command("ACL", "SETUSER", "app", "reset", "on", ">secret", *rights)
 
 
 def refused(server: RedisServer) -> set[str]:
@@ -31,13 +27,9 @@ def refused(server: RedisServer) -> set[str]:
 @pytest.fixture
 def rights(server: RedisServer) -> Iterator[None]:
     """A user with the recommended rights; the server must refuse it nothing."""
-    make_user(server, *LINE)
+    user(server, *LINE)
     yield
     assert refused(server) == set()
-
-
-def url_of(server: RedisServer | Proxy, more: str = "") -> str:
-    return f"redis://app:secret@{server.host}:{server.port}{more}"
 
 
 @pytest.mark.usefixtures("rights")
@@ -84,13 +76,13 @@ def test_the_doctor_sees_all(world: World, server: RedisServer) -> None:
 @pytest.mark.parametrize("right", LINE[2:])
 def test_no_right_is_recommended_in_vain(server: RedisServer, right: str) -> None:
     """Every supported server knows each command: older servers reject a rule such as `+client|setinfo`."""
-    make_user(server, right)
+    user(server, right)
 
 
 @pytest.mark.parametrize("colour", [THREADS, TASKS])
 def test_on_a_cluster(cluster: RedisCluster, colour: str) -> None:
     for node in cluster.nodes:
-        make_user(node, *acl.SERVER.split(), *acl.CLUSTER.split())
+        user(node, *acl.SERVER.split(), *acl.CLUSTER.split())
     place = f"redis+cluster://app:secret@127.0.0.1:{cluster.nodes[0].port}"
     with closing(World(place_of(place), colour)) as world:
         locks = world.connect()
@@ -114,7 +106,7 @@ def test_the_error_names_the_lines() -> None:
 
 
 def test_who_may_not_publish_releases_all_the_same(world: World, server: RedisServer) -> None:
-    make_user(server, *LINE, "-publish")
+    user(server, *LINE, "-publish")
     ours, theirs = connect_to(world, url_of(server)), connect_to(world, url_of(server))
     holder, *others = world.actors(3)
     grant = holder.do(ours.lock(world.name, ttl=2).acquire)
@@ -144,7 +136,7 @@ def test_the_doctor_names_what_is_forbidden_and_the_rights_that_are_needed(
 ) -> None:
     for rules, (name, status, told) in FORBIDDEN.items():
         server.command("SCRIPT", "FLUSH")
-        make_user(server, *LINE, *rules.split())
+        user(server, *LINE, *rules.split())
         checks = {check.name: check for check in ann.do(connect_to(world, url_of(server)).doctor)}
         assert checks[name].status == status, rules
         assert told in checks[name].detail.lower(), rules

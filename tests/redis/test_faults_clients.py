@@ -1,7 +1,7 @@
 """With any client of the program: bytes or text, either protocol, its own retries, pools and sockets."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -137,7 +137,7 @@ def test_a_clients_own_time_out_is_kept(
 @pytest.mark.parametrize("colour", [THREADS, TASKS])
 def test_locks_work_over_a_client_that_sentinels_direct(colour: str) -> None:
     need("valkey")
-    with RedisSentinel() as group, _world(group.url, colour) as world:
+    with RedisSentinel() as group, closing(World(place_of(group.url), colour)) as world:
         hosts = [(each.host, each.port) for each in group.sentinels]
         module = in_colour(world, redis.sentinel, redis.asyncio.sentinel)
         ann = world.actor()
@@ -153,9 +153,3 @@ def test_locks_work_over_a_client_that_sentinels_direct(colour: str) -> None:
         assert ann.do(second.release) is True
         for each in (client, *sentinel.sentinels):
             ann.do(closer(world, each))
-
-
-@contextmanager
-def _world(url: str, colour: str) -> Iterator[World]:
-    with closing(World(place_of(url), colour)) as world:
-        yield world

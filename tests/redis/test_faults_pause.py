@@ -11,6 +11,7 @@ from interlock.core.errors import LockLost
 from interlock.testing.waiting import Stalls, throughout
 from interlock.testing.world import World
 from tests.servers import RedisServer
+from tests.support.house import Process
 from tests.support.redis_worlds import connect_to, until_lost
 
 LATE = 0.2  # seconds after the deadline until a loss is reported
@@ -43,13 +44,12 @@ time.sleep(60)
 
 def test_the_command_is_stopped_at_the_deadline_while_the_server_is_stopped(server: RedisServer) -> None:
     run = [sys.executable, "-m", "interlock", "run", "--store", server.url, "--ttl", "1.5", "a name", "--"]
-    with subprocess.Popen([*run, sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "runs\n"
+    with Process([*run, sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, text=True) as process:
+        assert process.hear() == "runs"
         throughout(1.0, lambda: process.poll() is None)  # renewed once
         with Stalls() as machine:
             server.pause()
             stopped = time.monotonic()
-            ended = float(process.stdout.readline())
+            ended = float(process.hear())
         assert machine.between(stopped, ended) < 1.5 + 2 * LATE
         assert process.wait(10) == 70

@@ -11,7 +11,7 @@ from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
 from tests.servers import RedisServer
-from tests.support.redis_worlds import connect_to, key_of, one_after_another, servers_with
+from tests.support.redis_worlds import connect_to, key_of, one_after_another, servers_with, user
 
 SECRET = "open sesame"
 
@@ -103,12 +103,6 @@ def test_a_wrong_password_is_a_clear_error_that_does_not_repeat_it(world: World,
 def test_a_missing_password_is_a_clear_error(world: World, server: RedisServer) -> None:
     text = refusal(world, connect_to(world, f"redis://{server.host}:{server.port}"))
     assert "authentication" in text.lower() or "password" in text.lower()
-
-
-def user(server: RedisServer, *rules: str) -> str:
-    """Create a user with these rights, and return the URL to connect as it."""
-    server.command("ACL", "SETUSER", "app", "reset", "on", ">secret", *rules)
-    return f"redis://app:secret@{server.host}:{server.port}"
 
 
 NEEDED = ("~interlock:*", "&interlock:*")

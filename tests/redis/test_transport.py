@@ -16,6 +16,7 @@ import interlock
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since, throughout
 from interlock.testing.world import World
+from tests.process.test_loops import hand_over_once
 from tests.servers import Proxy, RedisServer
 from tests.support.house import Process
 from tests.support.redis_worlds import Queued, client_ids, connect_to, in_colour
@@ -269,26 +270,17 @@ def test_a_promise_of_a_server_that_forgot_it_is_void_at_once(world: World, serv
 # -- event loops and connections that end ---------------------------------------------------------------
 
 
-async def _hand_over_once(locks: Any) -> None:
-    lock = locks.lock("page")
-    grant = await lock.acquire()
-    waiting = asyncio.ensure_future(lock.acquire())
-    await asyncio.sleep(0.05)
-    await grant.release()
-    await (await waiting).release()
-
-
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # they were not closed; an error would keep them open
 @pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)
 def test_loops_that_end_one_after_the_other_leave_no_connections(server: RedisServer) -> None:
     locks = interlock.aconnect(server.url)
     for _ in range(5):
-        asyncio.run(_hand_over_once(locks))
+        asyncio.run(hand_over_once(locks))
     with server.wire() as wire:
         eventually(lambda: gc.collect() >= 0 and len(client_ids(wire, "normal") + client_ids(wire, "pubsub")) <= 2)
 
     async def last() -> None:
-        await _hand_over_once(locks)
+        await hand_over_once(locks)
         await locks.close()
 
     asyncio.run(last())

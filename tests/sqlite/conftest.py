@@ -9,6 +9,7 @@ import pytest
 
 import interlock
 from interlock.testing.remote import Remote
+from tests.support.crowd import processes_at
 
 
 @pytest.fixture
@@ -47,12 +48,4 @@ def locks(url: str) -> Iterator[Any]:
 @pytest.fixture
 def remote(url: str) -> Iterator[Callable[[], Remote]]:
     """Starts processes that are connected to the place."""
-    made: list[Remote] = []
-
-    def make() -> Remote:
-        made.append(Remote(url))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
+    yield from processes_at(url)

@@ -47,14 +47,6 @@ def test_a_url_that_names_no_file_is_refused(url: str, said: str) -> None:
             connect(url)
 
 
-def _folder(path: str) -> None:
-    os.mkdir(path)
-
-
-def _pipe(path: str) -> None:
-    os.mkfifo(path)
-
-
 def _hard_link(path: str) -> None:
     open(path + ".other", "w").close()
     os.link(path + ".other", path)
@@ -72,7 +64,7 @@ def _foreign(path: str) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("make", [_folder, _pipe, _hard_link, _text, _foreign])
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, _hard_link, _text, _foreign])
 def test_what_is_no_file_of_locks_is_refused_and_left_alone(
     url: str, folder: Path, make: Callable[[str], None]
 ) -> None:

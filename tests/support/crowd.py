@@ -1,13 +1,14 @@
-"""Many at once: tasks on a store that does not answer, and threads that count."""
+"""Many at once: tasks on a store that does not answer, threads that count, and processes."""
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import interlock
+from interlock.testing.remote import Remote
 from interlock.testing.waiting import WAIT_LIMIT
 
 CROWD = 64  # more than the worker threads of any store: consecutive time-outs would take longer than WAIT_LIMIT
@@ -48,3 +49,9 @@ def no_update_is_lost(clients: Sequence[Any], rounds: int, pause: float = 0.0) -
         for done in [pool.submit(work, clients[thread % len(clients)]) for thread in range(4)]:
             done.result(60)
     assert number == 4 * rounds
+
+
+def processes_at(url: str) -> Iterator[Callable[[], Remote]]:
+    """For a fixture: yield a function that starts another process on a store; all of them end with the test."""
+    with ExitStack() as ends:
+        yield lambda: ends.enter_context(closing(Remote(url)))

@@ -10,7 +10,7 @@ from interlock.client.connect import open_store
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from interlock.testing.world import KINDS, THREADS, Kind, Place, World
-from tests.servers import Wire
+from tests.servers import RedisServer, Wire
 
 SERVERS = ["valkey", "redis"]
 EXCLUSIVE = next(kind for kind in KINDS if kind.name == "exclusive")
@@ -45,6 +45,17 @@ def connect_to(world: World, where: Any, **how: Any) -> Any:
 def in_colour(world: World, of_threads: Any, of_tasks: Any) -> Any:
     """Return one of two values, by the colour of a world."""
     return of_threads if world.colour == THREADS else of_tasks
+
+
+def user(server: RedisServer, *rights: str) -> str:
+    """Create the user "app" with these rights only; return the URL to connect as it."""
+    server.command("ACL", "SETUSER", "app", "reset", "on", ">secret", *rights)
+    return url_of(server)
+
+
+def url_of(server: RedisServer) -> str:
+    """Return the URL to connect as the user of `user`."""
+    return f"redis://app:secret@{server.host}:{server.port}"
 
 
 def key_of(name: str, namespace: str = "") -> str:

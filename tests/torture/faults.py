@@ -8,10 +8,13 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from tests.servers.home import Closing
+
+if TYPE_CHECKING:
+    from tests.torture.coordinator import WorkerProcess
 
 PAGE = 4096
 SMALL = 64 << 20  # bytes; a larger file system is never filled
@@ -67,18 +70,6 @@ class StruckServer(Closing):
         raise NotImplementedError
 
 
-class Process(Protocol):
-    """A worker process."""
-
-    key: str
-
-    def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-
-    def order(self, word: str) -> None:
-        """Give it an order."""
-
-
 @dataclass
 class Struck:
     """The targets and parameters of a fault.
@@ -92,7 +83,7 @@ class Struck:
         server: the server of the store, if faults may strike it.
     """
 
-    process: Process
+    process: "WorkerProcess"
     ttl: float
     random: random.Random
     folder: Path | None = None

@@ -53,15 +53,10 @@ def test_a_lock_works_with_each_client(house: Any, library: str, protocol: int, 
     assert not house.eye.exists(house.key)
 
 
-def test_a_client_of_a_unix_socket_serves(server: RedisServer) -> None:
-    with valkey.Valkey(unix_socket_path=server.socket) as client:
-        client.flushall()
-        with KeyLock(client, "lock:1") as lock:
-            assert lock.owned()
-
-
-def test_a_client_with_one_connection_serves(server: RedisServer) -> None:
-    with redis.Redis(host=server.host, port=server.port, single_connection_client=True) as client:
+@pytest.mark.parametrize("how", ["unix socket", "one connection"])
+def test_a_client_of_another_kind_serves(server: RedisServer, how: str) -> None:
+    there: dict[str, Any] = {"host": server.host, "port": server.port, "single_connection_client": True}
+    with redis.Redis(**({"unix_socket_path": server.socket} if how == "unix socket" else there)) as client:
         client.flushall()
         with KeyLock(client, "lock:1") as lock:
             assert lock.owned()

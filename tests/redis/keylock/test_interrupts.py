@@ -132,18 +132,10 @@ class Interrupted(redis.Redis):
         return reply
 
 
-@pytest.fixture
-def interrupted(house: Any) -> Any:
-    """A client that can be interrupted."""
-    client = Interrupted(host=house.server.host, port=house.server.port)
-    yield client
-    client.close()
-
-
 @pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_an_acquire_interrupted_after_the_server_did_it_leaves_nothing(house: Any, interrupted: Interrupted) -> None:
-    lock = KeyLock(interrupted, house.key)
-    interrupted.when = "SET"
-    with pytest.raises(KeyboardInterrupt):
-        lock.acquire()
+def test_an_acquire_interrupted_after_the_server_did_it_leaves_nothing(house: Any) -> None:
+    with Interrupted(host=house.server.host, port=house.server.port) as client:
+        client.when = "SET"
+        with pytest.raises(KeyboardInterrupt):
+            KeyLock(client, house.key).acquire()
     assert not house.eye.exists(house.key)
