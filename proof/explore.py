@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -20,6 +20,11 @@ S = TypeVar("S", bound=tuple[Hashable, ...])
 Actor = Hashable
 Tag = Hashable
 Successor = tuple[Actor, str, Tag, S]
+
+
+def put(values: Sequence[Any], place: int, value: Any) -> tuple[Any, ...]:
+    """Return a part of a state with another value in one place."""
+    return (*values[:place], value, *values[place + 1 :])
 
 
 class System(Protocol[S]):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from proof.automaton import Automaton
 from proof.command import Proof
-from proof.explore import Actor, Successor, Tag
+from proof.explore import Actor, Successor, Tag, put
 from proof.verdicts import Verdict, World, verdict
 
 PENDING, USING = "pending", "using"
@@ -116,9 +116,9 @@ class Clients(World):
             target = self.automaton.step(local, answer)
             enters = self._works(target)
             words += ", and holds the lock" if enters else ""
-            yield number, words, ENTER if enters else None, (after, *_put(clients, number, target))
+            yield number, words, ENTER if enters else None, (after, *put(clients, number, target))
             if clients.count(None) < self.version.crashes:
-                yield CRASH, f"{NAMES[number]} crashes", CRASH, (records, *_put(clients, number, None))
+                yield CRASH, f"{NAMES[number]} crashes", CRASH, (records, *put(clients, number, None))
 
     def _works(self, local: int | None) -> bool:
         return local is not None and self.automaton.requests[local].verb == "work"
@@ -159,10 +159,6 @@ def _performed(records: frozenset[Record], me: str, ask: Ask) -> tuple[frozenset
             return records, f"{words}: sees {' and '.join(sorted(seen)) or 'nothing'}", seen
         case _:
             return records, words, None
-
-
-def _put(clients: list[int | None], number: int, local: int | None) -> list[int | None]:
-    return [*clients[:number], local, *clients[number + 1 :]]
 
 
 def judged(version: Version) -> Verdict:

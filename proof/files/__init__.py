@@ -20,7 +20,6 @@ def check(configuration: Configuration, production: Production = PACKAGE) -> Ver
 
 def catch(mutant: Mutant) -> Verdict:
     """Return the verdict on a mutant."""
-    assert mutant.change is not None
     module: Any = changed(mutant.change)
     if hasattr(module, "acquire"):
         return check(mutant.world, Production(acquire=module.acquire))

@@ -10,7 +10,7 @@ from interlock.core.line import Line
 from interlock.core.queue import Granted
 from interlock.remote.waiters import Successors
 from proof import verdicts
-from proof.explore import Actor, Successor, Tag
+from proof.explore import Actor, Successor, Tag, put
 from proof.handoff.configurations import Configuration
 from proof.handoff.server import OVER, SERVER, Promoted, Server, expired
 from proof.handoff.state import Caller, Forgotten, State, Table
@@ -130,7 +130,7 @@ class World(verdicts.World):
             return self._leaves(state, number, "giving up")
         right = fence > state.last or id in state.evicted or id in state.forgotten.ids
         wrong = "" if right else f"fence {fence} gets in after {state.last}"
-        callers = _put(state.callers, number, Caller("inside", id))
+        callers = put(state.callers, number, Caller("inside", id))
         after = state._replace(callers=callers, last=max(state.last, fence), wrong=wrong)
         return self._asks_if_in_doubt(after, id)
 
@@ -158,7 +158,7 @@ class World(verdicts.World):
         id = state.callers[number].id
         if phase == "idle" and int(id[-1]) >= self.configuration.calls:
             phase = "done"
-        return state._replace(callers=_put(state.callers, number, Caller(phase, id)))
+        return state._replace(callers=put(state.callers, number, Caller(phase, id)))
 
     # Steps of the server, and the arrival of messages.
 
@@ -292,7 +292,7 @@ class World(verdicts.World):
             given_up = self._with(state, number, state.callers[number], registry, words)
             yield self._ends(self._send(given_up, ("leave", id, "")), number)
         elif phase == "looking":
-            yield state._replace(callers=_put(state.callers, number, state.callers[number]._replace(phase="waiting")))
+            yield state._replace(callers=put(state.callers, number, state.callers[number]._replace(phase="waiting")))
         else:
             let_in = next((each[2] for each in (message, *state.net) if each[0] == "leave" and each[1] == id), "")
             let_in = message[2][1] if kind == "left" else let_in
@@ -306,7 +306,7 @@ class World(verdicts.World):
         for number, its in enumerate(self.configuration.processes):
             if its == process and callers[number].phase != "done":
                 over |= {callers[number].id}
-                callers = _put(callers, number, Caller("dead", callers[number].id))
+                callers = put(callers, number, Caller("dead", callers[number].id))
         return _less(state, "kills")._replace(callers=callers, over=over)
 
     # Construction of states.
@@ -343,18 +343,14 @@ class World(verdicts.World):
             tuple(sorted(registry._after.items())),
             tuple(sorted(registry._before.items())),
         )
-        tables = _put(state.tables, self.configuration.processes[number], table)
-        callers = _put(state.callers, number, caller)
+        tables = put(state.tables, self.configuration.processes[number], table)
+        callers = put(state.callers, number, caller)
         for at, each in enumerate(callers):
             if each.id in words and each.phase in ("waiting", "looking", "asked"):
-                callers = _put(callers, at, each._replace(word=words[each.id]))
+                callers = put(callers, at, each._replace(word=words[each.id]))
         return state._replace(tables=tables, callers=callers)
 
 
 def _less(state: State, fault: str) -> State:
     """The state in which a fault may happen once less."""
     return state._replace(left=replace(state.left, **{fault: getattr(state.left, fault) - 1}))
-
-
-def _put(those: tuple[Any, ...], at: int, one: Any) -> tuple[Any, ...]:
-    return (*those[:at], one, *those[at + 1 :])

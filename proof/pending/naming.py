@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proof.automaton import Automaton
+from proof.explore import put
 from proof.pending.options import NAMES
 from proof.pending.store import Store
 
@@ -34,7 +35,7 @@ def afresh(
     asking = locals_[number]
     if same or taken not in automata[number].mentions(asking):  # the first id, or one that is not used (mutants)
         answered = automata[number].step(asking, name if same else taken)
-        return store, flying, _replaced(locals_, number, answered)
+        return store, flying, list(put(locals_, number, answered))
     used = _used(automata, store, flying, locals_)
     spare = next(spare for spare in map((name.lower() + "{}").format, range(1, 100)) if spare not in used)
     others = [automaton.rename(local, name, spare) for automaton, local in zip(automata, locals_, strict=True)]
@@ -52,7 +53,3 @@ def _used(automata: Sequence[Automaton], store: Store, flying: Flying, locals_: 
     for automaton, local in zip(automata, locals_, strict=True):
         used |= automaton.mentions(local)
     return used
-
-
-def _replaced(values: list[int], place: int, value: int) -> list[int]:
-    return [*values[:place], value, *values[place + 1 :]]

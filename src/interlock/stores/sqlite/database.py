@@ -28,10 +28,6 @@ from interlock.stores.files.machine import check_of
 from interlock.stores.plain import WITHIN_A_STEP, Section
 from interlock.stores.sqlite.opening import Opened, SqliteOptions, keep, open_claims, value_kept
 
-FORKED_INSIDE = (
-    "this process was forked, without Python being told, while another thread was in the middle of a step: SQLite "
-    "can't be used in it; start it anew, or fork when no thread locks"
-)
 FORK = 10.0  # seconds that a fork waits for a step; the first step takes long, since it opens the files
 REMEMBERED = 256  # lines
 _PASSING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
@@ -134,7 +130,10 @@ class Database:
         if not self.users:
             raise closed()
         if self.options.path in _unusable:
-            raise StoreError(FORKED_INSIDE)
+            raise StoreError(
+                "this process was forked, without Python being told, while another thread was in a step: "
+                "SQLite can't be used in it; start it anew, or fork when no thread locks"
+            )
         if self._opened is not None and self._opened.file.links() < 0:
             self._drop()
         if self._opened is None:
