@@ -59,3 +59,12 @@ def databases() -> Iterator[None]:
     with ExitStack() as stack:
         set_up(stack)
         yield
+
+
+@pytest.fixture
+def in_memory(clean: None) -> Iterator[None]:
+    """Locks in memory, new for the test."""
+    from interlock.django.testing import override_locks
+
+    with override_locks():
+        yield

@@ -201,15 +201,14 @@ class TestList:
         assert book.status == "lost0"
 
 
-class TestPermissions:
-    def test_who_may_only_look_sees_no_hidden_field(self, book: Book) -> None:
-        reader = User.objects.create_user("reader", is_staff=True)
-        for model in ("book", "author"):
-            reader.user_permissions.add(Permission.objects.get(codename=f"view_{model}"))
-        client = Client()
-        client.force_login(reader)
-        assert book.author is not None
-        for instance in (book, book.author):
-            html = client.get(url_of(instance)).content.decode()
-            assert "naem" in html
-            assert "nterlock" not in html
+def test_who_may_only_look_sees_no_hidden_field(book: Book) -> None:
+    reader = User.objects.create_user("reader", is_staff=True)
+    for model in ("book", "author"):
+        reader.user_permissions.add(Permission.objects.get(codename=f"view_{model}"))
+    client = Client()
+    client.force_login(reader)
+    assert book.author is not None
+    for instance in (book, book.author):
+        html = client.get(url_of(instance)).content.decode()
+        assert "naem" in html
+        assert "nterlock" not in html

@@ -93,29 +93,28 @@ class TestOverriddenSave:
         assert Book.objects.get().notes == "B"
 
 
-class TestAsyncio:
-    def test_asave_is_guarded(self) -> None:
-        Book.objects.create(name="naem")
+def test_asave_is_guarded() -> None:
+    Book.objects.create(name="naem")
 
-        async def story() -> None:
-            try:
-                await both()
-            finally:
-                await sync_to_async(connections.close_all)()  # of the thread that asyncio's queries run in
+    async def story() -> None:
+        try:
+            await both()
+        finally:
+            await sync_to_async(connections.close_all)()  # of the thread that asyncio's queries run in
 
-        async def both() -> None:
-            mine, theirs = await Book.objects.aget(), await Book.objects.aget()
-            theirs.name = "theirs"
-            await theirs.asave()
-            mine.name = "mine"
-            with pytest.raises(StaleObject):
-                await mine.asave()
-            await mine.arefresh_from_db()
-            mine.name = "mine"
+    async def both() -> None:
+        mine, theirs = await Book.objects.aget(), await Book.objects.aget()
+        theirs.name = "theirs"
+        await theirs.asave()
+        mine.name = "mine"
+        with pytest.raises(StaleObject):
             await mine.asave()
+        await mine.arefresh_from_db()
+        mine.name = "mine"
+        await mine.asave()
 
-        asyncio.run(story())
-        assert Book.objects.get().name == "mine"
+    asyncio.run(story())
+    assert Book.objects.get().name == "mine"
 
 
 class TestMigrations:
@@ -148,19 +147,18 @@ class TestMigrations:
         assert imports == {"import interlock.django.guarded"}
 
 
-class TestOwnFromDb:
-    @pytest.mark.parametrize("model", [Remembered, OldRemembered])
-    def test_it_is_guarded_all_the_same(self, model: Any) -> None:
-        model.objects.create(name="old")
-        mine, theirs = model.objects.get(), model.objects.get()
-        assert mine.loaded["name"] == "old"
-        theirs.number = 5
-        theirs.save()
-        mine.name = "mine"
-        mine.save()
-        assert model.objects.values_list("name", "number").get() == ("mine", 5)
-        theirs.name = "theirs"
-        refused(theirs.save)
+@pytest.mark.parametrize("model", [Remembered, OldRemembered])
+def test_a_model_with_its_own_from_db_is_guarded_all_the_same(model: Any) -> None:
+    model.objects.create(name="old")
+    mine, theirs = model.objects.get(), model.objects.get()
+    assert mine.loaded["name"] == "old"
+    theirs.number = 5
+    theirs.save()
+    mine.name = "mine"
+    mine.save()
+    assert model.objects.values_list("name", "number").get() == ("mine", 5)
+    theirs.name = "theirs"
+    refused(theirs.save)
 
 
 def test_the_models_of_migrations_are_guarded_and_refuse() -> None:

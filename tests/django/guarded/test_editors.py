@@ -1,7 +1,7 @@
 """The page tells a second editor who is editing."""
 
 import re
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -9,19 +9,13 @@ from django.db.transaction import atomic
 from django.test import Client, override_settings
 from guarded.library.admin import BookAdmin
 from guarded.library.models import Book
+from guarded.pages import sent_by
 
 from interlock.django import locks
 from interlock.django.guarded.admin import EditedPage
-from interlock.django.guarded.forms import READ
-from interlock.django.testing import override_locks
 from interlock.testing.waiting import SET_BACK
 
-
-@pytest.fixture(autouse=True)
-def own_locks() -> Iterator[None]:
-    """Locks in memory, new for each test."""
-    with override_locks():
-        yield
+pytestmark = pytest.mark.usefixtures("in_memory")
 
 
 def editor(name: str) -> Client:
@@ -41,11 +35,8 @@ def opened(client: Client, book: Book) -> list[str]:
 
 
 def save(client: Client, book: Book, **values: str) -> int:
-    html = client.get(address(book)).content.decode()
-    found = re.search(f'name="{READ}" value="([^"]+)"', html)
-    assert found
-    fields = {"name": book.name, "status": book.status, "notes": book.notes, "author": str(book.author_id)}
-    return client.post(address(book), {**fields, READ: found[1], **values}).status_code
+    page = sent_by(client.get(address(book)).content.decode())
+    return client.post(address(book), {**page, **values}).status_code
 
 
 def test_a_second_editor_is_told_who_is_editing(book: Book) -> None:
@@ -88,14 +79,11 @@ def test_objects_are_told_apart(book: Book) -> None:
     assert opened(ben, book) == []
 
 
-def test_those_who_may_only_look_edit_nothing(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BookAdmin, "has_change_permission", lambda *_: False)
-    opened(editor("anna"), book)
-    assert locks.claims() == []
-
-
-def test_an_admin_can_do_without(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BookAdmin, "editing_lease", None)
+@pytest.mark.parametrize(("name", "value"), [("has_change_permission", lambda *_: False), ("editing_lease", None)])
+def test_who_may_only_look_and_where_an_admin_does_without_nobody_is_told(
+    book: Book, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
+) -> None:
+    monkeypatch.setattr(BookAdmin, name, value)
     opened(editor("anna"), book)
     assert locks.claims() == []
 

@@ -124,13 +124,12 @@ class TestKeys:
                     editor.delete_model(Place)
 
 
-class TestSelectOnSave:
-    def test_it_is_guarded_too(self) -> None:
-        Selected.objects.create(name="read")
-        mine = Selected.objects.get()
-        Selected.objects.update(number=2)
-        mine.name = "mine"
-        mine.save()
-        assert (Selected.objects.get().name, Selected.objects.get().number) == ("mine", 2)
-        mine.number = 3
-        refused(mine.save)
+def test_a_model_that_selects_on_save_is_guarded_too() -> None:
+    Selected.objects.create(name="read")
+    mine = Selected.objects.get()
+    Selected.objects.update(number=2)
+    mine.name = "mine"
+    mine.save()
+    assert (Selected.objects.get().name, Selected.objects.get().number) == ("mine", 2)
+    mine.number = 3
+    refused(mine.save)

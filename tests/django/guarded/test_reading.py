@@ -160,8 +160,6 @@ class TestRefresh:
             assert mine.status == ("lost" if deferring else "free")
             assert changes(mine) == ({"status": ("use", "lost")} if deferring else {})
 
-    if django.VERSION >= (5, 1):
-
         def test_a_refresh_that_fails_changes_nothing(self) -> None:
             mine = Book.objects.get()
             mine.name = "mine"

@@ -166,12 +166,11 @@ class TestUpdateFields:
         assert sql_of(book.save, update_fields=[]) == []
 
 
-class TestForced:
-    def test_a_forced_update_of_a_deleted_row_is_an_error(self, book: Book) -> None:
-        mine = again(book)
-        Book.objects.all().delete()
-        with pytest.raises(DatabaseError):
-            mine.save(force_update=True)
+def test_a_forced_update_of_a_deleted_row_is_an_error(book: Book) -> None:
+    mine = again(book)
+    Book.objects.all().delete()
+    with pytest.raises(DatabaseError):
+        mine.save(force_update=True)
 
 
 class TestValues:

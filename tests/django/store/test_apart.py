@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,7 @@ from interlock.django.testing import assert_held, override_locks
 from tests.servers import PostgresServer, need
 
 TENANTS = Path(__file__).with_name("tenants.py")
-
-
-@pytest.fixture(autouse=True)
-def in_memory() -> Iterator[None]:
-    """A store in memory, which two databases share."""
-    with override_locks():
-        yield
+pytestmark = pytest.mark.usefixtures("in_memory")  # a store that two databases share
 
 
 def as_tenant(name: str) -> Callable[[], None]:

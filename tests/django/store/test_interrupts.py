@@ -12,13 +12,8 @@ from store.test_commits import Interrupted, interrupted
 
 from interlock.client._sync.grants import Grant
 from interlock.django import locks, occupy
-from interlock.django.testing import override_locks
 
-
-@pytest.fixture(autouse=True)
-def in_memory(clean: None) -> Iterator[None]:
-    with override_locks():
-        yield
+pytestmark = pytest.mark.usefixtures("in_memory")
 
 
 @contextmanager
