@@ -7,11 +7,13 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import interlock
 from interlock import StoreError
+from interlock.stores.files import steps
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.support.files_folder import connect, descriptors, until_waiting
@@ -81,3 +83,17 @@ def test_tasks_that_wait_when_it_is_closed_get_a_store_error(folder: Path, remot
 
     asyncio.run(main())
     until_waiting(folder, 0)
+
+
+def test_two_threads_that_connect_close_what_was_dropped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    closed: list[int] = []
+
+    def dropped() -> None:
+        looks.append(1)
+        if len(looks) == 1:  # the other thread connects while the first one looks
+            steps.close_dropped()
+
+    monkeypatch.setattr(steps, "_open", [(dropped, SimpleNamespace(close=lambda: closed.append(1)))])
+    steps.close_dropped()
+    assert (len(looks), len(closed)) == (2, 1)

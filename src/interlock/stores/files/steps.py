@@ -327,7 +327,8 @@ class FileSteps:
         with self._mutex:  # no line is opened after this
             self.liveness.closed, self.trusted = True, 0.0
         while self.lines:
-            self._retire(self.lines.popitem()[1])
+            with contextlib.suppress(KeyError):  # another thread closes it, too, since it connects
+                self._retire(self.lines.popitem()[1])
         self.liveness.close()
 
     abort = close
@@ -350,8 +351,9 @@ def close_dropped() -> None:
     """Close the lines of queues that were collected without being closed."""
     for each in [*_open]:
         if each[0]() is None or each[1].liveness.closed:
-            _open.remove(each)
-            each[1].close()
+            with contextlib.suppress(ValueError):  # another thread that connects was quicker
+                _open.remove(each)
+                each[1].close()
 
 
 def queue_on(folder: Folder, kind: Callable[[FileSteps], Q]) -> Q:
