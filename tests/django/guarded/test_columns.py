@@ -175,7 +175,8 @@ class TestOtherDatabases:
     def product(self, vendor: str) -> Any:
         """Return the tests' connection, which claims to be to another database product."""
         made: Any = connections["default"].copy()
-        made.vendor, made.mysql_is_mariadb = vendor, False
+        made.vendor = vendor
+        made.mysql_is_mariadb = False
         return made
 
     @pytest.mark.parametrize("field", ["text", "data", "number"])
