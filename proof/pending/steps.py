@@ -126,8 +126,8 @@ class Caller:
                 yield self._thrown(effect.store, process, NO_ANSWER, words, "lost")
         spoiled = process._replace(spoiled=True)
         if self.options.busy and request.verb in ON_LINE:
-            busy = self._answered(store, process, Effect("finds the store busy", None, store))
-            yield busy._replace(actor=ENVIRONMENT, tag=BUSY)
+            busy = Effect("finds the store busy", None, store)
+            yield self._answered(store, process, busy)._replace(actor=ENVIRONMENT, tag=BUSY)
         if self.options.lost:
             words = f"a request of {self.name} is lost: {request.verb}"
             yield self._thrown(store, spoiled, NO_ANSWER, words, "lost")
@@ -150,8 +150,7 @@ class Caller:
     def _answered(self, store: Store, process: Process, effect: Effect) -> Step:
         words = f"{self.name} {effect.words}"
         store, process = self._counted(effect.store, process, effect.answer is not None)
-        local = self.automaton.step(process.local, effect.answer)
-        return self.settled(store, process, local, words)
+        return self.settled(store, process, self.automaton.step(process.local, effect.answer), words)
 
     def _counted(self, store: Store, process: Process, answered: bool) -> tuple[Store, Process]:
         """Count the lease of a claim in a line from before the last answered step."""
@@ -166,9 +165,8 @@ class Caller:
     def _thrown(self, store: Store, process: Process, error: BaseException, words: str, pays: str) -> Step:
         store, process = self._counted(store, process, False)
         local = self.automaton.step(process.local, error)
-        process = process._replace(acquiring=process.acquiring and pays == "lost")
-        if pays == "lost":
-            process = process._replace(spoiled=True)
+        lost = pays == "lost"
+        process = process._replace(acquiring=process.acquiring and lost, spoiled=process.spoiled or lost)
         step = self.settled(store, process, local, words)
         return step._replace(actor=ENVIRONMENT, tag=CANCEL if pays == "cancels" else LOST, pays=pays)
 
@@ -182,12 +180,12 @@ class Caller:
             case call.Work():
                 yield going_on("leave", f"{self.name} leaves the critical section")
                 if self.options.heartbeats and not process.passed:
-                    step = going_on("renew", f"{self.name}'s watchdog is about to renew")
-                    yield step._replace(tag=RENEW)
+                    yield going_on("renew", f"{self.name}'s watchdog is about to renew")._replace(tag=RENEW)
             case Before(call.TIME_IS_OVER):
                 yield going_on(True, f"{self.name} still has time")
-                over = going_on(False, f"the time of {self.name}'s call is over")
-                yield over._replace(actor=ENVIRONMENT, tag=TIMEOUT)
+                yield going_on(False, f"the time of {self.name}'s call is over")._replace(
+                    actor=ENVIRONMENT, tag=TIMEOUT
+                )
             case Before():
                 yield going_on(not process.passed, f"{self.name} looks at its own deadline: {_ahead(process)}")
             case Wait() | Sleep():
