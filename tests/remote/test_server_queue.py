@@ -4,9 +4,16 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from interlock.core.claims import Claim, LockSpec
 from interlock.remote._async.server_queue import AsyncServerQueue
+from interlock.remote._sync.listener import Listener
+from interlock.remote.failures import Unreachable
+from interlock.remote.waiters import Waiters
 from interlock.remote.wire import NOT_THERE
+from interlock.runtime import clock
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 
 
 def test_a_cancellation_forgets_no_claim_that_is_still_to_be_taken_out() -> None:
@@ -31,3 +38,18 @@ def test_a_cancellation_forgets_no_claim_that_is_still_to_be_taken_out() -> None
 
     asyncio.run(cancelled())
     assert asked == ["a", "b", "c"]
+
+
+def test_a_listener_that_is_closed_while_it_pauses_subscribes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[float] = []
+
+    def subscribe(deadline: float) -> Any:
+        tried.append(deadline)
+        raise Unreachable("by order of the test")
+
+    listener = Listener(subscribe, Waiters(), "the server", WAIT_LIMIT)
+    monkeypatch.setattr("interlock.remote._sync.listener.rt.sleep", lambda seconds: listener.close())
+    with pytest.raises(Unreachable):
+        listener.start(clock.now() + WAIT_LIMIT)
+    eventually(lambda: not listener._runs)
+    assert len(tried) == 1
