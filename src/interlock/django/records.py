@@ -5,13 +5,14 @@ rollback of the site affects a record.  The store is not optimized for speed; se
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from itertools import count
 from operator import call as call_at_once
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, IntegrityError, InterfaceError, ProgrammingError, connections
@@ -36,7 +37,7 @@ from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.queue import Feature
 from interlock.django.models import Record
 from interlock.runtime import clock
-from interlock.runtime._threads import submit
+from interlock.runtime._threads import perform, spawn
 from interlock.runtime.process import HOST, in_forked_child, pid
 
 T = TypeVar("T")
@@ -65,6 +66,9 @@ def fitting(text: str) -> str:
 class Workers:
     """Threads that send requests to a database, each on its own connection of Django.
 
+    No ThreadPoolExecutor: a signal handler that locks or closes would wait for the executor's lock, which its own
+    thread may have.  Each operation here is one of a SimpleQueue or a list, so the handler may come in between.
+
     Args:
         alias: the alias of the database.
         most: the number of threads.
@@ -72,7 +76,11 @@ class Workers:
 
     def __init__(self, alias: str, most: int) -> None:
         self._alias = alias
-        self._threads = ThreadPoolExecutor(most, "interlock-orm")
+        self._requests: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._threads: list[Any] = []
+        self._room: list[None] = [None] * most  # one for each thread that may be started
+        self._idle: list[None] = []  # one for each thread that has done its requests
+        self._closed = False
         self._open: dict[int, Any] = {}
         in_forked_child(partial(_inherited.append, self._open))
 
@@ -83,10 +91,15 @@ class Workers:
             StoreError: the database refused it, or can't be reached: nothing was done.
             UnknownOutcome: the request may have been performed or not.
         """
-        try:
-            future = submit(self._threads, self._take, step, *args)
-        except RuntimeError as error:
-            raise StoreError(f"this connection was closed, or no thread can be started: {error}") from error
+        future: Future[T] = Future()
+        self._requests.put(partial(perform, future, self._take, step, *args))
+        lost = self._closed  # it may be behind the end of the requests
+        if not lost and not _taken(self._idle) and _taken(self._room):
+            thread = spawn("interlock-orm", _work, self._requests, self._idle)
+            lost = thread is None
+            self._threads += [thread] if thread else []
+        if lost and future.cancel():
+            raise StoreError("this connection was closed, or no thread can be started")
         return future.result()
 
     def _take(self, step: Callable[..., T], *args: object) -> T:
@@ -125,8 +138,35 @@ class Workers:
 
     def close(self) -> None:
         """End the threads after their last requests."""
-        self._threads.shutdown()
+        self._closed = True
+        self._requests.put(None)
+        for thread in self._threads:
+            thread.join()
         self.close_connections()
+
+    def __del__(self) -> None:
+        self._requests.put(None)
+
+
+def _work(requests: "SimpleQueue[Callable[[], object] | None]", idle: list[None]) -> None:
+    """Perform requests until None comes; not a method, since a thread would keep the object of a dropped client."""
+    while True:
+        request = requests.get()
+        if request is None:
+            requests.put(None)  # for the next thread
+            return
+        request()
+        del request  # before the wait: it has the object too
+        idle.append(None)
+
+
+def _taken(places: list[None]) -> bool:
+    """Take a place, in one operation; False if there is none."""
+    try:
+        places.pop()
+    except IndexError:
+        return False
+    return True
 
 
 class OrmRecords:

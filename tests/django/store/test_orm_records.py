@@ -1,7 +1,10 @@
 """`orm:` - the lines of the contract that it promises, and its own features."""
 
+import sys
+from contextlib import suppress
 from datetime import timedelta
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from interlock import InvalidArgument, LockLost, StoreError
 from interlock.django import locks, occupy
 from interlock.django.checks import settings_make_sense
 from interlock.django.conf import place as entry_of
+from interlock.django.configured import make_locks
 from interlock.django.models import Record
 from interlock.django.store import OrmStore
 
@@ -45,6 +49,28 @@ def test_a_holder_is_a_record_and_a_waiter_too() -> None:
         assert locks.lock("book:1").acquire(timeout=0) is None
         assert [view.id for view in locks.claims()] == [grant.id]
     assert not records().exists()
+
+
+def test_a_close_in_a_signal_handler_at_any_moment_of_a_request_of_its_thread_ends() -> None:
+    moments = next(moment for moment in range(1, 1000) if not closed_at(moment))
+    assert moments > 10
+
+
+def closed_at(moment: int) -> bool:
+    """Close a client between two calls of its own thread that acquires; False if there are fewer calls."""
+    client, calls = make_locks(), count(1)
+
+    def strike(frame: Any, *_: object) -> None:
+        if frame.f_code.co_filename.endswith(("records.py", "thread.py")) and next(calls) == moment:
+            sys.setprofile(None)
+            client.close()
+
+    sys.setprofile(strike)
+    with suppress(StoreError):
+        client.lock(f"book:{moment}").acquire(timeout=5)
+    sys.setprofile(None)
+    client.close()
+    return next(calls) > moment
 
 
 def test_fences_rise_though_nobody_remembers_them_and_the_clock_is_behind() -> None:
