@@ -1,6 +1,7 @@
 """The queue of a server: what had no answer; on a fake pool."""
 
 import asyncio
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,5 +52,5 @@ def test_a_listener_that_is_closed_while_it_pauses_subscribes_no_more(monkeypatc
     monkeypatch.setattr("interlock.remote._sync.listener.rt.sleep", lambda seconds: listener.close())
     with pytest.raises(Unreachable):
         listener.start(clock.now() + WAIT_LIMIT)
-    eventually(lambda: not listener._runs)
+    eventually(lambda: "interlock-listener" not in [each.name for each in threading.enumerate()])
     assert len(tried) == 1

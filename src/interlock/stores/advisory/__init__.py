@@ -7,6 +7,7 @@ from urllib.parse import SplitResult
 from interlock.core.errors import StoreError
 from interlock.core.queue import Feature
 from interlock.runtime import clock
+from interlock.stores import mysql, postgresql, see_installed
 from interlock.stores.advisory.room import AdvisoryRoom, rooms
 from interlock.stores.advisory.session import Options, options_of
 
@@ -43,10 +44,8 @@ class AdvisoryStore:
     @classmethod
     def from_url(cls, url: SplitResult) -> "AdvisoryStore":
         """Return the store on the server of a URL; it opens sessions when they are needed."""
-        try:
-            return cls(options_of(url))
-        except ImportError as error:
-            raise StoreError(f"the client library of the database is missing, install it: {error}") from error
+        see_installed(*(postgresql if url.scheme.startswith("postgresql") else mysql).NEEDS)
+        return cls(options_of(url))
 
     def queue(self) -> Any:
         """As `Store.queue`."""
