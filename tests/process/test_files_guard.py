@@ -17,8 +17,9 @@ import pytest
 import interlock
 from interlock import StoreError
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
-from interlock.core.line import KEPT
-from interlock.stores.files import FileStore
+from interlock.core.line import KEPT, Step
+from interlock.stores.files import FileStore, linefile, steps
+from interlock.stores.files.folder import Folder
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually, moment, since
 from tests.support.files_folder import SLACK, connect, until_waiting, within
@@ -124,3 +125,45 @@ def test_a_process_that_is_stopped_inside_its_step_costs_the_others_one_deadline
     neighbour.signal(signal.SIGCONT)
     neighbour.answer()
     assert line.lock("book").acquire(timeout=5) is not None
+
+
+def test_a_lock_of_the_program_on_a_number_that_was_ours_stays(folder: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.touch()
+    lines = steps.FileSteps(Folder(str(folder)))
+
+    def reuse(*_: object) -> Step:
+        line = lines.lines["book"]
+        with own.open() as file:
+            os.dup2(file.fileno(), line.fd)
+        fcntl.flock(line.fd, fcntl.LOCK_EX)
+        return Step(None, line.fd)
+
+    step = lines.step("book", reuse)
+    assert step is not None
+    with own.open() as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    lines.close()
+    os.close(step.answer)
+
+
+def test_a_line_that_is_shortened_is_still_guarded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, [holder] = held(folder, "book")
+    others, newcomers = FileStore(str(folder)).queue(), FileStore(str(folder)).queue()
+    waiting = [holder._replace(id=f"waits {number}") for number in range(2 * linefile.MOST_IDLE)]
+    waiters = [others.subscribe() for _ in waiting]
+    for claim, waiter in zip(waiting, waiters, strict=True):
+        assert others.enter(claim, waiter, True, False).state == "pending"
+    new = holder._replace(id="new")
+
+    def turn() -> None:
+        monkeypatch.undo()
+        assert newcomers.enter(new, None, False, False).state == "using"
+
+    monkeypatch.setattr(steps, "give_turn", turn)
+    assert queue.evict(new.spec.key, None) == 1 + len(waiting)
+    assert [view.id for view in queue.look(new.spec.key)] == ["new"]
+    for waiter in waiters:
+        waiter.close()
+    for each in (queue, others, newcomers):
+        each.close()

@@ -101,11 +101,11 @@ class LineFile(OpenFile):
         return None
 
     def unguard(self) -> None:
-        """Release the guard, if it is held."""
-        if self.fd >= 0:
+        """Release the guard, if it is held; a descriptor that is another file's now may have a lock of its own."""
+        if self.is_ours():
             flock(self.fd, LOCK_UN)
-            if self.retired:
-                self.shut()
+        if self.retired:
+            self.shut()
 
     def _read_carefully(self, data: bytes) -> bytes:
         """Return the content, repaired if it is damaged; b"" if the file is not in the folder any more."""

@@ -166,23 +166,20 @@ class FileSteps:
             args = (*args[:-1], Origin(self.origin.home, "", liveness.token))
         dead = dead_among(before.places, ids, liveness.is_alive) if before.places else NOBODY
         step = decide(before, Clock(lease, stamp, dead), *args)
-        mine: list[Place] = []
+        after = step.line or before
         if decide is kept and step.answer:
             value = self.folder.value_kept(line.name, done)
             if value is None:
                 line.perform(RecordWrite(0))
             step = step._replace(answer=False if value is None else value)
-        if step.line is not None:
-            if decide is complete and step.answer:
-                self.folder.keep_value(line.name, step.line.done, args[-1])
-            mine = self._perform(line, actions(slots, before, step, ids if decide is enter else ()), liveness)
-            if not step.line.places:
-                line.shorten(len(slots), step.line.top)
-            if waiter is not None and isinstance(step.answer, Place) and step.answer.state != USING:
-                liveness.watch(waiter.pipe, watched_by(step.line, claim.id))
+        if decide is complete and step.answer:
+            self.folder.keep_value(line.name, after.done, args[-1])
+        mine = self._perform(line, len(slots), actions(slots, before, step, ids if decide is enter else ()), after)
+        if waiter is not None and isinstance(step.answer, Place) and step.answer.state != USING:
+            liveness.watch(waiter.pipe, watched_by(after, claim.id))
         return step._replace(promoted=tuple(mine))
 
-    def _perform(self, line: LineFile, todo: Sequence[Action], liveness: Liveness) -> list[Place]:
+    def _perform(self, line: LineFile, rows: int, todo: Sequence[Action], after: Line) -> list[Place]:
         """Perform the writes of a step, and notify other processes; return the waiters of this process to notify.
 
         Other processes are notified during the step: they wake on another processor meanwhile.  Threads of this
@@ -193,11 +190,13 @@ class FileSteps:
         for action in todo:
             if not isinstance(action, Tell):
                 line.perform(action)
-            elif action.place.alive == liveness.token:
+            elif action.place.alive == self.liveness.token:
                 mine.append(action.place)
             elif action.place.channel:
-                liveness.tell(action.place)
+                self.liveness.tell(action.place)
                 told = True
+        if not after.places:
+            line.shorten(rows, after.top)
         if told:
             line.unguard()
             give_turn()  # else the kernel, which expects a pipe's writer to sleep soon, delays the woken process
