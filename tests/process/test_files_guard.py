@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +19,7 @@ from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.line import KEPT, Step
 from interlock.stores.files import FileStore, linefile, steps
 from interlock.stores.files.folder import Folder
-from interlock.testing.remote import Remote
-from interlock.testing.waiting import eventually, moment, since
+from interlock.testing.waiting import moment, since
 from tests.support.files_folder import SLACK, connect, until_waiting, within
 from tests.support.sides import COLOURS, side
 
@@ -108,62 +106,36 @@ def test_a_stuck_line_does_not_hold_up_the_renewals_of_others(folder: Path) -> N
     queue.close()
 
 
-def test_a_process_that_is_stopped_inside_its_step_costs_the_others_one_deadline(
-    line: interlock.Locks, folder: Path, neighbour: Remote
-) -> None:
-    pid = neighbour.do(
-        "import fcntl, os, signal\n"
-        f"fd = os.open('{folder}/lines/book', os.O_RDONLY)\n"
-        "fcntl.flock(fd, fcntl.LOCK_EX)\n"
-        "result = os.getpid()"
-    )
-    neighbour.start("os.kill(os.getpid(), signal.SIGSTOP); os.close(fd)")
-    eventually(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
-    for how, seconds in (({"blocking": False}, 1.0), ({"timeout": 0.5}, 0.5)):
-        with within(seconds):
-            assert line.lock("book").acquire(**how) is None  # type: ignore[arg-type]
-    neighbour.signal(signal.SIGCONT)
-    neighbour.answer()
-    assert line.lock("book").acquire(timeout=5) is not None
-
-
 def test_a_lock_of_the_program_on_a_number_that_was_ours_stays(folder: Path, tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    own.touch()
     lines = steps.FileSteps(Folder(str(folder)))
+    with (tmp_path / "own").open("w") as own:
 
-    def reuse(*_: object) -> Step:
-        line = lines.lines["book"]
-        with own.open() as file:
-            os.dup2(file.fileno(), line.fd)
-        fcntl.flock(line.fd, fcntl.LOCK_EX)
-        return Step(None, line.fd)
+        def reuse(*_: object) -> Step:
+            os.dup2(own.fileno(), lines.lines["book"].fd)
+            fcntl.flock(own, fcntl.LOCK_EX)
+            return Step(None, True)
 
-    step = lines.step("book", reuse)
-    assert step is not None
-    with own.open() as other, pytest.raises(BlockingIOError):
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lines.step("book", reuse)
+        with open(own.name) as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(lines.lines["book"].fd)
     lines.close()
-    os.close(step.answer)
 
 
 def test_a_line_that_is_shortened_is_still_guarded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queue, [holder] = held(folder, "book")
-    others, newcomers = FileStore(str(folder)).queue(), FileStore(str(folder)).queue()
-    waiting = [holder._replace(id=f"waits {number}") for number in range(2 * linefile.MOST_IDLE)]
-    waiters = [others.subscribe() for _ in waiting]
-    for claim, waiter in zip(waiting, waiters, strict=True):
-        assert others.enter(claim, waiter, True, False).state == "pending"
+    others = FileStore(str(folder)).queue()
+    waiter = others.subscribe()
+    for number in range(2 * linefile.MOST_IDLE):
+        others.enter(holder._replace(id=f"waits {number}"), waiter, True, False)
     new = holder._replace(id="new")
 
     def turn() -> None:
-        monkeypatch.undo()
-        assert newcomers.enter(new, None, False, False).state == "using"
+        assert others.enter(new, None, False, False).state == "using"
 
     monkeypatch.setattr(steps, "give_turn", turn)
-    assert queue.evict(new.spec.key, None) == 1 + len(waiting)
-    assert [view.id for view in queue.look(new.spec.key)] == ["new"]
-    for waiter in waiters:
-        waiter.close()
-    for each in (queue, others, newcomers):
-        each.close()
+    assert queue.evict(holder.spec.key, None) == 1 + 2 * linefile.MOST_IDLE
+    assert [view.id for view in queue.look(holder.spec.key)] == ["new"]
+    waiter.close()
+    others.close()
+    queue.close()

@@ -228,16 +228,6 @@ def test_who_holds_in_a_folder_that_was_moved_away_loses_at_the_next_renewal(fol
             assert again.renew()
 
 
-def test_a_folder_that_was_removed_is_made_again(folder: Path) -> None:
-    with connect(folder) as locks:
-        grant = held(locks)
-        shutil.rmtree(folder)
-        assert grant.renew() is False
-        assert held(locks).renew()
-        with connect(folder) as others:
-            assert others.lock(NAME).acquire(timeout=0) is None
-
-
 def test_who_waits_in_a_folder_that_was_moved_away_gets_the_lock_in_the_new_one(
     folder: Path, neighbour: Remote
 ) -> None:
