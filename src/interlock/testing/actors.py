@@ -9,7 +9,7 @@ import inspect
 import queue
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from typing import Any
 
@@ -145,6 +145,11 @@ class TaskActor(Actor):
     def end(self) -> None:
         self._loop.call_soon_threadsafe(self._jobs.put_nowait, None)
         self._life.result(WAIT_LIMIT)  # done already at a second call of `end`
+
+
+def results(jobs: "Iterable[Future[Any]]") -> list[Any]:
+    """Wait for the results of several calls."""
+    return [job.result(WAIT_LIMIT) for job in jobs]
 
 
 class Gate(ABC):

@@ -11,10 +11,11 @@ from interlock.client._sync.grants import Grant
 from interlock.client._sync.locks import Locks
 from interlock.client.events import Event, subscribe
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR
-from interlock.core.errors import InvalidArgument, UnknownOutcome
+from interlock.core.errors import InvalidArgument
 from interlock.runtime import clock
+from interlock.runtime.process import running_loop
 from interlock.stores.memory import MemoryStore, Space
-from interlock.testing.faults import Around
+from interlock.testing.faults import Lossy
 
 Step: TypeAlias = Literal["enter", "leave", "renew", "look", "evict"]
 HEARD_WITHIN = 10.0  # seconds to wait until holders have noticed a loss; at once unless the store is stalled
@@ -30,7 +31,8 @@ class FakeLocks:
         self._now = 0.0
         self._space = Space(lambda: self._now)
         self._looker = MemoryStore(self._space).queue()
-        self._stores: list[_FakeStore] = []
+        self._queues: list[tuple[Any, bool]] = []
+        """Those of all clients, and whether each is of threads."""
         self._locks: list[Locks] = []
         self._drops: Counter[str] = Counter()
         self._stalled_until = 0.0
@@ -42,13 +44,13 @@ class FakeLocks:
             namespace: as for `interlock.connect`.
             ttl: seconds of lease, by this object's clock.
         """
-        made = Locks(self._store(), namespace=namespace, ttl=ttl)
+        made = Locks(_FakeStore(self), namespace=namespace, ttl=ttl)
         self._locks.append(made)
         return made
 
     def aconnect(self, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> AsyncLocks:
         """Return a client for asyncio tasks; arguments as for `connect`."""
-        return AsyncLocks(self._store(), namespace=namespace, ttl=ttl)
+        return AsyncLocks(_FakeStore(self), namespace=namespace, ttl=ttl)
 
     def advance(self, seconds: float) -> None:
         """Move the clock forward: leases expire, waiters get the locks, and the former holders are notified.
@@ -76,7 +78,7 @@ class FakeLocks:
         Raises:
             InvalidArgument: the lock is not held here, or an event loop runs in this thread: use `alose` there.
         """
-        if _on_a_loop():
+        if running_loop() is not None:
             raise InvalidArgument("the holder could not be told while this waits: write `await fake.alose(…)`")
         self._lose(what, of_tasks=False)
 
@@ -110,11 +112,6 @@ class FakeLocks:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _store(self) -> "_FakeStore":
-        made = _FakeStore(self, MemoryStore(self._space))
-        self._stores.append(made)
-        return made
 
     def _claims(self) -> dict[str, str]:
         """Return the keys of all claims, by id."""
@@ -160,55 +157,32 @@ class FakeLocks:
 
     def _doubt(self, claims: dict[str, str]) -> set[str]:
         """Let the holders of claims ask the store; return the claims held by threads."""
-        return {id for id in list(claims) if [store.doubt(id) for store in self._stores].count(True)}
-
-    def stalled(self) -> float | None:
-        """Return for how many more seconds the store does not answer; None if it answers."""
-        left = self._stalled_until - clock.now()
-        return left if left > 0 else None
-
-    def dropped(self, step: str) -> bool:
-        """Return True if the reply to a step must be lost, and count it."""
-        lost = self._drops[step] > 0
-        self._drops[step] -= lost
-        return lost
+        return {
+            id
+            for id in list(claims)
+            if [queue.doubt(id) and of_threads for queue, of_threads in self._queues].count(True)
+        }
 
 
-class _FakeStore(Around):
+class _FakeStore(Lossy):
     """The store of one client: the memory store, with the faults of its `FakeLocks`."""
 
-    def __init__(self, place: FakeLocks, store: MemoryStore) -> None:
-        super().__init__(store)
+    def __init__(self, place: FakeLocks) -> None:
+        super().__init__(MemoryStore(place._space))
         self._place = place
-        self._queues: list[tuple[Any, bool]] = []
+        self.losses = place._drops
         self.now = clock.now
 
     def queue(self) -> Any:
         queue = super().queue()
-        self._queues.append((queue, True))
+        self._place._queues.append((queue, True))
         return queue
 
     def aqueue(self) -> Any:
         queue = super().aqueue()
-        self._queues.append((queue, False))
+        self._place._queues.append((queue, False))
         return queue
 
-    def doubt(self, id: str) -> bool:
-        """Let the holder of a claim ask the store; return True if it is a thread."""
-        return [queue.doubt(id) and of_threads for queue, of_threads in self._queues].count(True) > 0
-
     def pause_before(self, step: str, args: Any) -> float | None:
-        return self._place.stalled()
-
-    def after(self, step: str, args: Any, answer: Any) -> Any:
-        if self._place.dropped(step):
-            raise UnknownOutcome(f"the reply to {step!r} was lost, by order of the test")
-        return answer
-
-
-def _on_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+        left = self._place._stalled_until - clock.now()
+        return left if left > 0 else None

@@ -44,6 +44,15 @@ def eventually(condition: Callable[[], T], within: float = WAIT_LIMIT) -> T:
         time.sleep(min(max(PAUSE, passed / 10), LONGEST_PAUSE))
 
 
+@contextmanager
+def lasting(least: float, late: float) -> Iterator[None]:
+    """Check that the block lasts so many seconds at least, and at most `late` longer, not counting stalls."""
+    began = moment()
+    yield
+    assert time.monotonic() - began >= least
+    assert since(began) < least + late
+
+
 def throughout(seconds: float, condition: Callable[[], object]) -> None:
     """Check that `condition()` stays true for so many seconds.
 

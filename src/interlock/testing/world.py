@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import wraps
 from itertools import count
@@ -122,24 +123,15 @@ class World:
             around: wraps the store, for example in one that loses replies.
             how: namespace and ttl, as for `connect`.
         """
-        opener = self.place.open if self._background is None else self.place.open_for_tasks or self.place.open
-        store = opener()
-        if around is not None:
-            store = around(store)
-        locks = Locks(store, **how) if self._background is None else AsyncLocks(store, **how)
-        self._open.append(locks)
-        return locks
+        return self.connect_with(around or (lambda store: store), **how)[0]
 
     def connect_with(self, fault: Callable[[Store], F], **how: Any) -> tuple[Any, F]:
         """Return a new client on a faulty store around the real one, and the faulty store."""
-        made: list[F] = []
-
-        def around(store: Store) -> Store:
-            made.append(fault(store))
-            return made[0]
-
-        locks = self.connect(around, **how)
-        return locks, made[0]
+        opener = self.place.open if self._background is None else self.place.open_for_tasks or self.place.open
+        faulty = fault(opener())
+        locks = Locks(faulty, **how) if self._background is None else AsyncLocks(faulty, **how)
+        self._open.append(locks)
+        return locks, faulty
 
     def ghost(self, spec: LockSpec, store: Store | None = None) -> str:
         """Enter a claim that nobody renews or releases, as of a process that has died; return its id.
@@ -194,9 +186,9 @@ class World:
             answer = yield from answer.__await__()
         return answer
 
-    def pause(self) -> Any:
+    def pause(self, seconds: float = 0) -> Any:
         """Let other threads or tasks run."""
-        return time.sleep(0) if self._background is None else asyncio.sleep(0)
+        return time.sleep(seconds) if self._background is None else asyncio.sleep(seconds)
 
     def careless_increment(self, box: list[int]) -> Any:
         """Add 1 to `box[0]`; two overlapping calls lose an update."""
@@ -233,6 +225,17 @@ class World:
     def until_waiting(self, number: int, name: str | None = None) -> None:
         """Wait until so many claims wait for the lock."""
         eventually(lambda: len(self.waiters(name)) == number)
+
+    def in_line(self, start: Callable[..., "Future[Any]"], *args: Any, **how: Any) -> "Future[Any]":
+        """Start a call that has to wait for the lock, and return when its claim is in the line.
+
+        Args:
+            start: `start` or `start_within` of an actor; its arguments follow.
+        """
+        before = len(self.waiters())
+        waiting = start(*args, **how)
+        self.until_waiting(before + 1)
+        return waiting
 
     def until_free(self, name: str | None = None, within: float = WAIT_LIMIT) -> None:
         """Wait, for so many seconds at most, until the lock has no holder and no waiter."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.testing.actors import Actor
-from interlock.testing.waiting import RENEWED, eventually, moment, since
+from interlock.testing.waiting import RENEWED, eventually, lasting, moment
 from interlock.testing.world import KINDS, Kind, World
 
 KEPT = 0.8  # seconds
@@ -18,17 +18,15 @@ SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant", "read
 def test_an_early_release_returns_at_once_and_the_lock_gets_free_in_time(
     world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
-    began = moment()
-    grant = ann.do(kind.make(locks, world.name, at_least=KEPT).acquire)
-    rival = bob.start(kind.rival(locks, world.name).acquire)
-    world.until_waiting(1)
-    assert ann.do(grant.release) is True
-    assert [view.id for view in world.holders()] == [grant.id] or time.monotonic() >= began + KEPT
-    assert (grant.held, grant.lost, grant.expires_in) == (False, False, 0.0)
-    assert ann.do(grant.release) is False
-    successor = rival.result(KEPT + 20)
-    assert time.monotonic() - began >= KEPT
-    assert since(began) < KEPT + LATE
+    began = time.monotonic()
+    with lasting(KEPT, LATE):
+        grant = ann.do(kind.make(locks, world.name, at_least=KEPT).acquire)
+        rival = world.in_line(bob.start, kind.rival(locks, world.name).acquire)
+        assert ann.do(grant.release) is True
+        assert [view.id for view in world.holders()] == [grant.id] or time.monotonic() >= began + KEPT
+        assert (grant.held, grant.lost, grant.expires_in) == (False, False, 0.0)
+        assert ann.do(grant.release) is False
+        successor = rival.result(KEPT + 20)
     assert successor.fence > grant.fence
     assert bob.do(successor.release) is True
 
@@ -53,8 +51,7 @@ def test_the_time_begins_when_the_lock_is_obtained_not_when_it_is_asked_for(
 ) -> None:
     held = ann.do(locks.lock(world.name).acquire)
     # Its lease began when it entered the line, and would expire too soon.
-    waiting = bob.start(locks.lock(world.name, ttl=RENEWED, at_least=RENEWED, renew=False).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, locks.lock(world.name, ttl=RENEWED, at_least=RENEWED, renew=False).acquire)
     until = time.monotonic() + 0.3
     eventually(lambda: time.monotonic() > until)
     obtained = time.monotonic()

@@ -36,8 +36,7 @@ def test_a_closed_connection_says_so(world: World, kind: Kind, locks: Any, ann: 
 
 def test_close_hands_over_to_those_who_wait(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     ann.do(locks.lock(world.name).acquire)
-    waiting = bob.start(world.connect().lock(world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, world.connect().lock(world.name).acquire)
     ann.do(locks.close)
     assert waiting.result(20) is not None
 

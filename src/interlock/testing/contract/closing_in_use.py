@@ -31,12 +31,8 @@ def test_those_of_the_connection_who_wait_give_up_when_it_is_closed(
 ) -> None:
     held = ann.do((locks if holds else world.connect()).lock(world.name).acquire)
     lock = locks.lock(world.name)
-    jobs = []
-    for actor in world.actors(number):
-        jobs.append(actor.start(lock.acquire))
-        world.until_waiting(len(jobs))
-    other = bob.start(world.connect().lock(world.name).acquire)
-    world.until_waiting(number + 1)
+    jobs = [world.in_line(actor.start, lock.acquire) for actor in world.actors(number)]
+    other = world.in_line(bob.start, world.connect().lock(world.name).acquire)
     started = moment()
     world.actor().do(locks.close)
     if not holds:
@@ -54,8 +50,7 @@ def test_closing_at_once_from_several_sides_and_by_a_waiter_that_gives_up(
 ) -> None:
     held = world.actor().do(world.connect().lock(world.name).acquire)
     lock = locks.lock(world.name)
-    waiting, then = bob.start(lock.acquire), bob.start(locks.close)
-    world.until_waiting(1)
+    waiting, then = world.in_line(bob.start, lock.acquire), bob.start(locks.close)
     closing = [actor.start(locks.close) for actor in world.actors(4)]
     for job in (*closing, then):
         job.result(SOON)
@@ -86,8 +81,7 @@ def test_closing_in_the_middle_of_others_work_leaves_nothing(world: World) -> No
         # Not by waiting for a visible claim: threads may switch only at moments without one.
         eventually(taken.copy)
         ann.do(locks.close)
-        for job in jobs:
-            assert job.result(SOON) == "closed"
+        assert {job.result(SOON) for job in jobs} == {"closed"}
         assert world.nothing_left()
 
 

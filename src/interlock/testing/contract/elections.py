@@ -1,6 +1,5 @@
 """Elections: one leader at a time, another one after each loss."""
 
-import threading
 from collections.abc import Generator
 from typing import Any
 
@@ -10,7 +9,7 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.faults import Failing
 from interlock.testing.waiting import RENEWED, eventually
-from interlock.testing.world import THREADS, World
+from interlock.testing.world import TASKS, THREADS, World
 
 
 class Candidate:
@@ -31,36 +30,23 @@ class Candidate:
             on_elected=lambda each: self.told.append("elected"),
             on_deposed=lambda each: self.told.append("deposed"),
         )
-        self.actor = world.actor()
         self._fails = fails
-        self._threads = world.colour == THREADS
-        self._over = threading.Event()
-        self.running = self.actor.start(self.election.run, self._work if self._threads else self._task)
-        self._stopper = world.actor()
+        self._world = world
+        self.running = world.actor().start(self.election.run, world.function(self._work))
 
     def stop(self, **how: Any) -> None:
         """Stop it, and wait for the end of its run."""
-        assert self._stopper.do(self.election.stop, **how) is True
+        assert self._world.actor().do(self.election.stop, **how) is True
         self.running.result(20)
 
-    def _begin(self, election: Any) -> None:
+    def _work(self, election: Any) -> Generator[Any, Any, None]:
         self.terms.append(election.term)
         if self._fails:
             self._fails -= 1
             raise ZeroDivisionError("by order of the test")
-
-    def _work(self, election: Any) -> None:
-        self._begin(election)
-        while election.leading:
-            self._over.wait(0.005)
-        self.ended += 1
-
-    async def _task(self, election: Any) -> None:
-        import asyncio
-
-        self._begin(election)
         try:
-            await asyncio.sleep(60)
+            while election.leading or self._world.colour == TASKS:  # a task is cancelled
+                yield from self._world.result(self._world.pause(0.005))
         finally:
             self.ended += 1
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from interlock.testing.actors import Actor
+from interlock.testing.actors import Actor, results
 from interlock.testing.faults import Stepwise
 from interlock.testing.world import KINDS, Kind, World
 
@@ -34,8 +34,7 @@ def test_threads_and_tasks_exclude_each_other(world_of_threads: World, world_of_
                 actor.start_within(lock, lambda grant, world=world: world.careless_increment(box))  # type: ignore[misc]
                 for _ in range(SECTIONS)
             ]
-    for job in jobs:
-        job.result(60)
+    results(jobs)
     assert box[0] == len(jobs)
 
 
@@ -44,8 +43,7 @@ def test_of_those_who_try_at_once_exactly_one_gets_it(world: World, kind: Kind) 
     for _ in range(3):
         name = world.fresh_name()
         lock = locks.lock(name)
-        tries = [actor.start(lock.acquire, timeout=0) for actor in world.actors(4)]
-        grants = [each.result(20) for each in tries]
+        grants = results([actor.start(lock.acquire, timeout=0) for actor in world.actors(4)])
         assert len([grant for grant in grants if grant is not None]) == 1
         assert len(world.holders(name)) == 1
         assert not world.waiters(name)
@@ -70,7 +68,6 @@ def count_with(world: World, lock: Callable[[], Any]) -> int:
     for actor in world.actors(ACTORS):
         own = lock()
         jobs += [actor.start_within(own, lambda grant: world.careless_increment(box)) for _ in range(SECTIONS)]
-    for job in jobs:
-        job.result(60)
+    results(jobs)
     assert world.nothing_left()
     return box[0]

@@ -74,8 +74,7 @@ def test_a_token_is_renewed_and_released_by_itself(world: World, locks: Any, ann
     token = ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach)
     assert ann.do(locks.renew, token, ttl=10 * LONG) is True
     assert world.holders()[0].expires_in > 9 * LONG
-    waiting = world.actor().start(locks.lock(world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(world.actor().start, locks.lock(world.name).acquire)
     assert ann.do(locks.release, token) is True
     assert waiting.result(20).held
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from interlock.core.claims import LockSpec
-from interlock.testing.actors import Actor
+from interlock.testing.actors import Actor, results
 from interlock.testing.faults import Busy, Counting, Failing, Slow
-from interlock.testing.waiting import RENEWED, Stalls, eventually, moment, since, throughout, until_renewed
+from interlock.testing.waiting import RENEWED, Stalls, eventually, lasting, moment, since, throughout, until_renewed
 from interlock.testing.world import KINDS, Kind, World
 
 SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant")]
@@ -45,11 +45,9 @@ def test_many_leases_are_renewed_in_few_requests(world: World, ann: Actor) -> No
 def test_a_lease_that_is_not_renewed_ends_after_its_ttl_and_not_before(
     world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
-    started = moment()
-    grant = ann.do(kind.make(locks, world.name, ttl=0.4, renew=False).acquire)
-    successor = bob.do(kind.rival(locks, world.name).acquire)
-    assert time.monotonic() - started >= 0.4
-    assert since(started) < 0.4 + LATE
+    with lasting(0.4, LATE):
+        grant = ann.do(kind.make(locks, world.name, ttl=0.4, renew=False).acquire)
+        successor = bob.do(kind.rival(locks, world.name).acquire)
     assert grant.lost is True
     assert grant.held is False
     assert grant.expires_in == 0
@@ -146,8 +144,7 @@ def test_the_loss_is_known_at_the_deadline_though_a_renewal_hangs(world: World) 
 
 def test_a_waiter_keeps_its_place_for_many_leases(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
-    waiting = bob.start(locks.lock(world.name, ttl=RENEWED).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, locks.lock(world.name, ttl=RENEWED).acquire)
     place = world.waiters()[0].id
     throughout(RENEWED + 0.5, lambda: [view.id for view in world.waiters()] == [place])
     ann.do(grant.release)
@@ -168,11 +165,7 @@ def test_a_waiter_that_died_costs_at_most_its_own_lease(world: World, locks: Any
 
 def test_a_holder_that_died_costs_at_most_its_own_lease_and_nobody_spins(world: World) -> None:
     locks, counting = world.connect_with(Counting)
-    started = moment()
-    world.ghost(LockSpec(world.key(), ttl=0.8))
-    jobs = [actor.start_within(locks.lock(world.name), lambda grant: None) for actor in world.actors(4)]
-    for job in jobs:
-        job.result(20)
-    assert time.monotonic() - started >= 0.8
-    assert since(started) < 0.8 + LATE
+    with lasting(0.8, LATE):
+        world.ghost(LockSpec(world.key(), ttl=0.8))
+        results([actor.start_within(locks.lock(world.name), lambda grant: None) for actor in world.actors(4)])
     assert counting.steps["enter"] <= 60

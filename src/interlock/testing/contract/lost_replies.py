@@ -34,8 +34,7 @@ def test_replies_lost_while_waiting_do_not_lose_the_lock(world: World, kind: Kin
     locks, lossy = world.connect_with(Lossy)
     holder = ann.do(kind.rival(world.connect(), world.name).acquire)
     lossy.losses["enter"] = 3
-    waiting = bob.start(kind.make(locks, world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, kind.make(locks, world.name).acquire)
     ann.do(holder.release)
     grant = waiting.result(20)
     assert [view.id for view in world.eye.claims(world.name)] == [grant.id]

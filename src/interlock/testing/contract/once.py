@@ -100,8 +100,7 @@ def test_an_exception_records_nothing_and_the_next_one_runs(world: World, ann: A
     fails, works = Work(world, ZeroDivisionError("no"), gate), Work(world)
     failing = ann.start(world.connect().once(world.name, keep=MINUTE).run, fails.function)
     assert fails.begun.acquire(timeout=20)
-    waiting = bob.start(world.connect().once(world.name, keep=MINUTE).run, works.function)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, world.connect().once(world.name, keep=MINUTE).run, works.function)
     gate.open()
     with pytest.raises(ZeroDivisionError):
         failing.result(20)

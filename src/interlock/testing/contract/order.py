@@ -3,19 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.testing.actors import Actor
+from interlock.testing.actors import Actor, results
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT
 from interlock.testing.world import Kind, World
 
 
 def line_up(world: World, locks: Sequence[Any], order: list[int]) -> list[Any]:
     """Let one actor after the other enter the line; each writes its number into `order` when it holds the lock."""
-    before = len(world.waiters())
-    jobs = []
-    for number, lock in enumerate(locks):
-        jobs.append(world.actor().start_within(lock, lambda grant, number=number: order.append(number)))  # type: ignore[misc]
-        world.until_waiting(before + number + 1)
-    return jobs
+    return [
+        world.in_line(world.actor().start_within, lock, lambda grant, number=number: order.append(number))
+        for number, lock in enumerate(locks)
+    ]
 
 
 def test_waiters_get_it_in_the_order_of_their_arrival(world: World, locks: Any, ann: Actor) -> None:
@@ -23,8 +21,7 @@ def test_waiters_get_it_in_the_order_of_their_arrival(world: World, locks: Any, 
     grant = ann.do(locks.lock(world.name).acquire)
     jobs = line_up(world, [world.connect().lock(world.name) for _ in range(8)], order)
     ann.do(grant.release)
-    for job in jobs:
-        job.result(20)
+    results(jobs)
     assert order == list(range(8))
 
 
@@ -34,8 +31,7 @@ def test_who_releases_and_comes_again_stands_at_the_end(
     mine = locks.lock(world.name)
     for _ in range(5):
         grant = ann.do(mine.acquire)
-        waiting = bob.start(kind.make(locks, world.name).acquire)
-        world.until_waiting(1)
+        waiting = world.in_line(bob.start, kind.make(locks, world.name).acquire)
         again = ann.start(lambda held=grant: held.release())
         later = ann.start(mine.acquire)
         other = waiting.result(20)
@@ -47,8 +43,7 @@ def test_who_releases_and_comes_again_stands_at_the_end(
 
 def test_a_try_does_not_barge_past_waiters(world: World, locks: Any, ann: Actor, bob: Actor, eve: Actor) -> None:
     reader = ann.do(locks.rwlock(world.name).read().acquire)
-    writer = bob.start(locks.rwlock(world.name).write().acquire)
-    world.until_waiting(1)
+    writer = world.in_line(bob.start, locks.rwlock(world.name).write().acquire)
     assert eve.do(locks.rwlock(world.name).read().acquire, timeout=0) is None
     assert eve.do(locks.rwlock(world.name).read().acquire, blocking=False) is None
     ann.do(reader.release)
@@ -62,8 +57,7 @@ def test_a_writer_is_not_starved_by_readers(world: World, locks: Any, ann: Actor
     jobs = line_up(world, [rw.write(), rw.read(), rw.read(), rw.write(), rw.read()], order)
     assert order == []
     ann.do(reader.release)
-    for job in jobs:
-        job.result(20)
+    results(jobs)
     assert order[0] == 0
     assert sorted(order[1:3]) == [1, 2]
     assert order[3:] == [3, 4]
@@ -78,8 +72,7 @@ def test_a_big_request_at_the_head_is_not_overtaken(world: World, locks: Any, an
     assert eve.do(locks.semaphore(world.name, 4).acquire, timeout=0) is None
     assert order == []
     ann.do(held[1].release)
-    for job in jobs:
-        job.result(20)
+    results(jobs)
     assert order == [0, 1]
 
 
@@ -89,24 +82,19 @@ def test_who_gives_up_in_the_middle_of_the_line_does_not_disturb_the_order(
     order: list[int] = []
     grant = ann.do(locks.lock(world.name).acquire)
     first = line_up(world, [locks.lock(world.name)] * 2, order)
-    short = bob.start(locks.lock(world.name).acquire, timeout=RENEWED)  # long enough for the others to enter the line
-    world.until_waiting(3)
-    last = [world.actor().start_within(locks.lock(world.name), lambda grant: order.append(2))]
-    world.until_waiting(4)
+    short = world.in_line(bob.start, locks.lock(world.name).acquire, timeout=RENEWED)  # the others enter within it
+    last = world.in_line(world.actor().start_within, locks.lock(world.name), lambda grant: order.append(2))
     assert short.result(20) is None
     world.until_waiting(3)
     ann.do(grant.release)
-    for job in first + last:
-        job.result(20)
+    results([*first, last])
     assert order == [0, 1, 2]
 
 
 def test_when_the_head_gives_up_those_behind_who_fit_get_in(world: World, ann: Actor, bob: Actor, eve: Actor) -> None:
     rw = world.connect().rwlock(world.name)
     ann.do(rw.read().acquire)
-    writer = bob.start(rw.write().acquire, timeout=RENEWED)  # long enough for the reader to enter the line
-    world.until_waiting(1)
-    reader = eve.start(rw.read().acquire)
-    world.until_waiting(2)
+    writer = world.in_line(bob.start, rw.write().acquire, timeout=RENEWED)  # the reader enters the line within it
+    reader = world.in_line(eve.start, rw.read().acquire)
     assert writer.result(20) is None
     assert reader.result(WAIT_LIMIT) is not None

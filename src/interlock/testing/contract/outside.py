@@ -10,7 +10,7 @@ import pytest
 
 from interlock.core.claims import Check, ClaimView
 from interlock.core.errors import LockLost
-from interlock.testing.actors import Actor
+from interlock.testing.actors import Actor, results
 from interlock.testing.waiting import SET_BACK, eventually
 from interlock.testing.world import Kind, World
 
@@ -39,10 +39,7 @@ def test_a_claim_tells_since_when_it_waits_and_since_when_it_holds(
 ) -> None:
     lock = world.connect().lock(world.name)
     grant = ann.do(lock.acquire)
-    waiting = []
-    for actor in (bob, eve):
-        waiting.append(actor.start(lock.acquire))
-        world.until_waiting(len(waiting))
+    waiting = [world.in_line(actor.start, lock.acquire) for actor in (bob, eve)]
     until = time.monotonic() + 0.4
     eventually(lambda: time.monotonic() > until)
     assert [(view.held_since, view.waiting_since - view.since) for view in world.waiters()] == [(None, 0)] * 2
@@ -61,15 +58,13 @@ def test_holders_come_first_then_waiters_in_line(
     world: World, locks: Any, ann: Actor, bob: Actor, eve: Actor
 ) -> None:
     grant = ann.do(locks.lock(world.name, label="ann").acquire)
-    jobs = []
-    for number, (actor, label) in enumerate(((bob, "bob"), (eve, "eve"))):
-        jobs.append(actor.start(locks.lock(world.name, label=label).acquire))
-        world.until_waiting(number + 1)
+    first = world.in_line(bob.start, locks.lock(world.name, label="bob").acquire)
+    second = world.in_line(eve.start, locks.lock(world.name, label="eve").acquire)
     seen = [(view.label, view.state, view.fence is None) for view in ann.do(locks.claims, world.name)]
     assert seen == [("ann", "using", False), ("bob", "pending", True), ("eve", "pending", True)]
     ann.do(grant.release)
-    bob.do(jobs[0].result(20).release)
-    eve.do(jobs[1].result(20).release)
+    bob.do(first.result(20).release)
+    eve.do(second.result(20).release)
 
 
 def test_claims_of_all_names(world: World, locks: Any, ann: Actor) -> None:
@@ -85,8 +80,7 @@ def test_evicting_a_holder_lets_the_next_in_at_once(
     world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     grant = ann.do(kind.rival(locks, world.name).acquire)
-    waiting = bob.start(kind.make(locks, world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, kind.make(locks, world.name).acquire)
     assert world.eye.evict(world.name, grant.id) == 1
     successor = waiting.result(5)
     assert successor.fence > grant.fence
@@ -101,17 +95,14 @@ def test_an_evicted_waiter_begins_again_at_the_end_of_the_line(
 ) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     order: list[str] = []
-    first = bob.start_within(locks.lock(world.name), lambda grant: order.append("bob"))
-    world.until_waiting(1)
+    first = world.in_line(bob.start_within, locks.lock(world.name), lambda grant: order.append("bob"))
     evicted = world.waiters()[0].id
-    second = eve.start_within(locks.lock(world.name), lambda grant: order.append("eve"))
-    world.until_waiting(2)
+    second = world.in_line(eve.start_within, locks.lock(world.name), lambda grant: order.append("eve"))
     assert world.eye.evict(world.name, evicted) == 1
     # The waiter is notified, before its next heartbeat.
     eventually(lambda: len(world.waiters()) == 2 and evicted not in [view.id for view in world.waiters()], within=3)
     ann.do(grant.release)
-    first.result(20)
-    second.result(20)
+    results([first, second])
     assert order == ["eve", "bob"]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from interlock.testing.actors import Actor
+from interlock.testing.actors import Actor, results
 from interlock.testing.faults import Stepwise
 from interlock.testing.waiting import eventually
 from interlock.testing.world import World
@@ -54,12 +54,9 @@ def test_when_the_smallest_capacity_leaves_the_next_one_counts(world: World, loc
     three, two = locks.semaphore(world.name, 3), locks.semaphore(world.name, 2)
     assert ann.do(three.acquire) is not None
     strict = bob.do(two.acquire)
-    waiting = []
-    for number, other in enumerate(others, 1):
-        waiting.append(other.start(three.acquire))
-        world.until_waiting(number)
+    waiting = [world.in_line(other.start, three.acquire) for other in others]
     assert bob.do(strict.release) is True
-    assert all(job.result(20).held for job in waiting)
+    assert all(grant.held for grant in results(waiting))
     assert [view.capacity for view in world.holders()] == [3, 3, 3]
 
 
@@ -76,8 +73,7 @@ def test_never_more_holders_than_permits(world: World, permits: int) -> None:
         inside.remove(grant)
 
     jobs = [actor.start_within(lock, world.function(body)) for actor in world.actors(6) for _ in range(10)]
-    for job in jobs:
-        job.result(60)
+    results(jobs)
     assert max(most) <= permits
 
 
@@ -91,5 +87,4 @@ def test_waiting_readers_get_in_together(world: World) -> None:
     ann.do(writer.release)
     eventually(lambda: len(world.holders()) == 4)
     gate.open()
-    for job in jobs:
-        job.result(20)
+    results(jobs)

@@ -16,8 +16,7 @@ def test_each_holder_has_the_lowest_number_that_is_free(world: World) -> None:
     ann, bob, cyd = world.actors(3)
     first, second, third = (each.do(lock.acquire) for each in (ann, bob, cyd))
     assert [first.slot, second.slot, third.slot] == [0, 1, 2]
-    waiting = world.actor().start(lock.acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(world.actor().start, lock.acquire)
     assert bob.do(second.release) is True
     assert waiting.result(20).slot == 1
     assert ann.do(first.release) is True
@@ -41,8 +40,7 @@ def test_each_holder_has_another_thing_whatever_the_order(world: World) -> None:
     second = bob.do(world.connect().one_of(world.name, ["cuda:0", "cuda:1"]).acquire)
     assert (first.item, second.item) == ("cuda:0", "cuda:1")
     assert world.holders()[0].label == "training one of cuda:0, cuda:1"
-    waiting = cyd.start(world.connect().one_of(world.name, ("cuda:1", "cuda:0")).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(cyd.start, world.connect().one_of(world.name, ("cuda:1", "cuda:0")).acquire)
     ann.do(first.release)
     assert waiting.result(20).item == "cuda:0"
 

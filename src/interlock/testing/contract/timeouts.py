@@ -9,7 +9,7 @@ import pytest
 from interlock.core.errors import LockError, LockTimeout, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.faults import Failing, Slow
-from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, moment, since
+from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, lasting, moment, since
 from interlock.testing.world import Kind, World
 
 LATE = 1.0  # seconds of delay by a busy machine
@@ -28,10 +28,8 @@ def test_a_try_answers_at_once(world: World, kind: Kind, locks: Any, ann: Actor,
 
 def test_a_timeout_is_kept(world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor) -> None:
     ann.do(kind.rival(locks, world.name).acquire)
-    started = moment()
-    assert bob.do(kind.make(locks, world.name).acquire, timeout=0.25) is None
-    assert time.monotonic() - started >= 0.25
-    assert since(started) < 0.25 + LATE
+    with lasting(0.25, LATE):
+        assert bob.do(kind.make(locks, world.name).acquire, timeout=0.25) is None
     assert not world.waiters()
 
 
@@ -39,8 +37,7 @@ def test_the_timeout_of_the_lock_is_the_default(world: World, locks: Any, ann: A
     grant = ann.do(locks.lock(world.name).acquire)
     assert bob.do(locks.lock(world.name, timeout=0.05).acquire) is None
     assert bob.do(locks.lock(world.name, timeout=0).acquire) is None
-    waits = bob.start(locks.lock(world.name, timeout=0).acquire, timeout=None)
-    world.until_waiting(1)
+    waits = world.in_line(bob.start, locks.lock(world.name, timeout=0).acquire, timeout=None)
     ann.do(grant.release)
     bob.do(waits.result(20).release)
 
@@ -48,8 +45,7 @@ def test_the_timeout_of_the_lock_is_the_default(world: World, locks: Any, ann: A
 def test_no_limit_waits_until_it_is_free(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     for timeout in (None, -1, float("inf")):
         grant = ann.do(locks.lock(world.name).acquire)
-        waits = bob.start(locks.lock(world.name).acquire, timeout=timeout)
-        world.until_waiting(1)
+        waits = world.in_line(bob.start, locks.lock(world.name).acquire, timeout=timeout)
         ann.do(grant.release)
         bob.do(waits.result(20).release)
 
@@ -92,8 +88,7 @@ def test_the_timeout_is_counted_over_all_wakeups(
 ) -> None:
     ann.do(locks.rwlock(world.name).read().acquire)
     started = moment()
-    waiting = bob.start(locks.rwlock(world.name).write().acquire, timeout=RENEWED)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, locks.rwlock(world.name).write().acquire, timeout=RENEWED)
     while not waiting.done():  # each eviction wakes the waiter, which enters again
         for view in world.waiters():
             world.eye.evict(world.name, view.id)
@@ -107,10 +102,8 @@ def test_the_timeout_is_counted_over_all_wakeups(
 def test_a_slow_store_stretches_the_deadline_by_its_replies_only(world: World, ann: Actor, bob: Actor) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.2))
     ann.do(world.connect().lock(world.name).acquire)
-    started = moment()
-    assert bob.do(locks.lock(world.name).acquire, timeout=0.5) is None
-    assert time.monotonic() - started >= 0.5
-    assert since(started) < 0.5 + 3 * slow.delay + LATE
+    with lasting(0.5, 3 * slow.delay + LATE):
+        assert bob.do(locks.lock(world.name).acquire, timeout=0.5) is None
     assert not world.waiters()
 
 
@@ -143,8 +136,7 @@ def test_a_store_that_fails_while_somebody_waits_is_an_error_and_leaves_nothing(
 ) -> None:
     locks, failing = world.connect_with(Failing)
     grant = ann.do(world.connect().lock(world.name).acquire)
-    waiting = bob.start(locks.lock(world.name, ttl=RENEWED).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, locks.lock(world.name, ttl=RENEWED).acquire)
     failing.broken.add("enter")
     with pytest.raises(StoreError):
         waiting.result(20)

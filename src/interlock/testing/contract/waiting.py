@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Any
 
-from interlock.testing.actors import Actor
+from interlock.testing.actors import Actor, results
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Counting, Stepwise
 from interlock.testing.waiting import eventually, moment, since
@@ -19,8 +19,7 @@ def test_a_release_wakes_the_waiter_soon(world: World, kind: Kind, locks: Any, a
     times = []
     for _ in range(7):
         holder = ann.do(kind.rival(locks, world.name).acquire)
-        waiting = bob.start(kind.make(locks, world.name).acquire)
-        world.until_waiting(1)
+        waiting = world.in_line(bob.start, kind.make(locks, world.name).acquire)
         started = moment()
         ann.do(holder.release)
         grant = waiting.result(20)
@@ -39,8 +38,7 @@ def test_waiters_do_not_spin(world: World, ann: Actor) -> None:
     eventually(lambda: time.monotonic() > deadline)
     assert sum(counting.steps.values()) - before <= LOOKS * CROWD
     ann.do(holder.release)
-    for job in jobs:
-        job.result(20)
+    results(jobs)
 
 
 def test_a_release_wakes_one_not_all(world: World, ann: Actor) -> None:
@@ -51,8 +49,7 @@ def test_a_release_wakes_one_not_all(world: World, ann: Actor) -> None:
     before = sum(counting.steps.values())
     started = time.monotonic()
     ann.do(holder.release)
-    for job in jobs:
-        job.result(20)
+    results(jobs)
     polls = LOOKS * CROWD * (time.monotonic() - started)
     assert sum(counting.steps.values()) - before <= 8 * CROWD + polls
 
