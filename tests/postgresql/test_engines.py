@@ -73,7 +73,7 @@ def test_its_execution_options_are_those_of_a_url(engine: Any, colour: str, ask:
         assert ours.do(ours.take("a").release) is True
     assert ask("SELECT name FROM chosen") == [("a",)]
     ask("DROP TABLE chosen")
-    with pytest.raises(InvalidArgument, match="interlock_colour"):
+    with pytest.raises(InvalidArgument, match="no option 'colour'"):
         open_store(engine.execution_options(interlock_colour="blue"))
 
 

@@ -74,11 +74,18 @@ class _Arguments(Exception):
 _asking: ContextVar[bool] = ContextVar("_asking", default=False)
 
 
-def engine_of(client: object) -> Any:
-    """Return the `Engine` that the program has given, behind an `AsyncEngine` too.
+def engine_of(client: object, drivers: Collection[str], scheme: str, library: str) -> Any:
+    """Return the `Engine` that the program has given, behind an `AsyncEngine` too; it says where its database is.
+
+    Args:
+        client: what the program has given.
+        drivers: the names of the drivers whose arguments the library takes.
+        scheme: of the URL that does it with any other driver.
+        library: what the locks connect by.
 
     Raises:
-        InvalidArgument: it is none.
+        InvalidArgument: it is none, is of another driver, or connects by a function of the program, which may return
+            the program's own connection.
     """
     from sqlalchemy.engine import Engine
 
@@ -88,41 +95,31 @@ def engine_of(client: object) -> Any:
             f"{described(client)} is no Engine and no AsyncEngine: locks are taken on connections of their own: "
             f"other transactions don't see a claim in an open transaction"
         )
-    return engine
-
-
-def given_by(engine: Any, known: Collection[str]) -> dict[str, str]:
-    """Return what the execution options of an engine say about its locks, as a URL says it.
-
-    Args:
-        engine: an `Engine`, or what `engine.execution_options(interlock_table=…)` made of one.
-        known: names of options, without the prefix.
-
-    Raises:
-        InvalidArgument: there is no such option.
-    """
-    given = {}
-    for each, value in engine.get_execution_options().items():
-        name = each.removeprefix(PREFIX)
-        if each != name:
-            if name not in known:
-                there = ", ".join(PREFIX + name for name in known) or "none on this store"
-                raise InvalidArgument(f"an engine has no execution option {each} for its locks; there are {there}")
-            given[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return given
-
-
-def checked_engine(engine: Any) -> None:
-    """See that an engine says where its database is.
-
-    Raises:
-        InvalidArgument: it connects by a function of the program, which may return the program's own connection.
-    """
+    dialect = engine.dialect
+    if dialect.driver not in drivers:
+        raise InvalidArgument(
+            f"locks need an engine of {dialect.name}+{' or '.join(drivers)}, not of {dialect.name}+{dialect.driver}: "
+            f"give interlock the URL {scheme}://…, and it connects by {library}, beside the driver of the program"
+        )
     if getattr(engine.pool._creator, "__qualname__", "") != "create_engine.<locals>.connect":
         raise InvalidArgument(
             "this engine has a `creator`, so that it does not say where its database is, and what it returns may be "
             "the program's own connection: give interlock the URL, with password= or dial= for what a URL can't say"
         )
+    return engine
+
+
+def given_by(engine: Any) -> list[tuple[str, str]]:
+    """Return what the execution options of an engine say about its locks, as a URL says it.
+
+    Args:
+        engine: an `Engine`, or what `engine.execution_options(interlock_table=…)` made of one.
+    """
+    return [
+        (name.removeprefix(PREFIX), str(value).lower() if isinstance(value, bool) else str(value))
+        for name, value in engine.get_execution_options().items()
+        if name.startswith(PREFIX)
+    ]
 
 
 def arguments_of(engine: Any) -> dict[str, Any]:

@@ -6,13 +6,14 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
+from functools import cache
 from threading import RLock, Thread, local
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 
 from interlock.core.errors import InvalidArgument, NotHeld, StoreError
 from interlock.core.functions import Kind
 from interlock.runtime import clock, log
-from interlock.runtime._threads import logged, perform, submit
+from interlock.runtime._threads import logged, perform
 from interlock.runtime._threads import strands as strands
 from interlock.runtime.clock import LONGEST_SLEEP, RETRY
 from interlock.runtime.process import checked_pid, in_forked_child, running_loop
@@ -108,28 +109,25 @@ async def within(seconds: float | None, function: Callable[[*Ts], Coroutine[obje
     return result
 
 
-_executor: Any = None
+@cache
+def _workers() -> Any:
+    """Return the executor, made at its first use: its module can't be imported after the main thread has ended."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(64, "interlock-blocking")
 
 
-def _forget_executor() -> None:
-    global _executor
-    _executor = None
-
-
-in_forked_child(_forget_executor)
+in_forked_child(_workers.cache_clear)
 
 
 async def offload(function: Callable[[*Ts], T], *args: *Ts) -> T:
     """Call a function that may block in a thread; it comes to its end though the task is cancelled."""
-    global _executor
+    future: Future[T] = Future()
     try:
-        if _executor is None:
-            from concurrent.futures import ThreadPoolExecutor  # it can't be imported after the main thread has ended
-
-            _executor = ThreadPoolExecutor(64, "interlock-blocking")
-        future = submit(_executor, function, *args)
-    except RuntimeError:
-        return function(*args)  # no thread can be started, or the interpreter ends
+        _workers().submit(perform, future, function, *args)
+    except RuntimeError:  # no thread can be started, or the interpreter ends
+        if future.cancel():  # else a thread has it: an executor keeps what it refuses
+            return function(*args)
     return await finish(asyncio.wrap_future, future)
 
 

@@ -1,6 +1,5 @@
 """What threads do where tasks do otherwise; the names of `_aio`."""
 
-import functools
 import math
 import select
 import threading
@@ -16,7 +15,7 @@ from interlock.runtime.clock import LONGEST_SLEEP, RETRY
 from interlock.runtime.process import fresh_id as fresh_id
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -99,23 +98,6 @@ def logged(function: Callable[[*Ts], object], *args: *Ts) -> None:
         function(*args)
     except BaseException:  # even SystemExit: the renewals of others come after it
         log.exception("%r failed", function)
-
-
-def submit(pool: "Executor", function: Callable[[*Ts], T], *args: *Ts) -> "Future[T]":
-    """Let a pool perform a call once, or never: a pool that can start no thread refuses it, and yet keeps it.
-
-    Raises:
-        RuntimeError: the pool refuses it; then it is not performed.
-    """
-    from concurrent.futures import Future  # slow to load, and loaded where there is a pool
-
-    future: Future[T] = Future()
-    try:
-        pool.submit(functools.partial(perform, future, function, *args))
-    except RuntimeError:
-        if future.cancel():
-            raise
-    return future
 
 
 def perform(future: "Future[T]", function: Callable[[*Ts], T], *args: *Ts) -> None:

@@ -14,7 +14,7 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
 from interlock.core.redaction import UNTOLD, is_torn, place_of, read
 from interlock.remote.failures import Denied, NoRoom, Passing, Refused, Unreachable, ended
-from interlock.remote.urls import arguments_of, checked_engine, engine_of, given_by, place_of_engine, port_of
+from interlock.remote.urls import arguments_of, engine_of, given_by, place_of_engine, port_of
 from interlock.stores.mysql import TABLE, checked_table
 
 FULL = ("1040", "1203", "1226")
@@ -232,15 +232,9 @@ def options_of_engine(client: object) -> MysqlOptions:
     Raises:
         InvalidArgument: the object is no such engine, or does not say where the database is.
     """
-    engine = engine_of(client)
-    if engine.dialect.driver not in ("pymysql", "aiomysql", "asyncmy"):
-        raise InvalidArgument(
-            f"locks need an engine of mysql+pymysql://, not of {engine.dialect.name}+{engine.dialect.driver}://: "
-            f"give interlock the URL mysql://…, and it connects by PyMySQL, beside the driver of the program"
-        )
-    checked_engine(engine)
+    engine = engine_of(client, ("pymysql", "aiomysql", "asyncmy"), "mysql", "PyMySQL")
     where = place_of_engine(engine)
-    given = read_options(given_by(engine, _OURS).items(), _OURS, where)
+    given = read_options(given_by(engine), _OURS, where)
     known = set(inspect.signature(pymysql.connect).parameters) - {"cursorclass", "conv"}
 
     def connect() -> Any:

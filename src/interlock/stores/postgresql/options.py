@@ -8,13 +8,11 @@ from urllib.parse import SplitResult
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
-from interlock.core.errors import InvalidArgument
 from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
 from interlock.core.redaction import is_torn, place_of, read
 from interlock.remote.urls import (
     arguments_of,
     check,
-    checked_engine,
     conninfo_of,
     engine_of,
     given_by,
@@ -133,17 +131,11 @@ def options_of_engine(client: object) -> PostgresOptions:
     Raises:
         InvalidArgument: the object is no such engine, or does not say where the database is.
     """
-    engine = engine_of(client)
-    if engine.dialect.driver not in ("psycopg", "psycopg_async"):
-        raise InvalidArgument(
-            f"locks need an engine of postgresql+psycopg://, not {engine.dialect.name}+{engine.dialect.driver}://: "
-            f"give interlock the URL, and it connects by psycopg 3, beside the driver of the program"
-        )
-    checked_engine(engine)
+    engine = engine_of(client, ("psycopg", "psycopg_async"), "postgresql", "psycopg 3")
 
     def arguments() -> dict[str, Any]:
         known = {option.keyword.decode() for option in Conninfo.get_defaults()}
         return _DEFAULTS | {name: value for name, value in arguments_of(engine).items() if name in known}
 
-    options = _options(given_by(engine, _OURS).items(), place_of_engine(engine))
+    options = _options(given_by(engine), place_of_engine(engine))
     return options._replace(arguments=arguments, blocks=True)
