@@ -74,7 +74,7 @@ MUTANTS = [
         "start: a dead waiter stays before the one that watches it",
         'tests/protocol/test_proofs.py --thin -k "right_in and files"',
         "stores/files/plan.py",
-        "            found += places[max(0, at - 1) : at + 1]\n",
+        "            asked |= {places[max(0, at - 1)].alive, place.alive}\n",
         "            pass\n",
     ),
     _error(

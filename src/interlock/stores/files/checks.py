@@ -12,7 +12,7 @@ from interlock.stores.files.folder import NAME, Folder, names_in
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.machine import check_of
 from interlock.stores.files.opening import failing, read_file
-from interlock.stores.files.slots import FREE, HEAD_MOST, Slot, file_name, key_in, parse, raws_in, slots_start
+from interlock.stores.files.slots import FREE, HEAD_MOST, Slot, file_name, head_of, key_in, parse, raws_in
 
 OURS = {NAME, "lines", "alive", "kept"}
 MOST_SHOWN = 5
@@ -86,4 +86,4 @@ def _read(folder: Folder, name: str) -> list[Slot]:
     key = key_in(data[:HEAD_MOST])
     if key is None or file_name(key) != name:
         return [0] if data else []
-    return [parse(raw) for raw in raws_in(data, slots_start(data)) if not raw.startswith(FREE)]
+    return [parse(raw) for raw in raws_in(data, len(head_of(key))) if not raw.startswith(FREE)]

@@ -123,11 +123,8 @@ class Folder:
 
     def _is_in_use(self) -> bool:
         """Return True if a process with claims in this folder lives."""
-        others = Liveness(self.alive)
-        try:
+        with contextlib.closing(Liveness(self.alive)) as others:
             return any(others.is_alive(name) for name in names_in(self.alive))
-        finally:
-            others.close_others()
 
     def _see_to(self, room: Path, sharing: Sharing) -> None:
         """Create a subfolder, or check that all users of the folder can use the existing one."""

@@ -118,17 +118,12 @@ class LineFile(OpenFile):
                 raise NotOurs(f"{self.path} has become longer than {MOST_BYTES} bytes; look at it, and remove it")
             self._span *= 2
             data = os.pread(self.fd, self._span, 0)
-        if not self._is_sound(data):
+        right = self.head[:DONE_AT] + moment(max(0, micros_in(data, DONE_AT))) + self.head[DONE_AT + MOMENT :]
+        if not data.startswith(right) or (len(data) - len(right)) % SLOT:
             self._put_right(data)
             data = os.pread(self.fd, self._span, 0)
         self.trusted = clock.now() + TRUST
         return data
-
-    def _is_sound(self, data: bytes) -> bool:
-        head, end = self.head, DONE_AT + MOMENT
-        if (len(data) - len(head)) % SLOT or micros_in(data, DONE_AT) < 0:
-            return False
-        return data[:DONE_AT] == head[:DONE_AT] and data[end : len(head)] == head[end:]
 
     def _put_right(self, found: bytes) -> None:
         """Write the head of a new or damaged file; the readable claims of a damaged file stay."""

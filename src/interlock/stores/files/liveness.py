@@ -24,7 +24,7 @@ from interlock.core.errors import StoreError
 from interlock.core.line import Place
 from interlock.core.queue import Granted
 from interlock.remote.failures import closed
-from interlock.remote.waiters import DIGITS
+from interlock.remote.waiters import MESSAGE
 from interlock.runtime import log
 from interlock.runtime._threads import readable
 from interlock.runtime.process import pid
@@ -80,10 +80,10 @@ class WakeupPipe(OpenFile):
         except BlockingIOError:
             return None
         granted = None
-        for line in data.split(b"\n")[:-1]:
-            id, *numbers = line.split(b" ")
-            if len(numbers) == 2 and all(each.isdigit() and len(each) <= DIGITS for each in numbers):
-                granted = Granted(id.decode(errors="replace"), int(numbers[0]), int(numbers[1]))
+        for line in data.decode(errors="replace").split("\n")[:-1]:
+            words = MESSAGE.fullmatch(line)
+            if words is not None:
+                granted = Granted(words[1], int(words[2]), int(words[3] or 0))
         return granted
 
     def unwatch(self, tokens: Iterable[str]) -> None:
@@ -245,34 +245,30 @@ class Liveness:
                 token = name.lstrip(".").partition(".")[0]
                 if token not in seen:
                     seen[token] = self.is_alive(token) or (name.startswith(".") and self.is_alive(name))
-                if not seen[token]:
-                    remove_pipe(at, name)
+                with contextlib.suppress(OSError):
+                    if not seen[token] and stat.S_ISFIFO(os.lstat(name, dir_fd=at).st_mode):
+                        os.unlink(name, dir_fd=at)
 
     # -- wake-up pipes ------------------------------------------------------------------------------------------
 
-    def pipe(self, checked: bool = True) -> WakeupPipe:
-        """Return a wake-up pipe for one waiter; the caller returns it by `put_back`.
-
-        Args:
-            checked: False if the caller calls `reachable` before it enters the line.
+    def pipe(self) -> WakeupPipe:
+        """Return a wake-up pipe for one waiter, perhaps not reachable any more; the caller returns it by `put_back`.
 
         Raises:
             StoreError: the pipe can't be made, or the connection was closed.
         """
         if self.closed:
             raise closed()
-        if checked or not self._idle:
+        if not self._idle:
             self.keep()
         with self._section.entered(), failing(f"no pipe to wait at could be made in {self._folder}"):
-            while self._idle:
+            if self._idle:
                 pipe = self._idle.pop()
-                if not checked or self.is_reachable(pipe):
-                    if readable(pipe.fd, (), 0.0):  # asked first, since eventlet makes reads wait for data
-                        pipe.read()
-                    return pipe
-                self._discard(pipe)
-            number = next(number for number in self._numbers if number not in self.wakeups)
-            pipe = self.wakeups[number] = WakeupPipe(self._folder, self.token, number)
+                if readable(pipe.fd, (), 0.0):  # asked first, since eventlet makes reads wait for data
+                    pipe.read()
+            else:
+                number = next(number for number in self._numbers if number not in self.wakeups)
+                pipe = self.wakeups[number] = WakeupPipe(self._folder, self.token, number)
             return pipe
 
     def is_reachable(self, pipe: WakeupPipe) -> bool:
@@ -285,9 +281,10 @@ class Liveness:
             if not self.closed and pipe.token == self.token and len(self._idle) < MOST_IDLE_PIPES:
                 self._idle.append(pipe)
             else:
-                self._discard(pipe)
+                self.discard(pipe)
 
-    def _discard(self, pipe: WakeupPipe) -> None:
+    def discard(self, pipe: WakeupPipe) -> None:
+        """Remove a wake-up pipe at which nobody waits any more."""
         if self.wakeups.get(pipe.number) is pipe:
             del self.wakeups[pipe.number]
         pipe.remove()
@@ -299,7 +296,7 @@ class Liveness:
         with self._section.entered():
             self.closed = True
             while self._idle:
-                self._discard(self._idle.pop())
+                self.discard(self._idle.pop())
             self._own.remove()
             self.close_others()
 
@@ -346,13 +343,6 @@ def make_pipe(path: Path) -> int:
         os.close(fd)
         raise
     return fd
-
-
-def remove_pipe(at: int, name: str) -> None:
-    """Unlink a named pipe, and no other kind of file, from an open folder."""
-    with contextlib.suppress(OSError):
-        if stat.S_ISFIFO(os.lstat(name, dir_fd=at).st_mode):
-            os.unlink(name, dir_fd=at)
 
 
 def open_pipe(path: Path, access: int) -> OpenFile:

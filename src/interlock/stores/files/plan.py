@@ -77,31 +77,19 @@ def watched_by(line: Line, id: str) -> set[str]:
     return next((watched(line.places, at) for at, place in enumerate(line.places) if place.id == id), set())
 
 
-def suspects(places: Sequence[Place], ids: Sequence[str]) -> list[Place]:
-    """Return the places whose processes a step of some claims must check for death.
-
-    These are all places up to and including the first waiter without room, the last in line, and the claims
-    themselves, each with the place before it.  A dead process elsewhere is noticed by a later step, when it matters.
-    """
-    found, taken, limit = [], 0, places[0].capacity if places else 0
-    for place in places:
-        found.append(place)
-        taken += place.units
-        limit = min(limit, place.capacity)
-        if taken > limit and place.state == PENDING:
-            break
-    for at, place in enumerate(places):
-        if place.id in ids or at == len(places) - 1:
-            found += places[max(0, at - 1) : at + 1]
-    return found
-
-
 def dead_among(places: Sequence[Place], ids: Sequence[str], is_alive: Callable[[str], bool]) -> set[str]:
-    """Return the tokens of the dead processes among the suspects of a step of some claims."""
-    asked = {place.alive for place in suspects(places, ids)}
-    dead = {
-        token for token in asked if token and not is_alive(token)
-    }  # a detached claim has no process, only a lease
+    """Return the tokens of the dead processes that a step of some claims must know of.
+
+    It asks about all places up to and including the first waiter, the last in line, and the claims themselves, each
+    with the place before it.  A dead process elsewhere is noticed by the waiter behind it, which watches it.
+    """
+    last = len(places) - 1
+    first = next((at for at, place in enumerate(places) if place.state == PENDING), last)
+    asked = {place.alive for place in places[: first + 1]}
+    for at, place in enumerate(places):
+        if place.id in ids or at == last:
+            asked |= {places[max(0, at - 1)].alive, place.alive}
+    dead = {token for token in asked if token and not is_alive(token)}  # a detached claim has no process
     if dead:  # other places come forward
         others = {place.alive for place in places} - asked
         dead |= {token for token in others if token and not is_alive(token)}

@@ -65,14 +65,14 @@ class Quick:
                 steps.trust()
             except OSError:
                 return None  # the step in Python raises the error
-        token = steps.liveness.token
-        end = tail(
-            spec.units, spec.capacity, int(spec.ttl * MICROS), False, token, steps.origin.home, who, spec.label
-        )
         pipe = 0
         if waiter is not None:
             steps.waiters.add(id, waiter)  # before the step: another process may promote it right after
             pipe = int(steps.reachable(waiter))
+        token = steps.liveness.token
+        end = tail(
+            spec.units, spec.capacity, int(spec.ttl * MICROS), False, token, steps.origin.home, who, spec.label
+        )
         with line.section.mutex:
             if line.section.taken or line.retired or not line.is_there(now):
                 return None

@@ -88,12 +88,6 @@ def key_in(head: bytes) -> str | None:
         return None
 
 
-def slots_start(head: bytes) -> int:
-    """Return the offset of the first slot, as the head says."""
-    size = head[len(MAGIC) : len(MAGIC) + 5]
-    return int(size) if size.isdigit() else HEAD_MOST
-
-
 # -- slots --------------------------------------------------------------------------------------------------
 
 

@@ -50,11 +50,11 @@ from interlock.stores.files.slots import (
     HEAD_MOST,
     Slot,
     file_name,
+    head_of,
     key_in,
     micros_in,
     parse,
     raws_in,
-    slots_start,
 )
 from interlock.stores.plain import WITHIN_A_STEP
 
@@ -113,12 +113,12 @@ class FileSteps:
         Raises:
             StoreError: the line can't be read or written, or the caller is a signal handler that interrupted a step.
         """
-        if decide is look:
-            return self._look(key)
         if (self.liveness.closed or pid() != checked_pid()) and decide in (leave, complete, renew):
             # The claims ended with the liveness pipe, or they are the parent's after a fork without Python's hooks.
             return Step(None, [GONE] * len(args[0]) if decide is renew else False)
         try:
+            if decide is look:
+                return self._look(key)
             line = self.lines.get(key) or self._line(key)
             section = line.section
             with section.mutex:  # as `Section.entered`, which takes a microsecond
@@ -205,9 +205,9 @@ class FileSteps:
     def reachable(self, waiter: WaitsHere) -> str:
         """Return the number of a waiter's pipe; replace the pipe first if other processes can't find it any more."""
         liveness = self.liveness
-        if not liveness.is_reachable(waiter.pipe):
+        while not liveness.is_reachable(waiter.pipe):
             old, waiter.pipe = waiter.pipe, liveness.pipe()
-            liveness.put_back(old)
+            liveness.discard(old)
             waiter.tell()  # a notification in the old pipe would be lost: let the waiter look
         return str(waiter.pipe.number)
 
@@ -289,25 +289,23 @@ class FileSteps:
         """Return the content of a file in lines/; b"" if interlock did not make it.
 
         Raises:
-            StoreError: the file can't be read.
+            OSError: the file can't be read.
         """
-        with failing(f"the lines in {self.folder.path} can't be read"):
-            try:
-                return read_file(self.folder.lines, name, self.folder.sharing, most)
-            except (FileNotFoundError, NotOurs):
-                return b""  # `doctor` reports foreign files
+        try:
+            return read_file(self.folder.lines, name, self.folder.sharing, most)
+        except (FileNotFoundError, NotOurs):
+            return b""  # `doctor` reports foreign files
 
     def _look(self, key: str) -> Step:
         data = self._read(file_name(key))
-        slots = [parse(raw) for raw in raws_in(data, slots_start(data))]
+        slots = [parse(raw) for raw in raws_in(data, len(head_of(key)))]
         line, now = self._settled(slots, micros_in(data, DONE_AT))
         return Step(None, (*line.places, *record_in(line.done, now)), (), now.lease)
 
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with `prefix`."""
         with failing(f"the lines in {self.folder.path} can't be read"):
-            names = names_in(self.folder.lines)
-        found = {key_in(self._read(name, HEAD_MOST)) for name in names}
+            found = {key_in(self._read(name, HEAD_MOST)) for name in names_in(self.folder.lines)}
         return sorted(key for key in found if key is not None and key.startswith(prefix))
 
     def doctor(self) -> list[Check]:

@@ -19,13 +19,12 @@ class FileWaiter:
         steps: the lines of the folder.
     """
 
-    __slots__ = ("_message", "_steps", "closed", "pipe")
+    __slots__ = ("_message", "_steps", "pipe")
 
     def __init__(self, steps: FileSteps) -> None:
         self._steps = steps
         self._message: Any = None
-        self.closed = False
-        self.pipe = steps.liveness.pipe(checked=False)
+        self.pipe = steps.liveness.pipe()
 
     def tell(self, message: object = None) -> None:
         """Wake the waiter, from any thread; it keeps the last message until the next `wait`."""
@@ -50,9 +49,7 @@ class FileWaiter:
 
     def close(self) -> None:
         """Return the pipe for the next waiter."""
-        if not self.closed:
-            self.closed = True
-            self._steps.liveness.put_back(self.pipe)
+        self._steps.liveness.put_back(self.pipe)
 
 
 class FileQueue(StepQueue):
