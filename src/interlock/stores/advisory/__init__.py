@@ -33,12 +33,9 @@ class AdvisoryStore:
         self.features: frozenset[Feature] = frozenset(() if options.mysql else ("readers",))
         # Imported now: a child forked during another thread's import would wait for that import for ever.
         if options.mysql:
-            from interlock.stores.advisory._sync.mariadb import MariaTalk as Talk
             from interlock.stores.advisory.mariadb import MariaSession as Session
         else:
-            from interlock.stores.advisory._sync.postgres import PostgresTalk as Talk  # type: ignore[assignment]
             from interlock.stores.advisory.postgres import PostgresSession as Session  # type: ignore[assignment]
-        self._talk: Any = Talk()
         self._room = rooms.setdefault(options, AdvisoryRoom(options, Session))
 
     @classmethod
@@ -51,16 +48,14 @@ class AdvisoryStore:
         """As `Store.queue`."""
         from interlock.stores.advisory._sync.queue import AdvisoryQueue
 
-        return AdvisoryQueue(self._room, self._talk)
+        return AdvisoryQueue(self._room, self._room.kind.perform)
 
     def aqueue(self) -> Any:
         """As `Store.aqueue`."""
-        from interlock.stores.advisory._async.queue import AsyncAdvisoryQueue  # which loads asyncio
+        from interlock.stores.advisory._async.queue import AsyncAdvisoryQueue, blocking  # which load asyncio
 
         if self._options.mysql:
-            from interlock.stores.advisory._async.mariadb import AsyncMariaTalk as Talk
-        else:
-            from interlock.stores.advisory._async.postgres import (  # type: ignore[assignment]
-                AsyncPostgresTalk as Talk,
-            )
-        return AsyncAdvisoryQueue(self._room, Talk())
+            return AsyncAdvisoryQueue(self._room, blocking)
+        from interlock.stores.advisory._async.postgres import perform
+
+        return AsyncAdvisoryQueue(self._room, perform)

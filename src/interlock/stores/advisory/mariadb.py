@@ -1,18 +1,26 @@
-"""A session with MariaDB: its connection, and its blocking requests."""
+"""A session with MariaDB: its connection, how it is set up, and its blocking requests."""
 
 import socket
 from urllib.parse import urlsplit
 
 import pymysql  # type: ignore[import-untyped]
 
+from interlock.core.errors import StoreError
+from interlock.remote.failures import Refused
 from interlock.runtime._threads import readable
+from interlock.stores.advisory import statements
 from interlock.stores.advisory.session import IO_TIMEOUT, KEPT_ALIVE, BaseSession, Rows, refusal
 from interlock.stores.mysql.lines import set_read_timeout, socket_of
 from interlock.stores.mysql.options import arguments_in, dialled, usual
 
+LEAP = 1_000_000  # fences
+LOST_ROW = "1032"  # error of a sequence without its row: the server crashed before the row was on disk
+
 
 class MariaSession(BaseSession):
     """A session with MariaDB."""
+
+    words = statements.MARIA
 
     def connect(self) -> None:
         self.client = dialled(
@@ -24,14 +32,39 @@ class MariaSession(BaseSession):
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self.connected(connection.fileno())
         self.pid = self.client.thread_id()
+        problem = statements.refused_version(self.client.get_server_info())
+        if not problem:
+            ((pid, read_only, wsrep),) = self.say(self.text("first"))
+            problem = statements.refused_server(read_only, wsrep) if pid == str(self.pid) else statements.POOLED
+        if problem:
+            raise StoreError(problem)
+        self.say(self.text("settings"))
+        self.say(self.text("writes"))
+        try:
+            self._leap()
+        except Refused as error:
+            if error.code == LOST_ROW:
+                self.say(self.text("drop"))  # IF EXISTS: another process may repair it at the same time
+            ((clock,),) = self.say(self.text("now"))
+            self.make_sequence(clock)
+            self._leap()
+
+    def _leap(self) -> None:
+        """Set the sequence beyond all numbers that it issued before a crash of the server.
+
+        The sequence may have lost these: the server issues a number before it is on disk.  No session survives a
+        crash, so every session that takes a number after it has run this method.  The sequence is set to the server's
+        clock in microseconds, since numbers are issued more slowly than that; SETVAL never sets it back.  If the
+        clock was set back, by more than `LEAP` behind the sequence, then the sequence leaps by `LEAP`: more than it
+        can issue in a second.
+        """
+        sequence, ((clock,),) = self.options.sequence, self.say(self.text("now"))
+        if self.say(f"SELECT SETVAL({sequence}, {clock})") == [(None,)]:
+            ((ahead,),) = self.say(self.text("fence"))
+            if int(str(ahead)) - int(str(clock)) > LEAP:  # else another session has just set it
+                self.say(f"SELECT SETVAL({sequence}, {int(str(ahead)) + LEAP})")
 
     def perform(self, text: str, seconds: float | None) -> Rows:
-        """Perform a statement, and return the rows; blocks.
-
-        Args:
-            text: the statement; the caller has called `begin`.
-            seconds: to wait for the reply; None for no limit.
-        """
         try:
             set_read_timeout(self.client, seconds)
             cursor = self.client.cursor()

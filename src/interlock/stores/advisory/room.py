@@ -7,7 +7,6 @@ too, since the server has none: it releases the lock of a session when the sessi
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -69,14 +68,12 @@ class AdvisoryRoom:
 
     Args:
         options: the options of the URL.
-        make: makes a session.
+        kind: the class of its sessions.
     """
 
-    def __init__(
-        self, options: Options, make: Callable[[Options, AbstractContextManager[object]], BaseSession]
-    ) -> None:
+    def __init__(self, options: Options, kind: type[BaseSession]) -> None:
         self.options = options
-        self._make = make
+        self.kind = kind
         self.start_afresh()
 
     def start_afresh(self) -> None:
@@ -167,7 +164,7 @@ class AdvisoryRoom:
                 except IndexError:
                     if len(self.sessions) >= most:
                         return None
-                    made = self._make(self.options, self.mutex)
+                    made = self.kind(self.options, self.mutex)
                     self.sessions.add(made)
                     return made
                 if not found.has_ended():

@@ -3,11 +3,12 @@
 import os
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import SplitResult
 
-from interlock.core.errors import InvalidArgument, UnknownOutcome
+from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.core.options import Reader, number_in, read_options
 from interlock.core.redaction import is_torn, place_of, read, whole
 from interlock.remote.failures import Refused
@@ -113,14 +114,17 @@ class BaseSession(ABC):
         mutex: the mutex of the room.
 
     Attributes:
+        words: the statements of the server.
         client: the connection of psycopg or PyMySQL, once it is connected.
         fd: the descriptor of its socket; -1 while it has none.
         pid: the server's id of the session, as the protocol reports it.
         alive: False once it has ended; the server releases its lock when it notices.
         busy: True while a caller sends a request or waits for the reply.
         silent: True if a reply did not come in time, so that the server may not notice that the session ends.
+        owes: True while a reply of PostgreSQL is due, which the next caller must read first.
     """
 
+    words: Mapping[str, str]
     client: Any
 
     def __init__(self, options: Options, mutex: AbstractContextManager[object]) -> None:
@@ -131,6 +135,7 @@ class BaseSession(ABC):
         self.alive = True
         self.busy = False
         self.silent = False
+        self.owes = False
         self._mutex = mutex
 
     def begin(self) -> None:
@@ -190,12 +195,62 @@ class BaseSession(ABC):
         self.alive = False
         return UnknownOutcome(f"the session with the database has ended, and all that it held is free: {error}")
 
-    @abstractmethod
-    def connect(self) -> None:
-        """Connect to the server; blocks.
+    def text(self, word: str, key: int = 0, kind: str = "", pid: int = 0) -> str:
+        """Return a statement of `words`.
+
+        Args:
+            word: its key in `words`.
+            key: the lock.
+            kind: "_shared" for a reader, "" otherwise.
+            pid: another session, for a statement that names one.
+        """
+        # Hexadecimal in lower case: MariaDB compares lock names without regard to case.
+        name, sequence = f"interlock_{key & (1 << 64) - 1:016x}", self.options.sequence
+        return self.words[word].format(key=key, name=name, kind=kind, sequence=sequence, pid=pid)
+
+    def say(self, text: str) -> Rows:
+        """Perform a statement while the session is set up; blocks.  Raises as `perform`."""
+        self.begin()
+        return self.perform(text, IO_TIMEOUT)
+
+    def make_sequence(self, start: object) -> None:
+        """Create the sequence of the fences; blocks.
+
+        Args:
+            start: the first fence: the clock in microseconds, as a session that has leapt on a sequence which was
+                dropped since does not leap on this one.
 
         Raises:
-            StoreError: the server can't be reached.
+            StoreError: the role may not do that.
+        """
+        make = f"CREATE SEQUENCE IF NOT EXISTS {self.options.sequence} START WITH {start}"
+        try:
+            self.say(self.words["make"] + make)
+        except Refused as error:
+            raise StoreError(
+                f"there is no sequence for the fences, and it can't be made ({error}); let an owner of the schema do "
+                f"it: {make}; {self.text('allow')}"
+            ) from error
+
+    @abstractmethod
+    def connect(self) -> None:
+        """Connect to the server, see that it is usable for advisory locks, and set the session up; blocks.
+
+        Raises:
+            StoreError: the server can't be reached, its locks do not exclude all clients, or it refuses.
+        """
+
+    @abstractmethod
+    def perform(self, text: str, seconds: float | None) -> Rows:
+        """Perform a statement, and return the rows; blocks.
+
+        Args:
+            text: the statement; the caller has called `begin`.
+            seconds: to wait for the reply; None for no limit.
+
+        Raises:
+            Refused: the server refuses.
+            UnknownOutcome: the connection failed, or no answer came in time.
         """
 
     @abstractmethod

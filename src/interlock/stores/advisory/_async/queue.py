@@ -12,7 +12,6 @@ from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, 
 from interlock.remote.failures import Refused, outage
 from interlock.runtime import _aio as rt
 from interlock.stores._async.step_queue import AWAY
-from interlock.stores.advisory._async.talk import AsyncTalk
 from interlock.stores.advisory.room import (
     AdvisoryPlace,
     AdvisoryRoom,
@@ -42,19 +41,27 @@ FULL = (
 NOT_RENEWED = StoreError("the sessions that were to be asked before this one did not answer in time")
 
 
+# async only
+async def blocking(session: BaseSession, text: str, seconds: float | None) -> Rows:
+    """As `BaseSession.perform`, in a worker thread."""
+    return await (rt.apart if seconds is None else rt.offload)(session.perform, text, seconds)
+
+
 class AsyncAdvisoryQueue:
     """A queue on the sessions of a room.
 
     Args:
         room: the claims and sessions of this process.
-        talk: the requests to the server on these sessions.
+        perform: as `BaseSession.perform`.
     """
 
     node_of = None
 
-    def __init__(self, room: AdvisoryRoom, talk: AsyncTalk[Any]) -> None:
+    def __init__(
+        self, room: AdvisoryRoom, perform: Callable[[BaseSession, str, float | None], rt.Result[Rows]]
+    ) -> None:
         self._room = room
-        self._talk = talk
+        self._perform = perform
         self.doubt: Callable[[str], object] = lambda id: None  # called from any thread, with each claim that is lost
         self.rest = room.rest
 
@@ -85,7 +92,7 @@ class AsyncAdvisoryQueue:
                 if place.session is None and not wait:
                     raise StoreError(FULL.format(most))
             if place.session is not None:
-                ((fence,),) = await self._talk.say(place.session, "attempt", place.key, place.kind)
+                ((fence,),) = await self._say(place.session, "attempt", place.key, place.kind)
                 if room.grant(place, fence):
                     return EnterResult("using", place.fence)
         finally:
@@ -100,7 +107,6 @@ class AsyncAdvisoryQueue:
         if session is not None and session.fd < 0:
             try:
                 await rt.offload(session.connect)
-                await self._talk.prepare(session)
             except BaseException:
                 self._room.drop(session)
                 raise
@@ -143,9 +149,9 @@ class AsyncAdvisoryQueue:
         """Wait in the server until the lock is granted or the wait is cancelled; runs in a task of its own."""
         room, fence = self._room, None
         try:
-            ((fence,),) = await self._talk.say(session, "wait", place.key, place.kind, seconds=None)
+            ((fence,),) = await self._say(session, "wait", place.key, place.kind, seconds=None)
             if fence == "apart":
-                ((fence,),) = await self._talk.say(session, "fence")
+                ((fence,),) = await self._say(session, "fence")
         except Refused:
             fence = None  # the wait was cancelled, and the session may hold the lock
         except (StoreError, rt.CANCELLED):
@@ -218,9 +224,9 @@ class AsyncAdvisoryQueue:
             while session.busy and now() < deadline:
                 await rt.sleep(MOMENT)  # a renewal of its lease is in progress
             try:
-                await self._talk.say(session, "give back", place.key)
+                await self._say(session, "give back", place.key)
             except Refused:  # a cancel that was meant for the wait came late, and hit the release
-                await self._talk.say(session, "give back", place.key)
+                await self._say(session, "give back", place.key)
         except StoreError as error:
             session.end()  # it may hold the lock
             if session.silent or isinstance(error, Refused):
@@ -259,7 +265,7 @@ class AsyncAdvisoryQueue:
             return GONE
         if place.state == "using" and not place.session.busy:
             try:
-                await self._talk.say(place.session, "ping")
+                await self._say(place.session, "ping")
             except StoreError as error:
                 if place.session.alive:
                     return error
@@ -291,6 +297,20 @@ class AsyncAdvisoryQueue:
         views += [view_of(each) for each in own if each.session is None]
         return sorted(views, key=lambda view: view.state != USING)
 
+    async def _say(
+        self,
+        session: BaseSession,
+        word: str,
+        key: int = 0,
+        kind: str = "",
+        pid: int = 0,
+        seconds: float | None = IO_TIMEOUT,
+    ) -> Rows:
+        """Perform a statement; see `BaseSession.text` and `perform`."""
+        text = session.text(word, key, kind, pid)
+        session.begin()
+        return await self._perform(session, text, seconds)
+
     async def ask(self, word: str, key: int = 0, pid: int = 0) -> Rows:
         """Send a request on an idle session.
 
@@ -299,7 +319,7 @@ class AsyncAdvisoryQueue:
         """
         session = await self._session()
         try:
-            return await self._talk.say(session, word, key, pid=pid)
+            return await self._say(session, word, key, pid=pid)
         finally:
             self._room.keep(session)
 
@@ -321,7 +341,7 @@ class AsyncAdvisoryQueue:
                     raise StoreError(
                         f"{view.name!r} is locked by another process ({view.id}, {view.host}), and such a lock ends "
                         "only with its session: "
-                        + self._talk.words["end"].format(pid=view.id.rpartition(" ")[2])
+                        + self._room.kind.words["end"].format(pid=view.id.rpartition(" ")[2])
                         + " ends that"
                     )
         return count

@@ -13,7 +13,6 @@ from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, 
 from interlock.remote.failures import Refused, outage
 from interlock.runtime import _threads as rt
 from interlock.stores._sync.step_queue import AWAY
-from interlock.stores.advisory._sync.talk import Talk
 from interlock.stores.advisory.room import (
     AdvisoryPlace,
     AdvisoryRoom,
@@ -48,14 +47,16 @@ class AdvisoryQueue:
 
     Args:
         room: the claims and sessions of this process.
-        talk: the requests to the server on these sessions.
+        perform: as `BaseSession.perform`.
     """
 
     node_of = None
 
-    def __init__(self, room: AdvisoryRoom, talk: Talk[Any]) -> None:
+    def __init__(
+        self, room: AdvisoryRoom, perform: Callable[[BaseSession, str, float | None], rt.Result[Rows]]
+    ) -> None:
         self._room = room
-        self._talk = talk
+        self._perform = perform
         self.doubt: Callable[[str], object] = lambda id: None  # called from any thread, with each claim that is lost
         self.rest = room.rest
 
@@ -86,7 +87,7 @@ class AdvisoryQueue:
                 if place.session is None and not wait:
                     raise StoreError(FULL.format(most))
             if place.session is not None:
-                ((fence,),) = self._talk.say(place.session, "attempt", place.key, place.kind)
+                ((fence,),) = self._say(place.session, "attempt", place.key, place.kind)
                 if room.grant(place, fence):
                     return EnterResult("using", place.fence)
         finally:
@@ -101,7 +102,6 @@ class AdvisoryQueue:
         if session is not None and session.fd < 0:
             try:
                 rt.offload(session.connect)
-                self._talk.prepare(session)
             except BaseException:
                 self._room.drop(session)
                 raise
@@ -144,9 +144,9 @@ class AdvisoryQueue:
         """Wait in the server until the lock is granted or the wait is cancelled; runs in a task of its own."""
         room, fence = self._room, None
         try:
-            ((fence,),) = self._talk.say(session, "wait", place.key, place.kind, seconds=None)
+            ((fence,),) = self._say(session, "wait", place.key, place.kind, seconds=None)
             if fence == "apart":
-                ((fence,),) = self._talk.say(session, "fence")
+                ((fence,),) = self._say(session, "fence")
         except Refused:
             fence = None  # the wait was cancelled, and the session may hold the lock
         except (StoreError, rt.CANCELLED):
@@ -219,9 +219,9 @@ class AdvisoryQueue:
             while session.busy and now() < deadline:
                 rt.sleep(MOMENT)  # a renewal of its lease is in progress
             try:
-                self._talk.say(session, "give back", place.key)
+                self._say(session, "give back", place.key)
             except Refused:  # a cancel that was meant for the wait came late, and hit the release
-                self._talk.say(session, "give back", place.key)
+                self._say(session, "give back", place.key)
         except StoreError as error:
             session.end()  # it may hold the lock
             if session.silent or isinstance(error, Refused):
@@ -260,7 +260,7 @@ class AdvisoryQueue:
             return GONE
         if place.state == "using" and not place.session.busy:
             try:
-                self._talk.say(place.session, "ping")
+                self._say(place.session, "ping")
             except StoreError as error:
                 if place.session.alive:
                     return error
@@ -292,6 +292,20 @@ class AdvisoryQueue:
         views += [view_of(each) for each in own if each.session is None]
         return sorted(views, key=lambda view: view.state != USING)
 
+    def _say(
+        self,
+        session: BaseSession,
+        word: str,
+        key: int = 0,
+        kind: str = "",
+        pid: int = 0,
+        seconds: float | None = IO_TIMEOUT,
+    ) -> Rows:
+        """Perform a statement; see `BaseSession.text` and `perform`."""
+        text = session.text(word, key, kind, pid)
+        session.begin()
+        return self._perform(session, text, seconds)
+
     def ask(self, word: str, key: int = 0, pid: int = 0) -> Rows:
         """Send a request on an idle session.
 
@@ -300,7 +314,7 @@ class AdvisoryQueue:
         """
         session = self._session()
         try:
-            return self._talk.say(session, word, key, pid=pid)
+            return self._say(session, word, key, pid=pid)
         finally:
             self._room.keep(session)
 
@@ -322,7 +336,7 @@ class AdvisoryQueue:
                     raise StoreError(
                         f"{view.name!r} is locked by another process ({view.id}, {view.host}), and such a lock ends "
                         "only with its session: "
-                        + self._talk.words["end"].format(pid=view.id.rpartition(" ")[2])
+                        + self._room.kind.words["end"].format(pid=view.id.rpartition(" ")[2])
                         + " ends that"
                     )
         return count
