@@ -71,18 +71,15 @@ class Judge(NamedTuple):
 
 def _revived(before: Files, after: Files) -> str | None:
     over = {place.id for place in before.places if place.until == OVER}
-    for place in after.places:
-        if place.id in over and place.until > OVER:
-            return f"the lease of {place.id} had ended and is revived"
-    return None
+    revived = (place.id for place in after.places if place.id in over and place.until > OVER)
+    return next((f"the lease of {id} had ended and is revived" for id in revived), None)
 
 
 def _wrongly_told(before: Files, after: Files, actions: Sequence[Any]) -> str | None:
     fences = {place.id: place.fence for place in [*before.places, *after.places]}
-    for place in filter(None, map(told, actions)):
-        if place.state == USING and fences.get(place.id) != place.fence:
-            return f"{place.id} is told a fence that is not its own"
-    return None
+    holders = (place for place in filter(None, map(told, actions)) if place.state == USING)
+    wrong = (place.id for place in holders if fences.get(place.id) != place.fence)
+    return next((f"{id} is told a fence that is not its own" for id in wrong), None)
 
 
 def wrongly_answered(after: Files, id: str, stepped: Stepped) -> str | None:

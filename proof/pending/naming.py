@@ -47,9 +47,6 @@ def afresh(
 
 
 def _used(automata: Sequence[Automaton], store: Store, flying: Flying, locals_: list[int]) -> set[object]:
-    used: set[object] = {row.id for row in store.rows}
-    used.update(request.id for _, request in flying)
-    used.update(id for id, *_ in store.words)
-    for automaton, local in zip(automata, locals_, strict=True):
-        used |= automaton.mentions(local)
-    return used
+    seen = [automaton.mentions(local) for automaton, local in zip(automata, locals_, strict=True)]
+    words = {id for id, *_ in store.words}
+    return words.union(*seen, (row.id for row in store.rows), (request.id for _, request in flying))
