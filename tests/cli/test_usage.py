@@ -11,8 +11,8 @@ from interlock.cli import main
     ("words", "advice"),
     [
         (["lock"], "No such command 'lock'"),
-        (["lss"], "did you mean interlock ls?"),
-        (["nightly", "--", "true"], "did you mean interlock run nightly -- COMMAND…?"),
+        (["lss"], "Did you mean 'ls'?"),
+        (["nightly", "--", "true"], "No such command 'nightly'"),
         (["--permits=3", "ls"], "No such option '--permits'"),
         (["run", "--json", "book", "true"], "write -- before the command"),
         (["run", "--wiat=3", "nightly"], "--wait"),

@@ -51,7 +51,7 @@ def _lines() -> Iterator[str]:
 
 def _command_of(name: str) -> tuple[click.Command, click.Context]:
     context = click.Context(group, info_name="interlock")
-    command = group.get_command(context, name)
+    _, command, _ = group.resolve_command(context, [name])
     assert command is not None
     return command, click.Context(command, context, name, help_option_names=["-h", "--help"])
 

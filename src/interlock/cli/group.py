@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -37,8 +36,6 @@ Exit status: 64 wrong usage, 75 the store cannot be used; the help of each comma
 """
 COMPLETE = "_INTERLOCK_COMPLETE"  # in the environment of what a shell asks for completions
 
-LIKE = 0.6  # of what is typed, to be taken for what was meant
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these words; return the exit status."""
@@ -62,43 +59,25 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class Lazy(click.Group):
-    """A group that imports a command when it is called."""
+    """A group whose commands have a name and a line of help; the real one is imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands, in the order of the help."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; None if there is none of that name."""
-        if cmd_name not in COMMANDS:
-            return None
-        found: click.Command = getattr(import_module(f"interlock.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands and what they do, without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        return list(self.commands)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command; of what is none, say what was probably meant."""
-        name = args[0]
-        if name in COMMANDS or name.startswith("-") or ctx.resilient_parsing:
-            return super().resolve_command(ctx, args)
-        close = get_close_matches(name.lower(), COMMANDS, 1, LIKE)
-        if close:
-            advice = f"did you mean interlock {close[0]}?"
-        elif len(args) > 1:
-            advice = f"did you mean interlock run {name} -- COMMAND…?"
-        else:
-            advice = f"there are {', '.join(COMMANDS)}"
-        raise click.UsageError(f"No such command {name!r}; {advice}", ctx)
+        """Find and import a command."""
+        name, found, rest = super().resolve_command(ctx, args)
+        if name is not None:
+            found = getattr(import_module(f"interlock.cli.{COMMANDS[name][0]}"), name)
+        return name, found, rest
 
 
 @click.group(
     cls=Lazy,
+    commands={name: click.Command(name, short_help=text) for name, (_, text) in COMMANDS.items()},
     help=HEAD,
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,

@@ -8,10 +8,10 @@ import time
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from interlock import Grant, InvalidArgument, Lock, LockError, LockLost, Locks, StoreError
+from interlock import Grant, Lock, LockError, LockLost, Locks, StoreError
 from interlock.cli import called, connect
 from interlock.cli.child import ENDING, Child, SignalEvent, Signals, WaitBroken, look_up, stop_here
-from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
+from interlock.cli.exits import BY_SIGNAL, LOST, UNAVAILABLE, USAGE, fail, say
 from interlock.core.claims import fits
 from interlock.runtime import log
 
@@ -20,7 +20,6 @@ HELD = "INTERLOCK_HELD"
 LONGEST_LABEL = 200
 TIMED_OUT = 124  # as of timeout(1)
 LOOK_AGAIN = 1.0  # seconds; only a safety net: a thread that was here before us may take the signal of a death
-SEE_HELP = "(see interlock run --help)"
 
 
 class Order(NamedTuple):
@@ -135,7 +134,11 @@ class GuardedRun:
         self._ordered_to_end = False
 
     def run(self) -> int:
-        """Wait for the lock, run the command, release; return the exit status."""
+        """Wait for the lock, run the command, release; return the exit status.
+
+        Raises:
+            InvalidArgument, StoreError: the lock can't be asked for; `group.main` says so.
+        """
         try:
             return self._with_store()
         except WaitBroken as signalled:
@@ -143,10 +146,6 @@ class GuardedRun:
             return BY_SIGNAL + signalled.number
         except LockLost as error:
             return fail(LOST, str(error))
-        except InvalidArgument as error:
-            return fail(USAGE, f"{error} {SEE_HELP}")
-        except StoreError as error:
-            return fail(STORE, f"the store can't be used: {error}")
         finally:
             self._child.discard()
             log.sink = lambda line: None  # Python aborts if a daemon thread writes while it ends

@@ -3,8 +3,8 @@
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, NoReturn, cast
+from contextlib import nullcontext, suppress
+from typing import Any, cast
 
 import click
 
@@ -28,13 +28,11 @@ def ls(store: str | None, namespace: str, as_json: bool) -> None:
     with connect(store, namespace=namespace) as locks:
         lines = output.lines_of(locks.claims())
         others = "" if as_json else others_of(locks)
-    out = output.console()
     if as_json:
         output.print_json([output.line_json(line) for line in lines])
-    elif lines:
-        out.print(output.picture_of(f"Store {place_of(name, locks)}", output.locks_table(out, lines), others))
     else:
-        out.print(output.picture_of(f"No lock is held in {place_of(name, locks)}.", others))
+        out = output.console()
+        out.print(_picture(output.locks_table, out, lines, place_of(name, locks), others))
 
 
 @click.command()
@@ -78,11 +76,30 @@ def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> 
     On a terminal one table is kept up to date; otherwise a new table is printed each time.
     """
     name = called(store)
+    out = output.console()
+    updates = out.is_terminal and not as_json
+    from rich.live import Live
+
     with suppress(KeyboardInterrupt), connect(store, namespace=namespace) as locks:
-        if as_json:
-            _repeat(interval, lambda: _print_look(locks, name))
-        else:
-            _watch_tables(locks, name, interval)
+        with Live(console=out, auto_refresh=False) if updates else nullcontext() as live:
+            while True:
+                lines = output.lines_of(locks.claims())
+                picture = _picture(output.claims_table, out, lines, place_of(name, locks))
+                if as_json:
+                    found = [output.line_json(line) for line in lines]
+                    output.print_json({"time": output.iso(time.time()), "store": name, "locks": found}, compact=True)
+                elif live is not None:
+                    live.update(picture, refresh=True)
+                else:
+                    out.print(output.iso(time.time()), picture, "")
+                time.sleep(max(interval, SHORTEST))
+
+
+def _picture(table: Callable[..., Any], out: Any, lines: list[output.OutputLine], place: str, more: str = "") -> Any:
+    """Return a table of lines under the name of their store, or that there are none, and another line."""
+    if not lines:
+        return output.picture_of(f"No lock is held in {place}.", more)
+    return output.picture_of(f"Store {place}", table(out, lines), more)
 
 
 def place_of(store: str, locks: Locks) -> str:
@@ -101,35 +118,6 @@ def others_of(locks: Locks) -> str:
     shown = ", ".join(one_line(repr(name)) for name in found[:MOST_OTHERS])
     more = f" and {len(found) - MOST_OTHERS} more" if len(found) > MOST_OTHERS else ""
     return f"There are claims in other namespaces, see --namespace: {shown}{more}"
-
-
-def _repeat(interval: float, look: Callable[[], None]) -> NoReturn:
-    while True:
-        look()
-        time.sleep(max(interval, SHORTEST))
-
-
-def _print_look(locks: Locks, store: str) -> None:
-    lines = [output.line_json(line) for line in output.lines_of(locks.claims())]
-    output.print_json({"time": output.iso(time.time()), "store": store, "locks": lines}, compact=True)
-
-
-def _watch_tables(locks: Locks, store: str, interval: float) -> None:
-    console = output.console()
-
-    def picture() -> Any:
-        lines = output.lines_of(locks.claims())
-        place = place_of(store, locks)
-        if not lines:
-            return output.picture_of(f"No lock is held in {place}.")
-        return output.picture_of(f"Store {place}", output.claims_table(console, lines))
-
-    if not console.is_terminal:
-        _repeat(interval, lambda: console.print(output.iso(time.time()), picture(), ""))
-    from rich.live import Live
-
-    with Live(console=console, auto_refresh=False) as live:
-        _repeat(interval, lambda: live.update(picture(), refresh=True))
 
 
 WORST_FIRST = ("fail", "warn", "ok")

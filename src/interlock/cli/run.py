@@ -17,40 +17,34 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Run(click.Command):
     """A command line that ends with another one: options stand before NAME, or between NAME and the command."""
 
+    allow_interspersed_args = False
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put all options before NAME, and `--` after them: all that follows is the command's own."""
-        before = self._length_of_options(args)
-        options, rest = args[:before], args[before:]
-        named = any(word.partition("=")[0] in ("--attach", "--one-of") for word in options)
-        over = rest[:1] == ["--"] and not named
-        name, rest = (["-"], rest) if named else (rest[over : over + 1], rest[over + 1 :])
-        after = 0 if over else self._length_of_options(rest)
-        options += rest[:after]
-        if before > len(args) or after > len(rest):
-            return super().parse_args(ctx, options)  # which says that the last one lacks its value
-        command = rest[after + (rest[after : after + 1] == ["--"]) :]
         try:
-            return super().parse_args(ctx, [*options, "--", *name, *command])
+            options, rest = self._divided(ctx, args)
+            name = ["-"]
+            if not any(word.partition("=")[0] in ("--attach", "--one-of") for word in options):
+                name = rest[:1]
+                more, rest = self._divided(ctx, rest[1:])
+                options += more
+            return super().parse_args(ctx, [*options, "--", *name, *rest])
         except click.NoSuchOption as error:
             raise click.UsageError(
                 f"{error.format_message()} If it is the command's own, write -- before the command", ctx
             ) from None
 
+    def _divided(self, ctx: click.Context, words: list[str]) -> tuple[list[str], list[str]]:
+        """Return the options at the beginning, and what follows them and a `--`."""
+        alone = click.Command(None, params=[each for each in self.params if isinstance(each, click.Option)])
+        _, rest, _ = alone.make_parser(ctx).parse_args(list(words))
+        options = words[: len(words) - len(rest)]
+        return options[:-1] if options[-1:] == ["--"] else options, rest
+
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters; once the command has begun, a shell that completes finds no options any more."""
         params = super().get_params(ctx)
         return [each for each in params if isinstance(each, click.Argument)] if ctx.params.get("command") else params
-
-    def _length_of_options(self, words: list[str]) -> int:
-        """Return how many words at the beginning are options and their values; one more if a value is missing."""
-        options = (each for each in self.params if isinstance(each, click.Option) and not each.is_flag)
-        valued = {spelling for option in options for spelling in option.opts}
-        length = 0
-        while length < len(words) and len(word := words[length]) > 1 and word[0] == "-" and word != "--":
-            spellings = [word] if word.startswith("--") else [f"-{letter}" for letter in word[1:]]
-            takes_next = spellings[-1] in valued and valued.isdisjoint(spellings[:-1])
-            length += 1 + takes_next
-        return length
 
 
 def _refuse(ctx: click.Context, option: click.Parameter, value: bool) -> None:

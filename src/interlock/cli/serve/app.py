@@ -20,7 +20,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from interlock import InvalidArgument, LockError, Locks
@@ -31,8 +32,7 @@ MOST_CONNECTIONS = 200
 IO_TIMEOUT = 1  # seconds that an end waits for a client that does not read
 INTERVAL = 0.9  # seconds between two looks at the store; the page asks once a second
 MOST_CLAIMS = 1000  # that are sent; a browser with more is slow
-HERE = Path(__file__).parent
-TYPES = {"page.html": "text/html", "page.js": "text/javascript", "page.css": "text/css"}
+FILES = Path(__file__).parent / "page"
 STRANGE = "This is no name of this page; give it to interlock serve by --allow-host.\n"
 HEADERS = {
     "Cache-Control": "no-store",
@@ -95,27 +95,17 @@ class Page:
         self._locks = locks
         self._facts = facts
         self._token = token
-        self._files = {name: (HERE / name).read_bytes() for name in TYPES}
         self._mutex = threading.Lock()
         self._latest: dict[str, Any] = {}
         self._looked_at = -math.inf
 
-    async def file(self, request: Request) -> Response:
-        """Send a file of the page."""
-        name = request.url.path.removeprefix("/") or "page.html"
-        return Response(self._files[name], media_type=TYPES[name])
-
-    async def look(self, request: Request) -> Response:
-        """Send what there is to see."""
-        return JSONResponse(await asyncio.to_thread(self._look))
-
-    def _look(self) -> dict[str, Any]:
-        """Return the claims; all viewers share one look at the store a second."""
+    def look(self, request: Request) -> Response:
+        """Send what there is to see; all viewers share one look at the store a second."""
         with self._mutex:
             if time.monotonic() > self._looked_at + INTERVAL:
                 self._latest = {**self._facts, "time": output.iso(time.time()), **self._seen()}
                 self._looked_at = time.monotonic()
-            return self._latest
+            return JSONResponse(self._latest)
 
     def _seen(self) -> dict[str, Any]:
         try:
@@ -127,16 +117,9 @@ class Page:
 
     async def evict(self, request: Request) -> Response:
         """Evict a claim."""
-        try:
-            self._check(request.headers)
-            name, id = await _claim_of(request)
-            count = await asyncio.to_thread(self._locks.evict, name, id)
-        except HTTPException as error:
-            return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-        except InvalidArgument as error:
-            return JSONResponse({"error": str(error)}, 400)
-        except LockError as error:
-            return JSONResponse({"error": str(error)}, 503)
+        self._check(request.headers)
+        name, id = await _claim_of(request)
+        count = await asyncio.to_thread(self._locks.evict, name, id)
         if count:
             asked = "?" if request.client is None else request.client.host
             say(f"evicted the claim {id} of {name!r}, asked from {asked}")
@@ -170,6 +153,13 @@ async def _claim_of(request: Request) -> tuple[str, str]:
     return given["name"], given["id"]
 
 
+def _refused(request: Request, error: Exception) -> Response:
+    """Answer a request that failed."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    return JSONResponse({"error": str(error)}, 400 if isinstance(error, InvalidArgument) else 503)
+
+
 def app_of(locks: Locks, store: str, namespace: str, token: str | None, names: Collection[str]) -> Starlette:
     """Return the application.
 
@@ -182,13 +172,15 @@ def app_of(locks: Locks, store: str, namespace: str, token: str | None, names: C
     """
     page = Page(locks, {"store": store, "namespace": namespace, "token": token is not None}, token)
     routes = [
-        Route("/", page.file),
-        Route("/page.js", page.file),
-        Route("/page.css", page.file),
         Route("/look", page.look),
         Route("/evict", page.evict, methods=["POST"]),
+        Mount("/", StaticFiles(directory=FILES, html=True)),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(Guard, names=names)])
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, names=names)],
+        exception_handlers={HTTPException: _refused, LockError: _refused},
+    )
 
 
 class PageServer(uvicorn.Server):
