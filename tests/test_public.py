@@ -48,7 +48,7 @@ def test_a_lock_shows_what_it_is_and_where_without_passwords() -> None:
     assert repr(locks.lock("a")) == "<Lock 'a' (exclusive) on memory://shelf>"
     assert repr(locks.rwlock("a").read()) == "<Lock 'a' (reader) on memory://shelf>"
     assert repr(locks.semaphore("a", 3, units=2)) == "<Lock 'a' (semaphore 2/3) on memory://shelf>"
-    assert repr(locks.all("a", "b")) == "<AllLock 'a, b' on memory://shelf>"
+    assert repr(locks.all("a", "b")) == "<AllLock 'a, b' (exclusive, exclusive) on memory://shelf>"
     assert "secret" not in repr(interlock.connect("redis://user:secret@127.0.0.1:1").lock("a"))
 
 

@@ -11,7 +11,6 @@ from interlock.core.claims import (
     MAX_LABEL,
     MAX_NAME,
     SEPARATOR,
-    UNSET,
     WRITER_UNITS,
     Claim,
     ClaimView,
@@ -121,11 +120,8 @@ def refuse_other_items(label: str, views: Sequence[ClaimView], fence: int | None
 
 def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | Unset) -> float | None:
     """Return how many seconds an acquire may wait: 0 for one try, None for no limit."""
-    if blocking is True and timeout is UNSET:
-        return options.timeout
     if isinstance(timeout, Unset):
-        checked_timeout(blocking, None)
-        return options.timeout if blocking else 0.0
+        return options.timeout if checked_timeout(blocking, None) is None else 0.0
     return checked_timeout(blocking, timeout)
 
 
@@ -436,7 +432,7 @@ class BaseGrant:
     def __init__(self, held: Held, client: BaseClient, watchdog: Any, owner: object, options: AcquireOptions) -> None:
         claim, self.fence, deadline, self._slot = held
         self._claim = claim
-        self._client = client
+        self._client: Any = client
         self._watchdog = watchdog
         self._owner: Any = owner
         self.id = claim.id
@@ -503,7 +499,7 @@ class BaseGrant:
         """Seconds until the lease ends unless it is renewed; 0 when it is over."""
         if self.lost or self._over:
             return 0.0
-        return max(0.0, self._deadline - self._client.now())
+        return max(0.0, float(self._deadline - self._client.now()))
 
     @property
     def held(self) -> bool:
@@ -541,21 +537,9 @@ class BaseGrant:
         if not self.held:
             raise NotHeld(f"the lock {self.name!r} was released, or its release has begun; acquire it again")
 
-    def _check_before_body(self) -> None:
-        """Raise unless `with grant:` may be entered.
-
-        Raises:
-            LockLost, NotHeld: as `check`.
-            NotHeld: another `with` will release it.
-        """
-        self.check()
-        if self._body is not None:
-            raise NotHeld(f"the lock {self.name!r} is released by the `with` that it is in already; use that one")
-
     def _stay_at_least(self) -> None:
         """Let a release before the end of its `at_least`, from now, keep the claim until then."""
-        if self._options.at_least:
-            self._free_at = self._client.now() + self._options.at_least
+        self._free_at = self._client.now() + self._options.at_least
 
     def _loss(self) -> LockLost:
         why = "a forked child owns nothing of its parent's grants" if self.inherited else self._lost_because
@@ -563,10 +547,6 @@ class BaseGrant:
             f"the lock {self.name!r} (fence {self.fence}) was lost: {why}; stop the work, or give the resource the "
             f"fence so that it can refuse it"
         )
-
-    def _loss_to_raise(self) -> LockLost | None:
-        """Return what the end of a `with` block raises: nothing in a forked child, whose parent has the lock."""
-        return self._loss() if self.lost and not self.inherited else None
 
     def _lose(self, why: str) -> None:
         """Mark it lost, unless it was released or lost before."""
@@ -637,7 +617,9 @@ class Hold:
 class BaseGrants(tuple[G, ...]):
     """Several grants that were taken together, as a sequence in the order in which they were taken."""
 
-    _body: Any = None
+    @property
+    def _body(self) -> Any:
+        return next((grant._body for grant in self if grant._body is not None), None)
 
     @property
     def fences(self) -> dict[str, int]:
@@ -668,14 +650,5 @@ class BaseGrants(tuple[G, ...]):
         for grant in self:
             grant.check()
 
-    def _stay_at_least(self) -> None:
-        for grant in self:
-            grant._stay_at_least()
-
-    def _check_before_body(self) -> None:
-        for grant in self:
-            grant._check_before_body()
-
-    def _loss_to_raise(self) -> LockLost | None:
-        lost = next((grant for grant in self if grant.lost), None)
-        return None if lost is None or self.inherited else lost._loss()
+    def _loss(self) -> LockLost:
+        return next(grant for grant in self if grant.lost)._loss()

@@ -86,8 +86,8 @@ class Occupation(Generic[R]):
         no_longer(self._relied)
         if not kept_until_the_end(self.grant, self._using, self._locks):
             self.grant.__exit__(kind, error, trace)
-        elif error is None and self.grant._loss_to_raise() is not None:
-            raise self.grant._loss_to_raise()
+        elif error is None and self.grant.lost and not self.grant.inherited:
+            raise self.grant._loss()
 
     async def __aenter__(self) -> R:
         await sync_to_async(self._begin_in_loop)()

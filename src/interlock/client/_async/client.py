@@ -2,6 +2,7 @@
 
 import atexit
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
@@ -245,10 +246,8 @@ class AsyncClient(BaseClient):
         queue = self.state().queue
         seen: Sequence[ClaimView] = ()
         if self.listeners or EVERYWHERE:
-            try:
+            with suppress(LockError):  # what it can't look at it may evict all the same
                 seen = await queue.look(key)
-            except LockError:
-                pass  # what it can't look at it may evict all the same
         removed = 0 if id == "" else int(await queue.evict(key, id))  # some stores take "" for all
         for view in [view for view in seen if id is None or view.id == id][:removed]:
             self.tell("evicted", Claim(view.id, LockSpec(key, label=view.label)), fence=view.fence)
@@ -257,11 +256,9 @@ class AsyncClient(BaseClient):
     async def too_late(self, specs: Sequence[LockSpec], seconds: float | None, owner: rt.Caller) -> LockTimeout:
         """Return the error for locks that were not obtained in time; it names the holders, if the store can tell."""
         holders: list[ClaimView] | None = None
-        try:
+        with suppress(LockError):
             views = [view for spec in specs for view in await self.look(spec.key)]
             holders = [view for view in views if view.state == USING]
-        except LockError:
-            pass
         mine = {grant.id for grant in self.state().watchdog.live() if grant._owner is owner}
         name = ", ".join(name_of(spec.key) for spec in specs)
         return time_is_over(name, seconds, holders, any(view.id in mine for view in holders or ()))

@@ -16,7 +16,7 @@ from interlock.client.base import (
 )
 from interlock.client.events import EVERYWHERE
 from interlock.core._async.acquire import AsyncQueue
-from interlock.core.errors import StoreError, Unsupported
+from interlock.core.errors import NotHeld, StoreError, Unsupported
 from interlock.core.line import WANTED
 from interlock.runtime import _aio as rt
 from interlock.runtime import log
@@ -34,32 +34,32 @@ class _AsyncBody:
         """Enter the body.
 
         Raises:
-            LockLost, NotHeld: it is not held, or in a `with` already.
+            LockLost, NotHeld: it is not held, or in a `with` already, which will release it.
         """
         grant: Any = self
-        grant._check_before_body()
+        grant.check()
+        if grant._body is not None:
+            raise NotHeld(f"{grant!r} is released by the `with` that it is in already; use that one")
         grant._enter_body(rt.caller())
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self: Any, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release, and tell a loss; the exception of the body goes before all that happens here."""
-        grant: Any = self
-        struck = grant._leave_body(kind)
+        struck = self._leave_body(kind)
         try:
-            released = await grant.release()
+            released = await self.release()
         except StoreError as problem:
             if error is None:
                 raise
             error.add_note(f"And its lock could not be released, its lease will end: {problem}")
             log.warn("could not release a lock at the end of a body that failed: %s", problem)
             return
-        lost = None if released else grant._loss_to_raise()
-        if lost is not None:
+        if not released and self.lost and not self.inherited:  # a forked child's parent has the lock
             if error is None or struck:
-                raise lost from error
-            error.add_note(str(lost))
+                raise self._loss() from error
+            error.add_note(str(self._loss()))
 
 
 class AsyncGrant(_AsyncBody, BaseGrant):
@@ -118,7 +118,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         """
         from interlock.client.tokens import written  # it loads json; before the claim has its new id
 
-        client: Any = self._client
+        client = self._client
         client.need("detach")
         self.check()
         watchdog = self._watchdog
@@ -146,7 +146,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         Raises:
             StoreError: the store could not be asked; call again. Its lease is renewed no more, and ends.
         """
-        client: Any = self._client
+        client = self._client
         if self._state == RELEASED or self._watchdog.pid != checked_pid():
             return False
         state, watchdog = client.state(), self._watchdog
@@ -256,9 +256,8 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         await rt.give_way()
         if not self.held:
             return False
-        client: Any = self._client
-        sent = client.now()
-        (answer,) = await client.state().queue.renew((self._claim,))
+        sent = self._client.now()
+        (answer,) = await self._client.state().queue.renew((self._claim,))
         if isinstance(answer, StoreError):
             raise answer
         if not answer:
@@ -350,12 +349,10 @@ class AsyncGrants(_AsyncBody, BaseGrants[AsyncGrant]):
     """Several grants that were taken together, as a sequence in the order in which they were taken."""
 
     def _enter_body(self, body: rt.Caller) -> None:
-        self._body = body
         for grant in self:
             grant._enter_body(body)
 
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
-        self._body = None
         return any([grant._leave_body(kind) for grant in self])  # noqa: C419 - every one must leave
 
     async def release(self) -> bool:

@@ -125,7 +125,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
             if len(self._held) >= self._many:
                 self._forget_ended()
             self._held[grant] = owner
-            if self._options.at_least:
+            if self._options.at_least and isinstance(grant, AsyncGrant):
                 grant._stay_at_least()
         return grant
 
@@ -193,6 +193,10 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
             return cast(Callable[P, rt.Result[R]], around_generator(cast(Any, self), cast(Any, function)))
         return cast(Callable[P, rt.Result[R]], _held_around(function, lambda args, kwargs: self, False))
 
+    def __repr__(self) -> str:
+        kinds = ", ".join(kind_of(spec.units, spec.capacity) for spec in self._specs)
+        return f"<{type(self).__name__} {self.name!r} ({kinds}) on {self._client.where}>"
+
 
 class AsyncLock(AsyncLockable[AsyncGrant]):
     """One name to lock, with how to; made by `AsyncLocks.lock`, `semaphore`, `rwlock`.
@@ -211,10 +215,6 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._client, self._spec, self._options)
-
-    def __repr__(self) -> str:
-        kind = kind_of(self._spec.units, self._spec.capacity)
-        return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._client.where}>"
 
 
 class AsyncRLock(AsyncLock):
@@ -281,6 +281,8 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
                     break
                 taken.append(grant)
             else:
+                for grant in taken:
+                    grant._stay_at_least()
                 return AsyncGrants(taken)
         except BaseException:
             await release_all(taken)
@@ -290,9 +292,6 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._client, self._parts, self._options)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} on {self._client.where}>"
 
 
 def _held_around(
@@ -512,8 +511,7 @@ class AsyncLocks(Same):
                 raise InvalidArgument(
                     f"all() got the name {part.name!r} twice: it would wait for itself; give it once"
                 )
-        at_least = max(part._options.at_least for part in locks)
-        return AsyncAllLock(self._client, ordered, self._client.options(timeout, at_least=at_least))
+        return AsyncAllLock(self._client, ordered, self._client.options(timeout))
 
     @overload
     def guard(

@@ -126,7 +126,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
             if len(self._held) >= self._many:
                 self._forget_ended()
             self._held[grant] = owner
-            if self._options.at_least:
+            if self._options.at_least and isinstance(grant, Grant):
                 grant._stay_at_least()
         return grant
 
@@ -194,6 +194,10 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
             return cast(Callable[P, rt.Result[R]], around_generator(cast(Any, self), cast(Any, function)))
         return cast(Callable[P, rt.Result[R]], _held_around(function, lambda args, kwargs: self, False))
 
+    def __repr__(self) -> str:
+        kinds = ", ".join(kind_of(spec.units, spec.capacity) for spec in self._specs)
+        return f"<{type(self).__name__} {self.name!r} ({kinds}) on {self._client.where}>"
+
 
 class Lock(Lockable[Grant]):
     """One name to lock, with how to; made by `Locks.lock`, `semaphore`, `rwlock`.
@@ -212,10 +216,6 @@ class Lock(Lockable[Grant]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._client, self._spec, self._options)
-
-    def __repr__(self) -> str:
-        kind = kind_of(self._spec.units, self._spec.capacity)
-        return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._client.where}>"
 
 
 class RLock(Lock):
@@ -280,6 +280,8 @@ class AllLock(Lockable[Grants]):
                     break
                 taken.append(grant)
             else:
+                for grant in taken:
+                    grant._stay_at_least()
                 return Grants(taken)
         except BaseException:
             release_all(taken)
@@ -289,9 +291,6 @@ class AllLock(Lockable[Grants]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._client, self._parts, self._options)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} on {self._client.where}>"
 
 
 def _held_around(
@@ -511,8 +510,7 @@ class Locks(Same):
                 raise InvalidArgument(
                     f"all() got the name {part.name!r} twice: it would wait for itself; give it once"
                 )
-        at_least = max(part._options.at_least for part in locks)
-        return AllLock(self._client, ordered, self._client.options(timeout, at_least=at_least))
+        return AllLock(self._client, ordered, self._client.options(timeout))
 
     @overload
     def guard(
