@@ -130,8 +130,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "overtakes",
         Configuration("X S S", (_X, _S, _S)),
         _line(
-            "if has_room(now.places, spec.units, spec.capacity):",
-            "if has_room([each for each in now.places if each.state == USING], spec.units, spec.capacity):",
+            "[(each.units, each.capacity) for each in now.places]",
+            "[(each.units, each.capacity) for each in now.places if each.state == USING]",
         ),
     ),
     Mutant(

@@ -269,8 +269,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "two records",
         replace(IN_LINE, spec=((1, 2), (2, 2), (1, 2))),
         _line(
-            "if has_room(now.places, spec.units, spec.capacity):",
-            "if has_room([each for each in now.places if each.state == USING], spec.units, spec.capacity):",
+            "[(each.units, each.capacity) for each in now.places]",
+            "[(each.units, each.capacity) for each in now.places if each.state == USING]",
         ),
     ),
     Mutant(

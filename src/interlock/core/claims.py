@@ -1,6 +1,5 @@
 """Claims: what a program asks for, and the one formula that decides which claims hold the lock."""
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -177,9 +176,7 @@ def keys_of(key: str, known: Iterable[str]) -> list[str]:
 
 def checked_name(name: object, what: str = "lock name") -> str:
     """Return `name` if it can be the name of a lock, else raise InvalidArgument."""
-    if not isinstance(name, str):
-        raise InvalidArgument(f"a {what} is a str, not {type(name).__name__}; convert it, e.g. str(...)")
-    if not name:
+    if name == "":
         raise InvalidArgument(f"a {what} must not be empty; give the thing that you lock a name, e.g. 'book:1'")
     return checked_text(name, what, MAX_NAME)
 
@@ -187,7 +184,7 @@ def checked_name(name: object, what: str = "lock name") -> str:
 def checked_text(text: object, what: str, longest: int) -> str:
     """Return `text` if it is a str that every store can keep, else raise InvalidArgument."""
     if not isinstance(text, str):
-        raise InvalidArgument(f"a {what} is a str, not {type(text).__name__}")
+        raise InvalidArgument(f"a {what} is a str, not {type(text).__name__}; convert it, e.g. str(...)")
     if len(text) > longest:
         raise InvalidArgument(f"a {what} has at most {longest} characters, this one has {len(text)}; hash the rest")
     if SEPARATOR in text:
@@ -244,7 +241,7 @@ def checked_timeout(blocking: object, timeout: object) -> float | None:
 
     Args:
         blocking: False for one try.
-        timeout: seconds; None or -1 for no limit, 0 for one try.
+        timeout: seconds; None or -1 for no limit, which more than ten years are too; 0 for one try.
 
     Returns:
         Seconds to wait at most; None for no limit.
@@ -264,12 +261,7 @@ def checked_timeout(blocking: object, timeout: object) -> float | None:
         raise InvalidArgument(f"timeout must not be negative, not {said(timeout)}; None or -1 waits without a limit")
     if not blocking:
         raise InvalidArgument("a try that does not block can't have a timeout; leave out one of the two")
-    try:
-        return None if timeout == math.inf else float(timeout)
-    except OverflowError:
-        raise InvalidArgument(
-            f"timeout={said(timeout)} is more seconds than a float can hold; None waits without a limit"
-        ) from None
+    return None if timeout > MAX_TTL else float(timeout)
 
 
 def checked_count(value: object, what: str) -> int:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, Concatenate, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
-from interlock.core.claims import DONE, MICROS, PENDING, USING, Claim
+from interlock.core.claims import DONE, MICROS, PENDING, USING, Claim, fits
 
 LARGEST_SLOTS = 1024  # the largest capacity whose holders are numbered
 BATCH = 250  # promotions in one step
@@ -190,7 +190,7 @@ def enter(line: Line, clock: Clock, claim: Claim, origin: Origin, wait: bool, ag
         return settled
     if spec.once and now.done > clock.stamp:
         return settled._replace(answer=IS_DONE)
-    if has_room(now.places, spec.units, spec.capacity):
+    if fits(spec.units, spec.capacity, [(each.units, each.capacity) for each in now.places]):
         place = _place(claim, origin, clock, now.top, USING, _free_slot(now.places, spec.units, spec.capacity))
     elif wait:
         place = _place(claim, origin, clock, now.top, PENDING)
@@ -297,14 +297,6 @@ def forget(line: Line, clock: Clock) -> Step:
 def kept(line: Line, clock: Clock) -> Step:
     """Answer whether the record of a completed run is kept: the store then reads its value in this step."""
     return Step(None, line.done > clock.stamp)
-
-
-def has_room(places: Sequence[Place], units: int, capacity: int) -> bool:
-    """Tell whether a newcomer at the end of the line may use the lock at once."""
-    for place in places:
-        units += place.units
-        capacity = min(capacity, place.capacity)
-    return units <= capacity
 
 
 def numbered(units: int, capacity: int) -> bool:

@@ -14,6 +14,7 @@ docs/explanation/protocol.md tells what it found.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, State, fits
@@ -187,7 +188,5 @@ class AsyncPending:
         return EnterResult("pending", look_again=pause)
 
     async def _forget(self, claim: Claim) -> None:
-        try:
+        with suppress(UnknownOutcome):  # its lease ends by itself, and the id is never used again
             await self.records.delete(claim)
-        except UnknownOutcome:
-            pass  # its lease ends by itself, and the id is never used again

@@ -15,6 +15,7 @@ docs/explanation/protocol.md tells what it found.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, State, fits
@@ -188,7 +189,5 @@ class Pending:
         return EnterResult("pending", look_again=pause)
 
     def _forget(self, claim: Claim) -> None:
-        try:
+        with suppress(UnknownOutcome):  # its lease ends by itself, and the id is never used again
             self.records.delete(claim)
-        except UnknownOutcome:
-            pass  # its lease ends by itself, and the id is never used again

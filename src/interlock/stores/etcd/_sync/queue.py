@@ -15,12 +15,13 @@ from interlock.core.claims import (
     Check,
     Claim,
     ClaimView,
+    fits,
     namespace_of,
     record_view,
 )
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import GONE as OVER
-from interlock.core.line import adopt, has_room, numbered, renew
+from interlock.core.line import adopt, numbered, renew
 from interlock.core.queue import DONE_BEFORE, GONE, REFUSED, EnterResult, Held, Renewed, Tells
 from interlock.runtime import _threads as rt
 from interlock.stores._sync.step_queue import away, view_of
@@ -102,7 +103,8 @@ class EtcdQueue:
         found = wire.looked(folder, done)
         if not wait and found.place(claim.id) is None:
             was_done = spec.once and found.record is not None
-            if was_done or not has_room(found.line.places, spec.units, spec.capacity):
+            before = [(each.units, each.capacity) for each in found.line.places]
+            if was_done or not fits(spec.units, spec.capacity, before):
                 self._leases.free(claim)
                 return DONE_BEFORE if was_done else REFUSED
             found = wire.looked(folder, self._gateway.transact([], queued, [], deadline, repeat=False))
