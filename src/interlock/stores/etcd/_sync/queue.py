@@ -103,8 +103,9 @@ class EtcdQueue:
         found = wire.looked(folder, done)
         if not wait and found.place(claim.id) is None:
             was_done = spec.once and found.record is not None
-            before = [(each.units, each.capacity) for each in found.line.places]
-            if was_done or not fits(spec.units, spec.capacity, before):
+            if was_done or not fits(
+                spec.units, spec.capacity, [(each.units, each.capacity) for each in found.line.places]
+            ):
                 self._leases.free(claim)
                 return DONE_BEFORE if was_done else REFUSED
             found = wire.looked(folder, self._gateway.transact([], queued, [], deadline, repeat=False))
