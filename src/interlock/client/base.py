@@ -121,7 +121,7 @@ def refuse_other_items(label: str, views: Sequence[ClaimView], fence: int | None
 def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | Unset) -> float | None:
     """Return how many seconds an acquire may wait: 0 for one try, None for no limit."""
     if isinstance(timeout, Unset):
-        return options.timeout if checked_timeout(blocking, None) is None else 0.0
+        return options.timeout if blocking is True or checked_timeout(blocking, None) is None else 0.0
     return checked_timeout(blocking, timeout)
 
 
