@@ -133,26 +133,24 @@ class Neighbours:
 
     def _read(self, heard: socket.socket) -> None:
         """Tell waiters what comes, until the socket is shut down."""
-        with heard:
+        with heard, suppress(OSError):
             while True:
-                try:
-                    data, about, _, _ = heard.recvmsg(LONGEST, socket.CMSG_SPACE(_UCRED.size))
-                except OSError:
-                    break
+                data, about, _, _ = heard.recvmsg(LONGEST, socket.CMSG_SPACE(_UCRED.size))
                 if not data and self._socket is not heard:
                     break
-                self._hear(data.decode(errors="replace"), _sender(about))
+                self._hear(data.decode(errors="replace"), about)
         with self._opening:
             if self._socket is heard:
                 self._socket, self.channel = None, ""
 
-    def _hear(self, text: str, sender: int) -> None:
+    def _hear(self, text: str, about: Iterable[tuple[int, int, bytes]]) -> None:
         """Notify waiters of a message.
 
-        A fence is believed from those that could write it into the store: processes of this user, and root.  From
-        others it only means that the claim should look.
+        A fence is believed from those that could write it into the store: processes of this user, and root, as the
+        kernel says.  From others it only means that the claim should look.
         """
-        believed = sender in (os.geteuid(), 0) and sender != _SOMEBODY
+        senders = {_UCRED.unpack(data)[1] for _, kind, data in about if kind == socket.SCM_CREDENTIALS}
+        believed = senders in ({os.geteuid()}, {0}) and _SOMEBODY not in senders
         for line in text.splitlines():
             if believed:
                 self.waiters.hear(line)
@@ -162,14 +160,6 @@ class Neighbours:
 
 neighbours = Neighbours(Waiters())
 """Of all stores of this process that can't notify by themselves."""
-
-
-def _sender(about: Iterable[tuple[int, int, bytes]]) -> int:
-    """Return the user id of the sender of a datagram, from the kernel; -1 if the kernel gives none."""
-    for _, kind, data in about:
-        if kind == socket.SCM_CREDENTIALS:
-            return int(_UCRED.unpack(data[: _UCRED.size])[1])
-    return -1
 
 
 def sooner(step: Step, line: Line, clock: Clock, longest: int = LONGEST_LOOK) -> Step:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from interlock.core.claims import Claim, ClaimView
+from interlock.core.claims import Claim
 from interlock.core.queue import EnterResult, Renewed
 
 Q = TypeVar("Q")  # a request, as a store writes it
@@ -114,9 +114,3 @@ class Wire(Protocol[Q_co, A_contra]):
 
     def evicted(self, reply: A_contra) -> tuple[int, bool]:
         """Read the answer: how many, and whether more can be promoted (by a `leave` of a claim that is not there)."""
-
-    def look(self, key: str) -> Q_co:
-        """Ask for the claims of a line."""
-
-    def views(self, key: str, reply: A_contra) -> list[ClaimView]:
-        """Read the answer: the live claims in line order."""

@@ -2,7 +2,7 @@
 """The queue of a store on a server: a step of a line is one request; what lost answers, outages and hand-overs mean.
 
 A store gives a `Wire` (its requests and answers), a pool with `ask(request, deadline, undo)`, and what subscribes
-(see `listener`); a subclass says how keys are listed and what its doctor does.
+(see `listener`); a subclass says how claims are listed and what its doctor does.
 
 Each request may be sent twice: a claim is known by its id.  A request that may put a claim into a line and had no
 answer in time is followed by its `undo` on the same connection; so that claim's id is never used again.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, Literal, Protocol
 
-from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, keys_of, namespace_of
+from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import GONE as GONE_THERE
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Tells
@@ -235,8 +235,6 @@ class ServerQueue(Generic[Q, A]):
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `Queue.renew`; an attempt without an answer leaves time for others before a lease ends."""
-        if not claims:
-            return []
         limit = min(self._wire.io_timeout, *[claim.spec.ttl / 3 for claim in claims])
         reply = self._ask_twice(self._wire.renew(claims), limit)
         answers = self._wire.renewed(claims, reply)
@@ -269,23 +267,6 @@ class ServerQueue(Generic[Q, A]):
         if more:
             self.leave(Claim(rt.fresh_id(), LockSpec(key)))  # of nobody: it promotes the others
         return count
-
-    def look(self, key: str) -> list[ClaimView]:
-        """As `Queue.look`."""
-        known = self.keys(key) if key.endswith(SEPARATOR) else [key]
-        views = []
-        for each in keys_of(key, known):
-            views += self._wire.views(each, self._ask_twice(self._wire.look(each)))
-        return views
-
-    def namespaces(self) -> list[str]:
-        """List the namespaces that have a holder or a waiter."""
-        found = {namespace_of(each) for each in self.keys("")}
-        return sorted([each for each in found if self.look(each + SEPARATOR)])
-
-    def keys(self, prefix: str) -> list[str]:
-        """List the keys that begin with a prefix and may have claims; of the subclass."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Close all connections."""

@@ -303,14 +303,14 @@ class PostgresWire:
         return int(reply[0][0]), False
 
     def look(self, key: str) -> PgStatement:
-        """As `Wire.look`; also for a whole namespace."""
+        """Ask for the claims of a line, or of all lines of a namespace."""
         if key.endswith(SEPARATOR):
             words = f'{self._look} AND l.namespace = $1 ORDER BY l.name COLLATE "C", l.number'
             return PgStatement(words.encode(), (key[:-1],))
         return PgStatement(f"{self._look} AND l.key = $1 ORDER BY l.number".encode(), (hashed(key),))
 
     def views(self, key: str, reply: Sequence[Row]) -> list[ClaimView]:
-        """As `Wire.views`."""
+        """Read the answer: the live claims in line order."""
         views = [_view(*row) for *row, _ in reply if int(row[9]) > 0]
         views += [record_view(SEPARATOR + row[0], int(row[-1]) / MICROS) for row in reply if int(row[-1]) > 0]
         return sorted(views, key=attrgetter("name"))

@@ -174,11 +174,11 @@ class RedisWire:
         return (reply[0], True) if type(reply) is list else (reply, False)
 
     def look(self, key: str) -> RedisCommand:
-        """As `Wire.look`."""
+        """Ask for the claims of a line."""
         return _call(LOOK, line_of(key))
 
     def views(self, key: str, reply: Reply) -> list[ClaimView]:
-        """As `Wire.views`."""
+        """Read the answer: the live claims in line order."""
         now, flat = int(reply[0]), reply[1]
         name = key.partition(SEPARATOR)[2]
         found = [

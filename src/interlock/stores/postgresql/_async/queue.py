@@ -46,11 +46,11 @@ class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[Row]]):
         return removed
 
     async def look(self, key: str) -> list[ClaimView]:
-        """As `AsyncQueue.look`; also a whole namespace takes one request."""
+        """As `AsyncQueue.look`; a whole namespace takes one request, too."""
         return self._statements.views(key, await self._ask_twice(self._statements.look(key)))
 
     async def namespaces(self) -> list[str]:
-        """As `AsyncServerQueue.namespaces`."""
+        """List the namespaces that have a holder or a waiter."""
         return [name for (name,) in await self._ask_twice(self._statements.namespaces)]
 
     async def doctor(self) -> list[Check]:

@@ -47,11 +47,11 @@ class PostgresQueue(ServerQueue[PgStatement, list[Row]]):
         return removed
 
     def look(self, key: str) -> list[ClaimView]:
-        """As `Queue.look`; also a whole namespace takes one request."""
+        """As `Queue.look`; a whole namespace takes one request, too."""
         return self._statements.views(key, self._ask_twice(self._statements.look(key)))
 
     def namespaces(self) -> list[str]:
-        """As `ServerQueue.namespaces`."""
+        """List the namespaces that have a holder or a waiter."""
         return [name for (name,) in self._ask_twice(self._statements.namespaces)]
 
     def doctor(self) -> list[Check]:

@@ -197,11 +197,11 @@ class AsyncRedisClusterQueue(AsyncRedisQueue):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        wire = RedisWire(settings.where, settings.io_timeout, together=False)
-        self._cluster = AsyncCluster(settings, wire)
+        self._redis = RedisWire(settings.where, settings.io_timeout, together=False)
+        self._cluster = AsyncCluster(settings, self._redis)
         self._cluster.on_change = self._map_changed
         self._address: Address | None = None
-        AsyncServerQueue.__init__(self, wire, self._cluster, self._subscribe, fresh_channel())
+        AsyncServerQueue.__init__(self, self._redis, self._cluster, self._subscribe, fresh_channel())
 
     async def _subscribe(self, deadline: float) -> AsyncSubscription:
         if not self._cluster.version:

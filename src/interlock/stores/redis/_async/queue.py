@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.core.claims import Check, Claim
+from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, keys_of, namespace_of
 from interlock.core.errors import LockError
 from interlock.core.queue import Renewed
 from interlock.remote._async.listener import AsyncSubscription
@@ -62,6 +62,19 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         """As `AsyncQueue.renew`; asks the Sentinels first whether the primary has changed."""
         await self._dialer.check()
         return await super().renew(claims)
+
+    async def look(self, key: str) -> list[ClaimView]:
+        """As `AsyncQueue.look`."""
+        known = await self.keys(key) if key.endswith(SEPARATOR) else [key]
+        views = []
+        for each in keys_of(key, known):
+            views += self._redis.views(each, await self._ask_twice(self._redis.look(each)))
+        return views
+
+    async def namespaces(self) -> list[str]:
+        """List the namespaces that have a holder or a waiter."""
+        found = {namespace_of(each) for each in await self.keys("")}
+        return sorted([each for each in found if await self.look(each + SEPARATOR)])
 
     async def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with `prefix` and may have claims; by SCAN, in small steps."""

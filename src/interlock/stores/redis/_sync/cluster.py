@@ -198,11 +198,11 @@ class RedisClusterQueue(RedisQueue):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        wire = RedisWire(settings.where, settings.io_timeout, together=False)
-        self._cluster = Cluster(settings, wire)
+        self._redis = RedisWire(settings.where, settings.io_timeout, together=False)
+        self._cluster = Cluster(settings, self._redis)
         self._cluster.on_change = self._map_changed
         self._address: Address | None = None
-        ServerQueue.__init__(self, wire, self._cluster, self._subscribe, fresh_channel())
+        ServerQueue.__init__(self, self._redis, self._cluster, self._subscribe, fresh_channel())
 
     def _subscribe(self, deadline: float) -> Subscription:
         if not self._cluster.version:

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.core.claims import Check, Claim
+from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, keys_of, namespace_of
 from interlock.core.errors import LockError
 from interlock.core.queue import Renewed
 from interlock.remote._sync.listener import Subscription
@@ -58,6 +58,19 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
         """As `Queue.renew`; asks the Sentinels first whether the primary has changed."""
         self._dialer.check()
         return super().renew(claims)
+
+    def look(self, key: str) -> list[ClaimView]:
+        """As `Queue.look`."""
+        known = self.keys(key) if key.endswith(SEPARATOR) else [key]
+        views = []
+        for each in keys_of(key, known):
+            views += self._redis.views(each, self._ask_twice(self._redis.look(each)))
+        return views
+
+    def namespaces(self) -> list[str]:
+        """List the namespaces that have a holder or a waiter."""
+        found = {namespace_of(each) for each in self.keys("")}
+        return sorted([each for each in found if self.look(each + SEPARATOR)])
 
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with `prefix` and may have claims; by SCAN, in small steps."""
