@@ -6,9 +6,12 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from os import fstat
 from os.path import samestat
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from interlock.core.claims import shown_text
+
+if TYPE_CHECKING:
+    from socket import socket
 
 T = TypeVar("T")
 
@@ -81,20 +84,34 @@ class Descriptor:
 
     Args:
         fd: the number.
+        owner: the socket that would close it; it lets go of what is no longer ours.
     """
 
-    __slots__ = ("_fd", "_found")
+    __slots__ = ("_fd", "_found", "_owner")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, owner: "socket | None" = None) -> None:
         self._fd = fd
         self._found = fstat(fd)
+        self._owner = owner
 
     def is_ours(self) -> bool:
         """Tell whether it is still open, and means the same file."""
         try:
-            return samestat(self._found, fstat(self._fd))
+            ours = samestat(self._found, fstat(self._fd))
         except OSError:
-            return False
+            ours = False
+        if not ours and self._owner is not None:
+            self._owner.detach()
+        return ours
+
+    def check(self) -> None:
+        """See that it is ours.
+
+        Raises:
+            ConnectionResetError: it is not.
+        """
+        if not self.is_ours():
+            raise ConnectionResetError("the program has closed its descriptor")
 
     def shut_down(self) -> None:
         """End a connection from any thread, and wake a thread that waits at it; its owner closes it.

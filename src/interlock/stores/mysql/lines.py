@@ -20,7 +20,7 @@ from interlock.core.claims import MICROS, SEPARATOR, Check
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.line import Clock, Place, decode, is_nothing
 from interlock.remote._sync.pool import Pool
-from interlock.remote.failures import ConnectionEnded, NoRoom, Passing, Refused, ended, no_answer
+from interlock.remote.failures import ConnectionEnded, NoRoom, Passing, Refused, no_answer
 from interlock.runtime import clock, log
 from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores.mysql import ddl
@@ -89,7 +89,7 @@ class MysqlConnection:
                 raise StoreError(
                     f"a new connection to {self._where} is in a transaction already: give locks their own"
                 )
-            self._file = Descriptor(socket_of(self._driver).fileno())
+            self._file = Descriptor(socket_of(self._driver).fileno(), socket_of(self._driver))
             self._cursor = self._driver.cursor(pymysql.cursors.Cursor)
             self._examine(options, deadline)
         except BaseException:
@@ -120,9 +120,9 @@ class MysqlConnection:
         left = deadline - clock.now()
         if left <= 0:
             raise Refused(f"{self._where}: the time was over before the step was sent; nothing was done")
-        self._see_that_it_is_ours()
         set_read_timeout(self._driver, max(SHORTEST, min(left, self._timeout)))
         try:
+            self._file.check()
             affected = self._cursor.execute(statement)
             rows: Any = self._cursor.fetchall() if self._cursor.description else ()
         except (pymysql.MySQLError, OSError) as error:
@@ -130,13 +130,6 @@ class MysqlConnection:
                 raise no_answer(self._where, self._timeout) from error
             raise meaning(error, self._where) from error
         return Done(rows, affected)
-
-    def _see_that_it_is_ours(self) -> None:
-        """Raise ConnectionEnded if the program has closed the descriptor, which may be another file's now."""
-        if not self._file.is_ours():
-            if socket_of(self._driver) is not None:
-                socket_of(self._driver).detach()
-            raise ended(self._where, OSError("the program has closed its descriptor"))
 
     def abandon(self, undo: object) -> None:
         """Close the connection; a request in progress needs no undo, since the next swap makes it fail."""
@@ -146,7 +139,7 @@ class MysqlConnection:
         """Close the connection; in a forked child do nothing, since the parent uses it."""
         if self._pid == checked_pid():
             with suppress(Exception):  # the connection is closed already
-                self._see_that_it_is_ours()
+                self._file.check()
                 self._driver.close()
 
 

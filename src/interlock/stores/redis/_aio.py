@@ -25,7 +25,7 @@ class AsyncStream(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._sock = sock
-        self._file = Descriptor(sock.fileno())
+        self._file = Descriptor(sock.fileno(), sock)
         self._buffer = memoryview(bytearray(MOST))
         self._data = b""
         self._waiter: rt.AsyncWaiter[None] = rt.AsyncWaiter()
@@ -57,17 +57,10 @@ class AsyncStream(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Send without waiting; a failure is noticed when the reply does not come in time."""
-        if self._is_ours():
+        if self._file.is_ours():
             self._transport.write(data)
         else:
             self._transport.abort()
-
-    def _is_ours(self) -> bool:
-        """Return True if the descriptor is still ours; if not, detach it, so that another file is not closed."""
-        ours = self._file.is_ours()
-        if not ours:
-            self._sock.detach()
-        return ours
 
     async def send(self, data: bytes, deadline: float) -> None:
         """As the `send` of threads, but it never waits, so the deadline is ignored."""
@@ -92,8 +85,7 @@ class AsyncStream(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close, from any thread, also after the event loop has ended."""
         if self._loop.is_closed():
-            if self._is_ours():
-                self._file.shut_down()  # the socket is closed when it is collected
+            self._file.shut_down()  # the socket is closed when it is collected
         elif running_loop() is self._loop:
             self._close()
         else:
@@ -102,7 +94,7 @@ class AsyncStream(asyncio.BufferedProtocol):
     def _close(self) -> None:
         self._ended = True
         self._waiter.tell()
-        self._is_ours()
+        self._file.is_ours()  # if not, the socket lets go of the number
         # Not `close`: that waits for the peer's TLS close or for a full buffer, perhaps longer than the loop runs.
         self._transport.abort()
 

@@ -25,7 +25,7 @@ class Stream:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._file = Descriptor(sock.fileno())
+        self._file = Descriptor(sock.fileno(), sock)
 
     def send(self, data: bytes, deadline: float) -> None:
         """Send all.
@@ -34,7 +34,7 @@ class Stream:
             TimeoutError: the socket did not accept all until the deadline.
             OSError: the connection ended.
         """
-        self._see_that_it_is_ours()
+        self._file.check()
         self._sock.settimeout(_left(deadline))
         self._sock.sendall(data)
 
@@ -52,7 +52,7 @@ class Stream:
     def send_and_close(self, data: bytes) -> None:
         """Send a last request after those without a reply, if that is possible at once, and close."""
         try:
-            self._see_that_it_is_ours()
+            self._file.check()
             self._sock.settimeout(0)
             self._sock.send(data)
         except (OSError, ValueError):
@@ -62,22 +62,15 @@ class Stream:
     def close(self) -> None:
         """Close, and wake a thread that receives."""
         try:
-            self._see_that_it_is_ours()
+            self._file.check()
             self._sock.shutdown(socket.SHUT_RDWR)
         except (OSError, ValueError):
             pass
         self._sock.close()
 
-    def _see_that_it_is_ours(self) -> None:
-        """Raise ConnectionResetError if the program has closed the descriptor, which may be another file's now."""
-        if not self._file.is_ours():
-            self._sock.detach()
-            raise ConnectionResetError("the program has closed its descriptor")
-
     def __del__(self) -> None:
         """Close the socket of a connection that was not closed; in a forked child only its copy."""
-        if not self._file.is_ours():
-            self._sock.detach()
+        self._file.is_ours()  # if not, the socket lets go of the number
         self._sock.close()
 
 
@@ -98,7 +91,7 @@ class PolledStream(Stream):
 
     def send(self, data: bytes, deadline: float) -> None:
         """As `Stream.send`."""
-        self._see_that_it_is_ours()
+        self._file.check()
         try:
             sent = self._send(data)
         except BlockingIOError:

@@ -43,7 +43,7 @@ class Gateway:
         self._member = random.randrange(len(options.members))
         self._token = ""
         self.closed = False
-        self._sockets: dict[int, tuple[Any, Descriptor]] = {}  # by the numbers of their descriptors
+        self._sockets: dict[int, Descriptor] = {}  # by the numbers of their descriptors
         self.answered = False
         # A transport, not a Client: its redirects, cookies and proxies cost as much as the request itself.
         limits = httpx.Limits(max_connections=options.most + 1, max_keepalive_connections=options.most)  # + the watch
@@ -131,7 +131,8 @@ class Gateway:
         request = httpx.Request("POST", url, headers=headers, content=body, extensions={"timeout": limits})
         response = self._transport.handle_request(request)
         used: Any = response.extensions["network_stream"].get_extra_info("socket")
-        self._sockets[used.fileno()] = used, Descriptor(used.fileno())
+        owner = used if isinstance(used, socket.socket) else None  # asyncio does not give its sockets away
+        self._sockets[used.fileno()] = Descriptor(used.fileno(), owner)
         if self.closed:  # checked after the socket is recorded: `abort` shuts down only recorded sockets
             response.close()
             raise closed()
@@ -139,9 +140,8 @@ class Gateway:
 
     def _let_go(self) -> None:
         """Detach sockets that the program has closed, or httpx would close another file with the same descriptor."""
-        for used, file in list(self._sockets.values()):
-            if isinstance(used, socket.socket) and not file.is_ours():  # asyncio does not give its sockets away
-                used.detach()
+        for file in list(self._sockets.values()):
+            file.is_ours()  # if not, the socket lets go of the number
 
     def _failure(self, error: Exception, where: str, seconds: float) -> StoreError:
         """Return the StoreError for an error of httpx or of its transport."""
@@ -196,7 +196,7 @@ class Gateway:
         """Refuse further requests, and end those in progress and the watch; never waits."""
         self.closed = True
         self._let_go()
-        for _, file in list(self._sockets.values()):
+        for file in list(self._sockets.values()):
             with contextlib.suppress(OSError):
                 file.shut_down()
 
