@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.core.claims import Unset, checked_timeout, said
 from interlock.core.errors import InvalidArgument
-from interlock.remote.redispy import is_async
+from interlock.remote.redispy import check_colour
 
 SHORTEST_PAUSE = 0.001  # seconds
 
@@ -24,11 +24,7 @@ def checked_client(client: object, tasks: bool) -> Any:
         raise InvalidArgument(f"give a client like redis.Redis() or valkey.Valkey(), not {type(client).__name__}")
     if hasattr(client, "command_stack"):
         raise InvalidArgument("a pipeline answers too late for a lock: give the client that it was made of")
-    if is_async(client) != tasks:
-        kinds = "a blocking client", "one of redis.asyncio or valkey.asyncio"
-        raise InvalidArgument(
-            f"this lock needs {kinds[tasks]}, not {kinds[not tasks]}; or use the lock of the other kind (Async…)"
-        )
+    check_colour(client, tasks, "a lock like KeyLock", "a lock like AsyncKeyLock")
     return client
 
 

@@ -110,8 +110,8 @@ class Holdings:
             mine = self._held.get((each, key))
             if mine is not None and mine.pid == here:
                 return mine
-        left = [each for each in self._held.copy().values() if each.key == key and each.pid == here]
-        left = [each for each in left if inherits(each.owner)]
+        known = self._held.copy().values()
+        left = [each for each in known if each.key == key and each.pid == here and inherits(each.owner)]
         return next((each for each in left if each.alive), left[-1] if left else None)
 
     def remove(self, holding: Holding) -> None:

@@ -13,17 +13,14 @@ from typing import Any, NamedTuple
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import described
 from interlock.optimistic.tries import Queued
-from interlock.remote.redispy import is_async, library_of
+from interlock.remote.redispy import check_colour, library_of
 
 Words = Sequence[bytes]
 
 
 def _counted(words: Words) -> Words:
-    return words[2 : 2 + _number(words[1:2])]
-
-
-def _number(words: Words) -> int:
-    return int(words[0]) if words and words[0].isdigit() else 0
+    number = words[1] if len(words) > 1 else b""
+    return words[2 : 2 + int(number)] if number.isdigit() else ()
 
 
 READS: dict[bytes, Callable[[Words], Words]] = {
@@ -142,17 +139,13 @@ def checked_library(client: Any, tasks: bool) -> Library:
     Raises:
         InvalidArgument: it is no client, or one of asyncio for threads, or the other way round.
     """
-    what, name = described(client), library_of(client)
+    name = library_of(client)
     if name is None or not hasattr(client, "execute_command"):
         raise InvalidArgument(
-            f"{what} is neither a client of redis-py or valkey-py nor a backend of optimistic transactions"
+            f"{described(client)} is neither a client of redis-py or valkey-py nor a backend of optimistic "
+            f"transactions"
         )
-    if is_async(client) and not tasks:
-        raise InvalidArgument(f"{what} is a client of asyncio: give it to atransact(), and await that")
-    if tasks and not is_async(client):
-        raise InvalidArgument(
-            f"{what} would block the event loop: give it to transact(), or take {name}.asyncio's client"
-        )
+    check_colour(client, tasks, "transact()", "atransact()")
     return library(name, tasks)
 
 

@@ -2,6 +2,9 @@
 
 from inspect import iscoroutinefunction
 
+from interlock.core.errors import InvalidArgument
+from interlock.core.redaction import described
+
 LIBRARIES = ("redis", "valkey")
 LOGIN = "wrong user or password, or none: give them in the URL (redis://user:password@host) or to the client"
 _TO_A_NODE = "this server is a node of a cluster: use a client for Clusters, or redis+cluster://"
@@ -61,6 +64,22 @@ def is_async(client: object) -> bool:
     if iscoroutinefunction(getattr(client, "execute_command", None)):
         return True
     return any(".asyncio" in base.__module__ for base in type(client).__mro__)
+
+
+def check_colour(client: object, tasks: bool, for_threads: str, for_tasks: str) -> None:
+    """Raise InvalidArgument unless a client is one for threads, or one of asyncio.
+
+    Args:
+        client: of redis-py or valkey-py.
+        tasks: True if asyncio tasks will use it.
+        for_threads, for_tasks: what takes the clients of each kind.
+    """
+    if tasks and not is_async(client):
+        raise InvalidArgument(
+            f"{described(client)} would block the event loop: give it to {for_threads}, or take a client of asyncio"
+        )
+    if is_async(client) and not tasks:
+        raise InvalidArgument(f"{described(client)} is a client of asyncio: give it to {for_tasks}")
 
 
 def is_cluster(client: object) -> bool:

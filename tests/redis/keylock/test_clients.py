@@ -113,7 +113,7 @@ def test_a_plain_client_of_a_cluster_is_told_to_take_another(cluster: RedisClust
 @pytest.mark.parametrize("kind", [KeyLock, ReentrantKeyLock, IdentityLock, ClientLock])
 def test_a_client_of_the_wrong_colour_is_refused(library: Any, kind: Any) -> None:
     client = library.asyncio.client.StrictRedis() if library is redis else valkey.asyncio.Valkey()
-    with pytest.raises(InvalidArgument, match="this lock needs a blocking client"):
+    with pytest.raises(InvalidArgument, match="is a client of asyncio: give it to a lock like AsyncKeyLock"):
         kind(client, "lock:1")
 
 

@@ -7,7 +7,7 @@ from typing import Literal, NoReturn, TypeVar
 
 from interlock.core.claims import checked_seconds
 from interlock.core.errors import LockLost, NotHeld, StoreError
-from interlock.keylock._async.onekey import AsyncTokenLock
+from interlock.keylock._async.onekey import AsyncOneKey
 from interlock.keylock.arguments import SHORTEST_PAUSE, checked_bytes, checked_flag, pauses
 from interlock.keylock.clients import Attempt, Holding
 from interlock.remote.redispy import library_of
@@ -18,7 +18,7 @@ L = TypeVar("L", bound="AsyncDropIn")
 T = TypeVar("T")
 
 
-class AsyncDropIn(AsyncTokenLock):
+class AsyncDropIn(AsyncOneKey):
     """What `ClientLock` is, but for the arguments of its `acquire`."""
 
     def __init__(
@@ -109,11 +109,6 @@ class AsyncDropIn(AsyncTokenLock):
             self._fail(self._plain, complaint)
         return mine
 
-    def _limited(self, what: str) -> float:
-        if self.timeout is None:
-            self._fail(self._plain, f"Cannot {what} a lock with no timeout")
-        return self.timeout
-
     def release(self) -> rt.Result[None]:
         """Give the lock back; a task that is cancelled meanwhile has done it.
 
@@ -125,8 +120,7 @@ class AsyncDropIn(AsyncTokenLock):
         return self._give_back(self._held("Cannot release a lock that's not owned or is already unlocked."))
 
     async def _give_back(self, mine: Holding) -> None:
-        if not await self._as_client(self._release, mine):
-            self._fail(self._not_owned, "Cannot release a lock that's no longer owned")
+        await self._still("release", self._release, mine)
 
     def extend(self, additional_time: float, replace_ttl: bool = False) -> rt.Result[Literal[True]]:
         """Let the lease last longer.
@@ -140,9 +134,7 @@ class AsyncDropIn(AsyncTokenLock):
             LockNotOwnedError: it has lost the lock.
             The client's exceptions: the server can't be reached or refuses.
         """
-        mine = self._held("Cannot extend an unlocked lock")
-        self._limited("extend")
-        return self._last("extend", mine, checked_seconds(additional_time, "additional_time"), not replace_ttl)
+        return self._prolong("extend", additional_time, not replace_ttl)
 
     def reacquire(self) -> rt.Result[Literal[True]]:
         """Let the lease last its whole time-out again, from now.
@@ -152,11 +144,17 @@ class AsyncDropIn(AsyncTokenLock):
             LockNotOwnedError: it has lost the lock.
             The client's exceptions: the server can't be reached or refuses.
         """
-        mine = self._held("Cannot reacquire an unlocked lock")
-        return self._last("reacquire", mine, self._limited("reacquire"), False)
+        return self._prolong("reacquire", self.timeout, False)
 
-    async def _last(self, what: str, mine: Holding, seconds: float, lengthen: bool) -> Literal[True]:
-        if not await self._as_client(self._renew, mine, seconds, lengthen):
+    def _prolong(self, what: str, seconds: float | None, lengthen: bool) -> rt.Result[Literal[True]]:
+        mine = self._held(f"Cannot {what} an unlocked lock")
+        if self.timeout is None:
+            self._fail(self._plain, f"Cannot {what} a lock with no timeout")
+        return self._still(what, self._renew, mine, checked_seconds(seconds, "additional_time"), lengthen)
+
+    async def _still(self, what: str, function: Callable[..., rt.Result[bool]], *args: object) -> Literal[True]:
+        """Do a step; raise if the lock was lost before."""
+        if not await self._as_client(function, *args):
             self._fail(self._not_owned, f"Cannot {what} a lock that's no longer owned")
         return True
 

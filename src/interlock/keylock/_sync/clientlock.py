@@ -8,7 +8,7 @@ from typing import Literal, NoReturn, TypeVar
 
 from interlock.core.claims import checked_seconds
 from interlock.core.errors import LockLost, NotHeld, StoreError
-from interlock.keylock._sync.onekey import TokenLock
+from interlock.keylock._sync.onekey import OneKey
 from interlock.keylock.arguments import SHORTEST_PAUSE, checked_bytes, checked_flag, pauses
 from interlock.keylock.clients import Attempt, Holding
 from interlock.remote.redispy import library_of
@@ -19,7 +19,7 @@ L = TypeVar("L", bound="DropIn")
 T = TypeVar("T")
 
 
-class DropIn(TokenLock):
+class DropIn(OneKey):
     """What `ClientLock` is, but for the arguments of its `acquire`."""
 
     def __init__(
@@ -110,11 +110,6 @@ class DropIn(TokenLock):
             self._fail(self._plain, complaint)
         return mine
 
-    def _limited(self, what: str) -> float:
-        if self.timeout is None:
-            self._fail(self._plain, f"Cannot {what} a lock with no timeout")
-        return self.timeout
-
     def release(self) -> rt.Result[None]:
         """Give the lock back; a task that is cancelled meanwhile has done it.
 
@@ -126,8 +121,7 @@ class DropIn(TokenLock):
         return self._give_back(self._held("Cannot release a lock that's not owned or is already unlocked."))
 
     def _give_back(self, mine: Holding) -> None:
-        if not self._as_client(self._release, mine):
-            self._fail(self._not_owned, "Cannot release a lock that's no longer owned")
+        self._still("release", self._release, mine)
 
     def extend(self, additional_time: float, replace_ttl: bool = False) -> rt.Result[Literal[True]]:
         """Let the lease last longer.
@@ -141,9 +135,7 @@ class DropIn(TokenLock):
             LockNotOwnedError: it has lost the lock.
             The client's exceptions: the server can't be reached or refuses.
         """
-        mine = self._held("Cannot extend an unlocked lock")
-        self._limited("extend")
-        return self._last("extend", mine, checked_seconds(additional_time, "additional_time"), not replace_ttl)
+        return self._prolong("extend", additional_time, not replace_ttl)
 
     def reacquire(self) -> rt.Result[Literal[True]]:
         """Let the lease last its whole time-out again, from now.
@@ -153,11 +145,17 @@ class DropIn(TokenLock):
             LockNotOwnedError: it has lost the lock.
             The client's exceptions: the server can't be reached or refuses.
         """
-        mine = self._held("Cannot reacquire an unlocked lock")
-        return self._last("reacquire", mine, self._limited("reacquire"), False)
+        return self._prolong("reacquire", self.timeout, False)
 
-    def _last(self, what: str, mine: Holding, seconds: float, lengthen: bool) -> Literal[True]:
-        if not self._as_client(self._renew, mine, seconds, lengthen):
+    def _prolong(self, what: str, seconds: float | None, lengthen: bool) -> rt.Result[Literal[True]]:
+        mine = self._held(f"Cannot {what} an unlocked lock")
+        if self.timeout is None:
+            self._fail(self._plain, f"Cannot {what} a lock with no timeout")
+        return self._still(what, self._renew, mine, checked_seconds(seconds, "additional_time"), lengthen)
+
+    def _still(self, what: str, function: Callable[..., rt.Result[bool]], *args: object) -> Literal[True]:
+        """Do a step; raise if the lock was lost before."""
+        if not self._as_client(function, *args):
             self._fail(self._not_owned, f"Cannot {what} a lock that's no longer owned")
         return True
 

@@ -1,21 +1,20 @@
 # Generated from _async/keylock.py by tools/unasync.py; change that one.
 """The plain lock, one key of Redis or Valkey; the re-entrant one; one with an identity that the caller chooses."""
 
-from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
 from interlock.core.claims import UNSET, Unset, checked_seconds, checked_timeout, checked_ttl
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout
-from interlock.keylock._sync.onekey import PATIENCE, OneKey, TokenLock, or_undo
-from interlock.keylock.arguments import checked_bytes, milliseconds, pauses, wait_limit
+from interlock.keylock._sync.onekey import PATIENCE, OneKey
+from interlock.keylock.arguments import checked_bytes, pauses, wait_limit
 from interlock.keylock.clients import Attempt, Holding, Sent, reentrant_of
 from interlock.runtime import _threads as rt
 
 L = TypeVar("L", bound="KeyLock")
 
 
-class KeyLock(TokenLock):
+class KeyLock(OneKey):
     """A lock that is one string key: `SET key token NX PX ms`, deleted only by the owner of the token.
 
     It speaks with every other program that locks so, redis-py's `Lock` among them. There is no line: a caller that
@@ -228,6 +227,9 @@ class IdentityLock(OneKey):
         InvalidArgument: an argument is of a wrong type.
     """
 
+    def __init__(self, client: object, key: str | bytes) -> None:
+        super().__init__(client, key, shared=True)
+
     def acquire(self, identity: str | bytes, ttl: float | None = 30.0) -> bool:
         """Take the lock if it is free; one try.  A task that is cancelled meanwhile leaves nothing behind.
 
@@ -243,17 +245,11 @@ class IdentityLock(OneKey):
             StoreError: the server can't be reached or refuses; `owned` tells whether it was done nevertheless, also
                 after an interrupt.
         """
-        text = checked_bytes(identity, "identity")
-        ms = None if ttl is None else milliseconds(checked_ttl(ttl))
-        return or_undo(self._undo, partial(rt.finish_within, PATIENCE, self._acquire), text, ms, [False])
+        lease = None if ttl is None else checked_ttl(ttl)
+        return self._obtain(Attempt(None, 0.0, lease, iter(()), checked_bytes(identity, "identity")))
 
-    def _acquire(self, identity: bytes, ms: int | None, taken: list[bool]) -> bool:
-        taken[0] = self._take(identity, ms)
-        return taken[0]
-
-    def _undo(self, identity: bytes, ms: int | None, taken: list[bool]) -> None:
-        if taken[0]:
-            self._drop(identity, Sent())  # if that fails, the key ends with its ttl
+    def _settle(self, mine: Holding | None) -> None:
+        """Nothing: what was not undone ends with its ttl, since another program may have the same identity by now."""
 
     def release(self, identity: str | bytes) -> bool:
         """Delete the key if it holds this identity; a task that is cancelled meanwhile has done it.
@@ -268,9 +264,9 @@ class IdentityLock(OneKey):
             InvalidArgument: the identity is of a wrong type.
             StoreError: the server can't be reached or refuses; call again.
         """
-        return rt.finish_within(PATIENCE, self._release, checked_bytes(identity, "identity"))
+        return rt.finish_within(PATIENCE, self._free, checked_bytes(identity, "identity"))
 
-    def _release(self, identity: bytes) -> bool:
+    def _free(self, identity: bytes) -> bool:
         return self._drop(identity, Sent()) or self._holder() is None
 
     def owned(self, identity: str | bytes) -> bool:

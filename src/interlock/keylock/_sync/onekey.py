@@ -56,20 +56,26 @@ def or_undo(undo: Callable[..., rt.Result[object]], function: Callable[..., rt.R
 
 
 class OneKey:
-    """A key of Redis or Valkey that is a lock.
+    """A key of Redis or Valkey that is a lock, and the steps on it.
 
     Args:
         client: what has `execute_command`.
         key: the key.
+        shared: True if threads and tasks are not told apart.
 
     Raises:
         InvalidArgument: an argument is of a wrong type.
     """
 
-    def __init__(self, client: object, key: str | bytes) -> None:
+    def __init__(self, client: object, key: str | bytes, shared: bool) -> None:
         self._client = checked_client(client, rt.TASKS)
         self._key = key
         self._encoded_key = checked_bytes(key, "key", "; give the thing that you lock a name, e.g. 'lock:book:1'")
+        self._shared = checked_flag(shared, "shared")
+        self._holdings = Holdings()
+        self._unsettled: dict[bytes, None] = {}
+        self._bodies: list[tuple[object, Holding]] = []
+        self._mutex = rt.Mutex()
 
     @property
     def key(self) -> str | bytes:
@@ -130,27 +136,6 @@ class OneKey:
             if sent is not None:
                 sent.again = sent.again or name.times > 1
         return self._ask(*words, sent=sent)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._key!r}>"
-
-
-class TokenLock(OneKey):
-    """The steps of a lock by token.
-
-    Args:
-        client: what has `execute_command`.
-        key: the key of the lock.
-        shared: True if threads and tasks are not told apart.
-    """
-
-    def __init__(self, client: object, key: str | bytes, shared: bool) -> None:
-        super().__init__(client, key)
-        self._shared = checked_flag(shared, "shared")
-        self._holdings = Holdings()
-        self._unsettled: dict[bytes, None] = {}
-        self._bodies: list[tuple[object, Holding]] = []
-        self._mutex = rt.Mutex()
 
     def _inherits(self, owner: object) -> bool:
         """Tell whether the caller may release what `owner` holds."""
@@ -267,3 +252,6 @@ class TokenLock(OneKey):
         """Keep a failure at the end of a body that failed itself: its own error is what the caller is to hear of."""
         error.add_note(f"{type(failure).__name__}: {failure}")
         log.warn("the lock %r could not be released when its body failed: %s", self._key, failure)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._key!r}>"

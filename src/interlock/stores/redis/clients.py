@@ -8,7 +8,7 @@ from typing import Any
 from interlock.core.errors import InvalidArgument
 from interlock.core.redaction import described
 from interlock.remote._sync.pool import MOST
-from interlock.remote.redispy import LIBRARIES, is_async, is_cluster
+from interlock.remote.redispy import LIBRARIES, check_colour, is_cluster
 from interlock.stores.redis.library import maker
 from interlock.stores.redis.settings import IO_TIMEOUT, PORT, TLS, Address, Settings
 
@@ -31,14 +31,7 @@ def settings_of_client(client: object, tasks: bool) -> Settings:
     pool = getattr(client, "connection_pool", None)
     if not cluster and not hasattr(pool, "connection_kwargs"):
         raise InvalidArgument(f"{described(client)} is no client of redis: give one like redis.Redis(...)")
-    asynchronous = is_async(client)
-    if asynchronous and not tasks:
-        raise InvalidArgument(f"{described(client)} is a client of asyncio: give it to interlock.aconnect()")
-    if tasks and not asynchronous:
-        raise InvalidArgument(
-            f"{described(client)} would block the event loop: give aconnect() a client of asyncio, or give it to "
-            f"connect()"
-        )
+    check_colour(client, tasks, "connect()", "aconnect()")
     if cluster:
         return _of_cluster(client)
     settings = _of_pool(pool)
