@@ -84,12 +84,6 @@ class LibraryCommand(NamedTuple):
         return callbacks[self.name](reply, **options)
 
 
-@lru_cache
-def library(name: str, tasks: bool) -> "Library":
-    """Return one of the two libraries, for threads or tasks."""
-    return Library(name, tasks)
-
-
 class Library:
     """One of the two libraries.
 
@@ -133,6 +127,9 @@ class Library:
         return connection.disconnect(nowait=True) if self.tasks else connection.disconnect()
 
 
+known_library = lru_cache(Library)
+
+
 def checked_library(client: Any, tasks: bool) -> Library:
     """Return the library that a client comes from.
 
@@ -146,30 +143,12 @@ def checked_library(client: Any, tasks: bool) -> Library:
             f"transactions"
         )
     check_colour(client, tasks, "transact()", "atransact()")
-    return library(name, tasks)
+    return known_library(name, tasks)
 
 
 def slot_in(error: Exception) -> int | None:
     """Return the slot that a refusal names, which says MOVED or ASK."""
     return int(error.slot_id if hasattr(error, "slot_id") else str(error).split()[1])
-
-
-def command_of(encoder: Any, arguments: Sequence[object], options: dict[str, object]) -> LibraryCommand:
-    """Return a command as the library's methods give it to `execute_command`.
-
-    Raises:
-        InvalidArgument: it is none that a transaction can have.
-    """
-    if not arguments or not isinstance(arguments[0], (str, bytes)) or not arguments[0].strip():
-        raise InvalidArgument(f"a command begins with its name, e.g. 'INCR', not with {arguments[:1]!r}")
-    name = arguments[0] if isinstance(arguments[0], str) else arguments[0].decode(errors="replace")
-    words = [*name.encode().split(), *(bytes(encoder.encode(each)) for each in arguments[1:])]
-    if words[0].upper() in NOT_IN_A_TRANSACTION:
-        raise InvalidArgument(
-            f"{name} can't be part of the transaction, which watches and commits by itself; to watch more keys: "
-            f"tx.watch(key)"
-        )
-    return LibraryCommand(words, name if isinstance(arguments[0], str) else name.upper(), options)
 
 
 @lru_cache
@@ -198,10 +177,10 @@ class Transaction:
         number: which try this is, from 1.
     """
 
-    def __init__(self, attempt: Any, backend: Any, number: int, writes: list[Queued]) -> None:
+    def __init__(self, attempt: Any, library: Library, encoder: Any, number: int, writes: list[Queued]) -> None:
         self._attempt = attempt
-        self._library: Library = backend.library
-        self._encoder = backend.client.get_encoder()
+        self._library = library
+        self._encoder = encoder
         self._writes: list[Queued] | None = writes
         self.number = number
 
@@ -242,9 +221,22 @@ class Transaction:
         """For backends: the function has returned; from now on nothing can be asked."""
         self._writes = None
 
-    def _command(self, words: Sequence[object], options: dict[str, object]) -> LibraryCommand:
-        self._open()
-        return command_of(self._encoder, words, options)
+    def _command(self, arguments: Sequence[object], options: dict[str, object]) -> LibraryCommand:
+        """Return a command as the library's methods give it to `execute_command`.
+
+        Raises:
+            InvalidArgument: it is none that a transaction can have.
+        """
+        if not arguments or not isinstance(arguments[0], (str, bytes)) or not arguments[0].strip():
+            raise InvalidArgument(f"a command begins with its name, e.g. 'INCR', not with {arguments[:1]!r}")
+        name = arguments[0] if isinstance(arguments[0], str) else arguments[0].decode(errors="replace")
+        words = [*name.encode().split(), *self.encoded(arguments[1:])]
+        if words[0].upper() in NOT_IN_A_TRANSACTION:
+            raise InvalidArgument(
+                f"{name} can't be part of the transaction, which watches and commits by itself; to watch more keys: "
+                f"tx.watch(key)"
+            )
+        return LibraryCommand(words, name if isinstance(arguments[0], str) else name.upper(), options)
 
     def _later(self, command: LibraryCommand) -> Queued:
         queued = Queued(command, command.name)

@@ -144,11 +144,6 @@ def maker_of(where: object, tasks: bool) -> Callable[[], Any]:
     return cast(Callable[[], Any], where)
 
 
-def plain(session: Session | AsyncSession) -> Session:
-    """Return the session itself, which an AsyncSession stands before."""
-    return session.sync_session if isinstance(session, AsyncSession) else session
-
-
 def called_with(session: Session | AsyncSession, function: Callable[[Session], Any]) -> Any:
     """Call a function that asks the database; what is returned for an AsyncSession is to be awaited."""
     return session.run_sync(function) if isinstance(session, AsyncSession) else function(session)

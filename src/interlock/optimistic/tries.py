@@ -137,11 +137,6 @@ def checked_function(function: object, tasks: bool) -> Any:
     return function
 
 
-def is_of_sqlalchemy(where: object) -> bool:
-    """Tell whether it is an engine, a session or what makes them."""
-    return any(base.__module__.partition(".")[0] == "sqlalchemy" for base in type(where).__mro__)
-
-
 _UNKNOWN = object()
 
 

@@ -263,9 +263,9 @@ class AsyncIdentityLock(AsyncOneKey):
             InvalidArgument: the identity is of a wrong type.
             StoreError: the server can't be reached or refuses; call again.
         """
-        return await rt.finish_within(PATIENCE, self._free, checked_bytes(identity, "identity"))
+        return await rt.finish_within(PATIENCE, self._give_back, checked_bytes(identity, "identity"))
 
-    async def _free(self, identity: bytes) -> bool:
+    async def _give_back(self, identity: bytes) -> bool:
         return await self._drop(identity, Sent()) or await self._holder() is None
 
     async def owned(self, identity: str | bytes) -> bool:

@@ -264,9 +264,9 @@ class IdentityLock(OneKey):
             InvalidArgument: the identity is of a wrong type.
             StoreError: the server can't be reached or refuses; call again.
         """
-        return rt.finish_within(PATIENCE, self._free, checked_bytes(identity, "identity"))
+        return rt.finish_within(PATIENCE, self._give_back, checked_bytes(identity, "identity"))
 
-    def _free(self, identity: bytes) -> bool:
+    def _give_back(self, identity: bytes) -> bool:
         return self._drop(identity, Sent()) or self._holder() is None
 
     def owned(self, identity: str | bytes) -> bool:

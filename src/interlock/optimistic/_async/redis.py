@@ -16,7 +16,6 @@ from interlock.optimistic.redis import (
     Library,
     LibraryCommand,
     Transaction,
-    checked_library,
     first_argument,
     give_back_to_node,
     keys_read,
@@ -150,65 +149,19 @@ _may_multi: WeakSet[Any] = WeakSet()
 """Clients that a server has answered OK to MULTI: where MULTI is refused, what follows it would be done at once."""
 
 
-class AsyncRedisBackend:
-    """A client of redis-py or valkey-py as a backend.
-
-    Args:
-        client: a client, also of Sentinel or a cluster.
-
-    Raises:
-        InvalidArgument: it is none, or one of asyncio for threads, or the other way round.
-    """
-
-    def __init__(self, client: Any) -> None:
-        self.library = checked_library(client, rt.TASKS)
-        self.client = client
-        self.cluster = is_cluster(client)
-
-    def begin(self, tries: Tries) -> "AsyncRedisAttempt":
-        """Return the attempt for the next try."""
-        return AsyncRedisAttempt(self, tries)
-
-    async def connection(self, slot: int | None, fresh: bool) -> tuple[AsyncTransactionConnection, Any]:
-        """Return a connection, and the callbacks that shape its replies.
-
-        Args:
-            slot: of the keys, on a cluster.
-            fresh: True to connect it anew.
-
-        Raises:
-            InvalidArgument: it is a cluster, and there is no slot.
-            StoreError: the server can't be reached.
-        """
-        if self.cluster and slot is None:
-            raise InvalidArgument(NO_KEY)
-        try:
-            # async only
-            if self.cluster:
-                await self.client.initialize()
-            home = self.library.home_of(self.client, slot)
-            return await borrow(self.library, getattr(home, "connection_pool", home), fresh), home.response_callbacks
-        except self.library.failures as error:
-            await self.look_again()
-            raise StoreError(f"the server can't be reached: {error!r}; nothing was changed") from error
-
-    async def look_again(self) -> None:
-        """Ask a cluster where its slots are: a node that can't be reached may have a successor."""
-        if self.cluster:
-            with suppress(*self.library.failures):
-                await self.client.nodes_manager.initialize()
-
-
 class AsyncRedisAttempt:
     """One try.
 
     Args:
-        backend: the client.
+        library: the client's library.
+        client: of redis-py or valkey-py, also of Sentinel or a cluster.
         tries: which try it is, and how long an answer may take.
     """
 
-    def __init__(self, backend: AsyncRedisBackend, tries: Tries) -> None:
-        self._backend = backend
+    def __init__(self, library: Library, client: Any, tries: Tries) -> None:
+        self._library = library
+        self._client = client
+        self._cluster = is_cluster(client)
         self._tries = tries
         self._connection: AsyncTransactionConnection | None = None
         self._callbacks: Any = {}
@@ -219,7 +172,7 @@ class AsyncRedisAttempt:
         self._moved = self._heard = self._repeated = False
         self._failure: StoreError | None = None
         self._writes: list[Queued] = []
-        self.transaction = Transaction(self, backend, tries.number, self._writes)
+        self.transaction = Transaction(self, library, client.get_encoder(), tries.number, self._writes)
 
     @property
     def keys(self) -> Sequence[str]:
@@ -277,7 +230,7 @@ class AsyncRedisAttempt:
         """Return the replies to what was queued; None if something that is watched has changed."""
         opening = [MULTI]
         # Alone, if it may be refused, or if the connection may be dead: what follows has no second try.
-        if self._backend.client not in _may_multi or not self._heard:
+        if self._client not in _may_multi or not self._heard:
             self._heard_of_multi((await self._ask(opening))[0], "nothing was changed")
             opening = []
         try:
@@ -323,10 +276,10 @@ class AsyncRedisAttempt:
 
         Raises:
             ConnectionFailed: the connection failed.
-            StoreError, InvalidArgument: there is no connection.
+            StoreError, InvalidArgument: there is no connection; see `_connected`.
         """
         if self._connection is None:
-            self._connection, self._callbacks = await self._backend.connection(self._slot, self._repeated)
+            self._connection = await self._connected()
         try:
             replies = await self._connection.exchange(packet, self._tries.io_timeout(clock.now()))
         except ConnectionFailed as error:
@@ -338,13 +291,39 @@ class AsyncRedisAttempt:
         self._heard = True
         return replies
 
+    async def _connected(self) -> AsyncTransactionConnection:
+        """Return a connection to the server that has the keys; note the callbacks that shape its replies.
+
+        Raises:
+            InvalidArgument: it is a cluster, and there is no key.
+            StoreError: the server can't be reached.
+        """
+        if self._cluster and self._slot is None:
+            raise InvalidArgument(NO_KEY)
+        try:
+            # async only
+            if self._cluster:
+                await self._client.initialize()
+            home = self._library.home_of(self._client, self._slot)
+            self._callbacks = home.response_callbacks
+            return await borrow(self._library, getattr(home, "connection_pool", home), self._repeated)
+        except self._library.failures as error:
+            await self._look_again()
+            raise StoreError(f"the server can't be reached: {error!r}; nothing was changed") from error
+
+    async def _look_again(self) -> None:
+        """Ask a cluster where its slots are: a node that can't be reached may have a successor."""
+        if self._cluster:
+            with suppress(*self._library.failures):
+                await self._client.nodes_manager.initialize()
+
     def _may_repeat(self, packet: Sequence[LibraryCommand], error: ConnectionFailed) -> bool:
         """Tell whether a packet may be sent on another connection: once, if the first that was lent was dead.
 
         That one was closed by the server while it was unused; nothing was watched on it, and nothing is done twice.
         """
         harmless = all(each.words[0] in HARMLESS or keys_read(each.words) is not None for each in packet)
-        late = isinstance(error.__cause__, self._backend.library.time_is_over)
+        late = isinstance(error.__cause__, self._library.time_is_over)
         return harmless and not (self._heard or self._repeated or late)
 
     def _fail(self, error: StoreError, cause: BaseException | None) -> NoReturn:
@@ -354,8 +333,8 @@ class AsyncRedisAttempt:
 
     def _to_watch(self, keys: Sequence[bytes]) -> list[LibraryCommand]:
         fresh = [key for key in dict.fromkeys(keys) if key not in self._watched]
-        for key in fresh if self._backend.cluster else ():
-            slot = self._backend.library.slot_of(key)
+        for key in fresh if self._cluster else ():
+            slot = self._library.slot_of(key)
             if self._slot is not None and slot != self._slot:
                 first = _text([*self._watched, *fresh][0])
                 raise InvalidArgument(
@@ -373,9 +352,9 @@ class AsyncRedisAttempt:
 
     def _heard_of_multi(self, reply: object, what: str) -> None:
         if not isinstance(reply, Exception):
-            _may_multi.add(self._backend.client)
+            _may_multi.add(self._client)
             return
-        _may_multi.discard(self._backend.client)
+        _may_multi.discard(self._client)
         raise StoreError(f"the server refused MULTI: {reply}; {what}") from reply
 
     def _refuse(self, replies: Sequence[object], done: Exception) -> NoReturn:
@@ -394,7 +373,7 @@ class AsyncRedisAttempt:
         """Raise if a refusal means that the slot is elsewhere, or on its way there."""
         if given_code(error) not in ("MOVED", "ASK", "TRYAGAIN"):
             return
-        if self._backend.cluster:
+        if self._cluster:
             self._moved = True
             self._fail(TryAgain(f"the cluster has the keys on another node: {error}; nothing was changed"), error)
         self._fail(
@@ -425,7 +404,7 @@ class AsyncRedisAttempt:
             connection.broken = connection.broken or self._watching  # to disconnect also forgets what is watched
             await connection.close()
         if self._moved:
-            await self._backend.look_again()
+            await self._look_again()
 
 
 def _text(key: bytes) -> str:

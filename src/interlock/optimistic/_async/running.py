@@ -1,6 +1,7 @@
 """Run a function until what it read is what it commits on."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from inspect import isawaitable
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, cast
@@ -14,7 +15,6 @@ from interlock.optimistic.tries import (
     Tries,
     TryAgain,
     checked_function,
-    is_of_sqlalchemy,
 )
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
@@ -58,7 +58,7 @@ class AsyncAttempt(Protocol):
 
 
 class AsyncBackend(Protocol):
-    """A store that `atransact` can ask."""
+    """A store of the caller's own that `atransact` can ask."""
 
     def begin(self, tries: Tries) -> AsyncAttempt:
         """Return the attempt for the next try.
@@ -106,11 +106,11 @@ async def atransact(
     """
     tries = Tries(retries, timeout, backoff, clock.now())
     checked_function(function, rt.TASKS)
-    backend = _backend(where)
+    begin = _begin(where)
     while True:
         failure = None
         try:
-            async with backend.begin(tries) as attempt:
+            async with begin(tries) as attempt:
                 if keys:
                     await attempt.watch(keys)
                 value = function(attempt.transaction)
@@ -125,14 +125,17 @@ async def atransact(
         await rt.sleep(tries.pause_before_next(attempt.keys, failure, clock.now()))
 
 
-def _backend(where: object) -> AsyncBackend:
-    if is_of_sqlalchemy(where):  # asked first: engines have a `begin` too
-        from interlock.optimistic._async.sqlalchemy import AsyncSessionBackend
+def _begin(where: object) -> Callable[[Tries], AsyncAttempt]:
+    """Return what begins a try; what it needs is loaded here, so that other stores need no client library."""
+    if any(base.__module__.partition(".")[0] == "sqlalchemy" for base in type(where).__mro__):
+        from interlock.optimistic._async.sqlalchemy import AsyncSessionAttempt
+        from interlock.optimistic.sqlalchemy import maker_of
 
-        return AsyncSessionBackend(where)
-    if hasattr(where, "begin"):
-        return cast(AsyncBackend, where)
-    # Loaded here, so that other backends need no client library.
-    from interlock.optimistic._async.redis import AsyncRedisBackend
+        make = maker_of(where, rt.TASKS)
+        return lambda tries: AsyncSessionAttempt(make())
+    if hasattr(where, "begin"):  # asked later: engines have one too
+        return cast(AsyncBackend, where).begin
+    from interlock.optimistic._async.redis import AsyncRedisAttempt
+    from interlock.optimistic.redis import checked_library
 
-    return AsyncRedisBackend(where)
+    return partial(AsyncRedisAttempt, checked_library(where, rt.TASKS), where)

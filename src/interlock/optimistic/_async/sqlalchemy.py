@@ -9,9 +9,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
 from interlock.core.errors import InvalidArgument
-from interlock.optimistic.sqlalchemy import Reads, RowChanged, called_with, maker_of, passing, plain, raise_translated
-from interlock.optimistic.tries import Tries
-from interlock.runtime import _aio as rt
+from interlock.optimistic.sqlalchemy import Reads, RowChanged, called_with, passing, raise_translated
 
 CHANGED = (RowChanged, StaleDataError)
 
@@ -25,7 +23,7 @@ class AsyncSessionAttempt:
 
     def __init__(self, session: Any) -> None:
         self.transaction = session
-        self._reads = Reads(plain(session))
+        self._reads = Reads(getattr(session, "sync_session", session))
 
     @property
     def keys(self) -> Sequence[Any]:
@@ -67,21 +65,3 @@ class AsyncSessionAttempt:
         if isinstance(error, DBAPIError) and passing(error):
             raise_translated(error)
         return isinstance(error, CHANGED)  # then there is another try
-
-
-class AsyncSessionBackend:
-    """An engine, or a sessionmaker, as a backend.
-
-    Args:
-        where: what sessions are made of.
-
-    Raises:
-        InvalidArgument: it is something else.
-    """
-
-    def __init__(self, where: object) -> None:
-        self._make = maker_of(where, rt.TASKS)
-
-    def begin(self, tries: Tries) -> AsyncSessionAttempt:
-        """Return the attempt for the next try."""
-        return AsyncSessionAttempt(self._make())

@@ -2,6 +2,7 @@
 """Run a function until what it read is what it commits on."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from inspect import isawaitable
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, cast
@@ -15,7 +16,6 @@ from interlock.optimistic.tries import (
     Tries,
     TryAgain,
     checked_function,
-    is_of_sqlalchemy,
 )
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
@@ -59,7 +59,7 @@ class Attempt(Protocol):
 
 
 class Backend(Protocol):
-    """A store that `transact` can ask."""
+    """A store of the caller's own that `transact` can ask."""
 
     def begin(self, tries: Tries) -> Attempt:
         """Return the attempt for the next try.
@@ -107,11 +107,11 @@ def transact(
     """
     tries = Tries(retries, timeout, backoff, clock.now())
     checked_function(function, rt.TASKS)
-    backend = _backend(where)
+    begin = _begin(where)
     while True:
         failure = None
         try:
-            with backend.begin(tries) as attempt:
+            with begin(tries) as attempt:
                 if keys:
                     attempt.watch(keys)
                 value = function(attempt.transaction)
@@ -123,14 +123,17 @@ def transact(
         rt.sleep(tries.pause_before_next(attempt.keys, failure, clock.now()))
 
 
-def _backend(where: object) -> Backend:
-    if is_of_sqlalchemy(where):  # asked first: engines have a `begin` too
-        from interlock.optimistic._sync.sqlalchemy import SessionBackend
+def _begin(where: object) -> Callable[[Tries], Attempt]:
+    """Return what begins a try; what it needs is loaded here, so that other stores need no client library."""
+    if any(base.__module__.partition(".")[0] == "sqlalchemy" for base in type(where).__mro__):
+        from interlock.optimistic._sync.sqlalchemy import SessionAttempt
+        from interlock.optimistic.sqlalchemy import maker_of
 
-        return SessionBackend(where)
-    if hasattr(where, "begin"):
-        return cast(Backend, where)
-    # Loaded here, so that other backends need no client library.
-    from interlock.optimistic._sync.redis import RedisBackend
+        make = maker_of(where, rt.TASKS)
+        return lambda tries: SessionAttempt(make())
+    if hasattr(where, "begin"):  # asked later: engines have one too
+        return cast(Backend, where).begin
+    from interlock.optimistic._sync.redis import RedisAttempt
+    from interlock.optimistic.redis import checked_library
 
-    return RedisBackend(where)
+    return partial(RedisAttempt, checked_library(where, rt.TASKS), where)

@@ -10,9 +10,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
 from interlock.core.errors import InvalidArgument
-from interlock.optimistic.sqlalchemy import Reads, RowChanged, called_with, maker_of, passing, plain, raise_translated
-from interlock.optimistic.tries import Tries
-from interlock.runtime import _threads as rt
+from interlock.optimistic.sqlalchemy import Reads, RowChanged, called_with, passing, raise_translated
 
 CHANGED = (RowChanged, StaleDataError)
 
@@ -26,7 +24,7 @@ class SessionAttempt:
 
     def __init__(self, session: Any) -> None:
         self.transaction = session
-        self._reads = Reads(plain(session))
+        self._reads = Reads(getattr(session, "sync_session", session))
 
     @property
     def keys(self) -> Sequence[Any]:
@@ -68,21 +66,3 @@ class SessionAttempt:
         if isinstance(error, DBAPIError) and passing(error):
             raise_translated(error)
         return isinstance(error, CHANGED)  # then there is another try
-
-
-class SessionBackend:
-    """An engine, or a sessionmaker, as a backend.
-
-    Args:
-        where: what sessions are made of.
-
-    Raises:
-        InvalidArgument: it is something else.
-    """
-
-    def __init__(self, where: object) -> None:
-        self._make = maker_of(where, rt.TASKS)
-
-    def begin(self, tries: Tries) -> SessionAttempt:
-        """Return the attempt for the next try."""
-        return SessionAttempt(self._make())
