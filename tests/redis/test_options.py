@@ -13,7 +13,7 @@ from interlock.client.connect import split
 from interlock.core.errors import InvalidArgument
 from interlock.remote._sync.pool import MOST
 from interlock.stores.redis.clients import settings_of_client
-from interlock.stores.redis.settings import settings_of
+from interlock.stores.redis.settings import Tls, settings_of
 from interlock.testing.world import TASKS, THREADS, World
 from tests.servers import RedisSentinel, RedisServer, need
 from tests.servers.sentinel import MASTER, Sentinel
@@ -110,7 +110,7 @@ def test_a_sentinel_url_is_understood_whole(scheme: str) -> None:
     assert found.nodes == (("h1", 26379), ("::1", 7), ("h3", 8))
     assert found.sentinel is not None
     assert (found.sentinel.username, found.sentinel.password) == ("eye", "s&t")
-    wanted = {"ssl_cert_reqs": "none"} if scheme in ("rediss+sentinel", "valkeys+sentinel") else None
+    wanted = Tls({"ssl_cert_reqs": "none"}) if scheme in ("rediss+sentinel", "valkeys+sentinel") else None
     assert found.tls == found.sentinel.tls == wanted
 
 
@@ -136,7 +136,7 @@ def test_what_a_client_says_about_its_server_is_read() -> None:
         assert settings_of_client(make(unix_socket_path="/run/x"), tasks).address == "/run/x"
         secure = settings_of_client(make(ssl=True, ssl_ca_certs="/ca"), tasks)
         assert secure.tls is not None
-        assert secure.tls["ssl_ca_certs"] == "/ca"
+        assert secure.tls.options["ssl_ca_certs"] == "/ca"
         assert settings_of_client(make(), tasks).most == MOST
 
 

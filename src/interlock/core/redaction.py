@@ -62,6 +62,8 @@ def read(url: SplitResult, reader: Callable[[SplitResult], T]) -> T:
         InvalidArgument: it refuses.
     """
     try:
+        if url.fragment:
+            raise InvalidArgument(f"{place_of(url)}: a # in a password is written %23")
         return reader(url)
     except InvalidArgument:
         if not is_torn(url):

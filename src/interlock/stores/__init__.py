@@ -7,7 +7,8 @@ from typing import Any, Protocol, cast
 from interlock.core._async.acquire import AsyncQueue
 from interlock.core._sync.acquire import Queue
 from interlock.core.errors import StoreError
-from interlock.core.queue import Feature
+from interlock.core.queue import ALL, Feature
+from interlock.runtime import clock
 
 MAKERS = {
     "postgresql": "interlock.stores.postgresql",
@@ -18,23 +19,19 @@ MAKERS = {
 
 
 class Store(Protocol):
-    """A place for lines, and how to connect to it."""
+    """A place for lines, and how to connect to it; what is not said otherwise is as on most servers.
 
-    @property
-    def features(self) -> frozenset[Feature]:
-        """What of the contract it can do; for the rest it raises Unsupported."""
+    Attributes:
+        features: what of the contract it can do; for the rest it raises Unsupported.
+        frees_at_death: True if the claims of a process end with it, so that nothing need be released at its exit.
+        in_process: True if its lines are in the memory of this process.
+        now: the clock that leases are counted on by their holders, in seconds.
+    """
 
-    @property
-    def frees_at_death(self) -> bool:
-        """True if the claims of a process end with it, so that nothing need be released at its exit."""
-
-    @property
-    def in_process(self) -> bool:
-        """True if its lines are in the memory of this process."""
-
-    @property
-    def now(self) -> Callable[[], float]:
-        """The clock that leases are counted on by their holders, in seconds."""
+    features: frozenset[Feature] = ALL
+    frees_at_death: bool = False
+    in_process: bool = False
+    now: Callable[[], float] = staticmethod(clock.awake_or_not)  # leases of a server run on while this machine sleeps
 
     def queue(self) -> Queue:
         """Return a new queue, for the threads of the calling process."""

@@ -2,14 +2,13 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from interlock.core._async.acquire import AsyncQueue
 from interlock.core.errors import StoreError
-from interlock.core.queue import ALL, Feature
-from interlock.runtime import clock
+from interlock.stores import Store
 from interlock.stores._sync.step_queue import StepQueue
 
 WITHIN_A_STEP = (
@@ -49,13 +48,8 @@ class Section:
                 self.taken = False
 
 
-class PlainStore:
-    """A `core.queue.Store` on plain calls; a subclass implements `steps`."""
-
-    features: frozenset[Feature] = ALL
-    frees_at_death = False
-    in_process = False
-    now: Callable[[], float] = staticmethod(clock.awake_or_not)  # leases of a server run on while this machine sleeps
+class PlainStore(Store):
+    """A store on plain calls; a subclass implements `steps`."""
 
     def steps(self) -> Any:
         """Return the step store of one queue: `AsyncSteps` of `stores._async.step_queue`, as plain calls.

@@ -5,14 +5,12 @@ from typing import Any
 from urllib.parse import SplitResult
 
 from interlock.core.errors import StoreError
-from interlock.core.queue import Feature
-from interlock.runtime import clock
-from interlock.stores import mysql, postgresql, see_installed
+from interlock.stores import Store, mysql, postgresql, see_installed
 from interlock.stores.advisory.room import AdvisoryRoom, rooms
 from interlock.stores.advisory.session import Options, options_of
 
 
-class AdvisoryStore:
+class AdvisoryStore(Store):
     """The advisory locks of PostgreSQL, or those of MariaDB.
 
     Args:
@@ -23,14 +21,12 @@ class AdvisoryStore:
     """
 
     frees_at_death = True
-    in_process = False
-    now = staticmethod(clock.awake_or_not)
 
     def __init__(self, options: Options) -> None:
         if sys.platform == "win32":
             raise StoreError("advisory locks need a POSIX system: take postgresql:// here, which does not")
         self._options = options
-        self.features: frozenset[Feature] = frozenset(() if options.mysql else ("readers",))
+        self.features = frozenset(() if options.mysql else ("readers",))
         # Imported now: a child forked during another thread's import would wait for that import for ever.
         if options.mysql:
             from interlock.stores.advisory.mariadb import MariaSession as Session

@@ -68,8 +68,6 @@ def options_of(url: SplitResult) -> Options:
 
 
 def _options_of(url: SplitResult) -> Options:
-    if url.fragment:
-        raise InvalidArgument(f"{place_of(url)}: a # in a password is written %23")
     mysql, given = not url.scheme.startswith("postgresql"), options_in(url)
     ours = read_options([each for each in given if mysql or each[0] in OURS], OURS, place_of(url))
     if mysql:

@@ -4,25 +4,18 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
 from interlock.core.claims import Claim
-from interlock.core.queue import ALL, Feature
-from interlock.runtime import clock
-from interlock.stores import see_installed
+from interlock.stores import Store, see_installed
 
 if TYPE_CHECKING:
     from interlock.stores.etcd.options import EtcdOptions
 
 
-class EtcdStore:
+class EtcdStore(Store):
     """An etcd cluster.
 
     Args:
         options: the members, and how to connect.
     """
-
-    features: frozenset[Feature] = ALL
-    frees_at_death = False
-    in_process = False
-    now = staticmethod(clock.awake_or_not)
 
     def __init__(self, options: "EtcdOptions") -> None:
         self._options = options

@@ -198,8 +198,6 @@ def options_of(
 def _read(url: SplitResult, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
     known = {**_OURS, **_TLS, "unix_socket": text_in}
     given = read_options(parse_qsl(url.query, keep_blank_values=True), known, where)
-    if url.fragment:
-        raise InvalidArgument(f"{where}: a # in a password is written %23")
     how = arguments_in(url) | usual(given.get("timeout", IO_TIMEOUT))
     how["unix_socket"] = given.get("unix_socket")
     tls = {name: given[name] for name in _TLS if name in given}

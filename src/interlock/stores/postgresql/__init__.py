@@ -4,9 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
-from interlock.core.queue import ALL, Feature
-from interlock.runtime import clock
-from interlock.stores import see_installed
+from interlock.stores import Store, see_installed
 
 if TYPE_CHECKING:
     from interlock.stores.postgresql.options import PostgresOptions
@@ -14,17 +12,12 @@ if TYPE_CHECKING:
 NEEDS = ("psycopg", "locks in PostgreSQL need psycopg 3: pip install 'interlock[sql]'")
 
 
-class PostgresStore:
+class PostgresStore(Store):
     """A PostgreSQL database.
 
     Args:
         options: how to connect, and the table.
     """
-
-    features: frozenset[Feature] = ALL
-    frees_at_death = False
-    in_process = False
-    now = staticmethod(clock.awake_or_not)
 
     def __init__(self, options: "PostgresOptions") -> None:
         self._options = options

@@ -3,28 +3,22 @@
 from typing import Any
 from urllib.parse import SplitResult
 
-from interlock.core.queue import ALL, Feature
-from interlock.runtime import clock
+from interlock.stores import Store
 from interlock.stores.redis.clients import settings_of_client
 from interlock.stores.redis.settings import Settings, settings_of
 
 __all__ = ["RedisStore", "from_client"]
 
 
-class RedisStore:
+class RedisStore(Store):
     """A store on a server or cluster of Redis or Valkey.
 
     Args:
-        settings: how to connect.
+        options: how to connect.
     """
 
-    features: frozenset[Feature] = ALL
-    frees_at_death = False
-    in_process = False
-    now = staticmethod(clock.awake_or_not)
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, options: Settings) -> None:
+        self._options = options
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "RedisStore":
@@ -33,23 +27,23 @@ class RedisStore:
 
     def queue(self) -> Any:
         """As `Store.queue`."""
-        if self._settings.kind == "cluster":
+        if self._options.kind == "cluster":
             from interlock.stores.redis._sync.cluster import RedisClusterQueue
 
-            return RedisClusterQueue(self._settings)
+            return RedisClusterQueue(self._options)
         from interlock.stores.redis._sync.queue import RedisQueue
 
-        return RedisQueue(self._settings)
+        return RedisQueue(self._options)
 
     def aqueue(self) -> Any:
         """As `Store.aqueue`."""
-        if self._settings.kind == "cluster":
+        if self._options.kind == "cluster":
             from interlock.stores.redis._async.cluster import AsyncRedisClusterQueue
 
-            return AsyncRedisClusterQueue(self._settings)
+            return AsyncRedisClusterQueue(self._options)
         from interlock.stores.redis._async.queue import AsyncRedisQueue
 
-        return AsyncRedisQueue(self._settings)
+        return AsyncRedisQueue(self._options)
 
 
 def from_client(client: object, tasks: bool) -> RedisStore:

@@ -10,7 +10,7 @@ from interlock.core.redaction import described
 from interlock.remote._sync.pool import MOST
 from interlock.remote.redispy import LIBRARIES, check_colour, is_cluster
 from interlock.stores.redis.library import maker
-from interlock.stores.redis.settings import IO_TIMEOUT, PORT, TLS, Address, Settings
+from interlock.stores.redis.settings import IO_TIMEOUT, PORT, TLS, Address, Settings, Tls
 
 UNSAID = (None, 0, 100, 1 << 31)  # the libraries' defaults, used if the program does not limit the connections
 PLAIN = ("Connection", "UnixDomainSocketConnection", "SentinelManagedConnection")
@@ -55,6 +55,7 @@ def _of_connection(kind: Any, given: Mapping[str, Any], most: Any) -> Settings:
         return replace(common, connect_timeout=limit, make=make)
     secure = kind.__name__ in SECURE
     provider = given.get("credential_provider")
+    tls = Tls({name: given[name] for name in TLS.keys() & given.keys() if given[name] is not None})
     return replace(
         common,
         connect_timeout=min(limit, given.get("socket_connect_timeout") or limit),
@@ -63,7 +64,7 @@ def _of_connection(kind: Any, given: Mapping[str, Any], most: Any) -> Settings:
         credentials=None if provider is None else lambda: tuple(provider.get_credentials()),
         db=int(given.get("db") or 0),
         client_name=given.get("client_name"),
-        tls={name: given[name] for name in TLS.keys() & given.keys() if given[name] is not None} if secure else None,
+        tls=tls if secure else None,
     )
 
 

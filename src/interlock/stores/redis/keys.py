@@ -3,9 +3,11 @@
 Source for clusters: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
 """
 
+import re
 from binascii import crc_hqx
 from collections.abc import Callable
 from typing import TypeAlias
+from urllib.parse import unquote
 
 from interlock.core.claims import SEPARATOR
 from interlock.stores.redis.resp import Reply, pack
@@ -18,39 +20,28 @@ Shares: TypeAlias = list[tuple[int, int, Address]]
 """Ranges of slots (first, last) and the node that serves each, in order."""
 
 
-def _quoted(text: str, special: str) -> str:
-    for each in "%" + special:
-        if each in text:
-            text = text.replace(each, f"%{ord(each):02X}")
-    return text
-
-
-def _plain(text: str) -> str:
-    for each in "}:":
-        text = text.replace(f"%{ord(each):02X}", each)
-    return text.replace("%25", "%")
+_IN_NAME = str.maketrans({"%": "%25", "}": "%7D"})
+_IN_NAMESPACE = _IN_NAME | str.maketrans({":": "%3A"})
 
 
 def line_of(key: str) -> str:
     """Return the server's key of a line; the part in braces is the hash tag of a cluster."""
     namespace, _, name = key.partition(SEPARATOR)
-    return f"{PREFIX}{_quoted(namespace, '}:')}:{_quoted(name, '}')}}}"
+    return f"{PREFIX}{namespace.translate(_IN_NAMESPACE)}:{name.translate(_IN_NAME)}}}"
 
 
 def pattern_of(prefix: str) -> str:
     """Return the SCAN pattern of all lines whose keys begin with `prefix`: "", or a namespace and the separator."""
     if not prefix:
         return PREFIX + "*}"
-    quoted = _quoted(prefix[:-1], "}:")
-    for each in "\\*?[]":
-        quoted = quoted.replace(each, "\\" + each)
+    quoted = re.sub(r"[\\*?\[\]]", r"\\\g<0>", prefix[:-1].translate(_IN_NAMESPACE))
     return f"{PREFIX}{quoted}:*}}"
 
 
 def key_of(line: str) -> str:
     """Return the key (namespace and name) of a line."""
     namespace, _, name = line[len(PREFIX) : -1].partition(":")
-    return _plain(namespace) + SEPARATOR + _plain(name)
+    return unquote(namespace) + SEPARATOR + unquote(name)
 
 
 def slot_of(key: str) -> int:

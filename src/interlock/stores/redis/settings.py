@@ -5,8 +5,8 @@ They are read once, from a URL and its options: redis://host?socket_timeout=0.5&
 
 import encodings.idna  # noqa: F401 - the first host name would import it, which hangs in a child forked meanwhile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote
 
@@ -61,6 +61,45 @@ SENTINEL: dict[str, Reader] = {
 
 
 @dataclass(frozen=True, repr=False)
+class Tls:
+    """TLS with the options of redis-py.
+
+    Attributes:
+        options: by their names, which begin with ssl_.
+    """
+
+    options: Mapping[str, Any]
+
+    @cached_property
+    def context(self) -> Any:
+        """The TLS context, with what was in the files at the first connection.
+
+        Raises:
+            OSError, ValueError: a file can't be read, or an option is not allowed.
+        """
+        import ssl
+
+        context = ssl.create_default_context()
+        wanted = self.options.get("ssl_cert_reqs", "required") or "none"
+        if wanted in ("none", "optional", ssl.CERT_NONE, ssl.CERT_OPTIONAL):
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE if wanted in ("none", ssl.CERT_NONE) else ssl.CERT_OPTIONAL
+        if self.options.get("ssl_check_hostname") in (False, "false"):
+            context.check_hostname = False
+        if certificate := self.options.get("ssl_certfile") or self.options.get("ssl_keyfile"):
+            context.load_cert_chain(certificate, self.options.get("ssl_keyfile"), self.options.get("ssl_password"))
+        authorities = [self.options.get(name) for name in ("ssl_ca_certs", "ssl_ca_path", "ssl_ca_data")]
+        if any(authorities):
+            context.load_verify_locations(*authorities)
+        least = self.options.get("ssl_min_version")
+        if least:
+            context.minimum_version = ssl.TLSVersion[least] if isinstance(least, str) else least
+        if self.options.get("ssl_ciphers"):
+            context.set_ciphers(self.options["ssl_ciphers"])
+        return context
+
+
+@dataclass(frozen=True, repr=False)
 class Settings:
     """How to connect.
 
@@ -72,7 +111,7 @@ class Settings:
         sentinel: the settings for a Sentinel, without its address.
         username, password, db, client_name: for the login.
         credentials: called for user and password at each login, instead of `username` and `password`.
-        tls: the options of TLS; None without TLS.
+        tls: None without TLS.
         io_timeout, connect_timeout: seconds.
         most: the most connections to one server.
         replicas: how many replicas must have a grant before it counts.
@@ -90,14 +129,13 @@ class Settings:
     credentials: Credentials | None = None
     db: int = 0
     client_name: str | None = None
-    tls: Mapping[str, Any] | None = None
+    tls: Tls | None = None
     io_timeout: float = IO_TIMEOUT
     connect_timeout: float = IO_TIMEOUT
     most: int = MOST
     replicas: int = 0
     make: Callable[[Address | str], Any] | None = None
     remap: Callable[[Address], Address] | None = None
-    _context: list[Any] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return f"<Settings of {self.where}>"  # they have passwords
@@ -116,41 +154,6 @@ class Settings:
     def at(self, address: Address) -> "Settings":
         """Return the settings for a single server of the group."""
         return replace(self, kind="server", address=address)
-
-    def context(self) -> Any:
-        """Return the TLS context; None without TLS.
-
-        Raises:
-            OSError, ValueError: a file can't be read, or an option is not allowed.
-        """
-        if self.tls is None:
-            return None
-        if not self._context:
-            self._context.append(_context_of(self.tls))
-        return self._context[0]
-
-
-def _context_of(tls: Mapping[str, Any]) -> Any:
-    import ssl
-
-    context = ssl.create_default_context()
-    wanted = tls.get("ssl_cert_reqs", "required") or "none"
-    if wanted in ("none", "optional", ssl.CERT_NONE, ssl.CERT_OPTIONAL):
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE if wanted in ("none", ssl.CERT_NONE) else ssl.CERT_OPTIONAL
-    if tls.get("ssl_check_hostname") in (False, "false"):
-        context.check_hostname = False
-    if certificate := tls.get("ssl_certfile") or tls.get("ssl_keyfile"):
-        context.load_cert_chain(certificate, tls.get("ssl_keyfile"), tls.get("ssl_password"))
-    authorities = [tls.get(name) for name in ("ssl_ca_certs", "ssl_ca_path", "ssl_ca_data")]
-    if any(authorities):
-        context.load_verify_locations(*authorities)
-    least = tls.get("ssl_min_version")
-    if least:
-        context.minimum_version = ssl.TLSVersion[least] if isinstance(least, str) else least
-    if tls.get("ssl_ciphers"):
-        context.set_ciphers(tls["ssl_ciphers"])
-    return context
 
 
 def settings_of(url: SplitResult) -> Settings:
@@ -173,9 +176,9 @@ def _settings_of(url: SplitResult) -> Settings:
     if not colon and "password" not in given:  # redis://secret@host
         user, password = "", user
     limit = given.get("socket_timeout", IO_TIMEOUT)
-    tls = {name: given[name] for name in TLS if name in given}
+    tls = Tls({name: given[name] for name in TLS if name in given})
     secure = scheme in ("rediss", "valkeys")
-    if tls and not secure and kind != "sentinel":
+    if tls.options and not secure and kind != "sentinel":
         raise InvalidArgument("options of TLS are for rediss://, valkeys:// and the like")
     common = Settings(
         username=given.get("username") or unquote(user) or None,
@@ -188,8 +191,6 @@ def _settings_of(url: SplitResult) -> Settings:
         most=given.get("max_connections", MOST),
         replicas=given.get("replicas", 0),
     )
-    if url.fragment:
-        raise InvalidArgument(f"{place_of(url)}: a # in a password is written %23")
     if url.scheme == "unix":
         if hosts not in ("", "localhost"):
             meant = f"write three slashes and the path of the socket; did you mean unix:///{hosts}{url.path}?"

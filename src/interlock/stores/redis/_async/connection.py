@@ -6,7 +6,7 @@ from typing import Any
 
 from interlock.core.errors import StoreError
 from interlock.remote.failures import Denied, NoAnswer, Refused, ended, no_answer
-from interlock.remote.redispy import LOGIN, code_of
+from interlock.remote.redispy import code_of
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.stores.redis import _aio as sockets
@@ -247,7 +247,7 @@ class AsyncDialer:
             if self.settings.make is not None:
                 stream = await self._of_library(self.settings.make(address), deadline)
             else:
-                context = self.settings.context()
+                context = None if self.settings.tls is None else self.settings.tls.context
                 stream = await sockets.open_stream(address, context, deadline, self.settings.io_timeout, looks)
         except (OSError, ValueError) as error:
             raise unreachable(self.where, error) from error
@@ -284,9 +284,7 @@ class AsyncDialer:
         for reply, (name, *_) in zip(replies, commands, strict=True):
             if not isinstance(reply, ReplyError) or name == "CLIENT":
                 continue
-            if name == "AUTH":
-                raise Denied(f"can't connect to {self.where}: {reply}; {LOGIN}") from reply
-            if name == "SELECT" or code_of(reply) not in ("NOPERM", "UNKNOWN"):  # a proxy may lack INFO
+            if name != "INFO" or code_of(reply) not in ("NOPERM", "UNKNOWN"):  # a proxy may lack INFO
                 raise unreachable(self.where, reply) from reply
         return replies[-1]
 
@@ -299,14 +297,12 @@ class AsyncDialer:
         connection = await self.open(deadline, looks=False)
         connection.channel = channel
         try:
-            reply = await connection.raw(pack("SUBSCRIBE", channel), 1, deadline)
-            if isinstance(reply, ReplyError):
-                connection.deaf = refusal(reply, self.where)
-                if connection.deaf.code != "UNKNOWN":
-                    raise connection.deaf
-        except BaseException:
-            connection.close()
-            raise
+            await connection.ask(RedisCommand(pack("SUBSCRIBE", channel)), deadline)
+        except BaseException as error:
+            if not isinstance(error, Refused) or error.code != "UNKNOWN":
+                connection.close()
+                raise
+            connection.deaf = error
         return connection
 
     async def check(self) -> None:
@@ -332,10 +328,10 @@ class AsyncDialer:
         for node in self.settings.nodes:
             try:
                 answers += await self._ask_sentinel(sentinel, node, deadline)
+            except Denied:
+                raise
             except StoreError as error:
                 failure = error
-                if isinstance(error, Denied):
-                    raise
         if answers:
             self._silent = False
             return max(answers)[1]

@@ -1,7 +1,7 @@
 """The queue on a Redis server, on the primary that Sentinel names, or on a cluster."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, keys_of, namespace_of
 from interlock.core.errors import LockError
@@ -110,14 +110,14 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
     async def _examine(self, node: str) -> list[Check]:
         day = clock.time_of_day()
         seconds, micros = await self._ask_twice(RedisCommand(pack("TIME"), node))
-        checks = [_clock(day - int(seconds) - int(micros) / 1e6)]
+        skew = day - int(seconds) - int(micros) / 1e6
         try:
             text = await self._ask_twice(RedisCommand(pack("INFO"), node))
             await self._ask_twice(RedisCommand(pack("SCAN", "0", "COUNT", "1"), node))
         except Refused as error:  # locks work without them
-            return [*checks, Check("rights", "warn", str(error))]
+            return [*_about({}, skew), Check("rights", "warn", str(error))]
         pairs = (line.partition(":") for line in text.decode(errors="replace").splitlines() if ":" in line)
-        return [*checks, *_about({name: value for name, _, value in pairs})]
+        return _about({name: value for name, _, value in pairs}, skew)
 
     async def _hear(self) -> Check:
         """Subscribe, publish and receive, as in the notification of a waiter."""
@@ -140,32 +140,36 @@ def fresh_channel() -> str:
     return CHANNEL + rt.fresh_id()
 
 
-def _clock(skew: float) -> Check:
-    if abs(skew) <= SKEW:
-        return Check("clock", "ok", f"differs from this machine's by {skew * 1000:.0f} ms")
-    return Check(
-        "clock",
-        "warn",
-        f"differs from this machine's by {skew:.1f} s; leases are judged by the server's clock alone, which must not "
-        f"jump: if it is set forward by what is left of a lease, two may hold the lock; let NTP slew it, and keep "
-        f"the clocks of replicas together",
-    )
+def _about(about: dict[str, str], skew: float) -> list[Check]:
+    """Return what is known of a server.
 
-
-def _about(about: dict[str, str]) -> list[Check]:
-    name = about.get("server_name", "redis")
-    version = about.get("valkey_version") or about.get("redis_version", "?")
-    checks = [Check("version", "ok", f"{name} {version}")]
-    if about.get("role", "master") != "master":
-        checks.append(Check("role", "fail", "this is a replica: connect to the primary"))
+    Args:
+        about: its reply to INFO.
+        skew: seconds by which its clock differs from this machine's.
+    """
+    name, version = about.get("server_name", "redis"), about.get("valkey_version") or about.get("redis_version")
     policy = about.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction" and about.get("maxmemory", "0") != "0":
-        text = f"maxmemory-policy is {policy}: the server may evict held locks and records; set noeviction"
-        checks.append(Check("memory", "fail", text))
-    if about.get("aof_enabled", "0") == "0":
-        text = (
+    evicts = policy != "noeviction" and about.get("maxmemory", "0") != "0"
+    found: list[tuple[str, Literal["ok", "warn", "fail", ""], str]] = [
+        (
+            "clock", "ok" if abs(skew) <= SKEW else "warn",
+            f"differs from this machine's by {skew * 1000:.0f} ms; leases are judged by the server's clock alone, "
+            f"which must not jump: if it is set forward by what is left of a lease, two may hold the lock; let NTP "
+            f"slew it, and keep the clocks of replicas together",
+        ),
+        ("version", "ok" if version else "", f"{name} {version}"),
+        (
+            "role", "" if about.get("role", "master") == "master" else "fail",
+            "this is a replica: connect to the primary",
+        ),
+        (
+            "memory", "fail" if evicts else "",
+            f"maxmemory-policy is {policy}: the server may evict held locks and records; set noeviction",
+        ),
+        (
+            "persistence", "warn" if about.get("aof_enabled") == "0" else "",
             "appendonly is off: a restart of the server forgets held locks, whose holders learn it at their next "
-            "renewal; give the resource the fence"
-        )
-        checks.append(Check("persistence", "warn", text))
-    return checks
+            "renewal; give the resource the fence",
+        ),
+    ]  # fmt: skip
+    return [Check(name, status, detail) for name, status, detail in found if status]

@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.core.errors import StoreError
 from interlock.remote.failures import Denied, NoAnswer, Refused, ended, no_answer
-from interlock.remote.redispy import LOGIN, code_of
+from interlock.remote.redispy import code_of
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.stores.redis import _threads as sockets
@@ -248,7 +248,7 @@ class Dialer:
             if self.settings.make is not None:
                 stream = self._of_library(self.settings.make(address), deadline)
             else:
-                context = self.settings.context()
+                context = None if self.settings.tls is None else self.settings.tls.context
                 stream = sockets.open_stream(address, context, deadline, self.settings.io_timeout, looks)
         except (OSError, ValueError) as error:
             raise unreachable(self.where, error) from error
@@ -285,9 +285,7 @@ class Dialer:
         for reply, (name, *_) in zip(replies, commands, strict=True):
             if not isinstance(reply, ReplyError) or name == "CLIENT":
                 continue
-            if name == "AUTH":
-                raise Denied(f"can't connect to {self.where}: {reply}; {LOGIN}") from reply
-            if name == "SELECT" or code_of(reply) not in ("NOPERM", "UNKNOWN"):  # a proxy may lack INFO
+            if name != "INFO" or code_of(reply) not in ("NOPERM", "UNKNOWN"):  # a proxy may lack INFO
                 raise unreachable(self.where, reply) from reply
         return replies[-1]
 
@@ -300,14 +298,12 @@ class Dialer:
         connection = self.open(deadline, looks=False)
         connection.channel = channel
         try:
-            reply = connection.raw(pack("SUBSCRIBE", channel), 1, deadline)
-            if isinstance(reply, ReplyError):
-                connection.deaf = refusal(reply, self.where)
-                if connection.deaf.code != "UNKNOWN":
-                    raise connection.deaf
-        except BaseException:
-            connection.close()
-            raise
+            connection.ask(RedisCommand(pack("SUBSCRIBE", channel)), deadline)
+        except BaseException as error:
+            if not isinstance(error, Refused) or error.code != "UNKNOWN":
+                connection.close()
+                raise
+            connection.deaf = error
         return connection
 
     def check(self) -> None:
@@ -333,10 +329,10 @@ class Dialer:
         for node in self.settings.nodes:
             try:
                 answers += self._ask_sentinel(sentinel, node, deadline)
+            except Denied:
+                raise
             except StoreError as error:
                 failure = error
-                if isinstance(error, Denied):
-                    raise
         if answers:
             self._silent = False
             return max(answers)[1]
