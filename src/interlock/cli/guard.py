@@ -83,8 +83,6 @@ def waits_for_itself(order: Order, locks: Locks, lock: Any) -> str:
         return ""
     line = locks.claims(order.name)
     held = [(view.units, view.capacity) for view in line if view.state == "using" and view.id in around]
-    if not held:
-        return ""
     # A claim that must wait for a run around this one keeps all behind it waiting too: no claim is overtaken.
     wanted = [(view.units, view.capacity) for view in line if view.state == "pending"]
     if all(fits(units, capacity, held) for units, capacity in (*wanted, (lock._spec.units, lock._spec.capacity))):
