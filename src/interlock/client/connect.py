@@ -93,8 +93,6 @@ def open_store(
     url = given_url(url)
     if not isinstance(url, str):
         return _store_of_client(url, tasks)
-    if "://" not in url:
-        raise InvalidArgument(f"{masked(url)!r} is no store URL; {_advice_on(url)}")
     parts, factory = check_url(url)
     given = {key: value for key, value in (("password", password), ("dial", dial)) if value is not None}
     if given:
@@ -111,9 +109,11 @@ def check_url(url: str) -> tuple[SplitResult, Any]:
     """Check a URL without connecting; return its parts, and the class of its store.
 
     Raises:
-        InvalidArgument: no installed store knows its scheme, or it says what a URL does not say.
+        InvalidArgument: it is no URL, no installed store knows its scheme, or it says what a URL does not say.
         StoreError: the store of that scheme can't be imported.
     """
+    if "://" not in url:
+        raise InvalidArgument(f"{masked(url)!r} is no store URL; {_advice_on(url)}")
     parts = split(url)
     for name, _ in parse_qsl(parts.query, keep_blank_values=True):
         if name in ("namespace", "ttl"):  # a connection is told that by arguments, on all stores

@@ -13,7 +13,6 @@ from django.db import router
 from interlock.client.connect import check_url
 from interlock.core.claims import MAX_NAME, checked_text, checked_ttl
 from interlock.core.errors import LockError
-from interlock.core.redaction import described, masked
 from interlock.django.conf import ORM_STORE, database_of_claims, place, places
 from interlock.django.conf import databases as databases_of_locks
 from interlock.django.databases import (
@@ -113,74 +112,39 @@ def _check_place(alias: str) -> Iterator[CheckMessage]:
         yield Error(str(error), id="interlock.E001", obj=where)
         return
     try:
-        if found.location is not None:
-            yield from _check_location(where, found.location)
-            return
-        found.store_class()
+        if found.location is None:
+            found.store_class()
+        else:
+            check_url(found.location)
     except LockError as error:
         yield Error(
             str(error),
-            hint="Give a LOCATION whose store is installed, or the dotted path of a store class, or the ALIAS of a "
-            "database; OPTIONS are the arguments of that class, e.g. {'MAX_CONNECTIONS': 2} for a database.",
+            hint="Give a LOCATION like 'redis://host' whose store is installed, or the dotted path of a store class, "
+            "or the ALIAS of a database; OPTIONS are the arguments of that class, e.g. {'MAX_CONNECTIONS': 2} for a "
+            "database.",
             obj=where,
             id="interlock.E002",
         )
         return
-    if found.backend == ORM_STORE:
-        yield from _problems_of_records(found.options.get("alias") or database_of_claims())
+    if found.location is not None:
+        if found.location.startswith("memory:") and not settings.DEBUG:
+            yield Warning(
+                f"{where}: memory:// is seen by one process only.",
+                hint="A site that is served by several processes needs a store that all of them see.",
+                id="interlock.W001",
+            )
+    elif found.backend == ORM_STORE:
+        yield from problems_of(found.options.get("alias") or database_of_claims(), by_orm=True)
     elif found.database is not None:
         yield from problems_of(found.database)
 
 
-def _check_location(where: str, location: object) -> Iterator[CheckMessage]:
-    """Check a LOCATION.
-
-    Raises:
-        LockError: there is no such store, or it is not installed.
-    """
-    if not isinstance(location, str) or "://" not in location:
-        said = repr(masked(location)) if isinstance(location, str) else described(location)
-        yield Error(
-            f"{where}: the LOCATION {said} is no URL of a store.",
-            hint="Give one like 'redis://host', 'file:///var/lib/site/locks', or leave it out for the database.",
-            id="interlock.E003",
-        )
-        return
-    check_url(location)
-    if location.startswith("memory:") and not settings.DEBUG:
-        yield Warning(
-            f"{where}: memory:// is seen by one process only.",
-            hint="A site that is served by several processes needs a store that all of them see.",
-            id="interlock.W001",
-        )
-
-
-def _problems_of_records(alias: str) -> Iterator[CheckMessage]:
-    """Yield why a database can't be used for `orm:`."""
-    if alias not in settings.DATABASES:
-        yield from problems_of(alias)
-        return
-    yield from _problems_of_database(alias, settings.DATABASES[alias])
-    if is_in_memory(alias):
-        yield Error(
-            f"The database {alias!r} is in memory, one for each connection: records would exclude nobody.",
-            hint="Give it a file, or leave out the LOCATION: the locks are then in memory too.",
-            id="interlock.E006",
-        )
-    elif is_sqlite(alias):
-        yield Warning(
-            f"The records of the locks are in the SQLite file of the database {alias!r}.",
-            hint="A transaction there, also one that has only read, keeps records from being written, and they "
-            "it from committing. Leave out the LOCATION: the locks are then beside the database.",
-            id="interlock.W004",
-        )
-
-
-def problems_of(alias: str) -> Iterator[CheckMessage]:
+def problems_of(alias: str, by_orm: bool = False) -> Iterator[CheckMessage]:
     """Yield why a database can't be used for locks; nothing if it can.
 
     Args:
         alias: an alias in DATABASES.
+        by_orm: True for `orm:`.
     """
     database = settings.DATABASES.get(alias)
     if database is None:
@@ -191,29 +155,38 @@ def problems_of(alias: str) -> Iterator[CheckMessage]:
         )
         return
     vendor = vendor_of(alias)
-    if vendor not in OPENERS:
+    if by_orm and is_in_memory(alias):
+        yield Error(
+            f"The database {alias!r} is in memory, one for each connection: records would exclude nobody.",
+            hint="Give it a file, or leave out the LOCATION: the locks are then in memory too.",
+            id="interlock.E006",
+        )
+    elif by_orm and is_sqlite(alias):
+        yield Warning(
+            f"The records of the locks are in the SQLite file of the database {alias!r}.",
+            hint="A transaction there, also one that has only read, keeps records from being written, and they "
+            "it from committing. Leave out the LOCATION: the locks are then beside the database.",
+            id="interlock.W004",
+        )
+    elif not by_orm and vendor not in OPENERS:
         yield Info(
             f"Locks in the database {alias!r} ({vendor}) are taken by the ORM alone: `orm:`, which is slow.",
             hint="interlock knows PostgreSQL, MariaDB, MySQL and SQLite better; a LOCATION names another store.",
             id="interlock.I002",
         )
-    if vendor in TABLES:
-        yield from _problems_of_server(alias, vendor)
-    if vendor in TABLES or vendor not in OPENERS:
+    elif not by_orm and vendor in TABLES:
+        try:
+            (libpq_of if vendor == "postgresql" else pymysql_of)(alias)
+        except ImportError as error:
+            yield Error(
+                f"Locks in the database {alias!r} need another driver: {error}.",
+                hint=DRIVERS[vendor],
+                id="interlock.E010",
+            )
+        except LockError as error:
+            yield Error(str(error), hint="Correct the OPTIONS of the database.", id="interlock.E006")
+    if by_orm or vendor != "sqlite":
         yield from _problems_of_database(alias, database)
-
-
-def _problems_of_server(alias: str, vendor: str) -> Iterator[CheckMessage]:
-    try:
-        (libpq_of if vendor == "postgresql" else pymysql_of)(alias)
-    except ImportError as error:
-        yield Error(
-            f"Locks in the database {alias!r} need another driver: {error}.",
-            hint=DRIVERS[vendor],
-            id="interlock.E010",
-        )
-    except LockError as error:
-        yield Error(str(error), hint="Correct the OPTIONS of the database.", id="interlock.E006")
 
 
 def _problems_of_database(alias: str, database: Mapping[str, Any]) -> Iterator[CheckMessage]:

@@ -114,22 +114,19 @@ def place(alias: str) -> StoreSettings:
     unknown = sorted(map(repr, set(given) - KEYS))
     if unknown:
         raise InvalidArgument(f"INTERLOCK[{alias!r}] has no {unknown[0]}; known are {', '.join(sorted(KEYS))}")
-    location, backend = given.get("LOCATION"), given.get("BACKEND")
-    if not isinstance(backend, (str, NoneType)):
-        raise InvalidArgument(f"INTERLOCK[{alias!r}]: BACKEND is the path of a class, not {described(backend)}")
     options = given.get("OPTIONS") or {}
     if not isinstance(options, dict) or not all(isinstance(key, str) for key in options):
         raise InvalidArgument(f"INTERLOCK[{alias!r}]: OPTIONS is a dict with texts as keys, not {described(options)}")
-    if isinstance(location, str) and location.startswith(ORM) and backend is None:
-        options = {**options, "alias": location.removeprefix(ORM) or None}
-        location, backend = None, ORM_STORE
-    if location is not None and backend is not None:
-        raise InvalidArgument(f"INTERLOCK[{alias!r}] has a LOCATION and a BACKEND: give one of them")
-    if location is not None and "ALIAS" in given:
-        raise InvalidArgument(f"INTERLOCK[{alias!r}]: ALIAS says which database the locks are of; leave out LOCATION")
     options = {**options, "alias": given["ALIAS"]} if "ALIAS" in given else dict(options)
-    if not isinstance(options.get("alias"), (str, NoneType)):
-        raise InvalidArgument(f"INTERLOCK[{alias!r}]: ALIAS is a text, not {described(options['alias'])}")
+    location, backend = given.get("LOCATION"), given.get("BACKEND")
+    for key, value in (("LOCATION", location), ("BACKEND", backend), ("ALIAS", options.get("alias"))):
+        if not isinstance(value, (str, NoneType)):
+            raise InvalidArgument(f"INTERLOCK[{alias!r}]: {key} is a text, not {described(value)}")
+    if location is not None and (backend is not None or "ALIAS" in given):
+        raise InvalidArgument(f"INTERLOCK[{alias!r}] has a LOCATION: leave out BACKEND and ALIAS")
+    if location is not None and location.startswith(ORM):
+        options["alias"] = location.removeprefix(ORM) or None
+        location, backend = None, ORM_STORE
     if MAX_CONNECTIONS in options:
         options["max_connections"] = options.pop(MAX_CONNECTIONS)
     return StoreSettings(location, backend, options, given.get("NAMESPACE", ""), given.get("TTL", DEFAULT_TTL))

@@ -1,12 +1,11 @@
 """Responses for interlock's errors: one table for pages and REST framework; 423, 409 and 503 instead of 500."""
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import select_template
+from django.utils.deprecation import MiddlewareMixin
 from django.utils.translation import gettext as _
 
 from interlock.core.errors import LockLost, LockTimeout, StoreError
@@ -60,8 +59,8 @@ def answer_of(error: BaseException, retry_after: float = RETRY_AFTER) -> Answer 
         )
         return Answer(409, "stale-object", _("Conflict"), changed)
     if isinstance(error, LockLost):
-        detail = _("The lock was lost while this was done; somebody else has it now. Nothing was saved.")
-        return Answer(409, "lock-lost", _("Conflict"), detail)
+        lost = _("The lock was lost while this was done; somebody else has it now. Nothing was saved.")
+        return Answer(409, "lock-lost", _("Conflict"), lost)
     if isinstance(error, LockTimeout):
         detail = _("Somebody else is working on this object.") + " " + again
         return Answer(423, "locked", _("Locked"), detail, seconds)
@@ -71,7 +70,7 @@ def answer_of(error: BaseException, retry_after: float = RETRY_AFTER) -> Answer 
     return None
 
 
-class LockErrorMiddleware:
+class LockErrorMiddleware(MiddlewareMixin):
     """Answers LockTimeout with 423, StaleObject and LockLost with 409, StoreError with 503; ignores other errors.
 
     A page is rendered from `interlock/error_423.html` (409, 503), or `interlock/error.html`, which projects may
@@ -81,18 +80,7 @@ class LockErrorMiddleware:
         retry_after: seconds in the header Retry-After.
     """
 
-    sync_capable = True
-    async_capable = True
     retry_after = RETRY_AFTER
-
-    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
-        self.get_response = get_response
-        if iscoroutinefunction(get_response):
-            markcoroutinefunction(self)
-
-    def __call__(self, request: HttpRequest) -> Any:
-        """Pass the request on."""
-        return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Return the response for an exception of a view; its transaction is rolled back already."""

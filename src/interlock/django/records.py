@@ -225,22 +225,19 @@ class OrmRecords:
 
     def _draw(self, key: str) -> int:
         """Return a fence that is higher than all before; the record that is `done` stores the highest of a name."""
-        mine = self._all.filter(claim=f"top {hashed(key)[:60]}")
+        id = f"top {hashed(key)[:60]}"
+        mine = self._all.filter(claim=id)
         for _ in range(TRIES):
             found = mine.annotate(now=Now()).values_list("fence", "now").first()
             if found is None:
-                self._keep_top(key)
+                values = {"name": "-", "state": DONE, "units": 0, "capacity": 1, "pid": 0, "since": 0, "until": Now()}
+                self._all.get_or_create(claim=id, key=hashed(key), defaults=values)
                 continue
             top, now = found
             fence: int = max(top + 1, _micros(now))
             if mine.filter(fence=top).update(fence=fence, until=Now()):
                 return fence
         raise UnknownOutcome(f"others drew fences {TRIES} times before this one")
-
-    def _keep_top(self, key: str) -> None:
-        values = {"key": hashed(key), "name": "-", "state": DONE, "units": 0, "capacity": 1, "pid": 0, "since": 0}
-        with suppress(IntegrityError):  # another process was faster
-            self._all.create(claim=f"top {hashed(key)[:60]}", until=Now(), **values)
 
     def _delete(self, claim: Claim) -> bool:
         removed, _ = self._all.filter(claim=claim.id).delete()

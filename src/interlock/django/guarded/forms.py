@@ -25,7 +25,8 @@ from django.utils.encoding import force_str
 from django.utils.functional import cached_property
 from django.utils.html import conditional_escape
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.timezone import is_aware, localtime
+from django.utils.text import Truncator
+from django.utils.timezone import template_localtime  # type: ignore[attr-defined] # as templates show it
 from django.utils.translation import gettext as _
 
 from interlock.django.guarded.conflicts import LAST_WINS, REFUSE, CannotMerge
@@ -274,8 +275,8 @@ def guarded_form(form: Any) -> Any:
     return type(form)(form.__name__, (GuardedModelForm, form), {"__module__": form.__module__})
 
 
-_LONGEST = 300
-"""Characters of a text that a conflict shows; the form field has the whole text."""
+_LONGEST = 301
+"""Characters of a text that a conflict shows, with an ellipsis; the form field has the whole text."""
 
 
 def shown(field: AnyField, value: Any, rows: models.QuerySet[models.Model] | None = None) -> str:
@@ -294,10 +295,7 @@ def shown(field: AnyField, value: Any, rows: models.QuerySet[models.Model] | Non
         return _related(field, value, rows)
     if isinstance(value, bool):
         return _("yes") if value else _("no")
-    if hasattr(value, "tzinfo") and hasattr(value, "date") and is_aware(value):
-        value = localtime(value)
-    text = force_str(formats.localize(value))
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return Truncator(formats.localize(template_localtime(value))).chars(_LONGEST)
 
 
 def _related(field: Any, key: object, rows: models.QuerySet[models.Model] | None) -> str:

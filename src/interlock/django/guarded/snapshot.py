@@ -1,7 +1,6 @@
 """The snapshot of an instance: the values of its row as they were last read or written."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from django.db import models, router
@@ -15,13 +14,8 @@ KEY: Final = "_guarded_snapshot"
 """The key of the snapshot in an instance's `__dict__`."""
 
 
-class Missing(Enum):
-    """A sentinel for a missing value; it stays identical when pickled."""
-
-    MISSING = "missing"
-
-
-MISSING: Final = Missing.MISSING
+MISSING: Final = object()
+"""Stands for a missing value; it is in no snapshot, so that it is never pickled."""
 
 Row: TypeAlias = tuple[Any, ...]
 """A row as read: the frozen values, their attribute names, and the alias of the database."""

@@ -8,7 +8,8 @@ of SQLite.  The lock ends with its session, so a killed process does not block o
 import argparse
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from time import sleep
 from typing import Any
 
@@ -19,7 +20,6 @@ from django.db.backends.utils import CursorWrapper
 
 from interlock.cli import main
 from interlock.client._sync.locks import Locks
-from interlock.client.events import Event
 from interlock.django.conf import DEFAULT, places
 from interlock.django.configured import make_locks
 from interlock.django.databases import DatabaseStore, place_of, vendor_of
@@ -58,32 +58,31 @@ def alone(alias: str, waits: Callable[[], object]) -> Iterator[None]:
         waits: called once if another process has the lock.
     """
     vendor = vendor_of(alias)
-    if vendor == "sqlite":
-
-        def tell(event: Event) -> None:
-            if event.kind == "queued":
-                waits()
-
-        with Locks(DatabaseStore(alias)) as locks:
-            locks.subscribe(tell)
-            with locks.lock("interlock migrate"):
-                yield
-        return
     if vendor not in TRIES:
         raise CommandError(f"{vendor} has no lock without a table: let one process migrate before the others start")
+    with TRIES[vendor](alias) as obtained:
+        if not obtained():
+            waits()
+            # Poll: a session that waits in the server would block CREATE INDEX CONCURRENTLY.
+            while not obtained():
+                sleep(PAUSE)
+        yield
+
+
+@contextmanager
+def _sqlite(alias: str) -> Iterator[Callable[[], object]]:
+    with Locks(DatabaseStore(alias)) as locks:
+        yield partial(locks.lock("interlock migrate").acquire, blocking=False)
+
+
+@contextmanager
+def _session(asks: Callable[..., bool], alias: str) -> Iterator[Callable[[], object]]:
     connection: Any = connections.create_connection(alias)
-    try:
+    with closing(connection):
         connection.ensure_connection()
         connection.set_autocommit(True)
         with connection.cursor() as cursor:
-            if not TRIES[vendor](cursor, alias):
-                waits()
-                # Poll: a session that waits in the server would block CREATE INDEX CONCURRENTLY.
-                while not TRIES[vendor](cursor, alias):
-                    sleep(PAUSE)
-            yield
-    finally:
-        connection.close()
+            yield partial(asks, cursor, alias)
 
 
 def _postgresql(cursor: CursorWrapper, alias: str) -> bool:
@@ -98,7 +97,12 @@ def _mysql(cursor: CursorWrapper, alias: str) -> bool:
     return bool(cursor.fetchone()[0])
 
 
-TRIES: dict[str, Callable[[Any, str], bool]] = {"postgresql": _postgresql, "mysql": _mysql}
+TRIES: dict[str, Callable[[str], AbstractContextManager[Callable[[], object]]]] = {
+    "sqlite": _sqlite,
+    "postgresql": partial(_session, _postgresql),
+    "mysql": partial(_session, _mysql),
+}
+"""How to connect; what is yielded tries to take the lock, and is true if it has."""
 
 
 class Command(BaseCommand):
