@@ -289,7 +289,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "on a line: nobody is promoted while the line is settled",
         "livelock",
         IN_LINE,
-        _line("    if promoted:\n        places = _put(places, promoted)\n", ""),
+        _line("    if promoted:\n", "    if False:\n"),
     ),
     Mutant(
         "on a line: fences are the time of day",

@@ -4,35 +4,19 @@
 it. Both work offline, too (`alembic upgrade --sql`).
 """
 
-from typing import Any
-
-from alembic.operations import MigrateOperation, Operations
+from alembic.operations import Operations
 
 from interlock.core.errors import InvalidArgument
 from interlock.stores import mysql
 from interlock.stores.postgresql import ddl
 
-__all__ = ["CreateInterlock", "DropInterlock"]
-
-
-class _TableOperation(MigrateOperation):
-    """What is done with the table of locks.
-
-    Args:
-        table: its name.
-        schema: where it is; empty for the first of the search path, or the database, of the connection.
-        grace: seconds, as for `interlock.stores.postgresql.ddl.ddl`.
-    """
-
-    def __init__(self, table: str = ddl.TABLE, schema: str = "", grace: float = ddl.GRACE) -> None:
-        self.table = table
-        self.schema = schema
-        self.grace = grace
+__all__ = ["TableOfLocks"]
 
 
 @Operations.register_operation("create_interlock")
-class CreateInterlock(_TableOperation):
-    """Make the table of locks, and its functions."""
+@Operations.register_operation("drop_interlock")
+class TableOfLocks:
+    """What is done with the table of locks, and its functions."""
 
     @classmethod
     def create_interlock(
@@ -49,12 +33,8 @@ class CreateInterlock(_TableOperation):
         Raises:
             InvalidArgument: such a name or grace is not possible, or the database is another one.
         """
-        operations.invoke(cls(table, schema, grace))
-
-
-@Operations.register_operation("drop_interlock")
-class DropInterlock(_TableOperation):
-    """Drop the table of locks, and its functions."""
+        there = _is_postgresql(operations, schema)
+        _execute(operations, ddl.ddl(table, schema, grace) if there else mysql.ddl(table))
 
     @classmethod
     def drop_interlock(cls, operations: Operations, table: str = ddl.TABLE, schema: str = "") -> None:
@@ -67,24 +47,13 @@ class DropInterlock(_TableOperation):
         Raises:
             InvalidArgument: such a name is not possible, or the database is another one.
         """
-        operations.invoke(cls(table, schema))
+        there = _is_postgresql(operations, schema)
+        _execute(
+            operations, ddl.undo(table, schema) if there else f"DROP TABLE IF EXISTS {mysql.checked_table(table)}"
+        )
 
 
-@Operations.implementation_for(CreateInterlock)
-def _create(operations: Operations, wanted: CreateInterlock) -> None:
-    there = _is_postgresql(operations, wanted)
-    _execute(operations, ddl.ddl(wanted.table, wanted.schema, wanted.grace) if there else mysql.ddl(wanted.table))
-
-
-@Operations.implementation_for(DropInterlock)
-def _drop(operations: Operations, wanted: DropInterlock) -> None:
-    if _is_postgresql(operations, wanted):
-        _execute(operations, ddl.undo(wanted.table, wanted.schema))
-    else:
-        _execute(operations, f"DROP TABLE IF EXISTS {mysql.checked_table(wanted.table)}")
-
-
-def _is_postgresql(operations: Operations, wanted: Any) -> bool:
+def _is_postgresql(operations: Operations, schema: str) -> bool:
     """Tell PostgreSQL from MySQL and MariaDB.
 
     Raises:
@@ -93,7 +62,7 @@ def _is_postgresql(operations: Operations, wanted: Any) -> bool:
     name = operations.get_context().dialect.name
     if name not in ("postgresql", "mysql", "mariadb"):
         raise InvalidArgument(f"{name} needs no table of locks: they have a file of their own there")
-    if name != "postgresql" and wanted.schema:
+    if name != "postgresql" and schema:
         raise InvalidArgument(f"on {name} the table of locks is in the database of the connection: give no schema")
     return bool(name == "postgresql")
 

@@ -6,7 +6,7 @@ What interlock brings is not in it: no line between processes, no fences, no lis
 
 import os
 import threading
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any
 
 from interlock.client.connect import connect
@@ -18,26 +18,6 @@ from interlock.runtime.process import checked_pid
 __all__ = ["FileLock"]
 
 NO_LIMIT = -1
-
-
-class _Hold:
-    """What one thread has of a lock, or all of them.
-
-    Attributes:
-        count: how often it was acquired.
-        descriptor: of the file that is locked.
-        pid: of the process that opened it.
-        grant: what keeps out the other threads of the process.
-    """
-
-    count = 0
-    descriptor = -1
-    pid = -1
-    grant: Any = None
-
-
-class _LocalHold(threading.local, _Hold):
-    pass
 
 
 class FileLock:
@@ -67,7 +47,9 @@ class FileLock:
         self.blocking = blocking
         self.poll_interval = poll_interval
         self._mode = mode
-        self._hold = _LocalHold() if thread_local else _Hold()
+        # What the thread, or all of them, has of it once it was acquired: the count, the descriptor of the file, the
+        # pid of the process that opened it, and the grant that keeps out the other threads.
+        self._hold: Any = threading.local() if thread_local else SimpleNamespace()
         self._here = connect("memory://interlock-compat").lock(os.path.realpath(self.lock_file)[-1000:])
 
     @property
@@ -78,7 +60,7 @@ class FileLock:
     @property
     def lock_counter(self) -> int:
         """How often it was acquired and not released."""
-        return self._hold.count if self._hold.pid == checked_pid() else 0
+        return int(self._hold.count) if getattr(self._hold, "pid", None) == checked_pid() else 0
 
     def acquire(
         self, timeout: float | None = None, poll_interval: float | None = None, *, blocking: bool | None = None
@@ -128,7 +110,8 @@ class FileLock:
 
     def _acquire(self, timeout: float | None, pause: float) -> None:
         """Wait for the threads of this process in their order, then for other processes."""
-        if self._hold.count:  # of the parent of this process, whose lock it stays
+        # The lock stays that of the parent of this process.
+        if getattr(self._hold, "count", 0) and self._hold.pid != checked_pid():
             os.close(self._hold.descriptor)
             self._hold.count = 0
         deadline = None if timeout is None else clock.now() + timeout
@@ -138,7 +121,7 @@ class FileLock:
                 while True:
                     descriptor = _locked(self.lock_file, self._mode)
                     if descriptor is not None:
-                        self._hold.descriptor, self._hold.pid, self._hold.grant = descriptor, checked_pid(), grant
+                        self._hold.__dict__.update(descriptor=descriptor, grant=grant, count=0, pid=checked_pid())
                         return
                     left = pause if deadline is None else min(pause, deadline - clock.now())
                     if left <= 0:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import TypeAlias
 
 try:
-    from opentelemetry.metrics import MeterProvider, get_meter
+    from opentelemetry.metrics import Histogram, MeterProvider, get_meter
     from opentelemetry.trace import Span, Status, StatusCode, TracerProvider, get_tracer
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}: pip install 'interlock[otel]'", name=error.name) from error
@@ -100,7 +100,10 @@ class _Telemetry:
                 self._waiting[event.id] = attributes, self._start("interlock wait", event, event.waited)
                 self._waiters.add(1, attributes)
             case "acquired" | "timed out" | "withdrawn":
-                self._waited(event, attributes)
+                then, waiting = self._waiting.pop(event.id, (None, None))
+                if then is not None:
+                    self._waiters.add(-1, then)
+                self._over(event, attributes, event.waited, self._wait, waiting)
                 if event.kind == "acquired":
                     span = self._start("interlock hold", event, 0)
                     if span.is_recording():
@@ -108,7 +111,9 @@ class _Telemetry:
                     if len(self._holding) > MOST_OPEN:
                         self._holding.pop(next(iter(self._holding)), None)
             case "released" | "lost":
-                self._ended(event, attributes)
+                if event.kind == "lost":
+                    self._losses.add(1, attributes)
+                self._over(event, attributes, event.held, self._hold, self._holding.pop(event.id, None))
             case "renewal failed":
                 self._failures.add(1, attributes)
                 if event.id in self._holding:
@@ -128,26 +133,15 @@ class _Telemetry:
         began = int((time_of_day() - (ago or 0)) * 1e9)
         return self._tracer.start_span(name, attributes=attributes, start_time=began)
 
-    def _waited(self, event: Event, attributes: Attributes) -> None:
+    def _over(
+        self, event: Event, attributes: Attributes, seconds: float | None, durations: Histogram, span: Span | None
+    ) -> None:
+        """Record how long a wait or a hold took, and end its span."""
         outcome = event.kind.replace(" ", "_")
-        if event.waited is not None:
-            self._wait.record(event.waited, {**attributes, "interlock.outcome": outcome})
-        waiting = self._waiting.pop(event.id, None)
-        if waiting is not None:
-            then, span = waiting
-            self._waiters.add(-1, then)
-            self._end(span, event, outcome)
-
-    def _ended(self, event: Event, attributes: Attributes) -> None:
-        if event.kind == "lost":
-            self._losses.add(1, attributes)
-        if event.held is not None:
-            self._hold.record(event.held, {**attributes, "interlock.outcome": event.kind})
-        span = self._holding.pop(event.id, None)
-        if span is not None:
-            self._end(span, event, event.kind)
-
-    def _end(self, span: Span, event: Event, outcome: str) -> None:
+        if seconds is not None:
+            durations.record(seconds, {**attributes, "interlock.outcome": outcome})
+        if span is None:
+            return
         span.set_attribute("interlock.outcome", outcome)
         if event.kind == "lost":
             span.set_status(Status(StatusCode.ERROR, event.reason))

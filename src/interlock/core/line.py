@@ -152,7 +152,8 @@ def settle(line: Line, clock: Clock) -> Step:
     places = live(line, clock)
     promoted, more = _promotions(places, clock)
     if promoted:
-        places = _put(places, promoted)
+        holders = {place.id: place for place in promoted}
+        places = tuple(holders.get(place.id, place) for place in places)
     changed = None if places is line.places else Line(places, line.top, line.done)
     return Step(changed, None, promoted, 0, more)
 
@@ -344,11 +345,6 @@ def _free_slot(places: Sequence[Place], units: int, capacity: int) -> int:
         return 0
     taken = {each.slot for each in places if each.state == USING and numbered(each.units, each.capacity)}
     return next(slot for slot in range(len(taken) + 1) if slot not in taken)
-
-
-def _put(places: tuple[Place, ...], changed: tuple[Place, ...]) -> tuple[Place, ...]:
-    new = {place.id: place for place in changed}
-    return tuple(new.get(place.id, place) for place in places)
 
 
 def _look_in(line: Line, clock: Clock, at: int) -> int:

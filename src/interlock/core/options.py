@@ -14,12 +14,11 @@ function of its name and its text that returns the value or raises InvalidArgume
 another range.
 """
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from interlock.core.claims import said
+from interlock.core.claims import checked_seconds, said
 from interlock.core.errors import InvalidArgument
 
 MOST = 1_000_000
@@ -75,15 +74,12 @@ def seconds_in(name: str, text: str) -> float:
         text: its value.
 
     Raises:
-        InvalidArgument: it is no number above 0.
+        InvalidArgument: it is no number, less than a millisecond, or more than ten years.
     """
     try:
-        seconds = float(text)
+        return checked_seconds(float(text), name)
     except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise InvalidArgument(f"{name} is a number of seconds above 0, not {said(text)}")
-    return seconds
+        raise InvalidArgument(f"{name} is a number of seconds above 0, not {said(text)}") from None
 
 
 def number_in(name: str, text: str, least: int = 1, most: int = MOST) -> int:
