@@ -9,6 +9,7 @@ releases first.  So few swaps of this process conflict at the server.
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from interlock.core.claims import MICROS, PENDING, Check, Claim
@@ -185,32 +186,26 @@ class SwapSteps:
         if decide is kept:
             text, value, now = self._store.load_kept(key)
             return Step(None, bool(text) and decode(text).done > now and value)
-        me, nested = rt.caller(), False
-        mine = Asked(decide, args, me)
+        mine = Asked(decide, args, rt.caller())
         with self._mutex:
-            turn = self._turns.get(key)
-            if turn is None:
-                self._turns[key] = Turn(me)
-            elif turn.leader is me:  # a signal handler that interrupted a step of its own thread
-                nested = True
-            else:
+            turn = self._turns.setdefault(key, Turn(mine.caller))
+            if turn.leader is not mine.caller:  # else it is new, or interrupted by this signal handler
                 mine.waiter = rt.Waiter()
                 turn.asked.insert(0 if decide in (leave, complete) else len(turn.asked), mine)
         if mine.waiter is None or self._leads(key, mine):
-            self._lead(key, mine, me, nested)
+            self._lead(key, mine)
         if isinstance(mine.step, StoreError):
             raise mine.step
         return mine.step
 
-    def _lead(self, key: str, mine: "Asked", me: object, nested: bool) -> None:
+    def _lead(self, key: str, mine: "Asked") -> None:
         """Perform a step, together with the steps of the callers that wait."""
         batch = [mine]
         with self._mutex:
-            if not nested:
-                turn = self._turns.setdefault(key, Turn(me))
-                turn.leader = me
-                batch += turn.asked
-                turn.asked = deque()
+            turn = self._turns.setdefault(key, Turn(mine.caller))
+            turn.leader = mine.caller
+            while turn.asked:  # one by one: a signal handler of this thread may come in between, and take the rest
+                batch.append(turn.asked.popleft())
         try:
             self._do(key, batch)
         except BaseException as error:
@@ -220,8 +215,7 @@ class SwapSteps:
         finally:
             for each in batch[1:]:
                 each.waiter.tell(DONE)
-            if not nested:
-                self._pass_on(key)
+            self._pass_on(key)
 
     def _leads(self, key: str, mine: "Asked") -> bool:
         """Wait until another caller has performed this step, or the caller must perform it; True for the latter.
@@ -235,20 +229,19 @@ class SwapSteps:
             if not self._withdraw(key, mine) and mine.waiter.wait(0.0) is LEAD:
                 self._pass_on(key)
             raise
-        if told is None:
-            if self._withdraw(key, mine):
-                self._pass_on(key)  # the caller before may have been interrupted before it passed the turn on
-            elif (told := mine.waiter.wait(TURN)) is None:
+        # If nobody has begun it, the caller before may have been interrupted before it passed the turn on.
+        if told is None and not self._withdraw(key, mine):
+            told = mine.waiter.wait(TURN)
+            if told is None:
                 raise UnknownOutcome(f"other steps on this name took more than {2 * TURN:g} s: is the server there?")
-        return told is LEAD
+        return told is not DONE
 
     def _withdraw(self, key: str, mine: "Asked") -> bool:
-        with self._mutex:
-            try:
-                self._turns[key].asked.remove(mine)
-            except (KeyError, ValueError):
-                return False
-        return True
+        """Take back a step that waits; False if another caller has begun it, or was about to pass the turn on."""
+        with self._mutex, suppress(KeyError, ValueError):
+            self._turns[key].asked.remove(mine)
+            return True
+        return False
 
     def _pass_on(self, key: str) -> None:
         """Let the next waiting caller of a line perform the steps of all that wait."""

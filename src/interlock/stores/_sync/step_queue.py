@@ -152,8 +152,7 @@ class StepQueue:
         steps: Mapping[str, Step] = {}
         if self._renew_many is not None and len(by_key) > 1:
             steps = self._renew_many(by_key)
-        shortest = min((claim.spec.ttl for claim in claims), default=0.0)
-        late = clock.now() + min(self.busy_limit, shortest / 10)
+        late = clock.now() + min([self.busy_limit, *(claim.spec.ttl / 10 for claim in claims)])
         for until in (0.0, late):  # busy lines are renewed after the others, whose leases may expire meanwhile
             for key, ids in list(by_key.items()):
                 rt.give_way()
