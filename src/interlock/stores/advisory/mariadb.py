@@ -87,9 +87,3 @@ class MariaSession(BaseSession):
         return not self.alive or bool(
             readable(self.fd, (), 0.0)
         )  # an idle server sends nothing until it ends the session
-
-    def close(self) -> None:
-        if self.fd >= 0:
-            self.fd = -1  # the number may soon belong to another file
-            if self.client.open:
-                self.client.close()

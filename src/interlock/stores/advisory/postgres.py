@@ -4,14 +4,16 @@ from contextlib import suppress
 
 import psycopg
 from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict
 
 from interlock.core.errors import StoreError
-from interlock.core.redaction import UNTOLD
 from interlock.remote.failures import Refused
 from interlock.runtime import clock
 from interlock.stores.advisory import statements
 from interlock.stores.advisory._sync.postgres import perform
-from interlock.stores.advisory.session import BaseSession, Rows
+from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Rows
+from interlock.stores.postgresql._sync.connection import dialled
+from interlock.stores.postgresql.options import PostgresOptions
 
 MISSING = ("42P01", "3F000")  # the sequence, or its schema
 
@@ -22,21 +24,7 @@ class PostgresSession(BaseSession):
     words = statements.POSTGRES
 
     def connect(self) -> None:
-        try:
-            self.client = psycopg.Connection.connect(self.options.conninfo, autocommit=True)
-        except (psycopg.Error, OSError, UnicodeError) as error:
-            if not self.options.torn:
-                raise StoreError(f"PostgreSQL can't be reached: {error}") from error
-        else:
-            self.connected(self.client.pgconn.socket)
-            self.pid = self.client.pgconn.backend_pid
-            self._prepare()
-            return
-        # Outside of the except clause: the text of the chained error could show a part of the password.
-        raise StoreError(f"PostgreSQL can't be reached; {UNTOLD}")
-
-    def _prepare(self) -> None:
-        """Set up a session that was connected just now, and set the sequence beyond what it issued before a crash.
+        """As `BaseSession.connect`; it sets the sequence beyond what it issued before a crash.
 
         The server logs 32 numbers at a time, and may issue one before the log is on disk; a replica that is promoted
         may lack more.  No session survives a crash or fail-over, so every session that takes a number after it has
@@ -44,6 +32,11 @@ class PostgresSession(BaseSession):
         than that.  Only if the clock is behind the sequence (it was set back), it adds a constant instead.  Adding
         the constant each time would not do: a promoted replica that lost many such additions would leap too short.
         """
+        conninfo = self.options.conninfo
+        options = PostgresOptions("PostgreSQL", torn=self.options.torn, arguments=lambda: conninfo_to_dict(conninfo))
+        self.client = dialled(options, clock.now() + IO_TIMEOUT)
+        self.connected(self.client.pgconn.socket)
+        self.pid = self.client.pgconn.backend_pid
         pid, is_replica = self.say(self.text("first"))[-1]
         if pid != str(self.pid):
             raise StoreError(statements.POOLED)
@@ -72,8 +65,3 @@ class PostgresSession(BaseSession):
         except psycopg.Error:
             return True
         return bool(self.client.pgconn.status != pq.ConnStatus.OK)
-
-    def close(self) -> None:
-        if self.fd >= 0:
-            self.fd = -1  # the number may soon belong to another file
-            self.client.close()

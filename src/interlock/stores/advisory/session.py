@@ -251,9 +251,11 @@ class BaseSession(ABC):
             UnknownOutcome: the connection failed, or no answer came in time.
         """
 
-    @abstractmethod
     def close(self) -> None:
         """Close the connection; safe to repeat."""
+        if self.fd >= 0:
+            self.fd = -1  # the number may soon belong to another file
+            self.client.close()
 
     @abstractmethod
     def has_ended(self) -> bool:

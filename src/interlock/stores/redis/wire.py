@@ -17,7 +17,7 @@ from interlock.remote.wire import NOT_THERE, REMOVED, LeaveResult, Mode, Promise
 from interlock.runtime.process import HOST, pid
 from interlock.stores.redis.errors import refusal
 from interlock.stores.redis.keys import line_of
-from interlock.stores.redis.resp import RedisCommand, Reply, ReplyError, begun, ended, pack
+from interlock.stores.redis.resp import RedisCommand, Reply, begun, ended, pack
 
 GONE_THERE, DONE_THERE, PENDING_THERE = -1, -2, -10
 DEAF_LOOK = 0.1  # seconds between two polls of a waiter that gets no notifications
@@ -61,17 +61,15 @@ class RedisWire:
     Args:
         where: the server, for messages.
         io_timeout: seconds to wait for a reply.
-        together: True if one command may contain several names; not on a cluster.
         replicas: how many replicas must have a grant before it counts.
 
     Attributes:
         deaf: True if the server or a proxy does not support SUBSCRIBE: then waiters poll.
     """
 
-    def __init__(self, where: str, io_timeout: float, together: bool, replicas: int = 0) -> None:
+    def __init__(self, where: str, io_timeout: float, replicas: int = 0) -> None:
         self.where = where
         self.io_timeout = io_timeout
-        self._together = together
         self._replicas = replicas
         self.deaf = False
 
@@ -121,23 +119,17 @@ class RedisWire:
         return LeaveResult(bool(code & REMOVED_BIT), promoted, bool(code & MORE_BIT))
 
     def renew(self, claims: Sequence[Claim]) -> RedisCommand:
-        """As `Wire.renew`."""
-        if self._together or len(claims) == 1:
-            return RedisCommand(_renewal(claims), line_of(claims[0].spec.key))
-        data = b"".join([_renewal((claim,)) for claim in claims])
-        return RedisCommand(data, line_of(claims[0].spec.key), len(claims))
+        """As `Wire.renew`; a command for each claim, so that an error of one does not prevent the others."""
+        about = [(line_of(claim.spec.key), claim.id, _milliseconds(claim.spec.ttl)) for claim in claims]
+        data = b"".join([_call(RENEW, *each).data for each in about])
+        return RedisCommand(data, about[0][0], len(claims))
 
     def renewed(self, claims: Sequence[Claim], reply: Reply) -> list[Renewed]:
         """As `Wire.renewed`."""
-        if not self._together and len(claims) > 1:  # one command, and so one list, for each claim
-            reply = [each[0] if type(each) is list else each for each in reply]
-        return [self._renewed(claim, word) for claim, word in zip(claims, reply, strict=True)]
-
-    def _renewed(self, claim: Claim, word: Reply) -> Renewed:
-        if type(word) is int:
-            return word
-        error = word if isinstance(word, ReplyError) else ReplyError(word.decode(errors="replace"))
-        return refusal(error, self.where, line_of(claim.spec.key))
+        return [
+            each if type(each) is int else refusal(each, self.where, line_of(claim.spec.key))
+            for claim, each in zip(claims, reply if len(claims) > 1 else [reply], strict=True)
+        ]
 
     def kept(self, key: str, forget: bool) -> RedisCommand:
         """As `Wire.kept`."""
@@ -215,14 +207,6 @@ def _leaving(key: str, channel: str) -> tuple[bytes, bytes, str]:
     line = line_of(key)
     start = begun(2, b"EVALSHA", LEAVE, b"1", line, "0", channel)
     return start, ended(start, ""), line
-
-
-def _renewal(claims: Sequence[Claim]) -> bytes:
-    words: list[str] = []
-    for claim in claims:
-        words += (claim.id, _milliseconds(claim.spec.ttl))
-    lines = [line_of(claim.spec.key) for claim in claims]
-    return pack(b"EVALSHA", RENEW, str(len(claims)), *lines, *words)
 
 
 def _view(name: str, id: str, record: str, now: int) -> ClaimView:

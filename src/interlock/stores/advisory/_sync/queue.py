@@ -27,7 +27,6 @@ LOOK_AGAIN = 1.0  # seconds between two polls of a waiter; a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
 SOONEST = 0.05  # seconds after which a wait in the server is cancelled once more
 MOMENT = 0.001  # seconds between two checks whether a session is free
-SIDE_BY_SIDE = 16  # sessions that are renewed at a time: a slow server must not let the last of many leases end
 RENEWED_WITHIN = 60.0  # seconds
 LONG = 60  # seconds; doctor warns if the locks of a dead machine are released later
 DEAD = "the locks of a machine that died without a word are free after {}"
@@ -39,7 +38,7 @@ FULL = (
     "this process has {} sessions with the database already, one for each lock that it holds or waits for: release "
     "some, or allow more by ?max_sessions="
 )
-NOT_RENEWED = StoreError("the sessions that were to be asked before this one did not answer in time")
+NOT_RENEWED = StoreError("the session did not answer in time")
 
 
 class AdvisoryQueue:
@@ -235,22 +234,18 @@ class AdvisoryQueue:
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         answers: dict[str, Renewed] = {}
-        waits: list[rt.Waiter[bool]] = [rt.Waiter() for _ in claims[:SIDE_BY_SIDE]]
-        for at, over in enumerate(waits):
-            some = claims[at::SIDE_BY_SIDE], answers, over
-            if len(waits) == 1 or rt.spawn("interlock-advisory-renew", self._renew_some, *some) is None:
-                self._renew_some(*some)
+        waits: list[rt.Waiter[bool]] = [rt.Waiter() for _ in claims]
+        for claim, over in zip(claims, waits, strict=True):  # at once: a slow server must not let the last leases end
+            if len(waits) == 1 or rt.spawn("interlock-advisory-renew", self._renew_one, claim, answers, over) is None:
+                self._renew_one(claim, answers, over)
         for each in waits:
             each.wait(RENEWED_WITHIN)
         return [answers.get(claim.id, NOT_RENEWED) for claim in claims]
 
-    def _renew_some(
-        self, claims: Sequence[Claim], answers: dict[str, Renewed], over: "rt.Waiter[bool]"
-    ) -> None:
-        """Renew claims one after another; then notify the caller."""
+    def _renew_one(self, claim: Claim, answers: dict[str, Renewed], over: "rt.Waiter[bool]") -> None:
+        """Renew a claim; then notify the caller."""
         try:
-            for claim in claims:
-                answers[claim.id] = self._renew(claim)
+            answers[claim.id] = self._renew(claim)
         finally:
             over.tell(True)
 

@@ -8,6 +8,7 @@ In pipeline mode several statements are one request: a process that is stopped a
 import encodings.idna  # noqa: F401 - the first host name would import it, which hangs in a child forked meanwhile
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import psycopg
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
@@ -51,6 +52,26 @@ PAUSE = 0.005  # seconds between two tries
 FULL_SOCKET = 0.001  # seconds until a full socket is tried again
 
 
+def dialled(options: PostgresOptions, deadline: float) -> Any:
+    """Return a new connection of psycopg, or of the program's own function.
+
+    Raises:
+        Unreachable, Denied, NoRoom: the connection failed.
+    """
+    try:
+        if options.dial is not None:
+            return options.dial()
+        arguments = rt.offload(options.arguments) if options.blocks else options.arguments()
+        return psycopg.Connection.connect(
+            **connecting(arguments, deadline - clock.now()), autocommit=True, prepare_threshold=None
+        )
+    except (psycopg.Error, OSError, UnicodeError) as error:  # OSError: no more files may be opened
+        if not options.torn:
+            raise not_connected(error, options.where) from error
+    # Outside of the except clause: the text of the chained error could show a part of the password.
+    raise Unreachable(f"{options.where} can't be reached; {UNTOLD}")
+
+
 class Server:
     """A database, for the threads of a process or the tasks of an event loop.
 
@@ -90,25 +111,13 @@ class Server:
             Unreachable, Denied, NoRoom: the connection failed.
             StoreError: `dial` returned a connection that is in a transaction.
         """
-        options = self.options
-        try:
-            if options.dial is not None:
-                connection = options.dial()
-            else:
-                arguments = rt.offload(options.arguments) if options.blocks else options.arguments()
-                connection = psycopg.Connection.connect(
-                    **connecting(arguments, deadline - clock.now()), autocommit=True, prepare_threshold=None
-                )
-        except (psycopg.Error, OSError, UnicodeError) as error:  # OSError: no more files may be opened
-            if not options.torn:
-                raise not_connected(error, options.where) from error
-        else:
-            pgconn: PGconn = connection.pgconn
-            if pgconn.transaction_status == TransactionStatus.IDLE:
-                del connection.pgconn  # psycopg would warn when it collects a connection that is open
-                return pgconn
-            raise StoreError(f"a new connection to {options.where} is in a transaction: `dial` returns new ones only")
-        raise Unreachable(f"{options.where} can't be reached; {UNTOLD}")
+        connection = dialled(self.options, deadline)
+        pgconn: PGconn = connection.pgconn
+        if pgconn.transaction_status == TransactionStatus.IDLE:
+            del connection.pgconn  # psycopg would warn when it collects a connection that is open
+            return pgconn
+        where = self.options.where
+        raise StoreError(f"a new connection to {where} is in a transaction: `dial` returns new ones only")
 
 
 class PgConnection:

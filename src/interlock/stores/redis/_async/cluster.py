@@ -5,11 +5,10 @@ Source: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spe
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from interlock.core.claims import Claim
 from interlock.core.errors import StoreError
-from interlock.core.queue import Renewed
 from interlock.remote._async.listener import AsyncSubscription
 from interlock.remote._async.server_queue import AsyncAsks, AsyncServerQueue
 from interlock.remote.failures import Denied, NoAnswer, NoRoom, Passing, Unreachable, closed
@@ -197,7 +196,8 @@ class AsyncRedisClusterQueue(AsyncRedisQueue):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._redis = RedisWire(settings.where, settings.io_timeout, together=False)
+        self._dialer = AsyncDialer(settings)  # of no node: no Sentinel watches it
+        self._redis = RedisWire(settings.where, settings.io_timeout)
         self._cluster = AsyncCluster(settings, self._redis)
         self._cluster.on_change = self._map_changed
         self._address: Address | None = None
@@ -237,17 +237,6 @@ class AsyncRedisClusterQueue(AsyncRedisQueue):
             return self._cluster.node_of(line_of(claim.spec.key))
         except StoreError:  # the request gets the error
             return None
-
-    async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """As `AsyncQueue.renew`; a claim that fails in the common request is renewed by one of its own."""
-        answers = await AsyncServerQueue.renew(self, claims)
-        for place, answer in enumerate(answers):
-            if isinstance(answer, StoreError) and len(claims) > 1:
-                try:
-                    answers[place : place + 1] = await AsyncServerQueue.renew(self, claims[place : place + 1])
-                except StoreError as error:
-                    answers[place] = error
-        return answers
 
     async def nodes(self) -> list[str]:
         """Return "@host:port" for each node that serves slots; see `RedisCommand.line`."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, keys_of, namespace_of
-from interlock.core.errors import LockError
+from interlock.core.errors import LockError, StoreError
 from interlock.core.queue import Renewed
 from interlock.remote._async.listener import AsyncSubscription
 from interlock.remote._async.pool import AsyncPool
@@ -44,7 +44,7 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         self._settings = settings
         self._dialer = AsyncDialer(settings)
         self._dialer.moved = self.distrust
-        self._redis = RedisWire(settings.where, settings.io_timeout, True, settings.replicas)
+        self._redis = RedisWire(settings.where, settings.io_timeout, settings.replicas)
         super().__init__(self._redis, pool_to(self._dialer, self._redis), self._subscribe, fresh_channel())
         self._waiters.trusts = not settings.replicas
 
@@ -59,9 +59,20 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         return subscription
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """As `AsyncQueue.renew`; asks the Sentinels first whether the primary has changed."""
+        """As `AsyncQueue.renew`; asks the Sentinels first whether the primary has changed.
+
+        A claim that fails in the common request, as when the server lacks the script or its slot is moved, is renewed
+        by one of its own.
+        """
         await self._dialer.check()
-        return await super().renew(claims)
+        answers = await super().renew(claims)
+        for place, answer in enumerate(answers):
+            if isinstance(answer, Refused) and not answer.is_away and len(claims) > 1:
+                try:
+                    answers[place : place + 1] = await super().renew(claims[place : place + 1])
+                except StoreError as error:
+                    answers[place] = error
+        return answers
 
     async def look(self, key: str) -> list[ClaimView]:
         """As `AsyncQueue.look`."""

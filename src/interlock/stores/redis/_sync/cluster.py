@@ -198,7 +198,8 @@ class RedisClusterQueue(RedisQueue):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._redis = RedisWire(settings.where, settings.io_timeout, together=False)
+        self._dialer = Dialer(settings)  # of no node: no Sentinel watches it
+        self._redis = RedisWire(settings.where, settings.io_timeout)
         self._cluster = Cluster(settings, self._redis)
         self._cluster.on_change = self._map_changed
         self._address: Address | None = None
@@ -238,17 +239,6 @@ class RedisClusterQueue(RedisQueue):
             return self._cluster.node_of(line_of(claim.spec.key))
         except StoreError:  # the request gets the error
             return None
-
-    def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """As `Queue.renew`; a claim that fails in the common request is renewed by one of its own."""
-        answers = ServerQueue.renew(self, claims)
-        for place, answer in enumerate(answers):
-            if isinstance(answer, StoreError) and len(claims) > 1:
-                try:
-                    answers[place : place + 1] = ServerQueue.renew(self, claims[place : place + 1])
-                except StoreError as error:
-                    answers[place] = error
-        return answers
 
     def nodes(self) -> list[str]:
         """Return "@host:port" for each node that serves slots; see `RedisCommand.line`."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, keys_of, namespace_of
-from interlock.core.errors import LockError
+from interlock.core.errors import LockError, StoreError
 from interlock.core.queue import Renewed
 from interlock.remote._sync.listener import Subscription
 from interlock.remote._sync.pool import Pool
@@ -40,7 +40,7 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
         self._settings = settings
         self._dialer = Dialer(settings)
         self._dialer.moved = self.distrust
-        self._redis = RedisWire(settings.where, settings.io_timeout, True, settings.replicas)
+        self._redis = RedisWire(settings.where, settings.io_timeout, settings.replicas)
         super().__init__(self._redis, pool_to(self._dialer, self._redis), self._subscribe, fresh_channel())
         self._waiters.trusts = not settings.replicas
 
@@ -55,9 +55,20 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
         return subscription
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """As `Queue.renew`; asks the Sentinels first whether the primary has changed."""
+        """As `Queue.renew`; asks the Sentinels first whether the primary has changed.
+
+        A claim that fails in the common request, as when the server lacks the script or its slot is moved, is renewed
+        by one of its own.
+        """
         self._dialer.check()
-        return super().renew(claims)
+        answers = super().renew(claims)
+        for place, answer in enumerate(answers):
+            if isinstance(answer, Refused) and not answer.is_away and len(claims) > 1:
+                try:
+                    answers[place : place + 1] = super().renew(claims[place : place + 1])
+                except StoreError as error:
+                    answers[place] = error
+        return answers
 
     def look(self, key: str) -> list[ClaimView]:
         """As `Queue.look`."""
