@@ -6,11 +6,10 @@ Source: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spe
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from interlock.core.claims import Claim
 from interlock.core.errors import StoreError
-from interlock.core.queue import Renewed
 from interlock.remote._sync.listener import Subscription
 from interlock.remote._sync.server_queue import Asks, ServerQueue
 from interlock.remote.failures import Denied, NoAnswer, NoRoom, Passing, Unreachable, closed
