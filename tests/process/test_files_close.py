@@ -94,6 +94,6 @@ def test_two_threads_that_connect_close_what_was_dropped_once(monkeypatch: pytes
         if len(looks) == 1:  # the other thread connects while the first one looks
             steps.close_dropped()
 
-    monkeypatch.setattr(steps, "_open", [(dropped, SimpleNamespace(close=lambda: closed.append(1)))])
+    monkeypatch.setattr(steps, "_open", {dropped: SimpleNamespace(close=lambda: closed.append(1))})
     steps.close_dropped()
     assert (len(looks), len(closed)) == (2, 1)

@@ -168,8 +168,7 @@ class Liveness:
                     raise
             except (FileNotFoundError, BlockingIOError):
                 # A process that sweeps locked or removed it before this one locked it; that is rare, so try again.
-                if not self._folder.is_dir():
-                    self._mend()
+                self._mend()
                 continue
             except OSError as error:
                 raise failed(f"no liveness pipe could be made in {self._folder}", error) from error

@@ -39,7 +39,7 @@ from interlock.core.line import (
 from interlock.remote.failures import closed
 from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
-from interlock.runtime.process import HOST, checked_pid, in_forked_child, pid
+from interlock.runtime.process import HOST, checked_pid, each_in_forked_child, pid
 from interlock.stores.files.folder import Folder, names_in
 from interlock.stores.files.linefile import TRUST, LineFile, give_turn
 from interlock.stores.files.liveness import Liveness, WakeupPipe
@@ -340,17 +340,16 @@ class FileSteps:
         self.liveness.forget()
 
 
-_open: list[tuple["weakref.ref[Any]", FileSteps]] = []
+_open: dict["weakref.ref[Any]", FileSteps] = {}
 """The queues of this process, and the lines of each."""
 
 
 def close_dropped() -> None:
     """Close the lines of queues that were collected without being closed."""
-    for each in [*_open]:
-        if each[0]() is None or each[1].liveness.closed:
-            with contextlib.suppress(ValueError):  # another thread that connects was quicker
-                _open.remove(each)
-                each[1].close()
+    for queue, steps in list(_open.items()):
+        # Another thread that connects may have been quicker.
+        if (queue() is None or steps.liveness.closed) and _open.pop(queue, None) is not None:
+            steps.close()
 
 
 def queue_on(folder: Folder, kind: Callable[[FileSteps], Q]) -> Q:
@@ -363,14 +362,8 @@ def queue_on(folder: Folder, kind: Callable[[FileSteps], Q]) -> Q:
     steps = FileSteps(folder)
     queue = kind(steps)
     close_dropped()
-    _open.append((weakref.ref(queue), steps))
+    _open[weakref.ref(queue)] = steps
     return queue
 
 
-def _after_fork() -> None:
-    for _, steps in _open:
-        steps.forget()
-    _open.clear()
-
-
-in_forked_child(_after_fork)
+each_in_forked_child(_open.values(), FileSteps.forget)

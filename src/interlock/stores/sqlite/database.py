@@ -69,7 +69,7 @@ class Database:
                 that interrupted a step of its own thread.
         """
         checked_pid()
-        if _forking:
+        if _held:
             with _mutex:  # let the fork go first, or busy threads could delay it for ever
                 pass
         with self.section.mutex:  # no `Section.entered`: the traceback of an interrupt could keep that taken
@@ -215,7 +215,6 @@ class Database:
 _databases: dict[str, Database] = {}
 _mutex = threading.RLock()
 _held: list[Any] = []
-_forking: list[bool] = []
 _unusable: set[str] = set()
 
 
@@ -231,7 +230,7 @@ def database_of(options: SqliteOptions) -> Database:
 def _before_fork() -> None:
     """Wait until no thread is inside SQLite: in the child its mutexes and file locks would stay locked for ever."""
     _mutex.acquire()
-    _forking.append(True)
+    _held.append(_mutex)
     _held.extend(
         database.section.mutex
         for database in list(_databases.values())
@@ -242,15 +241,12 @@ def _before_fork() -> None:
 def _after_fork_in_parent() -> None:
     while _held:
         _held.pop().release()
-    _forking.clear()
-    _mutex.release()
 
 
 def _after_fork_in_child() -> None:
     global _mutex
     _mutex = threading.RLock()
     _held.clear()
-    _forking.clear()
     for database in _databases.values():
         database.inherit()
     _databases.clear()
