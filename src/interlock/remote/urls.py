@@ -15,39 +15,30 @@ def options_in(url: SplitResult) -> list[tuple[str, str]]:
 
 
 def conninfo_of(url: SplitResult, options: Iterable[tuple[str, str]]) -> str:
-    """Return a URL for libpq.
+    """Return a URL for libpq, which can read it.
 
     Args:
         url: where the server is; the last @ ends the password, as on all stores.
         options: what stands behind the ? instead.
-    """
-    login, at, hosts = url.netloc.rpartition("@")
-    netloc = login.replace("@", "%40") + at + hosts
-    query = urlencode(list(options), quote_via=quote)
-    return whole(url._replace(scheme="postgresql", netloc=netloc, query=query))
-
-
-def check(conninfo: str, given: SplitResult) -> None:
-    """Check that libpq can read a URL.
-
-    Args:
-        conninfo: the URL.
-        given: what it was made of.
 
     Raises:
-        InvalidArgument: it can't.
+        InvalidArgument: libpq can't read it.
         ImportError: psycopg is not installed.
     """
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
+    login, at, hosts = url.netloc.rpartition("@")
+    netloc = login.replace("@", "%40") + at + hosts
+    query = urlencode(list(options), quote_via=quote)
+    conninfo = whole(url._replace(scheme="postgresql", netloc=netloc, query=query))
     try:
         conninfo_to_dict(conninfo)
-        return
+        return conninfo
     except ProgrammingError as error:
-        reason = why(error, whole(given)).strip()
+        reason = why(error, whole(url)).strip()
     # Not while the error is handled: its own text may show the password.
-    raise InvalidArgument(f"{masked(whole(given))!r} is no URL of PostgreSQL: {reason}")
+    raise InvalidArgument(f"{masked(whole(url))!r} is no URL of PostgreSQL: {reason}")
 
 
 def port_of(url: SplitResult) -> int | None:

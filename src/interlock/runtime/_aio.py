@@ -32,7 +32,6 @@ Turn = asyncio.Lock
 CANCELLED = asyncio.CancelledError
 Caller: TypeAlias = asyncio.Task[object]
 TASKS = True
-OWNER = "task"
 WORKS: Kind = "coroutine function"  # what a lock is held around
 SLICE = 0.001  # seconds
 CLOSE_ELSEWHERE_LIMIT = 2.0  # seconds

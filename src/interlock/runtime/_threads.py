@@ -28,7 +28,6 @@ Turn = threading.Lock
 
 CANCELLED = KeyboardInterrupt
 TASKS = False
-OWNER = "thread"
 WORKS: Kind = "function"  # what a lock is held around
 IDLE = 10.0  # seconds without anything to do, after which the thread of an alarm ends
 

@@ -316,7 +316,7 @@ class AsyncClient(BaseClient):
         away: dict[object, BaseException] = {}
         ending: list[AsyncGrant | Claim] = [*rest, *reversed(grants), *dropped]
         for each in ending:
-            node = state.queue.node_of and state.queue.node_of(each if isinstance(each, Claim) else each._claim)
+            node = state.watchdog.node_of(each if isinstance(each, Claim) else each._claim)
             try:
                 if node not in away:
                     await (state.queue.leave(each) if isinstance(each, Claim) else each.release())

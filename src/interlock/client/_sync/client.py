@@ -308,7 +308,7 @@ class Client(BaseClient):
         away: dict[object, BaseException] = {}
         ending: list[Grant | Claim] = [*rest, *reversed(grants), *dropped]
         for each in ending:
-            node = state.queue.node_of and state.queue.node_of(each if isinstance(each, Claim) else each._claim)
+            node = state.watchdog.node_of(each if isinstance(each, Claim) else each._claim)
             try:
                 if node not in away:
                     (state.queue.leave(each) if isinstance(each, Claim) else each.release())

@@ -152,8 +152,8 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
             self._held.pop(grant, None)
         if not released:
             raise NotHeld(
-                f"this {rt.OWNER} does not hold {self.name!r} by this lock object; to release from another "
-                f"{rt.OWNER}, call release() of the grant"
+                f"the calling thread or task does not hold {self.name!r} by this lock object; to release it from "
+                f"another one, call release() of the grant"
             )
 
     def owned(self) -> bool:

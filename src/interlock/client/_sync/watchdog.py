@@ -8,7 +8,7 @@ many claims.  A renewal that fails is tried again until the deadline; only then 
 import math
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
@@ -39,6 +39,7 @@ class Watchdog:
         queue: the store, as this process or loop uses it.
 
     Attributes:
+        node_of: tells where a claim is asked for: one node that is away must not delay the claims of others.
         watched: by id, each grant with its claim, for the warning when it is collected.
         pid: of the process that it belongs to.
         dropped: the last claims whose grants were collected, and until when their leases may go on.
@@ -48,6 +49,7 @@ class Watchdog:
         self._client = client
         self._queue = queue
         self._now = client.now
+        self.node_of: Callable[[Claim], object] = getattr(queue, "node_of", bool)
         self.pid = checked_pid()
         self.watched: dict[str, tuple[ref[Grant], Claim]] = {}
         self._staying: dict[str, tuple[Claim, float]] = {}
@@ -134,7 +136,7 @@ class Watchdog:
                 elif soon and grant._due < grant._deadline and grant._due <= now + grant._claim.spec.ttl / 10:
                     # Those that are due soon go along in the same request; what has no answer by then is asked again.
                     grant._due = min(grant._deadline, now + grant._claim.spec.ttl / 3)
-                    due.setdefault(self._queue.node_of and self._queue.node_of(grant._claim), []).append(grant)
+                    due.setdefault(self.node_of(grant._claim), []).append(grant)
             for some in due.values():
                 if rt.spawn("interlock-renew", self._renew, some) is None:
                     self._again(some)

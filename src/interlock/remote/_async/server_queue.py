@@ -78,8 +78,6 @@ class AsyncServerQueue(Generic[Q, A]):
         rest: closes unused connections, except for one.
     """
 
-    node_of: Callable[[Claim], object] | None = None
-
     def __init__(
         self,
         wire: Wire[Q, A],

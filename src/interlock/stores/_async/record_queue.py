@@ -23,8 +23,6 @@ class AsyncRecordQueue:
             `evict`, `namespaces`, `doctor`, `aclose`, `abort` and `rest`.
     """
 
-    node_of = None
-
     def __init__(self, records: Any) -> None:
         self._records = records
         self._protocol = AsyncPending(records)

@@ -84,7 +84,6 @@ class AsyncStepQueue:
         busy_text: the message of the error after that.
     """
 
-    node_of = None
     busy_limit = 5.0  # seconds
     busy_text = "the store was busy for 5 s: another program holds the store's own lock; nothing was done"
 

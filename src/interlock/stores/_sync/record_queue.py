@@ -24,8 +24,6 @@ class RecordQueue:
             `evict`, `namespaces`, `doctor`, `close`, `abort` and `rest`.
     """
 
-    node_of = None
-
     def __init__(self, records: Any) -> None:
         self._records = records
         self._protocol = Pending(records)

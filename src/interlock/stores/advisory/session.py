@@ -12,7 +12,7 @@ from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.core.options import Reader, number_in, read_options
 from interlock.core.redaction import is_torn, place_of, read, whole
 from interlock.remote.failures import Refused
-from interlock.remote.urls import check, conninfo_of, options_in, port_of
+from interlock.remote.urls import conninfo_of, options_in, port_of
 from interlock.runtime.process import HOST, Descriptor, checked_pid, pid
 
 MAX_SESSIONS = 32
@@ -77,7 +77,6 @@ def _options_of(url: SplitResult) -> Options:
         others = {**DEFAULTS, "application_name": f"interlock {HOST}:{pid()}"[:63]}
         others |= {name: text for name, text in given if name not in OURS}
         conninfo = conninfo_of(url, others.items())
-        check(conninfo, url)
     return Options(
         conninfo, ours.get("max_sessions", MAX_SESSIONS), ours.get("sequence", SEQUENCE), mysql, is_torn(url)
     )

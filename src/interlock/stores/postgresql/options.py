@@ -12,7 +12,6 @@ from interlock.core.options import Reader, flag_in, number_in, read_options, sec
 from interlock.core.redaction import is_torn, place_of, read
 from interlock.remote.urls import (
     arguments_of,
-    check,
     conninfo_of,
     engine_of,
     given_by,
@@ -80,7 +79,6 @@ def options_of(url: SplitResult) -> PostgresOptions:
 def _options_of(url: SplitResult) -> PostgresOptions:
     given = options_in(url)
     conninfo = conninfo_of(url, [each for each in given if each[0] not in _OURS])
-    check(conninfo, url)
 
     def arguments() -> dict[str, Any]:
         return {**_DEFAULTS, **conninfo_to_dict(conninfo)}

@@ -54,8 +54,6 @@ class AsyncAdvisoryQueue:
         perform: as `BaseSession.perform`.
     """
 
-    node_of = None
-
     def __init__(
         self, room: AdvisoryRoom, perform: Callable[[BaseSession, str, float | None], rt.Result[Rows]]
     ) -> None:

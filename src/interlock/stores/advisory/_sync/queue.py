@@ -49,8 +49,6 @@ class AdvisoryQueue:
         perform: as `BaseSession.perform`.
     """
 
-    node_of = None
-
     def __init__(
         self, room: AdvisoryRoom, perform: Callable[[BaseSession, str, float | None], rt.Result[Rows]]
     ) -> None:

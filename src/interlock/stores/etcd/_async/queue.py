@@ -43,8 +43,6 @@ class AsyncEtcdQueue:
         options: how to connect.
     """
 
-    node_of = None
-
     def __init__(self, options: EtcdOptions) -> None:
         self._options = options
         self._folder = partial(wire.folder_of, options.prefix)

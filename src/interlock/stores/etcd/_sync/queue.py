@@ -44,8 +44,6 @@ class EtcdQueue:
         options: how to connect.
     """
 
-    node_of = None
-
     def __init__(self, options: EtcdOptions) -> None:
         self._options = options
         self._folder = partial(wire.folder_of, options.prefix)
