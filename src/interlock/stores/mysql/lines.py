@@ -12,12 +12,12 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import count
 from time import sleep
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.claims import MICROS, SEPARATOR, Check
-from interlock.core.errors import LockError, StoreError, UnknownOutcome
+from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import Clock, Place, decode, is_nothing
 from interlock.remote._sync.pool import Pool
 from interlock.remote.failures import ConnectionEnded, NoRoom, Passing, Refused, no_answer
@@ -310,40 +310,39 @@ class MysqlLines:
 
     def doctor(self) -> list[Check]:
         """Check the server's version, durability, clock, round trip and table."""
-        checks = []
-        try:
-            version, flush = self._ask("SELECT VERSION(), @@global.innodb_flush_log_at_trx_commit").rows[0]
-            sent = clock.now()
-            now = int(self._ask(f"SELECT {NOW}").rows[0][0])
-            took = clock.now() - sent
-            skew = clock.time_of_day() - now / MICROS
-            self.load(SEPARATOR)  # creates the table, if that is allowed
-            about = self._ask(
-                f"SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND "
-                f"TABLE_NAME = '{self._options.table}'"
-            ).rows
-        except LockError as error:
-            return [Check("server", "fail", str(error))]
-        tested = "MariaDB" in str(version)
-        words = str(version) if tested else f"{version}; these locks are tested on MariaDB only"
-        checks.append(Check("version", "ok" if tested else "warn", words))
-        if int(flush) != 1:
-            words = (
-                f"innodb_flush_log_at_trx_commit is {flush}: after each start nobody gets a lock for the seconds of "
-                f"?grace=, since the last commits before a crash may be forgotten; make it 1"
-            )
-            checks.append(Check("persistence", "warn", words))
-        words = f"differs from this machine's by {skew * 1000:.0f} ms"
-        if abs(skew) > SKEW:
-            words += "; leases are judged by the server's clock alone, which must not jump: let NTP slew it"
-        checks += [
-            Check("clock", "ok" if abs(skew) <= SKEW else "warn", words),
-            Check("server", "ok", f"answers in {took * 1e6:.0f} us"),
-        ]
+        version, flush = self._ask("SELECT VERSION(), @@global.innodb_flush_log_at_trx_commit").rows[0]
+        sent = clock.now()
+        now = int(self._ask(f"SELECT {NOW}").rows[0][0])
+        took = clock.now() - sent
+        skew = clock.time_of_day() - now / MICROS
+        self.load(SEPARATOR)  # creates the table, if that is allowed
+        about = self._ask(
+            f"SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND "
+            f"TABLE_NAME = '{self._options.table}'"
+        ).rows
         engine = str(about[0][0]) if about else "no engine"
-        if engine.lower() == "innodb":
-            return [*checks, Check("table", "ok", self._table)]
-        return [*checks, Check("table", "fail", f"{self._table} is of {engine}, not InnoDB: it forgets in a crash")]
+        found: list[tuple[str, Literal["ok", "warn", "fail", ""], str]] = [
+            (
+                "version", "ok" if "MariaDB" in str(version) else "warn",
+                f"{version}; these locks are tested on MariaDB only",
+            ),
+            (
+                "persistence", "" if int(flush) == 1 else "warn",
+                f"innodb_flush_log_at_trx_commit is {flush}: after each start nobody gets a lock for the seconds of "
+                f"?grace=, since the last commits before a crash may be forgotten; make it 1",
+            ),
+            (
+                "clock", "ok" if abs(skew) <= SKEW else "warn",
+                f"differs from this machine's by {skew * 1000:.0f} ms; leases are judged by the server's clock "
+                f"alone, which must not jump: let NTP slew it",
+            ),
+            ("server", "ok", f"answers in {took * 1e6:.0f} us"),
+            (
+                "table", "ok" if engine.lower() == "innodb" else "fail",
+                f"{self._table} is of {engine}; of another engine than InnoDB it forgets in a crash",
+            ),
+        ]  # fmt: skip
+        return [Check(name, status, detail) for name, status, detail in found if status]
 
 
 def _is_over(text: str, old: Clock) -> bool:

@@ -70,14 +70,11 @@ class Mux(asyncio.BufferedProtocol):
             self._timer.cancel()
             self._timer = None
         now = clock.now()
-        next = now + self._io_timeout
-        for future, deadline, _ in self._line:
-            if future.done():
-                continue
+        waiting = [(future, deadline) for future, deadline, _ in self._line if not future.done()]
+        for future, deadline in waiting:
             if deadline <= now:
                 future.set_exception(no_answer(self._where, self._io_timeout))
-            elif deadline < next:
-                next = deadline
+        next = min([now + self._io_timeout, *[deadline for _, deadline in waiting if deadline > now]])
         if self._line:
             if self._line[0][1] + self._io_timeout <= now:
                 self.close()  # the oldest reply is overdue by another time-out
@@ -136,9 +133,6 @@ class Mux(asyncio.BufferedProtocol):
         """Close the connection."""
         self.good = False
         self.closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         self._stream.close()
 
 

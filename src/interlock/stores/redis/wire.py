@@ -6,6 +6,7 @@ the server pays for each function it defines.
 """
 
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pkgutil import get_data  # importlib.resources loads a dozen modules
@@ -39,20 +40,19 @@ def _script(*names: str) -> bytes:
 ENTER = _script("enter_short", "line", "enter")
 LEAVE = _script("leave_short", "line", "leave")
 RENEW, ADOPT, EVICT, LOOK, KEPT = [_script("line", each) for each in ("renew", "adopt", "evict", "look", "kept")]
-_CALL = b"\r\n$7\r\nEVALSHA\r\n$40\r\n"
+_CALL = re.compile(rb"\r\n\$7\r\nEVALSHA\r\n\$40\r\n([0-9a-f]{40})")
 
 
 def with_source(command: bytes) -> bytes:
     """Replace EVALSHA by EVAL with the source, for a server that does not have the script."""
-    first, *rest = command.split(_CALL)
-    parts = [first]
-    for each in rest:
-        text = SOURCES.get(each[:40])
-        if text is None:  # the text of a label that looks like a call
-            parts.append(_CALL + each)
-        else:
-            parts.append(b"\r\n$4\r\nEVAL\r\n$%d\r\n%s%s" % (len(text), text, each[40:]))
-    return b"".join(parts)
+    return _CALL.sub(_source, command)
+
+
+def _source(call: re.Match[bytes]) -> bytes:
+    text = SOURCES.get(call[1])
+    if text is None:  # the text of a label that looks like a call
+        return call[0]
+    return b"\r\n$4\r\nEVAL\r\n$%d\r\n%s" % (len(text), text)
 
 
 class RedisWire:

@@ -296,11 +296,9 @@ class AsyncPgConnection:
             self.close()
             return
         self._end()
-        try:
+        with suppress(psycopg.OperationalError):
             self._send((undo,), False)
             self._pgconn.flush()
-        except psycopg.OperationalError:
-            pass
         linger(self._pgconn, self._file)  # a server may drop the requests of a client that has disconnected
 
     def close(self) -> None:

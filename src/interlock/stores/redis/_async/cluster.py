@@ -6,6 +6,7 @@ Source: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spe
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 from interlock.core.claims import Claim
 from interlock.core.errors import StoreError
@@ -133,10 +134,8 @@ class AsyncCluster:
 
     async def read_map_if_possible(self, version: int = -1, first: Address | None = None) -> None:
         """As `read_map`, but raise nothing: the next request gets the error."""
-        try:
+        with suppress(StoreError):
             await self.read_map(version, first)
-        except StoreError:
-            pass
 
     async def read_map(self, version: int = -1, first: Address | None = None) -> None:
         """Read the slot map, unless another request has read it after `version`.

@@ -207,7 +207,6 @@ class AsyncDialer:
     def __init__(self, settings: Settings, asks: bool = True) -> None:
         self.settings = settings
         self._asks = asks
-        self.where = settings.where
         self._silent = False
         self._primary: bytes | None = None
         self._address: Address | str = settings.address
@@ -250,8 +249,8 @@ class AsyncDialer:
                 context = None if self.settings.tls is None else self.settings.tls.context
                 stream = await sockets.open_stream(address, context, deadline, self.settings.io_timeout, looks)
         except (OSError, ValueError) as error:
-            raise unreachable(self.where, error) from error
-        return AsyncRedisConnection(stream, self.where, self.settings.io_timeout)
+            raise unreachable(self.settings.where, error) from error
+        return AsyncRedisConnection(stream, self.settings.where, self.settings.io_timeout)
 
     async def _of_library(self, connection: Any, deadline: float) -> Any:
         try:
@@ -279,13 +278,13 @@ class AsyncDialer:
         try:
             replies = await connection.raw(data, len(commands), deadline)
         except NoAnswer as error:
-            raise unreachable(self.where, TimeoutError()) from error
+            raise unreachable(self.settings.where, TimeoutError()) from error
         replies = replies if len(commands) > 1 else [replies]
         for reply, (name, *_) in zip(replies, commands, strict=True):
             if not isinstance(reply, ReplyError) or name == "CLIENT":
                 continue
             if name != "INFO" or code_of(reply) not in ("NOPERM", "UNKNOWN"):  # a proxy may lack INFO
-                raise unreachable(self.where, reply) from reply
+                raise unreachable(self.settings.where, reply) from reply
         return replies[-1]
 
     async def subscribe(self, channel: str, deadline: float) -> AsyncRedisConnection:
@@ -339,7 +338,7 @@ class AsyncDialer:
             self._silent = True
             log.warn("no Sentinel of %r answers: a new primary would not be noticed", self.settings.service)
         text = f"no primary found: {failure}" if failure else "no primary found for it"
-        raise unreachable(self.where, OSError(f"{text}; do its Sentinels run, and see a primary that does?"))
+        raise unreachable(self.settings.where, OSError(f"{text}; do its Sentinels run, and see a primary that does?"))
 
     async def _ask_sentinel(self, sentinel: Settings, node: Address, deadline: float) -> list[tuple[int, Address]]:
         """Return the epoch of the last fail-over and the address of the primary, if a Sentinel knows it."""

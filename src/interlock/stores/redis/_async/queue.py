@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, keys_of, namespace_of
-from interlock.core.errors import LockError, StoreError
+from interlock.core.errors import StoreError
 from interlock.core.queue import Renewed
 from interlock.remote._async.listener import AsyncSubscription
 from interlock.remote._async.pool import AsyncPool
@@ -29,8 +29,8 @@ def pool_to(dialer: AsyncDialer, wire: RedisWire) -> AsyncAsks[RedisCommand, Rep
     if dialer.settings.make is None:
         from interlock.stores.redis._mux import MuxPool
 
-        return MuxPool(dialer.open, answer_to, dialer.where, dialer.settings.io_timeout, wire.leave)
-    return AsyncPool(dialer.open, dialer.where, dialer.settings.most, wire.leave)
+        return MuxPool(dialer.open, answer_to, dialer.settings.where, dialer.settings.io_timeout, wire.leave)
+    return AsyncPool(dialer.open, dialer.settings.where, dialer.settings.most, wire.leave)
 
 
 class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
@@ -91,13 +91,11 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         """List the keys that begin with `prefix` and may have claims; by SCAN, in small steps."""
         found: set[str] = set()
         for node in await self.nodes():
-            cursor: Any = b"0"
-            while True:
-                command = pack("SCAN", cursor, "MATCH", pattern_of(prefix), "COUNT", "1000")
+            cursor: Any = b""
+            while cursor not in (b"0", 0):
+                command = pack("SCAN", cursor or b"0", "MATCH", pattern_of(prefix), "COUNT", "1000")
                 cursor, names = await self._ask_twice(RedisCommand(command, node))
                 found.update(key_of(name.decode()) for name in names)
-                if cursor in (b"0", 0):
-                    break
         return sorted(found)
 
     async def nodes(self) -> list[str]:
@@ -110,18 +108,13 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         Whether this user may run the scripts, the lock shows that `doctor` acquires on every store.
         """
         checks: list[Check] = []
-        try:
-            for node in await self.nodes():
-                checks += await self._examine(node)
-            checks.append(await self._hear())
-        except LockError as error:
-            checks.append(Check("server", "fail", str(error)))
-        return checks
+        for node in await self.nodes():
+            checks += await self._examine(node)
+        return [*checks, await self._hear()]
 
     async def _examine(self, node: str) -> list[Check]:
-        day = clock.time_of_day()
         seconds, micros = await self._ask_twice(RedisCommand(pack("TIME"), node))
-        skew = day - int(seconds) - int(micros) / 1e6
+        skew = clock.time_of_day() - int(seconds) - int(micros) / 1e6
         try:
             text = await self._ask_twice(RedisCommand(pack("INFO"), node))
             await self._ask_twice(RedisCommand(pack("SCAN", "0", "COUNT", "1"), node))
@@ -142,8 +135,11 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
                     return Check("messages", "ok", "what was published arrived")
         finally:
             self._waiters.leaves(id)
-        text = f"what was published did not arrive within {TRIES * MESSAGE_LIMIT:g} s: waiters hear by their own look"
-        return Check("messages", "fail", text)
+        return Check(
+            "messages",
+            "fail",
+            f"what was published did not arrive within {TRIES * MESSAGE_LIMIT:g} s: waiters hear by their own look",
+        )
 
 
 def fresh_channel() -> str:

@@ -7,6 +7,7 @@ Source: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spe
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 from interlock.core.claims import Claim
 from interlock.core.errors import StoreError
@@ -134,10 +135,8 @@ class Cluster:
 
     def read_map_if_possible(self, version: int = -1, first: Address | None = None) -> None:
         """As `read_map`, but raise nothing: the next request gets the error."""
-        try:
+        with suppress(StoreError):
             self.read_map(version, first)
-        except StoreError:
-            pass
 
     def read_map(self, version: int = -1, first: Address | None = None) -> None:
         """Read the slot map, unless another request has read it after `version`.
