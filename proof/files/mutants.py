@@ -159,7 +159,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a claim promoted too late is not given back",
         "stuck",
         _LAPSE,
-        _claiming("                at.left_behind = await _give_back(queue, call.claim)\n", ""),
+        _claiming("                call.left_behind = await _give_back(queue, call.claim)\n", ""),
     ),
     Mutant(
         "news of an earlier claim are taken for those of this one",
@@ -171,6 +171,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "a time-out leaves the claim in line",
         "is left behind",
         Configuration("waits and times out", (_E, TIMED)),
-        _claiming("        await _time_is_over(queue, call, answer.outage, at.in_line)\n", "        pass\n"),
+        _claiming("        await _time_is_over(queue, call, answer.outage, call.in_line)\n", "        pass\n"),
     ),
 )

@@ -28,10 +28,10 @@ JUNK = "junk = next((r.id for r in records if r.expired and r.id != me), None)"
 
 UNKNOWN = "        except UnknownOutcome:\n            result = GIVEN_UP"
 ANSWERED = "            await effect(Answered(bool(answers[0])))\n"
-GIVEN_UP = "                at.left_behind = await _give_back(queue, call.claim)\n"
+GIVEN_UP = "                call.left_behind = await _give_back(queue, call.claim)\n"
 NO_MORE = '            if answer.state == "using" or'
 REFUSED = "            return REFUSED"
-COUNTED = "                until = at.sent + call.claim.spec.ttl\n"
+COUNTED = "                until = call.sent + call.claim.spec.ttl\n"
 DUMB = Update.THERE
 
 
@@ -178,7 +178,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "the lease is counted from the answer, not from before the request",
         "two holders",
         LEASES,
-        _claiming(COUNTED, f"                at.sent = await rt.time_by(call.now)\n{COUNTED}"),
+        _claiming(COUNTED, f"                call.sent = await rt.time_by(call.now)\n{COUNTED}"),
     ),
     Mutant(
         "a renewal revives what has expired, the watchdog re-arms a passed deadline",
@@ -238,7 +238,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a time-out forgets to leave",
         "left behind",
         Options(timeouts=True),
-        _claiming("        await _time_is_over(queue, call, answer.outage, at.in_line)\n", "        pass\n"),
+        _claiming("        await _time_is_over(queue, call, answer.outage, call.in_line)\n", "        pass\n"),
     ),
     Mutant(
         "a refused try leaves its record",
@@ -313,7 +313,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "on a line: an id enters a second time after a lost answer",
         "two holders",
         replace(LEASED, lost=1),
-        _claiming("call.wait, at.in_line or at.uncertain)", "call.wait, at.in_line)"),
+        _claiming("call.wait, call.in_line or call.uncertain)", "call.wait, call.in_line)"),
     ),
     Mutant(
         "on a line: a claim that was granted too late stays in the line",

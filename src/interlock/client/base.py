@@ -18,6 +18,7 @@ from interlock.core.claims import (
     Unset,
     checked_at_least,
     checked_at_most,
+    checked_flag,
     checked_name,
     checked_text,
     checked_timeout,
@@ -260,8 +261,7 @@ class BaseClient:
         for name, function in (("on_lost", on_lost), ("on_wanted", on_wanted)):
             if function is not None and not callable(function):
                 raise InvalidArgument(f"{name} is a function of one argument, the grant, not {said(function)}")
-        if not isinstance(renew, bool):
-            raise InvalidArgument(f"renew is True or False, not {said(renew)}")
+        checked_flag(renew, "renew")
         most = math.inf if at_most is None else checked_at_most(at_most, at_least)
         return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least, most, on_wanted)
 

@@ -264,6 +264,13 @@ def checked_timeout(blocking: object, timeout: object) -> float | None:
     return None if timeout > MAX_TTL else float(timeout)
 
 
+def checked_flag(value: object, what: str) -> bool:
+    """Return `value` if it is True or False, else raise InvalidArgument."""
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{what} is True or False, not {said(value)}")
+    return value
+
+
 def checked_count(value: object, what: str) -> int:
     """Return `value` if it is a whole number of units that a lock can have, else raise InvalidArgument."""
     most = WRITER_UNITS - 1

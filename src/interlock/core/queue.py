@@ -99,11 +99,17 @@ class AcquireCall:
     claim of the call can be in the line, so that there is nothing to take out.  `on_queued` is called with this
     object each time that its claim begins to wait in line; `queued` is the claim that did so last, for that function.
     `done` is True if it is a claim of `once` that came too late.
+
+    What it knows of its claim from one request to the next: `moment` is before the next request, `sent` before the
+    last one in which the store took part, from which the lease counts; `in_line` is True if the claim is known to be
+    in the line, `uncertain` if it may have entered, since a request of it had no answer; `granted` is its hand-over,
+    if that came; `unanswered` counts the requests in a row that had no answer; the store is away since `away_since`,
+    None while it is there; `left_behind` is why a claim that was granted too late could not be taken out.
     """
 
     __slots__ = (
-        "claim", "closed", "deadline", "done", "entered", "first", "now", "on_queued", "queued", "started",
-        "wait", "waiter",
+        "away_since", "claim", "closed", "deadline", "done", "entered", "first", "granted", "in_line", "left_behind",
+        "moment", "now", "on_queued", "queued", "sent", "started", "unanswered", "uncertain", "wait", "waiter",
     )  # fmt: skip
 
     def __init__(
@@ -127,6 +133,12 @@ class AcquireCall:
         self.waiter: Any = None
         self.on_queued: Callable[[AcquireCall], object] | None = None
         self.queued: Claim | None = None
+        self.moment = self.sent = started
+        self.in_line = self.uncertain = False
+        self.granted: Granted | None = None
+        self.unanswered = 0
+        self.away_since: float | None = None
+        self.left_behind: StoreError | None = None
 
     def give_up(self) -> None:
         """Let the call end soon as if its time was over; from any thread."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from random import uniform
 from typing import Any
 
-from interlock.core.claims import Unset, checked_timeout, said
+from interlock.core.claims import Unset, checked_timeout
 from interlock.core.errors import InvalidArgument
 from interlock.remote.redispy import check_colour
 
@@ -38,13 +38,6 @@ def checked_bytes(text: object, what: str, hint: str = "") -> bytes:
         return text if isinstance(text, bytes) else text.encode()
     except UnicodeEncodeError as error:
         raise InvalidArgument(f"a {what} must be encodable as UTF-8 ({error.reason})") from None
-
-
-def checked_flag(value: object, what: str) -> bool:
-    """Return `value` if it is True or False, else raise InvalidArgument."""
-    if not isinstance(value, bool):
-        raise InvalidArgument(f"{what} is True or False, not {said(value)}")
-    return value
 
 
 def wait_limit(

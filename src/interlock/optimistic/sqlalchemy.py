@@ -292,16 +292,6 @@ class Reads:
             # From now on the row is locked, and what changes it is this transaction.
             self._held.append(LockedRow(_innermost(self._session), key, self._open.pop(key)))
 
-    def refreshed(self, state: InstanceState[object], names: Collection[str] | None) -> None:
-        """Note what was loaded later, as a deferred column is.
-
-        Args:
-            state: of the object.
-            names: the attributes; None for all.
-        """
-        if state.key in self._known:
-            self._note(state, names)
-
     def _loaded(self, session: Session, instance: object) -> None:
         state = inspect(instance)
         if state.key not in self._inserted:
@@ -377,10 +367,11 @@ class Reads:
 
 
 def _refreshed(state: InstanceState[object], context: object, names: Collection[str] | None) -> None:
+    """Note what was loaded later into an object, as a deferred column is; `names` is None for all attributes."""
     session = state.session
     reads = None if session is None else session.info.get(INFO)
-    if reads is not None:
-        reads.refreshed(state, names)
+    if reads is not None and state.key in reads._known:
+        reads._note(state, names)
 
 
 def _innermost(session: Session) -> SessionTransaction | None:

@@ -1,6 +1,5 @@
 """What a task has in its hand while it holds a lock."""
 
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -361,18 +360,13 @@ class AsyncGrants(_AsyncBody, BaseGrants[AsyncGrant]):
         Raises:
             StoreError: the store could not be asked for some; the others are released; call again.
         """
-        return await release_all(self)
-
-
-async def release_all(grants: Sequence[AsyncGrant]) -> bool:
-    """Release each grant, the last one first, also if another release fails."""
-    released = True
-    failure: BaseException | None = None
-    for grant in reversed(grants):
-        try:
-            released = await grant.release() and released
-        except BaseException as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure
-    return released
+        released = True
+        failure: BaseException | None = None
+        for grant in reversed(self):
+            try:
+                released = await grant.release() and released
+            except BaseException as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return released

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, cast, o
 from weakref import ref
 
 from interlock.client._async.client import AsyncClient
-from interlock.client._async.grants import AsyncGrant, AsyncGrants, AsyncReentry, release_all
+from interlock.client._async.grants import AsyncGrant, AsyncGrants, AsyncReentry
 from interlock.client.base import (
     FEW,
     AcquireOptions,
@@ -285,9 +285,9 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
                     grant._stay_at_least()
                 return AsyncGrants(taken)
         except BaseException:
-            await release_all(taken)
+            await AsyncGrants(taken).release()
             raise
-        await release_all(taken)
+        await AsyncGrants(taken).release()
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:

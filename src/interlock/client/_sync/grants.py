@@ -1,7 +1,6 @@
 # Generated from _async/grants.py by tools/unasync.py; change that one.
 """What a task has in its hand while it holds a lock."""
 
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -337,18 +336,13 @@ class Grants(_AsyncBody, BaseGrants[Grant]):
         Raises:
             StoreError: the store could not be asked for some; the others are released; call again.
         """
-        return release_all(self)
-
-
-def release_all(grants: Sequence[Grant]) -> bool:
-    """Release each grant, the last one first, also if another release fails."""
-    released = True
-    failure: BaseException | None = None
-    for grant in reversed(grants):
-        try:
-            released = grant.release() and released
-        except BaseException as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure
-    return released
+        released = True
+        failure: BaseException | None = None
+        for grant in reversed(self):
+            try:
+                released = grant.release() and released
+            except BaseException as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return released

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, cast, o
 from weakref import ref
 
 from interlock.client._sync.client import Client
-from interlock.client._sync.grants import Grant, Grants, Reentry, release_all
+from interlock.client._sync.grants import Grant, Grants, Reentry
 from interlock.client.base import (
     FEW,
     AcquireOptions,
@@ -284,9 +284,9 @@ class AllLock(Lockable[Grants]):
                     grant._stay_at_least()
                 return Grants(taken)
         except BaseException:
-            release_all(taken)
+            Grants(taken).release()
             raise
-        release_all(taken)
+        Grants(taken).release()
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:

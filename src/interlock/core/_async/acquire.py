@@ -19,7 +19,6 @@ from interlock.core.queue import (
     NOT_IN_LINE,
     AcquireCall,
     EnterResult,
-    Granted,
     Held,
     Outage,
     Renewed,
@@ -92,31 +91,6 @@ class AsyncQueue(Protocol):
         """Close everything without waiting, since its loop has ended."""
 
 
-class Progress:
-    """What a call knows of its claim from one request to the next.
-
-    Attributes:
-        now: the moment before the next request.
-        sent: the moment before the last request in which the store took part, from which the lease counts.
-        in_line: True if the claim is known to be in the line.
-        uncertain: True if it may have entered, since a request of it had no answer.
-        granted: the hand-over of this claim, if it came.
-        unanswered: requests in a row that had no answer.
-        away_since: since when the store is away; None while it is there.
-        left_behind: why a claim that was granted too late could not be taken out.
-    """
-
-    __slots__ = ("away_since", "granted", "in_line", "left_behind", "now", "sent", "unanswered", "uncertain")
-
-    def __init__(self, started: float) -> None:
-        self.now = self.sent = started
-        self.in_line = self.uncertain = False
-        self.granted: Granted | None = None
-        self.unanswered = 0
-        self.away_since: float | None = None
-        self.left_behind: StoreError | None = None
-
-
 async def acquire(rt: Any, queue: AsyncQueue, call: AcquireCall) -> Held | None:
     """Enter the line with `call.claim` and wait until it holds the lock.
 
@@ -133,7 +107,6 @@ async def acquire(rt: Any, queue: AsyncQueue, call: AcquireCall) -> Held | None:
         StoreError: the store failed, or was away until the time was over, or the call was called off; the caller
             then leaves with `call.claim`, if that entered.
     """
-    at = Progress(call.started)
     try:
         while True:
             if call.closed:
@@ -142,14 +115,14 @@ async def acquire(rt: Any, queue: AsyncQueue, call: AcquireCall) -> Held | None:
                     f"the connection was closed while it waited for {name!r}: it does not wait any more; "
                     f"connect again"
                 )
-            answer = await _ask(queue, call, at)
+            answer = await _ask(queue, call)
             if answer.state == "using":
-                until = at.sent + call.claim.spec.ttl
+                until = call.sent + call.claim.spec.ttl
                 if await rt.before(call.now, until):
                     return Held(call.claim, answer.fence, until, answer.slot)
-                at.left_behind = await _give_back(queue, call.claim)
+                call.left_behind = await _give_back(queue, call.claim)
             if answer.state == "using" or answer.state == "gone":
-                goes_on = await _start_afresh(rt, call, at, answer)
+                goes_on = await _start_afresh(rt, call, answer)
             elif answer.state in ("refused", "done"):
                 call.done = answer.state == "done"
                 goes_on = False
@@ -157,32 +130,32 @@ async def acquire(rt: Any, queue: AsyncQueue, call: AcquireCall) -> Held | None:
                 call.waiter = queue.subscribe()
                 goes_on = True
             else:
-                goes_on = await _wait(rt, queue, call, at, answer)
+                goes_on = await _wait(rt, queue, call, answer)
             if not goes_on:
                 return None
-            if at.granted is None:
-                at.now = await rt.time_by(call.now)
+            if call.granted is None:
+                call.moment = await rt.time_by(call.now)
     finally:
         if call.waiter is not None:
             call.waiter.close()
 
 
-async def _ask(queue: AsyncQueue, call: AcquireCall, at: Progress) -> EnterResult:
+async def _ask(queue: AsyncQueue, call: AcquireCall) -> EnterResult:
     """Say where the claim stands: by its hand-over, or as the store answers."""
-    if at.granted is not None:
-        answer = EnterResult("using", at.granted.fence, asked=False, slot=at.granted.slot)
+    if call.granted is not None:
+        answer = EnterResult("using", call.granted.fence, asked=False, slot=call.granted.slot)
     elif call.first is not None:
         answer, call.first = call.first, None
     else:
-        answer = await _enter(queue, call, at)
+        answer = await _enter(queue, call)
     if answer.asked:
-        at.sent = at.now
+        call.sent = call.moment
     if answer.outage is None:
-        at.away_since = None
+        call.away_since = None
     return answer
 
 
-async def _enter(queue: AsyncQueue, call: AcquireCall, at: Progress) -> EnterResult:
+async def _enter(queue: AsyncQueue, call: AcquireCall) -> EnterResult:
     """Ask the store, and count the requests in a row that had no answer.
 
     Raises:
@@ -191,63 +164,63 @@ async def _enter(queue: AsyncQueue, call: AcquireCall, at: Progress) -> EnterRes
     before, call.entered = call.entered, True
     try:
         # An id enters once: what was told to a claim that has expired must not be taken for one that entered later.
-        answer = await queue.enter(call.claim, call.waiter, call.wait, at.in_line or at.uncertain)
+        answer = await queue.enter(call.claim, call.waiter, call.wait, call.in_line or call.uncertain)
     except UnknownOutcome:
-        if at.unanswered >= LOST_REPLIES:
+        if call.unanswered >= LOST_REPLIES:
             raise
         answer = UNHEARD
     if answer.state == "indeterminate":
-        at.uncertain = True
+        call.uncertain = True
     if answer.state in NOT_IN_LINE:
         call.entered = before
-    at.unanswered = at.unanswered + 1 if answer is UNHEARD or answer is GIVEN_UP else 0
-    if at.unanswered > LOST_REPLIES:
-        raise UnknownOutcome(f"no answer to {at.unanswered} claims in a row: is the store there?")
+    call.unanswered = call.unanswered + 1 if answer is UNHEARD or answer is GIVEN_UP else 0
+    if call.unanswered > LOST_REPLIES:
+        raise UnknownOutcome(f"no answer to {call.unanswered} claims in a row: is the store there?")
     return answer
 
 
-async def _start_afresh(rt: Any, call: AcquireCall, at: Progress, answer: EnterResult) -> bool:
+async def _start_afresh(rt: Any, call: AcquireCall, answer: EnterResult) -> bool:
     """Give the call a claim with a fresh id; say whether there is time for it.
 
     Raises:
         StoreError: there is none, and the claim before could not be taken out.
     """
     call.claim = call.claim._replace(id=rt.fresh_id())
-    call.entered = at.in_line = at.uncertain = False
-    at.granted = None
+    call.entered = call.in_line = call.uncertain = False
+    call.granted = None
     # Leases that end before the replies come would else keep the caller here for ever.
     if not await _in_time(rt, call):
-        if at.left_behind is not None:
-            raise at.left_behind
+        if call.left_behind is not None:
+            raise call.left_behind
         if answer.outage is not None:
             raise answer.outage.error
         return False
     if answer.outage is not None:
-        await rt.sleep(await _pause_in_outage(rt, call, at, answer.outage, answer.look_again))
+        await rt.sleep(await _pause_in_outage(rt, call, answer.outage, answer.look_again))
     elif answer is GIVEN_UP:
-        await rt.sleep(answer.look_again * 2**at.unanswered)
+        await rt.sleep(answer.look_again * 2**call.unanswered)
     return True
 
 
-async def _wait(rt: Any, queue: AsyncQueue, call: AcquireCall, at: Progress, answer: EnterResult) -> bool:
+async def _wait(rt: Any, queue: AsyncQueue, call: AcquireCall, answer: EnterResult) -> bool:
     """Wait until the claim is handed the lock, or it is time to ask again; say whether there was time for it."""
-    if answer.state == "pending" and not at.in_line:
-        at.in_line = True
+    if answer.state == "pending" and not call.in_line:
+        call.in_line = True
         if call.wait and call.on_queued is not None:
             call.on_queued(call)
     if not await _in_time(rt, call):
-        await _time_is_over(queue, call, answer.outage, at.in_line)
+        await _time_is_over(queue, call, answer.outage, call.in_line)
         return False
     pause = answer.look_again
     if answer.outage is not None:
-        pause = await _pause_in_outage(rt, call, at, answer.outage, pause)
+        pause = await _pause_in_outage(rt, call, answer.outage, pause)
     if answer.state == "busy":  # a store that is busy for long is not asked all the time
-        pause += min(MOST_PAUSE, (at.now - call.started) / 20)
+        pause += min(MOST_PAUSE, (call.moment - call.started) / 20)
     if call.waiter is None:
         call.waiter = answer.waiter
     if answer.state == "pending" and call.wait and call.waiter is None:
         call.waiter = queue.subscribe()
-    elif call.waiter is None or not at.in_line:
+    elif call.waiter is None or not call.in_line:
         await rt.sleep(pause)
     else:
         pause = min(pause, call.claim.spec.ttl / 3)
@@ -255,7 +228,7 @@ async def _wait(rt: Any, queue: AsyncQueue, call: AcquireCall, at: Progress, ans
             pause = max(0.0, min(pause, call.deadline - await rt.time_by(call.now)))
         granted = await call.waiter.wait(pause)
         if granted is not None and granted.id == call.claim.id:
-            at.granted = granted
+            call.granted = granted
     return True
 
 
@@ -273,17 +246,17 @@ async def _give_back(queue: AsyncQueue, claim: Claim) -> StoreError | None:
     return None
 
 
-async def _pause_in_outage(rt: Any, call: AcquireCall, at: Progress, outage: Outage, pause: float) -> float:
+async def _pause_in_outage(rt: Any, call: AcquireCall, outage: Outage, pause: float) -> float:
     """Return how many seconds to wait for a store that is away.
 
     Raises:
         StoreError: the call has no limit of time, and the store has been away for longer than `outage.wait_limit`.
     """
-    at.away_since = at.now if at.away_since is None else at.away_since
-    at.now = await rt.time_by(call.now)
+    call.away_since = call.moment if call.away_since is None else call.away_since
+    call.moment = await rt.time_by(call.now)
     if call.deadline is not None:
-        return max(0.0, min(pause, call.deadline - at.now))
-    if at.now - at.away_since > outage.wait_limit:
+        return max(0.0, min(pause, call.deadline - call.moment))
+    if call.moment - call.away_since > outage.wait_limit:
         raise outage.error
     return pause
 

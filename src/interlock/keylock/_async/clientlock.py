@@ -5,10 +5,10 @@ from importlib import import_module
 from types import TracebackType
 from typing import Literal, NoReturn, TypeVar
 
-from interlock.core.claims import checked_seconds
+from interlock.core.claims import checked_flag, checked_seconds
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.keylock._async.onekey import AsyncOneKey
-from interlock.keylock.arguments import SHORTEST_PAUSE, checked_bytes, checked_flag, pauses
+from interlock.keylock.arguments import SHORTEST_PAUSE, checked_bytes, pauses
 from interlock.keylock.clients import Attempt, Holding
 from interlock.remote.redispy import library_of
 from interlock.runtime import _aio as rt

@@ -8,8 +8,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+from interlock.core.claims import checked_flag
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.keylock.arguments import checked_bytes, checked_client, checked_flag, milliseconds
+from interlock.keylock.arguments import checked_bytes, checked_client, milliseconds
 from interlock.keylock.clients import (
     Attempt,
     CommandName,

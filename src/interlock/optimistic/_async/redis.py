@@ -92,10 +92,7 @@ class AsyncTransactionConnection:
             return error
 
     async def close(self) -> None:
-        """Give it back, also if the task is cancelled meanwhile; a broken one will be connected anew."""
-        await rt.finish(self._close)
-
-    async def _close(self) -> None:
+        """Give it back, to the end; a broken one will be connected anew."""
         self._lent.deregister_connect_callback(self.connected)
         try:
             if self.broken:
@@ -286,7 +283,7 @@ class AsyncRedisAttempt:
             if not self._may_repeat(packet, error):
                 raise
             connection, self._connection, self._repeated = self._connection, None, True
-            await connection.close()
+            await rt.finish(connection.close)
             return await self._ask(packet)
         self._heard = True
         return replies
@@ -402,7 +399,7 @@ class AsyncRedisAttempt:
                         self._watching = False
         finally:
             connection.broken = connection.broken or self._watching  # to disconnect also forgets what is watched
-            await connection.close()
+            await rt.finish(connection.close)
         if self._moved:
             await self._look_again()
 

@@ -93,10 +93,7 @@ class TransactionConnection:
             return error
 
     def close(self) -> None:
-        """Give it back, also if the task is cancelled meanwhile; a broken one will be connected anew."""
-        rt.finish(self._close)
-
-    def _close(self) -> None:
+        """Give it back, to the end; a broken one will be connected anew."""
         self._lent.deregister_connect_callback(self.connected)
         try:
             if self.broken:
@@ -287,7 +284,7 @@ class RedisAttempt:
             if not self._may_repeat(packet, error):
                 raise
             connection, self._connection, self._repeated = self._connection, None, True
-            connection.close()
+            rt.finish(connection.close)
             return self._ask(packet)
         self._heard = True
         return replies
@@ -400,7 +397,7 @@ class RedisAttempt:
                         self._watching = False
         finally:
             connection.broken = connection.broken or self._watching  # to disconnect also forgets what is watched
-            connection.close()
+            rt.finish(connection.close)
         if self._moved:
             self._look_again()
 
