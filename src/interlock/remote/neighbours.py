@@ -117,15 +117,11 @@ class Neighbours:
             self._users += 1
 
     def leave(self) -> None:
-        """Count one user less; without any, the socket is closed."""
+        """Count one user less; without any, stop listening, until there is a waiter again."""
         with self._opening:
             self._users -= 1
-            if self._users <= 0:
-                self.close()
-
-    def close(self) -> None:
-        """Stop listening, until there is a waiter again."""
-        with self._opening:
+            if self._users > 0:
+                return
             ending, self._socket, self.channel = self._socket, None, ""
         if ending is not None:
             with suppress(OSError):  # it has ended

@@ -59,13 +59,6 @@ def library_of(client: object) -> str | None:
     return next((name for name in names if name in LIBRARIES), None)
 
 
-def is_async(client: object) -> bool:
-    """Tell whether a client is one of asyncio."""
-    if iscoroutinefunction(getattr(client, "execute_command", None)):
-        return True
-    return any(".asyncio" in base.__module__ for base in type(client).__mro__)
-
-
 def check_colour(client: object, tasks: bool, for_threads: str, for_tasks: str) -> None:
     """Raise InvalidArgument unless a client is one for threads, or one of asyncio.
 
@@ -74,17 +67,15 @@ def check_colour(client: object, tasks: bool, for_threads: str, for_tasks: str) 
         tasks: True if asyncio tasks will use it.
         for_threads, for_tasks: what takes the clients of each kind.
     """
-    if tasks and not is_async(client):
+    awaited = iscoroutinefunction(getattr(client, "execute_command", None)) or any(
+        ".asyncio" in base.__module__ for base in type(client).__mro__
+    )
+    if tasks and not awaited:
         raise InvalidArgument(
             f"{described(client)} would block the event loop: give it to {for_threads}, or take a client of asyncio"
         )
-    if is_async(client) and not tasks:
+    if awaited and not tasks:
         raise InvalidArgument(f"{described(client)} is a client of asyncio: give it to {for_tasks}")
-
-
-def is_cluster(client: object) -> bool:
-    """Tell whether a client speaks to a cluster."""
-    return hasattr(client, "nodes_manager")
 
 
 def names_of(error: BaseException) -> set[str]:

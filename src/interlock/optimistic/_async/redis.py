@@ -22,7 +22,7 @@ from interlock.optimistic.redis import (
     slot_in,
 )
 from interlock.optimistic.tries import CommandRefused, Queued, Tries, TryAgain
-from interlock.remote.redispy import given_code, is_cluster
+from interlock.remote.redispy import given_code
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 
@@ -158,7 +158,7 @@ class AsyncRedisAttempt:
     def __init__(self, library: Library, client: Any, tries: Tries) -> None:
         self._library = library
         self._client = client
-        self._cluster = is_cluster(client)
+        self._cluster = hasattr(client, "nodes_manager")
         self._tries = tries
         self._connection: AsyncTransactionConnection | None = None
         self._callbacks: Any = {}

@@ -8,7 +8,7 @@ from typing import Any
 from interlock.core.errors import InvalidArgument
 from interlock.core.redaction import described
 from interlock.remote._sync.pool import MOST
-from interlock.remote.redispy import LIBRARIES, check_colour, is_cluster
+from interlock.remote.redispy import LIBRARIES, check_colour
 from interlock.stores.redis.library import maker
 from interlock.stores.redis.settings import IO_TIMEOUT, PORT, TLS, Address, Settings, Tls
 
@@ -27,7 +27,7 @@ def settings_of_client(client: object, tasks: bool) -> Settings:
     Raises:
         InvalidArgument: the object is no such client, or is sync for tasks, or async for threads.
     """
-    cluster = is_cluster(client)
+    cluster = hasattr(client, "nodes_manager")
     pool = getattr(client, "connection_pool", None)
     if not cluster and not hasattr(pool, "connection_kwargs"):
         raise InvalidArgument(f"{described(client)} is no client of redis: give one like redis.Redis(...)")
