@@ -32,7 +32,11 @@ def called(store: str | None) -> str:
     return masked(default_url() if store is None else store)
 
 
-NEEDED = ("click", "rich")
+NEEDED = {
+    **dict.fromkeys(("click", "rich"), "interlock[cli]"),
+    **dict.fromkeys(("starlette", "uvicorn", "anyio", "h11"), "interlock[serve]"),
+}
+"""The packages that commands need, and what installs them."""
 
 
 def main(
@@ -58,8 +62,9 @@ def main(
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in NEEDED:
-            return fail(UNAVAILABLE, "the command interlock needs click and rich: pip install 'interlock[cli]'")
+        missing = str(getattr(error, "name", "")).partition(".")[0]
+        if isinstance(error, ModuleNotFoundError) and missing in NEEDED:
+            return fail(UNAVAILABLE, f"this command needs {missing}: pip install '{NEEDED[missing]}'")
         # Python's own status for this is 1, which would look like a lock that another program holds.
         import traceback
 

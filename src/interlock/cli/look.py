@@ -61,7 +61,6 @@ def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
 @click.command()
 @click.option(
     "--interval",
-    metavar="SEC",
     type=Duration(),
     default=1.0,
     show_default=True,
@@ -120,8 +119,7 @@ def others_of(locks: Locks) -> str:
     return f"There are claims in other namespaces, see --namespace: {shown}{more}"
 
 
-WORST_FIRST = ("fail", "warn", "ok")
-COLOURS = {"fail": "red", "warn": "yellow", "ok": ""}
+COLOURS = {"fail": "red", "warn": "yellow", "ok": ""}  # the worst first
 
 
 @click.command()
@@ -185,7 +183,7 @@ def doctor(store: str | None, namespace: str, as_json: bool, race: bool, clients
         checks = _race(locks, name, clients, rounds) if race else locks.doctor()
     statuses = {check.status for check in checks}
     unusable = statuses == {"fail"} and not race
-    worst = next((status for status in WORST_FIRST if status in statuses), "ok")
+    worst = next((status for status in COLOURS if status in statuses), "ok")
     if as_json:
         found = [{"name": check.name, "status": check.status, "detail": check.detail} for check in checks]
         output.print_json({"store": name, "status": worst, "checks": found})

@@ -224,7 +224,7 @@ def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
 class Duration(click.ParamType[float]):
     """Seconds, as 30, 0.5, 30s, 10m, 2h or 1d."""
 
-    name = "duration"
+    name = "sec"  # in capitals where an option is explained
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return a text in seconds."""

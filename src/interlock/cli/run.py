@@ -3,15 +3,13 @@
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from interlock.cli import is_given
 from interlock.cli.exits import UNAVAILABLE, fail
 from interlock.cli.output import Duration, completed, name_argument, namespace_option, store_option
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Run(click.Command):
@@ -52,14 +50,6 @@ def _refuse(ctx: click.Context, option: click.Parameter, value: bool) -> None:
         raise click.UsageError(f"{' / '.join(option.opts)}: {getattr(option, 'help', '')}", ctx)
 
 
-def _refused(*spellings: str, help: str) -> Callable[[F], F]:
-    return click.option(*spellings, is_flag=True, expose_value=False, callback=_refuse, help=help)
-
-
-def _seconds(*spellings: str, help: str, default: float | None = None) -> Callable[[F], F]:
-    return click.option(*spellings, metavar="SEC", type=Duration(), default=default, help=help)
-
-
 command_argument: Callable[[Any], Any] = click.argument(
     "command",
     nargs=-1,
@@ -84,8 +74,10 @@ def refuse_memory(store: str | None) -> None:
 @click.option("--permits", metavar="N", type=click.IntRange(1), help="Use a semaphore of N units.")
 @click.option("--units", metavar="K", type=click.IntRange(1), help="Take K units of the semaphore. Default: 1.")
 @click.option("-n", "--nb", "--nonblock", "nonblock", is_flag=True, help="Do not wait for the lock.")
-@_seconds("-w", "--wait", help="Wait at most SEC seconds for the lock; 0 means -n.")
-@_seconds("--timeout", help="Stop the command after SEC seconds: TERM, then KILL. The exit status is 124.")
+@click.option("-w", "--wait", type=Duration(), help="Wait at most SEC seconds for the lock; 0 means -n.")
+@click.option(
+    "--timeout", type=Duration(), help="Stop the command after SEC seconds: TERM, then KILL. The exit status is 124."
+)
 @click.option(
     "--attach",
     metavar="TOKEN",
@@ -115,25 +107,38 @@ def refuse_memory(store: str | None) -> None:
     help="Accepted for compatibility with flock: the command never inherits the lock.",
 )
 @click.option("--keep", is_flag=True, help="Hold the lock until all processes that the command has started are gone.")
-@_seconds(
+@click.option(
     "--at-least",
+    type=Duration(),
     default=0.0,
     help="Hold the lock at least SEC seconds: for commands that end sooner than the machines' clocks differ.",
 )
-@_seconds("--grace", default=5.0, help="Seconds from TERM to KILL when the lock is lost. Default: 5.")
-@_seconds("--ttl", help="Length of the lease in seconds; it is renewed while the command runs. Default: 30.")
+@click.option(
+    "--grace", type=Duration(), default=5.0, help="Seconds from TERM to KILL when the lock is lost. Default: 5."
+)
+@click.option(
+    "--ttl",
+    type=Duration(),
+    help="Length of the lease in seconds; it is renewed while the command runs. Default: 30.",
+)
 @store_option
 @namespace_option
 @click.option("--label", metavar="TEXT", help="What ls and show display for this claim. Default: the command's name.")
 @click.option("-v", "--verbose", is_flag=True, help="Write each step to standard error, with its time.")
-@_refused(
+@click.option(
     "-u",
     "--unlock",
+    is_flag=True,
+    expose_value=False,
+    callback=_refuse,
     help="Refused, since it is not needed: the lock is released when the command ends, whatever it leaves running.",
 )
-@_refused(
+@click.option(
     "-F",
     "--no-fork",
+    is_flag=True,
+    expose_value=False,
+    callback=_refuse,
     help="Refused, since it is not possible: interlock must keep running to renew the lock and to release it.",
 )
 @name_argument

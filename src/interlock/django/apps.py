@@ -11,7 +11,6 @@ class InterlockConfig(AppConfig):
     name = "interlock.django"
     label = "interlock"
     verbose_name = _("Locks")
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         """Register the checks, and react to tests that override the setting."""

@@ -208,15 +208,11 @@ def _problems_of_database(alias: str, database: Mapping[str, Any]) -> Iterator[C
             hint="Let them allow to migrate the app 'interlock' there, or give another ALIAS.",
             id="interlock.E008",
         )
-    if _keeps_snapshot(database.get("OPTIONS") or {}):
+    level = (database.get("OPTIONS") or {}).get("isolation_level")
+    words = getattr(level, "name", str(level)).replace("_", " ").lower()
+    if words in ("repeatable read", "serializable", "2", "3"):
         yield Warning(
             f"Transactions on the database {alias!r} keep reading what was there when they began.",
             hint="occupy() inside of one can't read a row afresh; occupy first, or use READ COMMITTED.",
             id="interlock.W002",
         )
-
-
-def _keeps_snapshot(options: Mapping[str, Any]) -> bool:
-    level = options.get("isolation_level")
-    word = getattr(level, "name", str(level)).replace("_", " ").lower()
-    return word in ("repeatable read", "serializable", "2", "3")

@@ -74,18 +74,16 @@ def libpq_of(alias: str) -> dict[str, Any]:
     """
     from psycopg.pq import Conninfo
 
+    from interlock.stores.postgresql.options import DEFAULTS
+
     known = {option.keyword.decode() for option in Conninfo.get_defaults()}
     given = {name: value for name, value in given_by(alias).items() if name not in FOR_PROGRAMS}
     _refuse(alias, set(given) - known, "libpq", "postgresql")
-    given |= {"client_encoding": "utf8", "application_name": given.get("application_name", "interlock")}
     role = connections.settings[alias]["OPTIONS"].get("assume_role")
     if role:  # Django runs SET ROLE after connecting; libpq has an option for it
         escaped = str(role).replace("\\", "\\\\").replace(" ", "\\ ")
         given["options"] = f"{given.get('options', '')} -c role={escaped}".strip()
-    return _PATIENT | given
-
-
-_PATIENT = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}  # seconds, seconds, probes
+    return {**DEFAULTS, **given, "client_encoding": "utf8"}
 
 
 def pymysql_of(alias: str) -> dict[str, Any]:

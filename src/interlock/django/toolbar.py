@@ -5,8 +5,7 @@ DEBUG_TOOLBAR_PANELS = [..., "interlock.django.toolbar.ClaimsPanel"]
 
 import time
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from debug_toolbar.panels import Panel
 from django.http import HttpRequest, HttpResponse
@@ -25,27 +24,22 @@ OUTCOMES = {
 }
 
 
-@dataclass
-class Note:
-    """The result of one claim: the name of the lock, the way it ended, and seconds of waiting and of holding."""
+Heard: TypeAlias = list[tuple[float, Event]]
+"""The events of one claim, and when each came, on the monotonic clock."""
 
-    name: str
-    outcome: str = ""
-    changed: float = 0.0
-    waited: float = 0.0
-    held: float = 0.0
 
-    def shown(self) -> dict[str, str]:
-        """Return the values for the template, with times in milliseconds."""
-        since = time.monotonic() - self.changed
-        waited = self.waited + since * (self.outcome == "waits")
-        held = self.held + since * (self.outcome == "held")
-        return {
-            "name": self.name,
-            "waited": f"{waited * 1e3:.2f}",
-            "held": f"{held * 1e3:.2f}",
-            "outcome": _(self.outcome),
-        }
+def shown(heard: Heard) -> dict[str, str]:
+    """Return the values of one claim for the template, with times in milliseconds."""
+    changed, last = heard[-1]
+    since = time.monotonic() - changed
+    waited = max(event.waited or 0.0 for _, event in heard) + since * (last.kind == "queued")
+    held = (last.held or 0.0) + since * (last.kind == "acquired")
+    return {
+        "name": last.name,
+        "waited": f"{waited * 1e3:.2f}",
+        "held": f"{held * 1e3:.2f}",
+        "outcome": _(OUTCOMES[last.kind]),
+    }
 
 
 class ClaimsPanel(Panel):  # type: ignore[misc, unused-ignore]
@@ -68,7 +62,7 @@ class ClaimsPanel(Panel):  # type: ignore[misc, unused-ignore]
 
     def enable_instrumentation(self) -> None:
         """Begin to record the claims of the request."""
-        self._notes: dict[str, Note] = {}
+        self._heard: dict[str, Heard] = {}
         _looking.set(self)
         self._stop = subscribe(self._hear)
 
@@ -78,17 +72,12 @@ class ClaimsPanel(Panel):  # type: ignore[misc, unused-ignore]
 
     def generate_stats(self, request: HttpRequest, response: HttpResponse) -> None:
         """Store the recorded claims for the template."""
-        self.record_stats({"claims": [note.shown() for note in self._notes.values()]})  # type: ignore[no-untyped-call, unused-ignore]
+        self.record_stats({"claims": [shown(heard) for heard in self._heard.values()]})  # type: ignore[no-untyped-call, unused-ignore]
 
     def _hear(self, event: Event) -> None:
         # Found by id: a loss is reported in another thread, and events of other requests arrive here too.
-        note = self._notes.get(event.id)
-        if event.kind not in OUTCOMES or (note is None and _looking.get() is not self):
-            return
-        note = self._notes.setdefault(event.id, Note(event.name))
-        note.outcome, note.changed = OUTCOMES[event.kind], time.monotonic()
-        note.waited = note.waited if event.waited is None else event.waited
-        note.held = event.held or 0.0
+        if event.kind in OUTCOMES and (event.id in self._heard or _looking.get() is self):
+            self._heard.setdefault(event.id, []).append((time.monotonic(), event))
 
 
 _looking: ContextVar[ClaimsPanel | None] = ContextVar("interlock_panel", default=None)

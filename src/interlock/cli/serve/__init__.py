@@ -10,7 +10,6 @@ from interlock.cli import called, connect
 from interlock.cli.exits import UNAVAILABLE, fail, one_line, say
 from interlock.cli.output import namespace_option, store_option
 
-EXTRA = ("starlette", "uvicorn", "anyio", "h11")
 TOKEN = "INTERLOCK_SERVE_TOKEN"
 SHORTEST = 16  # characters; guesses are not counted
 LONGEST = 4096
@@ -68,12 +67,8 @@ def serve(
     Every user who can reach the port can read the page. Only users who know the token can evict; the token is never
     part of the command line or of a URL.
     """
-    try:
-        from interlock.cli.serve.app import app_of, run
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in EXTRA:
-            raise
-        return fail(UNAVAILABLE, "interlock serve needs Starlette and uvicorn: pip install 'interlock[serve]'")
+    from interlock.cli.serve.app import app_of, run
+
     token = token_of(token_file)
     name = one_line(called(store))
     with connect(store, namespace=namespace) as locks:

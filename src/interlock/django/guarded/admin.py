@@ -111,22 +111,17 @@ class GuardedAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subsc
         extra_context: dict[str, object] | None = None,
     ) -> Any:
         """Show or save the change form, and name the other users who have it open."""
-        response = self._changeform(request, object_id, form_url, extra_context)
+        for left in reversed(range(TRIES)):
+            try:
+                response = super().changeform_view(request, object_id, form_url, extra_context)
+                break
+            except StaleObject:  # the object has changed during the save: check it again
+                if not left:
+                    raise
         # Outside of the transaction that saves the object, so that the claims do not wait for it.
         if object_id is not None and self.has_change_permission(request):
             self._note_editor(request, unquote(object_id), response)
         return response
-
-    def _changeform(
-        self, request: HttpRequest, object_id: str | None, form_url: str, extra_context: dict[str, object] | None
-    ) -> Any:
-        """Show or save the change form; if the object changes during the save, check it again."""
-        for _again in range(TRIES - 1):
-            try:
-                return super().changeform_view(request, object_id, form_url, extra_context)
-            except StaleObject:
-                continue
-        return super().changeform_view(request, object_id, form_url, extra_context)
 
     def _note_editor(self, request: HttpRequest, pk: str, response: HttpResponse) -> None:
         if self.editing_lease is None or not apps.is_installed("interlock.django"):

@@ -308,12 +308,11 @@ def state_tag(instance: Guarded, fields: Iterable[str] | None = None) -> str:
     snapshot = snapshot_of(instance)
     known = snapshot.values if snapshot is not None else {}
     model: Any = instance._meta.concrete_model
-    said = [f"{model._meta.label_lower} {instance.pk!r}"]
-    for field in counted:
-        text = _text(field, thaw_held(known.get(field.attname)))
-        # With the length, no other split of the text gives the same tag.
-        said.append(f"{field.attname} {len(text)} {text}")
-    return salted_hmac("interlock.state_tag", "\n".join(said), algorithm="sha256").hexdigest()[:32]
+    texts = {field.attname: _text(field, thaw_held(known.get(field.attname))) for field in counted}
+    # With the length, no other split of the text gives the same tag.
+    said = [f"{attname} {len(text)} {text}" for attname, text in texts.items()]
+    whole = "\n".join([f"{model._meta.label_lower} {instance.pk!r}", *said])
+    return salted_hmac("interlock.state_tag", whole, algorithm="sha256").hexdigest()[:32]
 
 
 def _text(field: AnyField, value: object) -> str:

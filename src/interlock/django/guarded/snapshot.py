@@ -42,12 +42,12 @@ class Snapshot:
 
     def settled(self) -> "Snapshot":
         """Return the snapshot without the effects of rolled back scopes, and without the undos of committed ones."""
-        values = dict(self.values)
+        values = self.values
         kept: list[Undo] = []
         for scope, before in reversed(self.undos):
             scope = scope.whole()
             if scope.undone:
-                _restore(values, before)
+                values = _restored(values, before)
             elif not scope.over:
                 kept.append((scope, {**kept.pop()[1], **before} if kept and kept[-1][0] is scope else before))
         return Snapshot(self.db, values, tuple(reversed(kept)))
@@ -71,10 +71,8 @@ class Snapshot:
             values: the values; MISSING where the row's value is unknown.
             scope: the scope of the open transaction; None if there is none.
         """
-        after = dict(self.values)
-        undo = (scope, {attname: after.get(attname, MISSING) for attname in values})
-        _restore(after, values)
-        return Snapshot(db, after, self.undos if scope is None else (*self.undos, undo))  # type: ignore[arg-type]
+        undo = (scope, {attname: self.values.get(attname, MISSING) for attname in values})
+        return Snapshot(db, _restored(self.values, values), self.undos if scope is None else (*self.undos, undo))  # type: ignore[arg-type]
 
     def is_of(self, instance: models.Model, meta: "Options[models.Model]", using: str, unknown: bool = False) -> bool:
         """Return True if the snapshot is of the row to which an instance would be saved in a table.
@@ -100,12 +98,9 @@ class Snapshot:
         return using in (router.db_for_write(model, instance=instance), router.db_for_read(model, instance=instance))
 
 
-def _restore(values: dict[str, object], saved: Mapping[str, object]) -> None:
-    for attname, value in saved.items():
-        if value is MISSING:
-            values.pop(attname, None)
-        else:
-            values[attname] = value
+def _restored(values: dict[str, object], saved: Mapping[str, object]) -> dict[str, object]:
+    """Return values with those that were saved; without those that are MISSING there."""
+    return {attname: value for attname, value in {**values, **saved}.items() if value is not MISSING}
 
 
 def of_row(plan: ModelPlan, db: str | None, field_names: Iterable[str], row: Sequence[object]) -> Row:

@@ -32,10 +32,11 @@ _OURS: dict[str, Reader] = {
     "table": text_in, "schema": text_in, "create": flag_in, "grace": _grace_in, "max_connections": number_in,
     "timeout": seconds_in,
 }  # fmt: skip
-_DEFAULTS = {
+DEFAULTS = {
     "application_name": "interlock", "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
     "client_encoding": "utf8",
 }  # fmt: skip
+"""What libpq is told unless the program says something else."""
 
 
 class PostgresOptions(NamedTuple):
@@ -81,7 +82,7 @@ def _options_of(url: SplitResult) -> PostgresOptions:
     conninfo = conninfo_of(url, [each for each in given if each[0] not in _OURS])
 
     def arguments() -> dict[str, Any]:
-        return {**_DEFAULTS, **conninfo_to_dict(conninfo)}
+        return {**DEFAULTS, **conninfo_to_dict(conninfo)}
 
     options = _options([each for each in given if each[0] in _OURS], place_of(url._replace(scheme="postgresql")))
     return options._replace(torn=is_torn(url), arguments=arguments)
@@ -133,7 +134,7 @@ def options_of_engine(client: object) -> PostgresOptions:
 
     def arguments() -> dict[str, Any]:
         known = {option.keyword.decode() for option in Conninfo.get_defaults()}
-        return _DEFAULTS | {name: value for name, value in arguments_of(engine).items() if name in known}
+        return DEFAULTS | {name: value for name, value in arguments_of(engine).items() if name in known}
 
     options = _options(given_by(engine), place_of_engine(engine))
     return options._replace(arguments=arguments, blocks=True)
