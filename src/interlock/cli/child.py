@@ -234,7 +234,11 @@ class Child:
         self._path = path
         self._words = words
         self._signals = signals
-        self._alive, self._alive_in = _high_pipe() if keep else (-1, -1)
+        self._alive = self._alive_in = -1
+        if keep:
+            self._alive, into = os.pipe()
+            self._alive_in = fcntl.fcntl(into, fcntl.F_DUPFD, FIRST_HIGH)  # it is inherited
+            os.close(into)
         self._die_with_us = dying_with(os.getpid())
 
     def start(self, environment: Mapping[str, str]) -> None:
@@ -304,14 +308,6 @@ class Child:
             code = os.waitstatus_to_exitcode(status)
             self.status = code if code >= 0 else BY_SIGNAL - code
         return pid != 0
-
-
-def _high_pipe() -> tuple[int, int]:
-    """Return a pipe whose second end is inherited, and has a number that no script uses."""
-    out, into = os.pipe()
-    high = fcntl.fcntl(into, fcntl.F_DUPFD, FIRST_HIGH)
-    os.close(into)
-    return out, high
 
 
 def _execute(path: str, words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:

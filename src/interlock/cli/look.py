@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from typing import Any, cast
+from typing import Any
 
 import click
 
@@ -180,7 +180,10 @@ def doctor(store: str | None, namespace: str, as_json: bool, race: bool, clients
     """
     name = called(store)
     with connect(store, namespace=namespace) as locks:
-        checks = _race(locks, name, clients, rounds) if race else locks.doctor()
+        racing = getattr(locks._client.store, "race", None)
+        if race and racing is None:
+            raise click.UsageError(f"--race is for buckets (s3://, gs://, az://), not for {one_line(name)}")
+        checks: list[Check] = racing(clients, rounds) if racing is not None and race else locks.doctor()
     statuses = {check.status for check in checks}
     unusable = statuses == {"fail"} and not race
     worst = next((status for status in COLOURS if status in statuses), "ok")
@@ -198,10 +201,3 @@ def doctor(store: str | None, namespace: str, as_json: bool, race: bool, clients
     if unusable:
         return STORE
     return LOST if worst == "fail" else 0
-
-
-def _race(locks: Locks, name: str, clients: int, rounds: int) -> list[Check]:
-    found = getattr(locks._client.store, "race", None)
-    if found is None:
-        raise click.UsageError(f"--race is for buckets (s3://, gs://, az://), not for {one_line(name)}")
-    return cast(list[Check], found(clients, rounds))

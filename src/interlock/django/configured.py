@@ -1,6 +1,5 @@
 """The locks of INTERLOCK: clients that are made from the settings at first use."""
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -12,7 +11,6 @@ from interlock.client._sync.locks import Locks
 from interlock.core.errors import LockError
 from interlock.django.conf import DEFAULT, place, places
 from interlock.django.databases import DatabaseStore
-from interlock.runtime.process import in_forked_child
 
 if TYPE_CHECKING:
     from interlock.client._async.locks import AsyncLocks
@@ -44,7 +42,6 @@ class Configured(Generic[L]):
 
     def __init__(self, make: Callable[[str], L]) -> None:
         self._make = make
-        self._mutex = threading.RLock()
         self._made: dict[str, L] = {}
 
     def __getitem__(self, alias: str) -> L:
@@ -54,11 +51,8 @@ class Configured(Generic[L]):
             InvalidArgument, StoreError: the setting is not valid, or the store can't be used.
         """
         made = self._made.get(alias)
-        if made is None:
-            with self._mutex:
-                made = self._made.get(alias)
-                if made is None:
-                    made = self._made[alias] = self._make(alias)
+        if made is None:  # several threads may make one: all get the first, and the others have opened nothing
+            made = self._made.setdefault(alias, self._make(alias))
         if isinstance(made.store, DatabaseStore) and made.store.has_moved:
             made._client.drop()
         found: L = made
@@ -75,17 +69,15 @@ class Configured(Generic[L]):
 
     def put(self, alias: str, locks: L | None) -> L | None:
         """Set the locks of an alias; return the previous ones."""
-        with self._mutex:
-            before = self._made.pop(alias, None)
-            if locks is not None:
-                self._made[alias] = locks
-            return before
+        before = self._made.pop(alias, None)
+        if locks is not None:
+            self._made[alias] = locks
+        return before
 
     def take_all(self) -> list[L]:
         """Remove and return all opened locks."""
-        with self._mutex:
-            made, self._made = list(self._made.values()), {}
-            return made
+        made, self._made = self._made, {}
+        return list(made.values())
 
     def leave(self, all_of_them: bool) -> None:
         """Close the locks in databases of the site: all, or those whose database has another place now."""
@@ -98,14 +90,6 @@ locks: Configured[Locks] = Configured(make_locks)
 """The configured locks, for threads."""
 alocks: "Configured[AsyncLocks]" = Configured(make_alocks)
 """The configured locks, for asyncio tasks."""
-
-
-def _after_fork() -> None:
-    for each in (locks, alocks):
-        each._mutex = threading.RLock()
-
-
-in_forked_child(_after_fork)
 
 
 def forget_connections(*, setting: str, **_: object) -> None:
