@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from interlock.client.base import name_of
 from interlock.core._sync.pending import PendingRecord
-from interlock.core.claims import PENDING, USING, Check, Claim, ClaimView, State, keys_of, namespace_of
+from interlock.core.claims import PENDING, USING, Check, Claim, ClaimView, State, keys_of, name_of, namespace_of
 from interlock.core.queue import Feature
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, pid

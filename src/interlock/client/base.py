@@ -24,6 +24,7 @@ from interlock.core.claims import (
     checked_timeout,
     checked_ttl,
     fits,
+    name_of,
     said,
 )
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld, StoreError, Unsupported
@@ -124,11 +125,6 @@ def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | 
     if isinstance(timeout, Unset):
         return options.timeout if blocking is True or checked_timeout(blocking, None) is None else 0.0
     return checked_timeout(blocking, timeout)
-
-
-def name_of(key: str) -> str:
-    """Return the name in a key."""
-    return key.partition(SEPARATOR)[2]
 
 
 def time_is_over(

@@ -101,8 +101,7 @@ def open_store(
         refused = sorted(set(given) - set(signature(factory.from_url).parameters))
         if refused:
             raise InvalidArgument(f"{parts.scheme}:// takes no {refused[0]}=: only PostgreSQL, MySQL and MariaDB do")
-    store: Store = factory.from_url(parts, **given)
-    return store
+    return cast(Store, factory.from_url(parts, **given))
 
 
 def check_url(url: str) -> tuple[SplitResult, Any]:
@@ -148,8 +147,7 @@ def _store_of_client(client: object, tasks: bool) -> Store:
     for base in type(client).__mro__:
         maker = CLIENTS.get(base.__module__.partition(".")[0])
         if maker is not None:
-            store: Any = _load(maker)(client, tasks)
-            return cast(Store, store)
+            return cast(Store, _load(maker)(client, tasks))
     raise InvalidArgument(
         f"{described(client)} is neither a store URL nor a client that interlock knows; give a URL like "
         f"'file:///var/lib/app/locks', or a client of {', '.join(sorted(CLIENTS))}"
@@ -157,9 +155,8 @@ def _store_of_client(client: object, tasks: bool) -> Store:
 
 
 def _factory(scheme: str) -> Any:
-    built_in = BUILT_IN.get(scheme)
-    if built_in is not None:
-        return _load(built_in)
+    if scheme in BUILT_IN:
+        return _load(BUILT_IN[scheme])
     from importlib.metadata import entry_points
 
     points = {point.name: point for point in entry_points(group="interlock.stores")}

@@ -134,7 +134,7 @@ def record_view(key: str, seconds: float) -> ClaimView:
         key: of the line.
         seconds: for which it is kept yet.
     """
-    return ClaimView(key.partition(SEPARATOR)[2], "", DONE, 0, 0, None, "", 0, "", "", 0.0, seconds)
+    return ClaimView(name_of(key), "", DONE, 0, 0, None, "", 0, "", "", 0.0, seconds)
 
 
 def kind_of(units: int, capacity: int) -> str:
@@ -167,6 +167,11 @@ def fits(units: int, capacity: int, others: Sequence[tuple[int, int]]) -> bool:
 def namespace_of(key: str) -> str:
     """Return the namespace of a key."""
     return key.partition(SEPARATOR)[0]
+
+
+def name_of(key: str) -> str:
+    """Return the name in a key."""
+    return key.partition(SEPARATOR)[2]
 
 
 def keys_of(key: str, known: Iterable[str]) -> list[str]:

@@ -140,9 +140,9 @@ def name_of_arguments(name: str, function: Callable[..., object], decorator: str
     # A partial that says what it wraps, as Django's method_decorator makes it, hides `self`.
     signature = inspect.signature(function, follow_wrapped=not isinstance(function, functools.partial))
     parameters = signature.parameters.values()
-    swallows = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    swallowing = next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), "")
     missing = sorted(wanted - set(signature.parameters))
-    if missing and (not swallows or not missing[0].isidentifier()):
+    if missing and (not swallowing or not missing[0].isidentifier()):
         told = ", ".join(signature.parameters) or ("none" if inspect.isfunction(function) else UNTOLD)
         raise InvalidArgument(
             f"the lock's name {name!r} mentions {{{missing[0]}}}, but {shown(function)} has the arguments: {told}"
@@ -152,9 +152,8 @@ def name_of_arguments(name: str, function: Callable[..., object], decorator: str
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         values = dict(bound.arguments)
-        for each in parameters:
-            if each.kind is each.VAR_KEYWORD:
-                values = {**values[each.name], **values}
+        if swallowing:
+            values = {**values[swallowing], **values}
         try:
             return name.format_map(values)
         except (KeyError, AttributeError, IndexError, TypeError, ValueError) as error:

@@ -19,8 +19,7 @@ def checked_client(client: object, tasks: bool) -> Any:
         client: what the caller gave.
         tasks: True if asyncio tasks will use it.
     """
-    run = getattr(client, "execute_command", None)
-    if not callable(run) or not hasattr(client, "pipeline"):
+    if not callable(getattr(client, "execute_command", None)) or not hasattr(client, "pipeline"):
         raise InvalidArgument(f"give a client like redis.Redis() or valkey.Valkey(), not {type(client).__name__}")
     if hasattr(client, "command_stack"):
         raise InvalidArgument("a pipeline answers too late for a lock: give the client that it was made of")

@@ -28,8 +28,7 @@ def connection_of(where: Any, target: object) -> Connection:
         return where
     found: Any = inspect(target)
     mapper = getattr(found, "mapper", None)
-    connection: Connection = where.connection(bind_arguments={"mapper": mapper} if mapper else {"clause": found})
-    return connection
+    return cast(Connection, where.connection(bind_arguments={"mapper": mapper} if mapper else {"clause": found}))
 
 
 def begin_writing(connection: Connection) -> None:

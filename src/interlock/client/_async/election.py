@@ -5,9 +5,9 @@ from typing import Any, TypeAlias
 
 from interlock.client._async.client import AsyncClient
 from interlock.client._async.grants import AsyncGrant
-from interlock.client.base import AcquireOptions, name_of
+from interlock.client.base import AcquireOptions
 from interlock.client.cancel import Cancel
-from interlock.core.claims import LockSpec
+from interlock.core.claims import LockSpec, name_of
 from interlock.core.errors import InvalidArgument, LockError
 from interlock.core.functions import check_kind
 from interlock.runtime import _aio as rt

@@ -15,13 +15,12 @@ from interlock.client.base import (
     AcquireOptions,
     BaseClient,
     closed_meanwhile,
-    name_of,
     time_is_over,
 )
 from interlock.client.cancel import Cancel, Cancels
 from interlock.client.events import EVERYWHERE
 from interlock.core._sync.acquire import acquire
-from interlock.core.claims import USING, Claim, ClaimView, LockSpec, shown_text
+from interlock.core.claims import USING, Claim, ClaimView, LockSpec, name_of, shown_text
 from interlock.core.errors import LockError, LockTimeout, UnknownOutcome
 from interlock.core.line import new
 from interlock.core.queue import AcquireCall, Held

@@ -21,7 +21,6 @@ from interlock.client.base import (
     Same,
     checked_items,
     label_of_items,
-    name_of,
     refuse_other_items,
     seconds_of,
     wait_limit,
@@ -40,6 +39,7 @@ from interlock.core.claims import (
     Unset,
     checked_count,
     kind_of,
+    name_of,
 )
 from interlock.core.errors import InvalidArgument, LockError, NotHeld
 from interlock.core.functions import (
@@ -180,8 +180,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
             return rt.give_way()  # it was released in the block
         grant = mine[-1]
         self._held.pop(grant, None)
-        ending: rt.Result[None] = grant.__exit__(kind, error, trace)
-        return ending
+        return grant.__exit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
         """Decorate a function: it runs while the lock is held.

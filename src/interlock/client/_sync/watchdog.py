@@ -13,9 +13,9 @@ from typing import Any
 from weakref import ref
 
 from interlock.client._sync.grants import Grant
-from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseClient, name_of, warn_of_dropped
+from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseClient, warn_of_dropped
 from interlock.client.events import EVERYWHERE, Kind
-from interlock.core.claims import Claim
+from interlock.core.claims import Claim, name_of
 from interlock.core.errors import LockError, StoreError
 from interlock.core.line import WANTED
 from interlock.core.queue import Renewed

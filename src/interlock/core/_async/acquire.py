@@ -11,7 +11,7 @@ are compared by `rt.before` only, and all that this knows is in locals and slots
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from interlock.core.claims import SEPARATOR, Claim, ClaimView
+from interlock.core.claims import Claim, ClaimView, name_of
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import (
     BUSY,
@@ -110,10 +110,9 @@ async def acquire(rt: Any, queue: AsyncQueue, call: AcquireCall) -> Held | None:
     try:
         while True:
             if call.closed:
-                name = call.claim.spec.key.partition(SEPARATOR)[2]
                 raise StoreError(
-                    f"the connection was closed while it waited for {name!r}: it does not wait any more; "
-                    f"connect again"
+                    f"the connection was closed while it waited for {name_of(call.claim.spec.key)!r}: it does not "
+                    f"wait any more; connect again"
                 )
             answer = await _ask(queue, call)
             if answer.state == "using":

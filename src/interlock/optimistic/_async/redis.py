@@ -182,7 +182,7 @@ class AsyncRedisAttempt:
         async with self._turn:
             packet = self._to_watch(encoded)
             if packet:
-                self._heard_of_watch(packet[0], (await self._say(packet))[0])
+                self._heard_of_watch(packet[0], (await self._ask(packet))[0])
 
     async def read(self, request: LibraryCommand, watch: bool = True) -> Any:
         """Do a command now.
@@ -195,7 +195,7 @@ class AsyncRedisAttempt:
         async with self._turn:
             packet = self._to_watch(keys or ()) if watch else []
             try:
-                replies = await self._say([*packet, request])
+                replies = await self._ask([*packet, request])
             except ConnectionFailed as error:
                 if keys is not None:
                     raise
@@ -262,12 +262,6 @@ class AsyncRedisAttempt:
             ) from refused[0][1]
         return True
 
-    async def _say(self, packet: Sequence[LibraryCommand]) -> list[Any]:
-        try:
-            return await self._ask(packet)
-        except ConnectionFailed as error:
-            self._fail(error, error.__cause__)
-
     async def _ask(self, packet: Sequence[LibraryCommand]) -> list[Any]:
         """Send a packet on the connection of this try, and return the replies.
 
@@ -281,7 +275,7 @@ class AsyncRedisAttempt:
             replies = await self._connection.exchange(packet, self._tries.io_timeout(clock.now()))
         except ConnectionFailed as error:
             if not self._may_repeat(packet, error):
-                raise
+                self._fail(error, error.__cause__)
             connection, self._connection, self._repeated = self._connection, None, True
             await rt.finish(connection.close)
             return await self._ask(packet)

@@ -183,7 +183,7 @@ class RedisAttempt:
         with self._turn:
             packet = self._to_watch(encoded)
             if packet:
-                self._heard_of_watch(packet[0], (self._say(packet))[0])
+                self._heard_of_watch(packet[0], (self._ask(packet))[0])
 
     def read(self, request: LibraryCommand, watch: bool = True) -> Any:
         """Do a command now.
@@ -196,7 +196,7 @@ class RedisAttempt:
         with self._turn:
             packet = self._to_watch(keys or ()) if watch else []
             try:
-                replies = self._say([*packet, request])
+                replies = self._ask([*packet, request])
             except ConnectionFailed as error:
                 if keys is not None:
                     raise
@@ -263,12 +263,6 @@ class RedisAttempt:
             ) from refused[0][1]
         return True
 
-    def _say(self, packet: Sequence[LibraryCommand]) -> list[Any]:
-        try:
-            return self._ask(packet)
-        except ConnectionFailed as error:
-            self._fail(error, error.__cause__)
-
     def _ask(self, packet: Sequence[LibraryCommand]) -> list[Any]:
         """Send a packet on the connection of this try, and return the replies.
 
@@ -282,7 +276,7 @@ class RedisAttempt:
             replies = self._connection.exchange(packet, self._tries.io_timeout(clock.now()))
         except ConnectionFailed as error:
             if not self._may_repeat(packet, error):
-                raise
+                self._fail(error, error.__cause__)
             connection, self._connection, self._repeated = self._connection, None, True
             rt.finish(connection.close)
             return self._ask(packet)
