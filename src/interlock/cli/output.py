@@ -221,7 +221,7 @@ def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
     return state, view.kind, f"{view.pid}@{view.host}", view.label, ago(view.since), f"in {duration(view.expires_in)}"
 
 
-class Duration(click.ParamType[float]):
+class Duration(click.ParamType):  # type: ignore[type-arg] # click before 8.4 can't subscript it
     """Seconds, as 30, 0.5, 30s, 10m, 2h or 1d."""
 
     name = "sec"  # in capitals where an option is explained
