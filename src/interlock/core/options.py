@@ -5,11 +5,15 @@ A store has one table of its options, and reads all of them at once:
     OPTIONS = {"timeout": seconds_in, "max_connections": number_in, "create": flag_in, "table": text_in}
 
     @classmethod
-    def from_url(cls, parts: SplitResult) -> "Store":
-        found = read(parts, lambda url: read_options(parse_qsl(url.query, keep_blank_values=True), OPTIONS, "redis://"))
+    def from_url(cls, url: SplitResult) -> "Store":
+        found = options_of(url)
         return cls(timeout=found.get("timeout", TIMEOUT), …)
 
-(`interlock.core.redaction.read` keeps a part of a password out of the messages.)  What reads an option is any
+    @reads_url
+    def options_of(url: SplitResult) -> dict[str, Any]:
+        return read_options(parse_qsl(url.query, keep_blank_values=True), OPTIONS, "redis://")
+
+(`interlock.core.redaction.reads_url` keeps a part of a password out of the messages.)  What reads an option is any
 function of its name and its text that returns the value or raises InvalidArgument; `partial(number_in, least=0)` has
 another range.
 """

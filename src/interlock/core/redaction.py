@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import wraps
 from typing import TypeVar
 from urllib.parse import SplitResult
 
@@ -55,21 +56,26 @@ def whole(url: SplitResult) -> str:
     return f"{url.scheme}://{url.netloc}{url.path}{query}{fragment}"
 
 
-def read(url: SplitResult, reader: Callable[[SplitResult], T]) -> T:
-    """Return what a reader makes of a URL; why it refuses is told only where that can't repeat a part of a password.
+def reads_url(reader: Callable[[SplitResult], T]) -> Callable[[SplitResult], T]:
+    """Let a reader of URLs tell why it refuses one only where that can't repeat a part of a password.
 
     Raises:
-        InvalidArgument: it refuses.
+        InvalidArgument: it refuses, or a # ends the URL.
     """
-    try:
-        if url.fragment:
-            raise InvalidArgument(f"{place_of(url)}: a # in a password is written %23")
-        return reader(url)
-    except InvalidArgument:
-        if not is_torn(url):
-            raise
-    # Not while the error is handled: its own text may show the password.
-    raise InvalidArgument(f"{place_of(url)!r} can't be read; {UNQUOTED}")
+
+    @wraps(reader)
+    def reading(url: SplitResult) -> T:
+        try:
+            if url.fragment:
+                raise InvalidArgument(f"{place_of(url)}: a # in a password is written %23")
+            return reader(url)
+        except InvalidArgument:
+            if not is_torn(url):
+                raise
+        # Not while the error is handled: its own text may show the password.
+        raise InvalidArgument(f"{place_of(url)!r} can't be read; {UNQUOTED}")
+
+    return reading
 
 
 def described(found: object) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult
 
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.core.options import Reader, number_in, read_options
-from interlock.core.redaction import is_torn, place_of, read, whole
+from interlock.core.redaction import is_torn, place_of, reads_url, whole
 from interlock.remote.failures import Refused
 from interlock.remote.urls import conninfo_of, options_in, port_of
 from interlock.runtime.process import HOST, Descriptor, checked_pid, pid
@@ -58,16 +58,13 @@ class Options(NamedTuple):
         return f"<{type(self).__name__} sequence={self.sequence}>"  # without the password
 
 
+@reads_url
 def options_of(url: SplitResult) -> Options:
     """Read the URL.
 
     Raises:
         InvalidArgument: an option is unknown, out of its range, or given twice.
     """
-    return read(url, _options_of)
-
-
-def _options_of(url: SplitResult) -> Options:
     mysql, given = not url.scheme.startswith("postgresql"), options_in(url)
     ours = read_options([each for each in given if mysql or each[0] in OURS], OURS, place_of(url))
     if mysql:

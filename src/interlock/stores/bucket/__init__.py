@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote
 from interlock.core.claims import Check
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.options import read_options, seconds_in, text_in
-from interlock.core.redaction import place_of, read
+from interlock.core.redaction import place_of, reads_url
 from interlock.stores import see_installed
 from interlock.stores.plain import PlainStore
 
@@ -52,8 +52,7 @@ class BucketStore(PlainStore):
         access key and secret for S3, account and key for Azure.
         """
         see_installed("obstore", "locks in a bucket need obstore: pip install 'interlock[bucket]'")
-        where = place_of(url)
-        return read(url, lambda url: _store_of(url, where))
+        return _store_of(url)
 
     def steps(self) -> Any:
         """As `PlainStore.steps`."""
@@ -79,13 +78,15 @@ class BucketStore(PlainStore):
             raise StoreError(f"the race broke off: {str(error).partition(chr(10))[0]}") from error
 
 
-def _store_of(url: SplitResult, where: str) -> BucketStore:
+@reads_url
+def _store_of(url: SplitResult) -> BucketStore:
     import obstore.store
 
+    where = place_of(url)
     given = read_options(parse_qsl(url.query, keep_blank_values=True), _KNOWN, f"{url.scheme}://")
     login, _, bucket = url.netloc.rpartition("@")
     user, _, password = (unquote(part) for part in login.partition(":"))
-    if not bucket or url.fragment or (login and url.scheme == "gs"):
+    if not bucket or (login and url.scheme == "gs"):
         raise InvalidArgument(f"{where}: write {url.scheme}://bucket/prefix, with the credentials in the environment")
     how: dict[str, Any] = {name: given[name] for name in ("endpoint", "region") if name in given}
     if login:

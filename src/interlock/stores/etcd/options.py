@@ -7,7 +7,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.options import Reader, number_in, read_options, seconds_in, text_in
-from interlock.core.redaction import place_of, read
+from interlock.core.redaction import place_of, reads_url
 from interlock.remote.urls import port_of
 
 PORT = 2379
@@ -37,6 +37,7 @@ class EtcdOptions(NamedTuple):
     most: int
 
 
+@reads_url
 def options_of(url: SplitResult) -> EtcdOptions:
     """Read a URL.
 
@@ -48,10 +49,6 @@ def options_of(url: SplitResult) -> EtcdOptions:
         StoreError: a certificate can't be read.
     """
     where = place_of(url)
-    return read(url, lambda url: _options_of(url, where))
-
-
-def _options_of(url: SplitResult, where: str) -> EtcdOptions:
     tls = url.scheme == "etcds"
     given = read_options(
         parse_qsl(url.query, keep_blank_values=True), _KNOWN | (_TLS if tls else {}), f"{url.scheme}://"
@@ -59,7 +56,7 @@ def _options_of(url: SplitResult, where: str) -> EtcdOptions:
     login, _, hosts = url.netloc.rpartition("@")
     user, _, password = login.partition(":")
     prefix = unquote(url.path).strip("/")
-    if url.fragment or not hosts or "\0" in prefix:
+    if not hosts or "\0" in prefix:
         raise InvalidArgument(f"{where}: write {url.scheme}://user:password@host:{PORT},host2:{PORT}/prefix")
     if password and not user:
         raise InvalidArgument(f"{where}: a password needs a user, and a client certificate is ssl_cert= and ssl_key=")

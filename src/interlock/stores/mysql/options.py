@@ -12,7 +12,7 @@ import pymysql  # type: ignore[import-untyped]
 from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
-from interlock.core.redaction import UNTOLD, is_torn, place_of, read
+from interlock.core.redaction import UNTOLD, is_torn, place_of, reads_url
 from interlock.remote.failures import Denied, NoRoom, Passing, Refused, Unreachable, ended
 from interlock.remote.urls import arguments_of, engine_of, given_by, place_of_engine, port_of
 from interlock.stores.mysql import TABLE, checked_table
@@ -185,7 +185,7 @@ def options_of(
         InvalidArgument: the URL has an unknown option, or names no database.
     """
     where, torn = place_of(url), is_torn(url)
-    given, how = read(url, lambda url: _read(url, where))
+    given, how = _read(url)
     if not how["database"] and dial is None:
         raise InvalidArgument(f"{where}: which database? mysql://user:password@host/database")
 
@@ -195,9 +195,10 @@ def options_of(
     return _options(where, dial or connect, given)
 
 
-def _read(url: SplitResult, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+@reads_url
+def _read(url: SplitResult) -> tuple[dict[str, Any], dict[str, Any]]:
     known = {**_OURS, **_TLS, "unix_socket": text_in}
-    given = read_options(parse_qsl(url.query, keep_blank_values=True), known, where)
+    given = read_options(parse_qsl(url.query, keep_blank_values=True), known, place_of(url))
     how = arguments_in(url) | usual(given.get("timeout", IO_TIMEOUT))
     how["unix_socket"] = given.get("unix_socket")
     tls = {name: given[name] for name in _TLS if name in given}

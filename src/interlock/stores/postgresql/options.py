@@ -9,7 +9,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
 from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
-from interlock.core.redaction import is_torn, place_of, read
+from interlock.core.redaction import is_torn, place_of, reads_url
 from interlock.remote.urls import (
     arguments_of,
     conninfo_of,
@@ -68,16 +68,13 @@ class PostgresOptions(NamedTuple):
     blocks: bool = False
 
 
+@reads_url
 def options_of(url: SplitResult) -> PostgresOptions:
     """Return the options of a URL.
 
     Raises:
         InvalidArgument: a value is not allowed, or given twice.
     """
-    return read(url, _options_of)
-
-
-def _options_of(url: SplitResult) -> PostgresOptions:
     given = options_in(url)
     conninfo = conninfo_of(url, [each for each in given if each[0] not in _OURS])
 

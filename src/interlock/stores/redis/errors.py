@@ -62,9 +62,8 @@ def refusal(error: ReplyError, where: str, line: str = "") -> Refused:
     """
     text = str(error)
     code = code_of(error)
-    refused: Refused
     if text.startswith(("MOVED ", "ASK ")):
-        refused = Redirected(text, where)
+        refused: Refused = Redirected(text, where)
     elif "max number of clients" in text.lower():
         refused = NoRoom(
             f"{where} has as many connections as it may have ({text}): raise maxclients there, or let the processes "

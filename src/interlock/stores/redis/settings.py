@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
 from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
-from interlock.core.redaction import place_of, read
+from interlock.core.redaction import place_of, reads_url
 from interlock.remote._sync.pool import MOST
 from interlock.remote.urls import port_of
 
@@ -156,6 +156,7 @@ class Settings:
         return replace(self, kind="server", address=address)
 
 
+@reads_url
 def settings_of(url: SplitResult) -> Settings:
     """Return the settings of a URL.
 
@@ -165,10 +166,6 @@ def settings_of(url: SplitResult) -> Settings:
     Raises:
         InvalidArgument: the URL can't be read, or has an unknown option.
     """
-    return read(url, _settings_of)
-
-
-def _settings_of(url: SplitResult) -> Settings:
     scheme, _, kind = url.scheme.partition("+")
     given = _options_of(url, kind)
     login, _, hosts = url.netloc.rpartition("@")

@@ -56,17 +56,23 @@ async def dialled(options: PostgresOptions, deadline: float) -> Any:
 
     Raises:
         Unreachable, Denied, NoRoom: the connection failed.
+        StoreError: the program's function returned a connection that is in a transaction.
     """
     try:
         if options.dial is not None:
-            return await options.dial()
-        arguments = await rt.offload(options.arguments) if options.blocks else options.arguments()
-        return await psycopg.AsyncConnection.connect(
-            **connecting(arguments, deadline - clock.now()), autocommit=True, prepare_threshold=None
-        )
+            connection = await options.dial()
+        else:
+            arguments = await rt.offload(options.arguments) if options.blocks else options.arguments()
+            connection = await psycopg.AsyncConnection.connect(
+                **connecting(arguments, deadline - clock.now()), autocommit=True, prepare_threshold=None
+            )
     except (psycopg.Error, OSError, UnicodeError) as error:  # OSError: no more files may be opened
         if not options.torn:
             raise not_connected(error, options.where) from error
+    else:
+        if connection.pgconn.transaction_status == TransactionStatus.IDLE:
+            return connection
+        raise StoreError(f"a new connection to {options.where} is in a transaction: `dial` returns new ones only")
     # Outside of the except clause: the text of the chained error could show a part of the password.
     raise Unreachable(f"{options.where} can't be reached; {UNTOLD}")
 
@@ -90,12 +96,12 @@ class AsyncServer:
         self.explicit = False
 
     async def open(self, deadline: float) -> "AsyncPgConnection":
-        """Return a new connection for requests; raises as `dial`."""
-        return AsyncPgConnection(await self.dial(deadline), self)
+        """Return a new connection for requests; raises as `dialled`."""
+        return AsyncPgConnection(await dialled(self.options, deadline), self)
 
     async def subscribe(self, deadline: float) -> "AsyncPgSubscription":
-        """Return a new connection that listens; raises as `dial`."""
-        subscription = AsyncPgSubscription(await self.dial(deadline), self)
+        """Return a new connection that listens; raises as `dialled`."""
+        subscription = AsyncPgSubscription(await dialled(self.options, deadline), self)
         try:
             await subscription.listen(deadline)
         except BaseException:
@@ -103,38 +109,25 @@ class AsyncServer:
             raise
         return subscription
 
-    async def dial(self, deadline: float) -> PGconn:
-        """Connect.
-
-        Raises:
-            Unreachable, Denied, NoRoom: the connection failed.
-            StoreError: `dial` returned a connection that is in a transaction.
-        """
-        connection = await dialled(self.options, deadline)
-        pgconn: PGconn = connection.pgconn
-        if pgconn.transaction_status == TransactionStatus.IDLE:
-            del connection.pgconn  # psycopg would warn when it collects a connection that is open
-            return pgconn
-        where = self.options.where
-        raise StoreError(f"a new connection to {where} is in a transaction: `dial` returns new ones only")
-
 
 class AsyncPgConnection:
     """A connection; one request at a time.
 
     Args:
-        pgconn: a connection of libpq, which this object owns from now on.
+        connection: a connection of psycopg, whose connection of libpq this object owns from now on.
         server: the database.
     """
 
     trust: object = None
 
-    def __init__(self, pgconn: PGconn, server: AsyncServer) -> None:
+    def __init__(self, connection: Any, server: AsyncServer) -> None:
         self._server = server
         self._where = server.options.where
-        self._begin(pgconn)
+        self._begin(connection)
 
-    def _begin(self, pgconn: PGconn) -> None:
+    def _begin(self, connection: Any) -> None:
+        pgconn: PGconn = connection.pgconn
+        del connection.pgconn  # psycopg would warn when it collects a connection that is open
         self._pgconn = pgconn
         self._pid = checked_pid()
         self._file = Descriptor(pgconn.socket)
@@ -183,7 +176,7 @@ class AsyncPgConnection:
         if self._is_ours():
             self._arrivals.look()
         if self._ended:  # it ended while it was idle
-            self._begin(await self._server.dial(deadline))
+            self._begin(await dialled(self._server.options, deadline))
         rows = await self._insist(request, deadline)
         others = telling(rows, request.told) if request.told is not None and rows[0][-1] else None
         if others is not None:

@@ -57,17 +57,23 @@ def dialled(options: PostgresOptions, deadline: float) -> Any:
 
     Raises:
         Unreachable, Denied, NoRoom: the connection failed.
+        StoreError: the program's function returned a connection that is in a transaction.
     """
     try:
         if options.dial is not None:
-            return options.dial()
-        arguments = rt.offload(options.arguments) if options.blocks else options.arguments()
-        return psycopg.Connection.connect(
-            **connecting(arguments, deadline - clock.now()), autocommit=True, prepare_threshold=None
-        )
+            connection = options.dial()
+        else:
+            arguments = rt.offload(options.arguments) if options.blocks else options.arguments()
+            connection = psycopg.Connection.connect(
+                **connecting(arguments, deadline - clock.now()), autocommit=True, prepare_threshold=None
+            )
     except (psycopg.Error, OSError, UnicodeError) as error:  # OSError: no more files may be opened
         if not options.torn:
             raise not_connected(error, options.where) from error
+    else:
+        if connection.pgconn.transaction_status == TransactionStatus.IDLE:
+            return connection
+        raise StoreError(f"a new connection to {options.where} is in a transaction: `dial` returns new ones only")
     # Outside of the except clause: the text of the chained error could show a part of the password.
     raise Unreachable(f"{options.where} can't be reached; {UNTOLD}")
 
@@ -91,12 +97,12 @@ class Server:
         self.explicit = False
 
     def open(self, deadline: float) -> "PgConnection":
-        """Return a new connection for requests; raises as `dial`."""
-        return PgConnection(self.dial(deadline), self)
+        """Return a new connection for requests; raises as `dialled`."""
+        return PgConnection(dialled(self.options, deadline), self)
 
     def subscribe(self, deadline: float) -> "PgSubscription":
-        """Return a new connection that listens; raises as `dial`."""
-        subscription = PgSubscription(self.dial(deadline), self)
+        """Return a new connection that listens; raises as `dialled`."""
+        subscription = PgSubscription(dialled(self.options, deadline), self)
         try:
             subscription.listen(deadline)
         except BaseException:
@@ -104,38 +110,25 @@ class Server:
             raise
         return subscription
 
-    def dial(self, deadline: float) -> PGconn:
-        """Connect.
-
-        Raises:
-            Unreachable, Denied, NoRoom: the connection failed.
-            StoreError: `dial` returned a connection that is in a transaction.
-        """
-        connection = dialled(self.options, deadline)
-        pgconn: PGconn = connection.pgconn
-        if pgconn.transaction_status == TransactionStatus.IDLE:
-            del connection.pgconn  # psycopg would warn when it collects a connection that is open
-            return pgconn
-        where = self.options.where
-        raise StoreError(f"a new connection to {where} is in a transaction: `dial` returns new ones only")
-
 
 class PgConnection:
     """A connection; one request at a time.
 
     Args:
-        pgconn: a connection of libpq, which this object owns from now on.
+        connection: a connection of psycopg, whose connection of libpq this object owns from now on.
         server: the database.
     """
 
     trust: object = None
 
-    def __init__(self, pgconn: PGconn, server: Server) -> None:
+    def __init__(self, connection: Any, server: Server) -> None:
         self._server = server
         self._where = server.options.where
-        self._begin(pgconn)
+        self._begin(connection)
 
-    def _begin(self, pgconn: PGconn) -> None:
+    def _begin(self, connection: Any) -> None:
+        pgconn: PGconn = connection.pgconn
+        del connection.pgconn  # psycopg would warn when it collects a connection that is open
         self._pgconn = pgconn
         self._pid = checked_pid()
         self._file = Descriptor(pgconn.socket)
@@ -184,7 +177,7 @@ class PgConnection:
         if self._is_ours():
             self._arrivals.look()
         if self._ended:  # it ended while it was idle
-            self._begin(self._server.dial(deadline))
+            self._begin(dialled(self._server.options, deadline))
         rows = self._insist(request, deadline)
         others = telling(rows, request.told) if request.told is not None and rows[0][-1] else None
         if others is not None:
