@@ -99,9 +99,8 @@ class Folder:
         machines notices the other.
         """
         here = MAGIC + f"3\nboot={boot_id()}\nclock={clock()}\n".encode()
-        fd = open_file(os.path.realpath(self.path), NAME, sharing)
-        try:
-            found = os.pread(fd, MOST, 0)
+        with open(open_file(os.path.realpath(self.path), NAME, sharing), "r+b", 0) as marker:
+            found = marker.read(MOST)
             if found and not found.startswith(MAGIC):
                 raise NotOurs(f"{self.path}/{NAME} is no file of interlock's: choose another folder, or remove it")
             if found and found != here and (self._marker or self._is_in_use()):
@@ -111,10 +110,8 @@ class Folder:
                     f"{found[len(MAGIC) :].split()}, not {here[len(MAGIC) :].split()})"
                 )
             if found != here:
-                put(fd, here, 0)
-                os.ftruncate(fd, len(here))
-        finally:
-            os.close(fd)
+                put(marker.fileno(), here, 0)
+                marker.truncate(len(here))
 
     def _found_marker(self) -> tuple[int, ...]:
         """Return what changes when the marker is written or replaced."""
@@ -158,11 +155,8 @@ class Folder:
         self._see_to(self.kept, self.sharing)
         new = f"{name}~"
         self.drop_value(new)  # a process that was killed here may have left one
-        fd = open_file(self.kept, new, self.sharing)
-        try:
-            put(fd, b"%d %b" % (done, value.encode()), 0)
-        finally:
-            os.close(fd)
+        with open(open_file(self.kept, new, self.sharing), "r+b", 0) as file:
+            put(file.fileno(), b"%d %b" % (done, value.encode()), 0)
         os.replace(self.kept / new, self.kept / name)
 
     def value_kept(self, name: str, done: int) -> str | None:

@@ -273,11 +273,13 @@ def read_file(folder: str | Path, name: str, sharing: Sharing, most: int = MOST_
         NotOurs: interlock did not make the file; see `open_file`.
         OSError: the file can't be read; FileNotFoundError if it does not exist.
     """
-    fd = open_file(folder, name, sharing, create=False)
-    try:
-        return os.pread(fd, min(most, os.fstat(fd).st_size), 0)
-    finally:
-        os.close(fd)
+    with open(open_file(folder, name, sharing, create=False), "rb", 0) as file:
+        return file.read(min(most, os.fstat(file.fileno()).st_size))
+
+
+def opener(path: str, flags: int) -> int:
+    """Open a file, not through a symbolic link, for `open`; a new one is this user's alone."""
+    return os.open(path, flags | FLAGS, 0o600)
 
 
 def put(fd: int, data: bytes, at: int) -> None:

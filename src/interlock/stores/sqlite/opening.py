@@ -29,7 +29,7 @@ from interlock.core.redaction import described
 from interlock.runtime import clock
 from interlock.stores.files import machine
 from interlock.stores.files.machine import allowed_in
-from interlock.stores.files.opening import FLAGS, OpenFile, Sharing, failed, kind_of, settle, sharing_of
+from interlock.stores.files.opening import FLAGS, OpenFile, Sharing, failed, kind_of, opener, settle, sharing_of
 
 BESIDE = ".locks"  # the suffix of the file of locks beside an engine's database
 _MEMORY = (
@@ -239,17 +239,12 @@ def _of_this_boot(execute: Execute, path: str, sharing: Sharing) -> Opened:
 
 def _lives(file: str) -> bool:
     """Return True if a living process has a file of claims open, by its flock."""
-    try:
-        fd = os.open(file, os.O_RDONLY | FLAGS)
-    except FileNotFoundError:
-        return False
-    try:
-        flock(fd, LOCK_EX | LOCK_NB)
-        return False
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
+    with suppress(FileNotFoundError), open(file, "rb", 0, opener=opener) as opened:
+        try:
+            flock(opened, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _others(path: str) -> list[str]:
@@ -345,11 +340,5 @@ def check_file(path: str, sharing: Sharing) -> None:
 
 def _make(path: str, sharing: Sharing) -> None:
     """Create an empty file; do nothing if it exists."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | FLAGS, 0o600)
-    except FileExistsError:
-        return
-    try:
-        settle(fd, os.fstat(fd), sharing.file_mode, sharing)
-    finally:
-        os.close(fd)
+    with suppress(FileExistsError), open(path, "xb", 0, opener=opener) as file:
+        settle(file.fileno(), os.fstat(file.fileno()), sharing.file_mode, sharing)
