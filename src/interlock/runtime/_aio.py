@@ -288,7 +288,7 @@ class AsyncArrivals:
 
 
 async def readable(fd: int, ends: Iterable[int], seconds: float) -> set[int]:
-    """Wait until a descriptor can be read, or the other side of one of others is closed; return which.
+    """Wait until a descriptor can be read, or the other side of one of others is closed; return one that can.
 
     Args:
         fd: to be read from.
@@ -299,30 +299,21 @@ async def readable(fd: int, ends: Iterable[int], seconds: float) -> set[int]:
         StoreError: the loop can't watch descriptors.
     """
     loop = asyncio.get_running_loop()
-    woken: asyncio.Future[None] = loop.create_future()
-    found: set[int] = set()
+    waiter: AsyncWaiter[int] = AsyncWaiter()
     watched: list[int] = []
-
-    def wake(each: int) -> None:
-        found.add(each)
-        if not woken.done():
-            woken.set_result(None)
-
-    timer = loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), wake, -1)
     try:
         for each in (fd, *ends):
-            loop.add_reader(each, wake, each)
+            loop.add_reader(each, waiter.tell, each)
             watched.append(each)
-        await woken
+        found = await waiter.wait(seconds)
     except NotImplementedError as error:
         raise StoreError("this store needs an event loop with add_reader, e.g. asyncio's default") from error
     except OSError:
-        pass  # one of them was closed: the waiter looks, and opens it again
+        found = None  # one of them was closed: the waiter looks, and opens it again
     finally:
-        timer.cancel()
         for each in watched:
             loop.remove_reader(each)
-    return found - {-1}
+    return set() if found is None else {found}
 
 
 class AsyncAlarm:
