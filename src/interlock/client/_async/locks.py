@@ -172,14 +172,15 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> rt.Result[None]:
         owner, held = rt.caller(), self._held.copy()
-        entered = [grant for grant in held if grant._body is not None]
-        # An exit stack may end in another thread or task.
-        mine = [grant for grant in entered if held[grant] is owner] or entered
-        if not mine:
+        mine = None
+        for grant, whose in held.items():
+            # The caller's last one; or the last of all, since an exit stack may end in another thread or task.
+            if grant._body is not None and (whose is owner or mine is None or held[mine] is not owner):
+                mine = grant
+        if mine is None:
             return rt.give_way()  # it was released in the block
-        grant = mine[-1]
-        self._held.pop(grant, None)
-        return grant.__aexit__(kind, error, trace)
+        self._held.pop(mine, None)
+        return mine.__aexit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
         """Decorate a function: it runs while the lock is held.

@@ -134,7 +134,7 @@ class AsyncServerQueue(Generic[Q, A]):
         if answer.state != "pending":
             return answer
         look_again = min(LOOK_AGAIN, answer.look_again) * random.uniform(1.0, 1.1)  # not all at the same moment
-        return answer._replace(look_again=look_again, waiter=made)
+        return EnterResult("pending", look_again=look_again, waiter=made)
 
     def _entered(self, id: str, answer: EnterResult | Promised | None, wait: bool, again: bool) -> EnterResult:
         """Take the answer of the server."""
