@@ -114,7 +114,21 @@ async def client(acquire: Callable[..., Any], role: Role) -> None:
         attempt = AcquireCall(Claim(id, spec), _no_clock, STARTED, deadline, role.wait)
         held = None
         try:
-            held = await acquire(Named(id), queue, attempt)
+            try:
+                held = await acquire(Named(id), queue, attempt)
+            finally:
+                # What it knew of its claim ends with it, else states that differ in it alone would be several.
+                for name in (
+                    "moment",
+                    "sent",
+                    "in_line",
+                    "uncertain",
+                    "granted",
+                    "unanswered",
+                    "away_since",
+                    "left_behind",
+                ):
+                    setattr(attempt, name, None)
             if held is not None:
                 await effect(Hold(held))
                 await queue.leave(held.claim)

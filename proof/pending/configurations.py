@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 from interlock.core import line
 from proof.pending.options import (
+    EXCLUSIVE,
     READER,
     WRITER,
     Fence,
     Options,
     Update,
-    exclusive,
     semaphore,
 )
 
@@ -49,7 +49,7 @@ def _rows(group: str, *rows: tuple[str, Options], **how: bool) -> list[Configura
     ]
 
 
-N2, N3, N4 = exclusive(2), exclusive(3), exclusive(4)
+N2, N3, N4 = (EXCLUSIVE,) * 2, (EXCLUSIVE,) * 3, (EXCLUSIVE,) * 4
 WRR = (WRITER, READER, READER)
 WWRR = (WRITER, WRITER, READER, READER)
 LEASES = Options(N2, leases=True, heartbeats=True)

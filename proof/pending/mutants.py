@@ -7,7 +7,7 @@ from functools import partial
 
 from interlock.core import line
 from proof.changes import Change, Mutant
-from proof.pending.options import Fence, Options, Update, exclusive, semaphore
+from proof.pending.options import EXCLUSIVE, Fence, Options, Update, semaphore
 
 PENDING = "interlock.core._async.pending"
 CALLER = "proof.caller"
@@ -18,7 +18,7 @@ _line = partial(Change, LINE)
 _caller = partial(Change, CALLER)
 
 PLAIN = Options()
-THREE = Options(exclusive(3))
+THREE = Options((EXCLUSIVE,) * 3)
 LEASES = Options(leases=True, heartbeats=True)
 FENCES = Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2)
 LOSSY = Options(leases=True, lost=1)
@@ -210,7 +210,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a reap does not look whether it is still expired, and renewals revive",
         "two holders",
         replace(
-            Options(exclusive(3), ordered=True, leases=True, attempts=1, lapses=1),
+            Options((EXCLUSIVE,) * 3, ordered=True, leases=True, attempts=1, lapses=1),
             reaps_live=True,
             renewal=DUMB,
             update=DUMB,

@@ -85,11 +85,6 @@ class Options:
     one_using: bool = False
 
 
-def exclusive(callers: int) -> tuple[tuple[int, int], ...]:
-    """The terms of so many callers of an exclusive lock."""
-    return (EXCLUSIVE,) * callers
-
-
 def semaphore(callers: int, permits: int, units: int = 1) -> tuple[tuple[int, int], ...]:
     """The terms of so many callers of a semaphore."""
     return ((units, permits),) * callers
