@@ -98,24 +98,25 @@ class Listener:
 
     def _run(self) -> None:
         pause = SHORTEST_PAUSE
-        while not (self._closed and self._has_ended()):
-            began = clock.now()
-            try:
-                self._listen()
-                return
-            except StoreError as error:
-                self._started(error)
-            except BaseException:
-                self._started(StoreError("the subscription was broken off"))
-                self._runs = False
-                raise
-            if self._has_ended():
-                return
-            if clock.now() - began > SILENCE:
-                pause = SHORTEST_PAUSE
-            rt.sleep(pause)
-            pause = min(LONGEST_PAUSE, 2 * pause)
-        self._started(closed())
+        try:
+            while not (self._closed and self._has_ended()):
+                began = clock.now()
+                try:
+                    self._listen()
+                    return
+                except StoreError as error:
+                    self._started(error)
+                if self._has_ended():
+                    return
+                if clock.now() - began > SILENCE:
+                    pause = SHORTEST_PAUSE
+                rt.sleep(pause)
+                pause = min(LONGEST_PAUSE, 2 * pause)
+            self._started(closed())
+        except BaseException:
+            self._started(StoreError("the subscription was broken off"))
+            self._runs = False
+            raise
 
     def _has_ended(self) -> bool:
         """Tell whether the subscription is unused; then the next waiter starts it again."""
