@@ -148,7 +148,6 @@ def called_with(session: Session | AsyncSession, function: Callable[[Session], A
     return session.run_sync(function) if isinstance(session, AsyncSession) else function(session)
 
 
-IMMUTABLE = (str, bytes, int, float, bool, type(None))
 NAN = object()
 
 
@@ -176,7 +175,7 @@ def seen_in(state: InstanceState[object], names: Collection[str] | None) -> RowR
         # What with_expression() gives is no column of the row.
         asked = ("query_expression", True) not in (attribute.strategy_key or ())
         if asked and attribute.key in state.dict and (names is None or attribute.key in names):
-            values[column] = _kept(state.dict[attribute.key])
+            values[column] = deepcopy(state.dict[attribute.key])
     return RowRead(mapper, values)
 
 
@@ -212,10 +211,6 @@ def _without_nan(value: object) -> Any:
     if isinstance(value, dict):
         return {name: _without_nan(each) for name, each in value.items()}
     return NAN if isinstance(value, (float, Decimal)) and value != value else value
-
-
-def _kept(value: object) -> Any:
-    return value if isinstance(value, IMMUTABLE) else deepcopy(value)
 
 
 INFO = "interlock.reads"

@@ -215,8 +215,7 @@ async def _wait(rt: Any, queue: AsyncQueue, call: AcquireCall, answer: EnterResu
         pause = await _pause_in_outage(rt, call, answer.outage, pause)
     if answer.state == "busy":  # a store that is busy for long is not asked all the time
         pause += min(MOST_PAUSE, (call.moment - call.started) / 20)
-    if call.waiter is None:
-        call.waiter = answer.waiter
+    call.waiter = call.waiter or answer.waiter
     if answer.state == "pending" and call.wait and call.waiter is None:
         call.waiter = queue.subscribe()
     elif call.waiter is None or not call.in_line:

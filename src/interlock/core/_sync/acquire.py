@@ -211,8 +211,7 @@ def _wait(rt: Any, queue: Queue, call: AcquireCall, answer: EnterResult) -> bool
         pause = _pause_in_outage(rt, call, answer.outage, pause)
     if answer.state == "busy":  # a store that is busy for long is not asked all the time
         pause += min(MOST_PAUSE, (call.moment - call.started) / 20)
-    if call.waiter is None:
-        call.waiter = answer.waiter
+    call.waiter = call.waiter or answer.waiter
     if answer.state == "pending" and call.wait and call.waiter is None:
         call.waiter = queue.subscribe()
     elif call.waiter is None or not call.in_line:
