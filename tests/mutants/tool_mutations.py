@@ -62,18 +62,18 @@ def mutations_of(root: Path, file: str) -> list[Mutation]:
 
 
 def mutated(source: str, mutation: Mutation) -> str | None:
-    """Return a module with the error; None if that is no Python, or the same program."""
-    code: str | None = mutate_code(source, OPERATORS[mutation.operator], mutation.occurrence)
-    if code is None:
-        return None
-    # The operator names an exception that is not known, so that a NameError would tell on it.
-    code = code.replace("CosmicRayTestingException", NEVER_RAISED)
+    """Return a module with the error; None if that is no Python, the same program, or the tool fails."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
+            code: str | None = mutate_code(source, OPERATORS[mutation.operator], mutation.occurrence)
+            if code is None:
+                return None
+            # The operator names an exception that is not known, so that a NameError would tell on it.
+            code = code.replace("CosmicRayTestingException", NEVER_RAISED)
             compile(code, mutation.file, "exec")
             return None if ast.dump(ast.parse(code)) == ast.dump(ast.parse(source)) else code
-        except SyntaxError:
+        except (SyntaxError, AttributeError):  # the latter for an `except` of several names with dots
             return None
 
 
