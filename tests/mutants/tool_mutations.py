@@ -65,6 +65,7 @@ def mutated(source: str, mutation: Mutation) -> str | None:
     """Return a module with the error; None if that is no Python, the same program, or the tool fails."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        warnings.simplefilter("error", SyntaxWarning)  # as `is` before a literal, which Python itself tells
         try:
             code: str | None = mutate_code(source, OPERATORS[mutation.operator], mutation.occurrence)
             if code is None:
@@ -87,6 +88,8 @@ def _left_out(tree: ast.AST) -> Iterator[tuple[Position, Position]]:
                 yield _extent(hint)
         match node:
             case ast.FunctionDef(decorator_list=[ast.Name("overload"), *_]):
+                yield _extent(node)
+            case ast.AsyncFunctionDef(decorator_list=[ast.Name("overload"), *_]):
                 yield _extent(node)
             case ast.ClassDef(bases=[*_, ast.Name("Protocol")]) | ast.If(test=ast.Name("TYPE_CHECKING")):
                 yield _extent(node)
