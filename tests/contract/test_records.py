@@ -100,18 +100,3 @@ def test_who_waits_removes_the_records_of_the_dead(world: World, records: Flaky)
     eventually(lambda: [row for row in records._in_line(world.key()) if row.claim.id == dead] == [])
     assert ann.do(held.release) is True
     assert waiting.result(20).held is True
-
-
-def test_when_no_reply_ever_comes_it_is_an_error_and_no_hot_loop(world: World, records: Flaky) -> None:
-    lock = world.connect().lock(world.name)
-    ann = world.actor()
-    records.asked = 0
-    records.lose = lambda number: True
-    trying = ann.start(lock.acquire)
-    try:
-        assert isinstance(trying.exception(10), StoreError)
-        assert records.asked < 200
-    finally:
-        records.lose_from_now()
-    trying.exception(20)
-    world.until_free()

@@ -9,12 +9,16 @@ from interlock.core.claims import (
     MAX_LABEL,
     MAX_NAME,
     MAX_TTL,
+    WRITER_UNITS,
     checked_at_least,
+    checked_at_most,
     checked_name,
     checked_text,
     checked_timeout,
     checked_ttl,
+    kind_of,
     said,
+    shown_text,
 )
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.core.redaction import described, masked, why
@@ -62,8 +66,19 @@ def test_a_lease_out_of_range_is_told_with_its_ends() -> None:
     assert refused(checked_ttl, "1").endswith("leave it out for 30 s")
     assert "at_least is a number of seconds from 0 to 3.1536e+08, not -1" in refused(checked_at_least, -1, None)
     assert "at_least=2 is longer than ttl=1.5," in refused(checked_at_least, 2, 1.5)
+    assert "at_most is a number of seconds from 0.001 to 3.1536e+08, not 0.0009" in refused(
+        checked_at_most, 0.0009, 0.0
+    )
+    assert [checked_ttl(0.1), checked_ttl(315_360_000), checked_at_most(0.001, 0.001)] == [0.1, 315_360_000.0, 0.001]
     assert isinstance(checked_ttl(1), float)
     assert isinstance(checked_at_least(1, None), float)
+
+
+def test_a_text_from_outside_is_shown_in_two_hundred_characters() -> None:
+    texts = ["a" * 200, "a" * 201, "\n" * 100, "\n" * 101]
+    assert list(map(shown_text, texts)) == ["a" * 200, "a" * 199 + "…", "\\n" * 100, ("\\n" * 100)[:199] + "…"]
+    kinds = [kind_of(*each) for each in [(1, 1), (2, 3), (1, WRITER_UNITS), (WRITER_UNITS, WRITER_UNITS)]]
+    assert kinds == ["exclusive", "semaphore 2/3", "reader", "writer"]
 
 
 def test_a_timeout_that_makes_no_sense_is_told_by_what_is_wrong() -> None:

@@ -28,7 +28,6 @@ from interlock.core.line import (
     kept,
     leave,
     look,
-    numbered,
     renew,
     settle,
 )
@@ -65,6 +64,7 @@ def promoted(place: Place, **more: Any) -> Place:
 X, Y = there("x"), there("y", PENDING)
 WIDE = there("x", PENDING, 2, 3)
 OVER = there("x", until=5_000_000)
+LONG_OVER = there("x", until=4_000_000)
 DEAD = there("x", alive="dead")
 ONCE = there("o", PENDING, once=True)
 OF_3 = [there("x", capacity=3, slot=1), there("y", PENDING, 1, 3), there("z", PENDING, 1, 3)]
@@ -84,6 +84,22 @@ STEPS = [
     (enter, line(top=9_000_000), (claim(), HERE, True, False),
      Step(line(MINE._replace(fence=9_000_001), top=9_000_001), MINE._replace(fence=9_000_001))),
     (enter, EMPTY, (claim(), HERE, True, True), Step(None, None)),
+    (enter, line(done=7), (claim("a", 1, 1024, True), HERE, False, False),
+     Step(line(MINE._replace(once=True, capacity=1024), top=9_000_000, done=7),
+          MINE._replace(once=True, capacity=1024))),
+    (enter, line(there("x", capacity=1024), done=7), (claim("a", 1, 1024, True), HERE, False, False),
+     Step(line(there("x", capacity=1024), MINE._replace(once=True, capacity=1024, slot=1), top=9_000_000, done=7),
+          MINE._replace(once=True, capacity=1024, slot=1), (), 1_000_000)),
+    (enter, line(there("x", capacity=1025)), (claim("a", 1, 1025), HERE, False, False),
+     Step(line(there("x", capacity=1025), MINE._replace(capacity=1025), top=9_000_000),
+          MINE._replace(capacity=1025), (), 1_000_000)),
+    (enter, line(there("x", capacity=4)), (claim("a", 2, 4), HERE, False, False),
+     Step(line(there("x", capacity=4), MINE._replace(units=2, capacity=4), top=9_000_000),
+          MINE._replace(units=2, capacity=4), (), 1_000_000)),
+    (enter, line(there("x", units=2, capacity=3)), (claim("a", 2, 4), HERE, False, False), Step(None, None)),
+    (enter, line(there("x", units=1, capacity=2)), (claim("a", 1, 2), HERE, False, False),
+     Step(line(there("x", units=1, capacity=2), MINE._replace(capacity=2, slot=1), top=9_000_000),
+          MINE._replace(capacity=2, slot=1), (), 1_000_000)),
     (enter, line(done=9_000_001), (claim(once=True), HERE, True, False), Step(None, IS_DONE)),
     (enter, line(done=9_000_000), (claim(once=True), HERE, True, False),
      Step(line(MINE._replace(once=True), top=9_000_000, done=9_000_000), MINE._replace(once=True))),
@@ -107,13 +123,15 @@ STEPS = [
           promoted(KNOWN, until=7_000_000, channel="a channel"))),
     (leave, line(X, done=1), ("x",), Step(line(done=1), True)),
     (leave, line(OVER), ("x",), Step(line(), False)),
+    (leave, line(LONG_OVER), ("x",), Step(line(), False)),
+    (leave, line(there("h"), Y, Y._replace(id="x")), ("x",), Step(line(there("h"), Y), True)),
     (leave, line(DEAD), ("x",), Step(line(), False)),
     (leave, line(X), ("y",), Step(None, False)),
     (leave, line(X, Y, ONCE), ("x",), Step(line(promoted(Y), ONCE), True, (promoted(Y),))),
     (leave, line(X, Y, ONCE), ("y",), Step(line(X, ONCE), True)),
-    (leave, line(X, Y, ONCE), ("x", 50), Step(line(promoted(Y), done=9_000_050), True, (promoted(Y), ONCE))),
-    (complete, line(X), ("x", 50, "value"), Step(line(done=9_000_050), True)),
-    (complete, line(X, Y), ("y", 50, "value"), Step(None, False)),
+    (leave, line(X, Y, ONCE), ("x", 64), Step(line(promoted(Y), done=9_000_064), True, (promoted(Y), ONCE))),
+    (complete, line(X), ("x", 64, "value"), Step(line(done=9_000_064), True)),
+    (complete, line(X, Y), ("y", 64, "value"), Step(None, False)),
     (leave, line(OVER, Y), ("x",), Step(line(promoted(Y)), False, (promoted(Y),))),
     (settle, line(*OF_3), (), Step(line(OF_3[0], promoted(OF_3[1]), promoted(OF_3[2], slot=2)), None,
                                    (promoted(OF_3[1]), promoted(OF_3[2], slot=2)))),
@@ -122,6 +140,7 @@ STEPS = [
     (settle, line(there("x", PENDING, 1, 2), Y), (),
      Step(line(promoted(there("x", PENDING, 1, 2)), Y), None, (promoted(there("x", PENDING, 1, 2)),))),
     (settle, line(X), (), Step(None, None)),
+    (settle, line(LONG_OVER, Y), (), Step(line(promoted(Y)), None, (promoted(Y),))),
     (settle, line(*MANY), (), Step(line(*map(promoted, MANY[:BATCH]), MANY[-1]), None,
                                    (*map(promoted, MANY[:BATCH]),), 0, True)),
     (settle, line(*MANY[1:]), (), Step(line(*map(promoted, MANY[1:])), None, (*map(promoted, MANY[1:]),))),
@@ -133,6 +152,9 @@ STEPS = [
     (renew, line(OVER, Y), (["x"],), Step(line(promoted(Y)), [GONE], (promoted(Y),))),
     (adopt, line(X), ("x", claim(), HERE), Step(line(ADOPTED), ADOPTED)),
     (adopt, line(X, Y), ("y", claim(), HERE), Step(None, None)),
+    (adopt, line(there("y", capacity=2), X._replace(capacity=2), KNOWN._replace(id="z")), ("x", claim(), HERE),
+     Step(line(there("y", capacity=2), ADOPTED._replace(capacity=2), KNOWN._replace(id="z")),
+          ADOPTED._replace(capacity=2))),
     (adopt, line(ADOPTED), ("x", claim(), HERE), Step(None, ADOPTED)),
     (adopt, line(X), ("x", claim("x"), HERE), Step(line(ADOPTED._replace(id="x")), ADOPTED._replace(id="x"))),
     (evict, line(X, Y, ONCE), ("x",), Step(line(promoted(Y), ONCE), 1, (promoted(Y),))),
@@ -145,23 +167,18 @@ STEPS = [
     (kept, line(done=9_000_001), (), Step(None, True)),
     (kept, line(done=9_000_000), (), Step(None, False)),
     (look, line(X, there("z", alive="dead"), Y, done=9_000_001), (), Step(None, (X, Y, RECORD), (), 5_000_000)),
+    (look, line(X), (), Step(None, (X,), (), 5_000_000)),
+    (is_nothing, line(top=8_999_999, done=9_000_000), (), True),
+    (is_nothing, line(X), (), False),
+    (is_nothing, line(top=9_000_000), (), False),
+    (is_nothing, line(done=9_000_001), (), False),
     (look, line(X, OVER, done=9_000_000), (), Step(None, (X,), (), 5_000_000)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("step", "before", "given", "after"), STEPS)
-def test_a_step_makes_of_a_line(step: Any, before: Line, given: Any, after: Step) -> None:
+def test_a_step_makes_of_a_line(step: Any, before: Line, given: Any, after: Any) -> None:
     assert step(before, NOW, *given) == after
-
-
-def test_a_line_is_nothing_when_the_time_of_day_alone_gives_higher_fences() -> None:
-    assert is_nothing(line(top=8_999_999, done=9_000_000), NOW)
-    assert not any(is_nothing(each, NOW) for each in (line(X), line(top=9_000_000), line(done=9_000_001)))
-
-
-def test_holders_of_one_of_2_to_1024_units_are_numbered() -> None:
-    kinds = [(1, 1), (1, 2), (2, 3), (1, 1024), (1, 1025)]
-    assert [kind for kind in kinds if numbered(*kind)] == [(1, 2), (1, 1024)]
 
 
 def test_a_line_is_the_same_after_it_was_text() -> None:
