@@ -9,14 +9,12 @@ from interlock.core.claims import (
     MAX_LABEL,
     MAX_NAME,
     MAX_TTL,
-    WRITER_UNITS,
     checked_at_least,
     checked_at_most,
     checked_name,
     checked_text,
     checked_timeout,
     checked_ttl,
-    kind_of,
     said,
     shown_text,
 )
@@ -51,6 +49,7 @@ def test_a_name_has_from_one_to_a_thousand_characters() -> None:
 def test_a_label_may_be_empty_and_has_at_most_two_hundred_characters() -> None:
     assert checked_text("", "label", MAX_LABEL) == ""
     assert checked_text("x" * 200, "label", MAX_LABEL) == "x" * 200
+    assert [shown_text("a" * 200), shown_text("a" * 201)] == ["a" * 200, "a" * 199 + "…"]
     assert "at most 200 characters, this one has 201" in refused(checked_text, "x" * 201, "label", MAX_LABEL)
     assert refused(checked_text, b"x", "label", MAX_LABEL) == "a label is a str, not bytes; convert it, e.g. str(...)"
 
@@ -72,13 +71,6 @@ def test_a_lease_out_of_range_is_told_with_its_ends() -> None:
     assert [checked_ttl(0.1), checked_ttl(315_360_000), checked_at_most(0.001, 0.001)] == [0.1, 315_360_000.0, 0.001]
     assert isinstance(checked_ttl(1), float)
     assert isinstance(checked_at_least(1, None), float)
-
-
-def test_a_text_from_outside_is_shown_in_two_hundred_characters() -> None:
-    texts = ["a" * 200, "a" * 201, "\n" * 100, "\n" * 101]
-    assert list(map(shown_text, texts)) == ["a" * 200, "a" * 199 + "…", "\\n" * 100, ("\\n" * 100)[:199] + "…"]
-    kinds = [kind_of(*each) for each in [(1, 1), (2, 3), (1, WRITER_UNITS), (WRITER_UNITS, WRITER_UNITS)]]
-    assert kinds == ["exclusive", "semaphore 2/3", "reader", "writer"]
 
 
 def test_a_timeout_that_makes_no_sense_is_told_by_what_is_wrong() -> None:

@@ -19,8 +19,6 @@ from interlock.core.line import (
     Step,
     adopt,
     complete,
-    decode,
-    encode,
     enter,
     evict,
     forget,
@@ -64,8 +62,6 @@ def promoted(place: Place, **more: Any) -> Place:
 X, Y = there("x"), there("y", PENDING)
 WIDE = there("x", PENDING, 2, 3)
 OVER = there("x", until=5_000_000)
-LONG_OVER = there("x", until=4_000_000)
-DEAD = there("x", alive="dead")
 ONCE = there("o", PENDING, once=True)
 OF_3 = [there("x", capacity=3, slot=1), there("y", PENDING, 1, 3), there("z", PENDING, 1, 3)]
 WAITS = MINE._replace(state=PENDING, held=0)
@@ -108,7 +104,7 @@ STEPS = [
     (enter, line(X), (claim(), HERE, True, True), Step(None, None)),
     (enter, line(X), (claim(), HERE, True, False), Step(line(X, WAITS, top=9_000_000), WAITS, (), 1_000_000)),
     (enter, line(OVER), (claim(), HERE, True, False), Step(line(MINE, top=9_000_000), MINE)),
-    (enter, line(DEAD), (claim(), HERE, True, False), Step(line(MINE, top=9_000_000), MINE)),
+    (enter, line(there("x", alive="dead")), (claim(), HERE, True, False), Step(line(MINE, top=9_000_000), MINE)),
     (enter, line(there("x", capacity=3), there("y", capacity=3, slot=2)), (claim("a", 1, 3), HERE, False, False),
      Step(line(there("x", capacity=3), there("y", capacity=3, slot=2), MINE._replace(capacity=3, slot=1),
                top=9_000_000), MINE._replace(capacity=3, slot=1), (), 1_000_000)),
@@ -123,9 +119,9 @@ STEPS = [
           promoted(KNOWN, until=7_000_000, channel="a channel"))),
     (leave, line(X, done=1), ("x",), Step(line(done=1), True)),
     (leave, line(OVER), ("x",), Step(line(), False)),
-    (leave, line(LONG_OVER), ("x",), Step(line(), False)),
+    (leave, line(there("x", until=4_000_000)), ("x",), Step(line(), False)),
     (leave, line(there("h"), Y, Y._replace(id="x")), ("x",), Step(line(there("h"), Y), True)),
-    (leave, line(DEAD), ("x",), Step(line(), False)),
+    (leave, line(there("x", alive="dead")), ("x",), Step(line(), False)),
     (leave, line(X), ("y",), Step(None, False)),
     (leave, line(X, Y, ONCE), ("x",), Step(line(promoted(Y), ONCE), True, (promoted(Y),))),
     (leave, line(X, Y, ONCE), ("y",), Step(line(X, ONCE), True)),
@@ -140,7 +136,7 @@ STEPS = [
     (settle, line(there("x", PENDING, 1, 2), Y), (),
      Step(line(promoted(there("x", PENDING, 1, 2)), Y), None, (promoted(there("x", PENDING, 1, 2)),))),
     (settle, line(X), (), Step(None, None)),
-    (settle, line(LONG_OVER, Y), (), Step(line(promoted(Y)), None, (promoted(Y),))),
+    (settle, line(there("x", until=4_000_000), Y), (), Step(line(promoted(Y)), None, (promoted(Y),))),
     (settle, line(*MANY), (), Step(line(*map(promoted, MANY[:BATCH]), MANY[-1]), None,
                                    (*map(promoted, MANY[:BATCH]),), 0, True)),
     (settle, line(*MANY[1:]), (), Step(line(*map(promoted, MANY[1:])), None, (*map(promoted, MANY[1:]),))),
@@ -179,13 +175,3 @@ STEPS = [
 @pytest.mark.parametrize(("step", "before", "given", "after"), STEPS)
 def test_a_step_makes_of_a_line(step: Any, before: Line, given: Any, after: Any) -> None:
     assert step(before, NOW, *given) == after
-
-
-def test_a_line_is_the_same_after_it_was_text() -> None:
-    strange = there("id %\n", once=True, slot=5, who="-", label="a b\u2028\x1c%2D", home="", alive="--")
-    written = encode(line(strange, Y, top=17, done=18))
-    assert decode(written) == line(strange, Y, top=17, done=18)
-    assert written.startswith("interlock-2 17 18\nid%20%25%0A using 1 1 6000000 2000000 7 3 4 4 5 True %2D ")
-    for wrong in ("interlock-1 17 18\n", written.replace("using", "done")):
-        with pytest.raises(ValueError, match=r"begins with 'interlock-2', not with 'interlock-1'|'done' is no state"):
-            decode(wrong)
