@@ -265,7 +265,7 @@ class Remembered(Guarded, models.Model):
     number: "models.IntegerField[int, int]" = models.IntegerField(default=0)
 
     @classmethod
-    def from_db(cls, db: Any, field_names: Any, values: Any) -> Any:  # type: ignore[override]
+    def from_db(cls, db: Any, field_names: Any, values: Any, **options: Any) -> Any:
         if len(values) != len(cls._meta.concrete_fields):
             rest = list(reversed(values))
             values = [
