@@ -44,8 +44,11 @@ _CALL = re.compile(rb"\r\n\$7\r\nEVALSHA\r\n\$40\r\n([0-9a-f]{40})")
 
 
 def with_source(command: bytes) -> bytes:
-    """Replace EVALSHA by EVAL with the source, for a server that does not have the script."""
-    return _CALL.sub(_source, command)
+    """Replace EVALSHA by EVAL with the source, for a server that does not have the script.
+
+    Of several commands with one script only the first is replaced: it brings the script for the others.
+    """
+    return _CALL.sub(_source, command, 1)
 
 
 def _source(call: re.Match[bytes]) -> bytes:

@@ -239,8 +239,10 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_parent() -> None:
-    while _held:
-        _held.pop().release()
+    held = _held.copy()
+    _held.clear()  # before `_mutex` is free: from then on it is what the fork of another thread has taken
+    for each in reversed(held):
+        each.release()
 
 
 def _after_fork_in_child() -> None:

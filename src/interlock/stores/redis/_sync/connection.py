@@ -85,8 +85,9 @@ def answer_to(
         StoreError: as `raw`; too few replicas have the grant.
     """
     reply = raw(command.data, command.replies, deadline)
-    if type(reply) is ReplyError and str(reply).startswith("NOSCRIPT"):
-        reply = raw(with_source(command.data), 1, deadline)
+    told = reply[0] if command.replies > 1 else reply
+    if type(told) is ReplyError and str(told).startswith("NOSCRIPT"):
+        reply = raw(with_source(command.data), command.replies, deadline)
     if type(reply) is ReplyError:
         raise refusal(reply, where, command.line)
     if command.replicas and grants(reply):
