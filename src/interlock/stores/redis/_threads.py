@@ -1,6 +1,5 @@
 """Sockets for threads, with absolute deadlines; the same names as in `_aio`."""
 
-import math
 import os
 import select
 import socket
@@ -15,7 +14,8 @@ from interlock.stores.redis.library import keep_alive
 from interlock.stores.redis.settings import Address
 
 LOOK = 250e-6  # seconds to poll for a reply before the thread sleeps
-SKIPPED = 100  # commands without polling after one whose reply took longer
+MOST_MISSES = 3  # replies in a row that took longer; then it does not poll
+SKIPPED = 100  # replies without polling
 MOST = 65536  # bytes received at a time
 SEVERAL = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) > 1
 
@@ -77,8 +77,8 @@ class Stream:
 class PolledStream(Stream):
     """As `Stream`, on a non-blocking socket; it polls for a reply for a short time before the thread sleeps.
 
-    A near server answers sooner than a sleeping thread wakes.  After a poll without success, because the server is
-    far away or the processors are busy, the next commands do not poll.
+    A near server answers sooner than a sleeping thread wakes.  After three polls in vain in a row, because the server
+    is far away or the processors are busy, it polls for one of a hundred replies only.
     """
 
     def __init__(self, sock: socket.socket, looks: bool) -> None:
@@ -87,7 +87,8 @@ class PolledStream(Stream):
         self._send, self._receive = sock.send, sock.recv
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
-        self._skip = 0.0 if looks and SEVERAL else math.inf
+        self._looks = looks and SEVERAL
+        self._misses = 0
 
     def send(self, data: bytes, deadline: float) -> None:
         """As `Stream.send`."""
@@ -102,16 +103,19 @@ class PolledStream(Stream):
 
     def receive(self, deadline: float) -> bytes:
         """As `Stream.receive`."""
-        if self._skip > 0:
-            self._skip -= 1
-            return self._after_sleep(deadline)
-        until = clock.now() + LOOK
-        while clock.now() < until:
-            try:
-                return self._receive(MOST)
-            except BlockingIOError:
-                os.sched_yield()  # let other threads use the processor
-        self._skip = SKIPPED
+        if self._looks and self._misses < MOST_MISSES:
+            until = clock.now() + LOOK
+            while clock.now() < until:
+                try:
+                    data = self._receive(MOST)
+                except BlockingIOError:
+                    os.sched_yield()  # let other threads use the processor
+                else:
+                    self._misses = 0
+                    return data
+        self._misses += 1
+        if self._misses == MOST_MISSES + SKIPPED:
+            self._misses = MOST_MISSES - 1  # one look; after another one in vain the next comes as late
         return self._after_sleep(deadline)
 
     def _after_sleep(self, deadline: float) -> bytes:
