@@ -59,39 +59,39 @@ PRODUCTS = src(
     "cli/products.py",
 )
 PARTS = (
-    Part("core", 930, 811, src("core")),
-    Part("runtime", 380, 438, src("runtime")),
-    Part("remote", 640, 745, src("remote")),
-    Part("client", 1300, 1254, src("client", "locks")),
+    Part("core", 930, 799, src("core")),
+    Part("runtime", 380, 427, src("runtime")),
+    Part("remote", 640, 715, src("remote")),
+    Part("client", 1300, 1225, src("client", "locks")),
     Part("memory", 110, 57, src("stores/memory.py", "stores/memory")),
-    Part("files", 1150, 1177, src("stores/files")),
+    Part("files", 1150, 1138, src("stores/files")),
     Part("files, lines of C", 450, 448, src("stores/files"), ".c"),
-    Part("sqlite", 330, 330, src("stores/sqlite", "stores/sqlite.py")),
-    Part("etcd", 540, 530, src("stores/etcd")),
+    Part("sqlite", 330, 321, src("stores/sqlite", "stores/sqlite.py")),
+    Part("etcd", 540, 523, src("stores/etcd")),
     Part("bucket", 400, 285, src("stores/bucket")),
-    Part("mysql", 400, 310, src("stores/mysql", "stores/mysql.py")),
-    Part("postgresql", 490, 490, src("stores/postgresql")),
-    Part("redis", 1350, 1322, src("stores/redis", "_redis")),
-    Part("advisory", 650, 648, src("stores/advisory", "stores/advisory.py")),
-    Part("django", 2500, 2412, src("django")),
+    Part("mysql", 400, 286, src("stores/mysql", "stores/mysql.py")),
+    Part("postgresql", 490, 478, src("stores/postgresql")),
+    Part("redis", 1350, 1249, src("stores/redis", "_redis")),
+    Part("advisory", 650, 625, src("stores/advisory", "stores/advisory.py")),
+    Part("django", 2500, 2346, src("django")),
     Part("products", 800, 371, PRODUCTS),
-    Part("cli", 1000, 936, src("cli")),
-    Part("keylock", 470, 450, src("keylock")),
-    Part("optimistic", 690, 684, src("optimistic")),
-    Part("stores, shared", 450, 458, SHARED),
-    Part("compat", None, 92, src("compat.py")),
-    Part("the rest", 200, 199, ()),
-    Part("src without testing", 14240, 13999, src("")),
-    Part("src/testing", 3000, 3075, src("testing")),
-    Part("proof", 2500, 2504, ("proof",)),
-    Part("tests", 22000, 22000, ("tests",)),
+    Part("cli", 1000, 882, src("cli")),
+    Part("keylock", 470, 433, src("keylock")),
+    Part("optimistic", 690, 651, src("optimistic")),
+    Part("stores, shared", 450, 443, SHARED),
+    Part("compat", None, 85, src("compat.py")),
+    Part("the rest", 200, 181, ()),
+    Part("src without testing", 14240, 13520, src("")),
+    Part("src/testing", 3000, 2980, src("testing")),
+    Part("proof", 2500, 2499, ("proof",)),
+    Part("tests", 22000, 21998, ("tests",)),
     Part("bench", 1600, 1596, ("bench",)),
 )
 
 LATER, WITHOUT_LATER = ("products", "etcd", "bucket"), 12500
 """The parts of later issues, which come on top of the budget, and what all others may have together in the end."""
 
-MODULES = Part("written modules", 170, 169, src(""))
+MODULES = Part("written modules", 170, 167, src(""))
 """All of `src` without testing, including the files in other rows."""
 
 ANY_GOAL, ANY_LIMIT = 6.0, 4.0
