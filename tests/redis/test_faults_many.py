@@ -83,11 +83,12 @@ def test_waiters_for_a_server_that_is_down_do_not_storm_it(proxy: Proxy, server:
     waiting = [each.start(connect_to(world, proxy.url).lock(world.name).acquire) for each in waiters]
     world.until_waiting(20)
     server.kill()
+    started = moment()
     before = proxy.connections
     throughout(2.0, lambda: not any(future.done() for future in waiting))
-    tries = proxy.connections - before
+    tries = (proxy.connections - before) / since(started)  # a busy machine takes longer than was asked
     server.start()
-    assert tries <= 20 * 2.0 * 5, "more than five connections a second for each"
+    assert tries <= 20 * 5, "more than five connections a second for each"
     assert len(one_after_another(waiters, waiting)) == 20
     assert holder.do(grant.release) is False
 
