@@ -49,6 +49,8 @@ def test_each_option_is_read_by_what_the_store_has_for_it() -> None:
         ("timeout=0", "above 0"),
         ("timeout=nan", "above 0"),
         ("timeout=inf", "above 0"),
+        ("timeout=1e12", "timeout is a number of seconds from 0.001 to 3.1536e[+]08, not 1000000000000"),
+        ("timeout=0.0001", "from 0.001 to"),
         ("max_connections=0", "a whole number from 1 to 1000000, not '0'"),
         ("max_connections=1_0", "a whole number"),
         ("max_connections=%D9%A3", "a whole number"),

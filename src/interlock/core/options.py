@@ -18,6 +18,7 @@ function of its name and its text that returns the value or raises InvalidArgume
 another range.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
@@ -81,9 +82,12 @@ def seconds_in(name: str, text: str) -> float:
         InvalidArgument: it is no number, less than a millisecond, or more than ten years.
     """
     try:
-        return checked_seconds(float(text), name)
+        seconds = float(text)
     except ValueError:
-        raise InvalidArgument(f"{name} is a number of seconds above 0, not {said(text)}") from None
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise InvalidArgument(f"{name} is a number of seconds above 0, not {said(text)}")
+    return checked_seconds(seconds, name)
 
 
 def number_in(name: str, text: str, least: int = 1, most: int = MOST) -> int:
