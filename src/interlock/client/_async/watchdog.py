@@ -48,7 +48,7 @@ class AsyncWatchdog:
         self._client = client
         self._queue = queue
         self._now = client.now
-        self.node_of: Callable[[Claim], object] = getattr(queue, "node_of", bool)
+        self.node_of: Callable[[Claim], object] = getattr(queue, "node_of", lambda claim: None)
         self.pid = checked_pid()
         self.watched: dict[str, tuple[ref[AsyncGrant], Claim]] = {}
         self._staying: dict[str, tuple[Claim, float]] = {}

@@ -49,7 +49,7 @@ class Watchdog:
         self._client = client
         self._queue = queue
         self._now = client.now
-        self.node_of: Callable[[Claim], object] = getattr(queue, "node_of", bool)
+        self.node_of: Callable[[Claim], object] = getattr(queue, "node_of", lambda claim: None)
         self.pid = checked_pid()
         self.watched: dict[str, tuple[ref[Grant], Claim]] = {}
         self._staying: dict[str, tuple[Claim, float]] = {}

@@ -61,8 +61,7 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `AsyncQueue.renew`; asks the Sentinels first whether the primary has changed.
 
-        A claim that fails in the common request, as when the server lacks the script or its slot is moved, is renewed
-        by one of its own.
+        A claim that is refused in the common request, as when its slot is moved, is renewed by one of its own.
         """
         await self._dialer.check()
         answers = await super().renew(claims)

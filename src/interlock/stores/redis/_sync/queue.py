@@ -57,8 +57,7 @@ class RedisQueue(ServerQueue[RedisCommand, Reply]):
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `Queue.renew`; asks the Sentinels first whether the primary has changed.
 
-        A claim that fails in the common request, as when the server lacks the script or its slot is moved, is renewed
-        by one of its own.
+        A claim that is refused in the common request, as when its slot is moved, is renewed by one of its own.
         """
         self._dialer.check()
         answers = super().renew(claims)
