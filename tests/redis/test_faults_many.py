@@ -1,6 +1,7 @@
 """Many waiters cost the server little, and leave no keys behind."""
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,7 +13,7 @@ from interlock.client.connect import open_store
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.runtime.process import fresh_id
 from interlock.testing.actors import Actor
-from interlock.testing.waiting import eventually, moment, since, throughout
+from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
 from tests.servers import Proxy, RedisServer, need
 from tests.support.redis_worlds import SERVERS, client_ids, connect_to, key_of, one_after_another
@@ -83,12 +84,13 @@ def test_waiters_for_a_server_that_is_down_do_not_storm_it(proxy: Proxy, server:
     waiting = [each.start(connect_to(world, proxy.url).lock(world.name).acquire) for each in waiters]
     world.until_waiting(20)
     server.kill()
-    started = moment()
+    started = time.monotonic()
     before = proxy.connections
     throughout(2.0, lambda: not any(future.done() for future in waiting))
-    tries = (proxy.connections - before) / since(started)  # a busy machine takes longer than was asked
+    tries = (proxy.connections - before) / (time.monotonic() - started)
     server.start()
-    assert tries <= 20 * 5, "more than five connections a second for each"
+    # For each client: a listener, whose pauses grow from 0.02 to 0.5 s, and a waiter that looks each 0.2 to 0.4 s.
+    assert tries <= 20 * 10, "more than ten connections a second for each"
     assert len(one_after_another(waiters, waiting)) == 20
     assert holder.do(grant.release) is False
 
@@ -101,13 +103,13 @@ def test_a_hand_over_tells_one_waiter_only(world: World, server: RedisServer) ->
     waiting = [each.start(world.connect().lock(world.name).acquire) for each in waiters]
     world.until_waiting(10)
     eventually(lambda: is_quiet(server))  # a waiter that subscribed after it entered polls once
-    started = moment()
+    started = time.monotonic()
     with watching(server) as commands:
         assert holder.do(grant.release) is True
         first = eventually(lambda: [future for future in waiting if future.done()])
     assert len(first) == 1
     asked = sum(commands.values())
-    looks = 10 * since(started)  # at most one a second by each remaining waiter; a storm would be ten at once
+    looks = 10 * (time.monotonic() - started)  # one a second by each remaining waiter; a storm would be ten at once
     assert asked <= 4 + looks, commands  # the release, and the renewal that a watchdog may begin with
     assert len(one_after_another(waiters, waiting)) == 10
 
