@@ -52,7 +52,7 @@ def refused(path: Path) -> list[str]:
     """Return what is wrong for threads in a module."""
     tree = ast.parse(path.read_text())
     coroutines = {node.name for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef)}
-    found = []
+    found: list[tuple[ast.expr, str]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.With) and any("mutex" in ast.unparse(each) for each in node.items):
             found += [(each, "an await under a mutex") for each in ast.walk(node) if isinstance(each, ast.Await)]
@@ -81,8 +81,8 @@ def main(*options: str) -> int:
                     (target / name).write_text(text)
     for each in wrong:
         print(each)
-    for each in stale:
-        print("stale:" if check else "written:", each)
+    for file in stale:
+        print("stale:" if check else "written:", file)
     return 1 if wrong or (check and stale) else 0
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from interlock.client.connect import connect
 from interlock.core.errors import InvalidArgument, LockError
 from interlock.testing.actors import Actor
 from interlock.testing.world import Kind, World
@@ -155,3 +156,40 @@ def test_bad_limits_and_lists_are_refused(world: World, locks: Any, ann: Actor) 
     for items in ([], ["a", "a"], "abc", [1, 2]):
         refuses(partial(locks.one_of, world.name, items), "items")
     refuses(partial(ann.do, locks.lock(world.name).acquire, cancel=1), "is_set")
+
+
+def test_the_limits_themselves_are_taken_and_what_is_beyond_is_refused(world: World, locks: Any, ann: Actor) -> None:
+    most = 2**30 - 1
+    assert ann.do(locks.semaphore(world.name, most, units=most).acquire, False).held
+    refuses(partial(locks.semaphore, world.name, most + 1), "permits")
+    years, year = 10 * 365 * 86400, 366 * 86400
+    assert ann.do(locks.lock(world.fresh_name(), ttl=years).acquire).expires_in > years - 9
+    refuses(partial(locks.lock, world.name, ttl=years + 1), "ttl")
+    locks.once(world.name, keep=year)
+    refuses(partial(locks.once, world.name, keep=year + 1), "keep")
+    many = [str(number) for number in range(1025)]
+    locks.one_of(world.name, many[:-1])
+    refuses(partial(locks.one_of, world.name, many), "items")
+    refuses(partial(locks.lock, world.name, ttl="x" * 58), "'" + "x" * 58 + "'")
+    refuses(partial(locks.lock, world.name, ttl="x" * 59), "'" + "x" * 59 + "…")
+
+
+def test_a_lease_lasts_thirty_seconds_or_what_is_said(world: World, locks: Any, ann: Actor) -> None:
+    assert 29 < ann.do(locks.lock(world.name).acquire).expires_in <= 30
+    assert ann.do(locks.lock(world.fresh_name(), ttl=1, at_most=10).acquire).expires_in <= 1
+
+
+def test_what_an_option_means_nothing_for_refuses_it() -> None:
+    for option in ("password", "dial"):
+        with pytest.raises(InvalidArgument, match=f"memory:// takes no {option}="):
+            connect("memory://", **{option: lambda: "x"})
+
+
+def test_an_event_loop_does_not_wait_for_its_own_thread() -> None:
+    async def story() -> None:
+        with connect("memory://") as locks, locks.lock("a"):
+            with pytest.raises(InvalidArgument, match="waits for it"):
+                locks.lock("a").acquire()
+            locks.lock("b").acquire().release()
+
+    asyncio.run(story())

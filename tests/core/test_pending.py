@@ -1,10 +1,12 @@
 """The pending protocol: when a claim that waits looks again."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from interlock.core.claims import SEPARATOR, Claim, LockSpec
+from interlock.core._async.pending import Judgement, PendingRecord, judge
+from interlock.core.claims import PENDING, QUEUED, SEPARATOR, USING, WRITER_UNITS, Claim, LockSpec
 from interlock.stores._async.record_queue import AsyncRecordQueue
 from tests.support.records import MemoryRecords, RecordsOfTasks
 
@@ -25,3 +27,36 @@ def test_a_neighbour_that_is_about_to_give_way_is_looked_at_again_soon(wait: boo
     again = asyncio.run(queue.enter(ME, None, True, True))
     assert again.state == "pending"
     assert 2.0 <= again.look_again < 4.0  # not all at once
+
+
+def record(id: str, key: int, state: Any = PENDING, units: int = 1, capacity: int = 1, **more: Any) -> PendingRecord:
+    """Return what the store shows of a claim."""
+    return PendingRecord(id, key, units, capacity, state, more.get("fence", 0), more.get("expired", False))
+
+
+MINE, READER = record("me", 5), record("me", 5, units=1, capacity=WRITER_UNITS)
+OLD = record("old", 1, expired=True)
+BEFORE = record("other", 4, QUEUED, 1, WRITER_UNITS)
+JUDGED = [
+    ([], Judgement("gone", False, 0, None)),
+    ([record("me", 5, expired=True), OLD], Judgement("gone", False, 0, "old")),
+    ([record("me", 5, expired=True)], Judgement("gone", False, 0, None)),
+    ([record("me", 5, USING, fence=7)], Judgement("holds", True, 7, None)),
+    ([MINE, OLD], Judgement("enter", True, 0, "old")),
+    ([record("me", 5, QUEUED)], Judgement("enter", False, 0, None)),
+    ([MINE, record("other", 4, QUEUED)], Judgement("give way", True, 0, None)),
+    ([MINE, record("other", 6, QUEUED)], Judgement("enter", True, 0, None)),
+    ([MINE, record("other", 6)], Judgement("neighbour", True, 0, None)),
+    ([MINE, record("other", 6, USING)], Judgement("busy", True, 0, None)),
+    ([MINE, record("other", 4, USING)], Judgement("busy", True, 0, None)),
+    ([READER, BEFORE], Judgement("enter", True, 0, None)),
+    ([READER, BEFORE, record("third", 3, QUEUED, 1, 3)], Judgement("give way", True, 0, None)),
+    ([READER, BEFORE._replace(units=WRITER_UNITS)], Judgement("give way", True, 0, None)),
+    ([record("me", 5, capacity=3), record("other", 4, QUEUED, 1, 3)], Judgement("give way", True, 0, None)),
+    ([record("me", 5, capacity=3), record("other", 4, USING, 1, 3)], Judgement("enter", True, 0, None)),
+]
+
+
+@pytest.mark.parametrize(("records", "judgement"), JUDGED)
+def test_what_a_claim_may_do_follows_from_one_look(records: Any, judgement: Judgement) -> None:
+    assert judge("me", records) == judgement

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 from coverage import CoverageData
 
 from tests.mutants.pytest_run import run_pytest
+from tools.unasync import HEADER, threads_of
 
 SELECTION = (
     "-n 4 tests/core tests/client tests/contract tests/fakes tests/test_passwords.py "
@@ -37,6 +38,7 @@ ROWS = " and ".join(
 SLOW = 5.0  # seconds of a test; those that take longer are left out
 QUICKEST = 0.25  # of the time is for the quickest tests, however many there are of a function
 RECORDING = 1800.0  # seconds
+FOR_TASKS, FOR_THREADS = "/_async/", "/_sync/"  # the folders of what is written, and of what is generated from it
 SETTINGS = "[run]\nsource = src\n"
 
 Place = tuple[str, int]
@@ -111,34 +113,46 @@ def chosen(recording: Recording, tests: set[str], budget: float) -> list[str]:
 
 
 def asked_about(recording: Recording, root: Path, place: Place) -> set[str]:
-    """Return the tests that execute a line; of one that only an import executes, those that execute what uses it."""
+    """Return the tests that execute a line, in either colour; of one for an import only, those of what uses it."""
+    file, line = place
+    tests = _asked_about(recording, root, place)
+    if FOR_TASKS in file:
+        until = "".join((root / file).read_text().splitlines(keepends=True)[:line])
+        twin = len((HEADER + threads_of(until)).splitlines())
+        tests = tests | _asked_about(recording, root, (file.replace(FOR_TASKS, FOR_THREADS), twin))
+    return tests
+
+
+def _asked_about(recording: Recording, root: Path, place: Place) -> set[str]:
     file, line = place
     tests = recording.tests.get(place, set())
     if tests:
         return tests
-    statement = _statement((root / file).read_text(), line)
+    statement, is_in_function = _statement((root / file).read_text(), line)
     match statement:
         case None:
             return set()
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             lines = range(statement.lineno, (statement.end_lineno or line) + 1)
             return _union(recording, ((file, each) for each in lines))
-        case ast.Assign() | ast.AnnAssign() | ast.ClassDef():
+        case ast.Assign() | ast.AnnAssign() | ast.ClassDef() if not is_in_function:
             names = _names(statement)
             return _union(recording, _uses(recording, root, names))
     return recording.tests.get((file, statement.lineno), set())
 
 
-def _statement(source: str, line: int) -> ast.stmt | None:
-    """Return the innermost statement around a line; of a head with decorators, the function or class."""
+def _statement(source: str, line: int) -> tuple[ast.stmt | None, bool]:
+    """Return the innermost statement around a line (of a head, the definition), and whether it is in a function."""
     found: ast.stmt | None = None
+    is_in_function = False
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.stmt):
             decorators: list[ast.expr] = getattr(node, "decorator_list", [])
             first = min([node.lineno, *(each.lineno for each in decorators)])
             if first <= line <= (node.end_lineno or first):
+                is_in_function = is_in_function or isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef)
                 found = node  # `walk` goes from the outside to the inside
-    return found
+    return found, is_in_function
 
 
 def _names(statement: ast.Assign | ast.AnnAssign | ast.ClassDef) -> list[str]:

@@ -12,7 +12,7 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.operators.provider import OperatorProvider
 
 NEVER_RAISED = "ZeroDivisionError"
-EQUALS_FOR_IS = ("ReplaceComparisonOperator_Is_Eq", "ReplaceComparisonOperator_IsNot_NotEq")
+SAME_FOR_CONSTANTS = ("Is_Eq", "IsNot_NotEq", "Eq_Is", "NotEq_IsNot")
 Position = tuple[int, int]
 
 
@@ -46,7 +46,7 @@ def mutations_of(root: Path, file: str) -> list[Mutation]:
     source = (root / file).read_text()
     tree = ast.parse(source)
     left_out = list(_left_out(tree))
-    left_out_for_is = [*left_out, *_compared_with_constants(tree)]
+    with_constants = [*left_out, *_compared_with_constants(tree)]
     counted: Counter[str] = Counter()
     found = []
     for node in ast_nodes(get_ast(source)):
@@ -54,7 +54,7 @@ def mutations_of(root: Path, file: str) -> list[Mutation]:
             continue
         for name, operator in OPERATORS.items():
             for start, _ in operator.mutation_positions(node):
-                spared = left_out_for_is if name in EQUALS_FOR_IS else left_out
+                spared = with_constants if name.endswith(SAME_FOR_CONSTANTS) else left_out
                 if not any(begin <= start < end for begin, end in spared):
                     found.append(Mutation(file, start[0], name, counted[name]))
                 counted[name] += 1
@@ -100,10 +100,10 @@ def _left_out(tree: ast.AST) -> Iterator[tuple[Position, Position]]:
 
 
 def _compared_with_constants(tree: ast.AST) -> Iterator[tuple[Position, Position]]:
-    """Find where it is asked whether something is a constant or a member of an enumeration; `==` asks the same."""
+    """Find comparisons with a constant or a member of an enumeration, for which `is` and `==` ask the same."""
     for node in ast.walk(tree):
         match node:
-            case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Name(name) | ast.Attribute(attr=name)]):
+            case ast.Compare(comparators=[ast.Name(name) | ast.Attribute(attr=name)]):
                 if name.isupper():
                     yield _extent(node)
 

@@ -25,8 +25,9 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from tests.mutants.pytest_run import PASSED, ROOT, Ended, copied_to, run_pytest
-from tests.mutants.quick_tests import Recording, asked_about, chosen, record
+from tests.mutants.quick_tests import FOR_TASKS, FOR_THREADS, Recording, asked_about, chosen, record
 from tests.mutants.tool_mutations import Mutation, mutated, mutations_of
+from tools.unasync import HEADER, threads_of
 
 USUAL = (
     "src/interlock/core/",
@@ -95,23 +96,29 @@ def ask(tree: Path, tests: Sequence[str], seconds: float) -> Ended:
 
 def judge(tree: Path, recording: Recording, mutation: Mutation, code: str) -> Judged:
     """Make one error, run its tests, and undo it."""
-    path = tree / mutation.file
-    before = path.read_text()
+    before = (tree / mutation.file).read_text()
     change = "\n".join(list(difflib.unified_diff(before.splitlines(), code.splitlines(), lineterm="", n=0))[3:])
     tests = chosen(recording, asked_about(recording, tree, (mutation.file, mutation.line)), BUDGET)
     if not tests:
         return Judged(mutation, change, 0, False, "")
     seconds = sum(recording.seconds[test] for test in tests)
     try:
-        _write(path, code)
+        _write(tree, mutation.file, code)
         ended = ask(tree, tests, seconds)
     finally:
-        _write(path, before)
+        _write(tree, mutation.file, before)
     noticed = re.search(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - |$)", ended.said, re.MULTILINE)
     return Judged(mutation, change, len(tests), ended.status != PASSED, noticed[1] if noticed else "")
 
 
-def _write(path: Path, text: str) -> None:
+def _write(tree: Path, file: str, text: str) -> None:
+    """Write a module, and the one for threads that is generated from it."""
+    _replace(tree / file, text)
+    if FOR_TASKS in file:
+        _replace(tree / file.replace(FOR_TASKS, FOR_THREADS), HEADER + threads_of(text))
+
+
+def _replace(path: Path, text: str) -> None:
     """Write a module, and remove its .pyc, which may match the new file's time and length."""
     path.write_text(text)
     for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):

@@ -75,6 +75,7 @@ OTHERS = dict.fromkeys(
 )
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize(("name", "world"), OTHERS, ids=str)
 def test_a_mutants_world_is_in_order_with_all_safeguards(name: str, world: Any) -> None:
     found = proof(name).check(world)

@@ -161,21 +161,17 @@ class TorturedRedis(Tortured):
         return {"keys": keys, "connections": [each for each in clients if " cmd=client" not in each]}
 
 
-class TorturedPostgres(Tortured):
-    """PostgreSQL; the fault "wipe" is not injected: its data are the tables that an administrator has made.
+class TorturedSql(Tortured):
+    """A database; the fault "wipe" is not injected: its data are the tables that an administrator has made.
 
     Args:
         server: the server to strike.
         scheme: the scheme of the URL.
     """
 
-    can = (*Tortured.can, *CLOCK, "deafen", "failover")
-    forgets: Collection[str] = ("ahead",)
-    listens = "query ILIKE 'LISTEN%'"
-    """The processes whose connections `deafen` cuts."""
-    _server: PostgresServer
+    _server: PostgresServer | MariaServer
 
-    def __init__(self, server: PostgresServer, scheme: str = "postgresql") -> None:
+    def __init__(self, server: PostgresServer | MariaServer, scheme: str) -> None:
         self._scheme = scheme
         super().__init__(server)
 
@@ -187,6 +183,19 @@ class TorturedPostgres(Tortured):
     def _make_tables(self) -> None:
         self.url += f"?timeout={IO:g}"
         self.how = {"io": IO}
+
+
+class TorturedPostgres(TorturedSql):
+    """PostgreSQL."""
+
+    can = (*Tortured.can, *CLOCK, "deafen", "failover")
+    forgets: Collection[str] = ("ahead",)
+    listens = "query ILIKE 'LISTEN%'"
+    """The processes whose connections `deafen` cuts."""
+    _server: PostgresServer
+
+    def _make_tables(self) -> None:
+        super()._make_tables()
         with self._connection() as connection:
             connection.execute(ddl(grace=Plan.ttl).encode())  # the longest lease of a run; the default is 30 s
 
@@ -234,30 +243,15 @@ class TorturedOrm(TorturedPostgres):
         self.how |= ORM
 
 
-class TorturedMaria(Tortured):
-    """MariaDB.
-
-    Args:
-        server: that is struck.
-        scheme: of the URL.
-    """
+class TorturedMaria(TorturedSql):
+    """MariaDB."""
 
     can = (*Tortured.can, *CLOCK, "failover")
     forgets: Collection[str] = ("ahead", "failover")  # a replica lags
     _server: MariaServer
 
-    def __init__(self, server: MariaServer, scheme: str = "mariadb") -> None:
-        self._scheme = scheme
-        super().__init__(server)
-
-    def _prepare(self) -> None:
-        there = f"{self._server.user}@{self.network.host}:{self.network.port}/{self._server.database}"
-        self.url = f"{self._scheme}://{there}"
-        self._make_tables()
-
     def _make_tables(self) -> None:
-        self.url += f"?timeout={IO:g}"
-        self.how = {"io": IO}
+        super()._make_tables()
         self._server.ask(ddl_of_mysql())
 
     def _replica(self, stepped: bool) -> MariaReplica:
@@ -356,10 +350,10 @@ class TorturedEtcd(StruckServer):
 SERVERS: dict[str, Callable[[], Any]] = {
     "valkey": lambda: TorturedRedis("valkey"),
     "redis": lambda: TorturedRedis("redis"),
-    "postgresql": lambda: TorturedPostgres(SteppedPostgres(config=CONFIG)),
+    "postgresql": lambda: TorturedPostgres(SteppedPostgres(config=CONFIG), "postgresql"),
     "postgresql+advisory": lambda: TorturedAdvisory(PostgresServer(config=CONFIG), "postgresql+advisory"),
-    "mariadb": lambda: TorturedMaria(SteppedMaria(config=REPLICATED)),
+    "mariadb": lambda: TorturedMaria(SteppedMaria(config=REPLICATED), "mariadb"),
     "mariadb+advisory": lambda: TorturedGetLock(MariaServer(), "mariadb+advisory"),
     "etcd": TorturedEtcd,
-    "django": lambda: TorturedOrm(SteppedPostgres(config=CONFIG)),
+    "django": lambda: TorturedOrm(SteppedPostgres(config=CONFIG), "postgresql"),
 }
