@@ -52,7 +52,7 @@ class Undo(Exception):
 
 @contextmanager
 def in_atomic() -> Iterator[None]:
-    """A transaction that is rolled back."""
+    """A transaction, or a savepoint in the one around it, that is rolled back."""
     with pytest.raises(Undo), transaction.atomic():
         yield
         raise Undo
@@ -60,12 +60,18 @@ def in_atomic() -> Iterator[None]:
 
 @contextmanager
 def in_savepoint() -> Iterator[None]:
-    """A savepoint that is rolled back."""
+    """A savepoint that is rolled back, in a transaction that is not."""
     with transaction.atomic():
         Book.objects.exists()
-        with pytest.raises(Undo), transaction.atomic():
+        with in_atomic():
             yield
-            raise Undo
+
+
+def save(instance: Any, **values: Any) -> None:
+    """Set fields of an instance, and save it."""
+    for field, value in values.items():
+        setattr(instance, field, value)
+    instance.save()
 
 
 def sql_of(function: Callable[..., object], *args: Any, **kwargs: Any) -> list[str]:

@@ -8,7 +8,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 from django.db.migrations.writer import MigrationWriter
 from django.db.models import F
-from guarded.helpers import in_threads, refused, sql_of, statements
+from guarded.helpers import in_threads, refused, save, sql_of, statements
 from guarded.library.models import Account, Book, Ledger, Page
 
 import interlock
@@ -212,17 +212,14 @@ class TestGuardedSave:
         mine = Account.objects.get()
         fenced(mine, early).save()
         fenced(Account.objects.get(), late).save()
-        mine.balance = 5
         with pytest.raises(StaleFence):
-            mine.save()
+            save(mine, balance=5)
 
     def test_a_fence_that_is_set_by_hand_is_heeded(self, early: Grant, late: Grant) -> None:
         mine = Account.objects.get()
         fenced(Account.objects.get(), late).save()
-        mine.fence = early.fence
-        mine.balance = 5
         with pytest.raises(StaleFence):
-            mine.save()
+            save(mine, fence=early.fence, balance=5)
 
     def test_a_later_holder_saves_what_an_earlier_one_has_read(self, early: Grant, late: Grant) -> None:
         mine = Account.objects.get()
@@ -249,8 +246,7 @@ class TestGuardedSave:
     def test_who_sets_no_fence_is_not_fenced(self, early: Grant) -> None:
         mine = Account.objects.get()
         fenced(Account.objects.get(), early).save()
-        mine.balance = 5
-        mine.save()
+        save(mine, balance=5)
         assert Account.objects.values_list("balance", "fence").get() == (5, early.fence)
 
     def test_a_deleted_row_is_no_stale_fence(self, early: Grant) -> None:
@@ -263,8 +259,7 @@ class TestField:
     def test_a_plain_save_never_takes_the_fence_back(self, ledger: Ledger, early: Grant, late: Grant) -> None:
         mine = Ledger.objects.get()
         fenced(ledger, late).update(balance=5)
-        mine.name = "mine"
-        mine.save()
+        save(mine, name="mine")
         assert Ledger.objects.get().fence == late.fence
 
     def test_a_migration_makes_it_again(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django import forms
 from django.core.files.uploadedfile import SimpleUploadedFile
-from guarded.helpers import refused
+from guarded.helpers import refused, save
 from guarded.library.models import Author, Book, Counter, Everything, Letter, PlainBook
 from guarded.pages import BookForm, page_of, sent, shown
 
@@ -308,8 +308,7 @@ class TestHiddenField:
         Letter.objects.create(secret="secret")
         page = {**shown(form_class, Letter), "subject": "mine"}
         other = Letter.objects.get()
-        other.secret = "theirs"
-        other.save()
+        save(other, secret="theirs")
         form = sent(page, form_class, Letter)
         assert form.is_valid()
         form.save()

@@ -7,7 +7,7 @@ import pytest
 from django.core.checks import run_checks
 from django.db import models, transaction
 from django.test.utils import isolate_apps
-from guarded.helpers import refused, sql_of
+from guarded.helpers import refused, save, sql_of
 from guarded.library.models import Careless, Counter, Letter
 
 from interlock.django.guarded import (
@@ -75,8 +75,7 @@ def test_what_can_not_be_merged_is_refused(pair: tuple[Counter, Counter]) -> Non
 def test_one_refused_field_refuses_all(pair: tuple[Counter, Counter]) -> None:
     mine, theirs = pair
     mine.total, mine.name, mine.seen = 15, "mine", 9
-    theirs.total, theirs.name = 12, "theirs"
-    theirs.save()
+    save(theirs, total=12, name="theirs")
     assert set(refused(mine.save).fields) == {"name"}
     counter = Counter.objects.get()
     assert (counter.total, counter.name, counter.seen) == (12, "theirs", 0)
@@ -123,8 +122,7 @@ def test_a_field_that_computes_its_value_is_in_nobodys_way(
 ) -> None:
     mine, theirs = stamps({})
     theirs.save()
-    mine.subject = "mine"
-    mine.save()
+    save(mine, subject="mine")
     assert (mine.stamp, Letter.objects.get().stamp) == (12, 12)
 
 
@@ -149,18 +147,15 @@ def test_a_policy_may_refuse_where_a_field_that_computes_its_value_has_changed(
 ) -> None:
     mine, theirs = stamps({"stamp": REFUSE})
     theirs.save()
-    mine.subject = "mine"
-    assert set(refused(mine.save).fields) == {"stamp"}
+    assert set(refused(save, mine, subject="mine").fields) == {"stamp"}
     assert Letter.objects.get().subject == "naem"
 
 
 def test_the_last_wins_in_a_whole_model() -> None:
     Careless.objects.create(name="read", number=1)
     mine, theirs = Careless.objects.get(), Careless.objects.get()
-    theirs.name, theirs.number = "theirs", 2
-    theirs.save()
-    mine.name = "mine"
-    mine.save()
+    save(theirs, name="theirs", number=2)
+    save(mine, name="mine")
     careless = Careless.objects.get()
     assert (careless.name, careless.number) == ("mine", 2)
 
