@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import connections, transaction
+from django.db.models.signals import pre_save
 from django.test.utils import CaptureQueriesContext
 from guarded.library.models import Book
 
@@ -72,6 +73,16 @@ def save(instance: Any, **values: Any) -> None:
     for field, value in values.items():
         setattr(instance, field, value)
     instance.save()
+
+
+@contextmanager
+def before_saves(receiver: Callable[..., object]) -> Iterator[None]:
+    """Let a function be called before each save of a book in the block."""
+    pre_save.connect(receiver, sender=Book)
+    try:
+        yield
+    finally:
+        pre_save.disconnect(receiver, sender=Book)
 
 
 def sql_of(function: Callable[..., object], *args: Any, **kwargs: Any) -> list[str]:

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
-from django.db.models.signals import pre_save
 from django.test import TestCase
-from guarded.helpers import in_atomic, in_savepoint, refused, save
+from guarded.helpers import before_saves, in_atomic, in_savepoint, refused, save
 from guarded.library.models import Book, Magazine
 
 from interlock.django.guarded import changes
@@ -90,30 +89,21 @@ class TestRefusedInTransactions:
         def also(**_: Any) -> None:
             save(magazine, title="half", month="mine")
 
-        pre_save.connect(also, sender=Book)
-        try:
-            with transaction.atomic():
-                refused(save, book, name="mine")
-        finally:
-            pre_save.disconnect(also, sender=Book)
+        with before_saves(also), transaction.atomic():
+            refused(save, book, name="mine")
         assert Magazine.objects.get().title == "old"
 
     def test_a_transaction_that_had_failed_before_stays_so(self, book: Book) -> None:
         mine = Book.objects.get()
         Book.objects.update(name="theirs")
-        mine.name = "mine"
+
+        def fail(**_: Any) -> None:
+            transaction.set_rollback(True)
+
         with transaction.atomic():
             Book.objects.create(name="before")
-
-            def fail(**_: Any) -> None:
-                transaction.set_rollback(True)
-
-            pre_save.connect(fail, sender=Book)
-            try:
-                with pytest.raises(DatabaseError):
-                    mine.save()
-            finally:
-                pre_save.disconnect(fail, sender=Book)
+            with before_saves(fail), pytest.raises(DatabaseError):
+                save(mine, name="mine")
         assert Book.objects.get().name == "theirs"
 
 
