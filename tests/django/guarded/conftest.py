@@ -37,6 +37,12 @@ def book() -> Book:
 
 
 @pytest.fixture
+def mine(book: Book) -> Book:
+    """The book, as this user has read it."""
+    return Book.objects.get(pk=book.pk)
+
+
+@pytest.fixture
 def meanwhile() -> Iterator[Callable[..., None]]:
     """Let another user change a book just before the next save of a book."""
     with ExitStack() as connected:

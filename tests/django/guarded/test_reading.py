@@ -107,8 +107,7 @@ class TestDeferred:
 
 
 class TestRefresh:
-    def test_a_refreshed_instance_goes_on_from_what_it_has_read(self) -> None:
-        mine = Book.objects.get()
+    def test_a_refreshed_instance_goes_on_from_what_it_has_read(self, mine: Book) -> None:
         Book.objects.update(name="theirs", status="free")
         mine.name = "mine"
         mine.refresh_from_db()
@@ -118,16 +117,14 @@ class TestRefresh:
         assert Book.objects.get().name == "mine"
 
     @pytest.mark.parametrize("fields", [["name"], ("name",), {"name"}, iter(["name"])])
-    def test_fields_that_were_not_refreshed_stay_as_they_were(self, fields: list[str]) -> None:
-        mine = Book.objects.get()
+    def test_fields_that_were_not_refreshed_stay_as_they_were(self, mine: Book, fields: list[str]) -> None:
         Book.objects.update(name="theirs", status="free")
         mine.name, mine.status = "mine", "lost"
         mine.refresh_from_db(fields=fields)
         assert changes(mine) == {"status": ("use", "lost")}
         assert set(refused(mine.save).fields) == {"status"}
 
-    def test_a_relation_is_refreshed_by_its_name(self) -> None:
-        mine = Book.objects.get()
+    def test_a_relation_is_refreshed_by_its_name(self, mine: Book) -> None:
         bob = Author.objects.create(name="Bob")
         Book.objects.update(author=bob)
         mine.refresh_from_db(fields=["author"])
@@ -142,8 +139,7 @@ class TestRefresh:
     if django.VERSION >= (5, 1):
 
         @pytest.mark.parametrize("deferring", [False, True])
-        def test_a_refresh_by_a_query_set_knows_what_that_has_read(self, deferring: bool) -> None:
-            mine = Book.objects.get()
+        def test_a_refresh_by_a_query_set_knows_what_that_has_read(self, mine: Book, deferring: bool) -> None:
             Book.objects.update(name="theirs", status="free")
             mine.name, mine.status = "mine", "lost"
             rows = Book.objects.defer("status") if deferring else Book.objects.all()
@@ -152,8 +148,7 @@ class TestRefresh:
             assert mine.status == ("lost" if deferring else "free")
             assert changes(mine) == ({"status": ("use", "lost")} if deferring else {})
 
-        def test_a_refresh_that_fails_changes_nothing(self) -> None:
-            mine = Book.objects.get()
+        def test_a_refresh_that_fails_changes_nothing(self, mine: Book) -> None:
             mine.name = "mine"
             with pytest.raises(Book.DoesNotExist):
                 mine.refresh_from_db(from_queryset=Book.objects.none())
@@ -164,8 +159,7 @@ class TestRefresh:
 
 
 class TestCopies:
-    def test_a_copy_goes_its_own_way(self) -> None:
-        mine = Book.objects.get()
+    def test_a_copy_goes_its_own_way(self, mine: Book) -> None:
         other = copy.copy(mine)
         save(mine, name="name")
         assert changes(other) == {}
@@ -176,8 +170,7 @@ class TestCopies:
         mine = pickle.loads(pickle.dumps(Everything.objects.get()))
         assert changes(mine) == {}
 
-    def test_a_row_that_was_saved_under_another_key_is_a_new_one(self) -> None:
-        mine = Book.objects.get()
+    def test_a_row_that_was_saved_under_another_key_is_a_new_one(self, mine: Book) -> None:
         Book.objects.update(name="theirs")
         save(mine, pk=None)
         first, second = Book.objects.order_by("pk")
@@ -191,15 +184,13 @@ class TestCopies:
         assert [each.name for each in Book.objects.all()] == ["naem", "naem"]
         assert Book.objects.get(pk=other.pk).status == "use"
 
-    def test_the_key_as_a_text_is_the_same_key(self) -> None:
-        mine = Book.objects.get()
+    def test_the_key_as_a_text_is_the_same_key(self, mine: Book) -> None:
         mine.pk = str(mine.pk)
         keeps_others(mine)
 
 
 class TestOtherDatabases:
-    def test_a_row_that_is_saved_to_another_database_is_written_whole(self) -> None:
-        mine = Book.objects.get()
+    def test_a_row_that_is_saved_to_another_database_is_written_whole(self, mine: Book) -> None:
         mine.author = None
         mine.save(using="other")
         copied = Book.objects.using("other").get()
@@ -286,8 +277,7 @@ class TestUnguarded:
             each.save()
         assert (Book.objects.get().name, Book.objects.get().status) == ("naem", "use")
 
-    def test_a_raw_save_of_a_guarded_instance_writes_all(self) -> None:
-        mine = Book.objects.get()
+    def test_a_raw_save_of_a_guarded_instance_writes_all(self, mine: Book) -> None:
         Book.objects.update(name="theirs", status="free")
         mine.save_base(raw=True)
         assert (Book.objects.get().name, Book.objects.get().status) == ("naem", "use")

@@ -19,8 +19,7 @@ def again(book: Book) -> Book:
     return Book.objects.get(pk=book.pk)
 
 
-def test_only_what_has_changed_is_written_in_one_update(book: Book) -> None:
-    mine = again(book)
+def test_only_what_has_changed_is_written_in_one_update(mine: Book) -> None:
     (update,) = sql_of(save, mine, name="name")
     assert update.startswith("UPDATE")
     written_part = update.partition("WHERE")[0]
@@ -41,8 +40,7 @@ def test_what_is_written_by_two_is_refused_to_the_second(book: Book) -> None:
     assert (again(book).name, again(book).status) == ("their name", "use")
 
 
-def test_one_query_finds_out_why_it_was_refused(book: Book) -> None:
-    mine = again(book)
+def test_one_query_finds_out_why_it_was_refused(mine: Book) -> None:
     Book.objects.update(name="their name")
     with statements() as sql, pytest.raises(StaleObject):
         save(mine, name="my name")
@@ -55,16 +53,14 @@ def test_one_query_finds_out_why_it_was_refused(book: Book) -> None:
     assert select.startswith("SELECT")
 
 
-def test_the_error_names_the_fields_and_not_their_values(book: Book) -> None:
-    mine = again(book)
+def test_the_error_names_the_fields_and_not_their_values(mine: Book) -> None:
     Book.objects.update(name="a secret")
     with pytest.raises(StaleObject, match=r"somebody else has changed name since it was read") as caught:
         save(mine, name="my secret")
     assert "secret" not in str(caught.value)
 
 
-def test_the_error_is_one_of_django_and_of_interlock_and_travels(book: Book) -> None:
-    mine = again(book)
+def test_the_error_is_one_of_django_and_of_interlock_and_travels(mine: Book) -> None:
     Book.objects.update(name="theirs")
     with pytest.raises(DatabaseError) as caught:
         save(mine, name="mine")
@@ -74,8 +70,7 @@ def test_the_error_is_one_of_django_and_of_interlock_and_travels(book: Book) -> 
     assert other.fields == caught.value.fields
 
 
-def test_after_a_refusal_it_can_be_read_and_done_again(book: Book) -> None:
-    mine = again(book)
+def test_after_a_refusal_it_can_be_read_and_done_again(book: Book, mine: Book) -> None:
     Book.objects.update(name="their name")
     refused(save, mine, name="my name")
     assert mine.name == "my name"
@@ -85,8 +80,7 @@ def test_after_a_refusal_it_can_be_read_and_done_again(book: Book) -> None:
     assert again(book).name == "my name"
 
 
-def test_nothing_changed_writes_nothing_but_what_always_changes(book: Book) -> None:
-    mine = again(book)
+def test_nothing_changed_writes_nothing_but_what_always_changes(book: Book, mine: Book) -> None:
     Book.objects.update(status="free", name="theirs")
     (update,) = sql_of(mine.save)
     assert "changed" in update
@@ -100,8 +94,7 @@ def test_fields_that_set_the_time_by_themselves_go_to_the_last(book: Book) -> No
     assert again(book).changed == mine.changed > theirs.changed
 
 
-def test_a_deleted_row_is_not_made_again(book: Book) -> None:
-    mine = again(book)
+def test_a_deleted_row_is_not_made_again(mine: Book) -> None:
     Book.objects.all().delete()
     with pytest.raises(StaleObject, match="was deleted by somebody else") as caught:
         save(mine, name="name")
@@ -119,8 +112,7 @@ def test_a_row_that_was_deleted_through_the_instance_can_be_made_again(book: Boo
     assert again(book).name == "naem"
 
 
-def test_a_deleted_row_is_noticed_by_fields_that_are_not_checked(book: Book) -> None:
-    mine = again(book)
+def test_a_deleted_row_is_noticed_by_fields_that_are_not_checked(mine: Book) -> None:
     Book.objects.all().delete()
     assert refused(mine.save).deleted
 
@@ -140,8 +132,7 @@ def test_a_new_instance_goes_on_from_what_it_has_inserted() -> None:
 
 
 class TestUpdateFields:
-    def test_a_named_field_that_has_not_changed_is_not_written(self, book: Book) -> None:
-        mine = again(book)
+    def test_a_named_field_that_has_not_changed_is_not_written(self, book: Book, mine: Book) -> None:
         Book.objects.update(status="free")
         assert sql_of(mine.save, update_fields=["status"]) == []
         assert again(book).status == "free"
@@ -151,8 +142,7 @@ class TestUpdateFields:
         assert sql_of(book.save, update_fields=[]) == []
 
 
-def test_a_forced_update_of_a_deleted_row_is_an_error(book: Book) -> None:
-    mine = again(book)
+def test_a_forced_update_of_a_deleted_row_is_an_error(mine: Book) -> None:
     Book.objects.all().delete()
     with pytest.raises(DatabaseError):
         mine.save(force_update=True)
@@ -188,8 +178,7 @@ class TestValues:
         save(mine, tags=value)
         assert repr(again(book).tags) == repr(value)
 
-    def test_a_file_is_written_when_it_has_another_name(self, book: Book) -> None:
-        mine = again(book)
+    def test_a_file_is_written_when_it_has_another_name(self, book: Book, mine: Book) -> None:
         mine.cover.save("cover.txt", ContentFile(b"a cover"))
         first = again(book).cover.name
         assert first
@@ -217,8 +206,7 @@ class TestExpressions:
         two.save()
         assert again(book).copies == 3
 
-    def test_an_expression_is_applied_once(self, book: Book) -> None:
-        mine = again(book)
+    def test_an_expression_is_applied_once(self, book: Book, mine: Book) -> None:
         save(mine, copies=F("copies") + 1)
         save(mine, name="name")
         assert again(book).copies == 2
@@ -227,15 +215,13 @@ class TestExpressions:
         save(mine, copies=F("copies") + 1)
         assert again(book).copies == 3
 
-    def test_fields_beside_an_expression_are_checked(self, book: Book) -> None:
-        mine = again(book)
+    def test_fields_beside_an_expression_are_checked(self, book: Book, mine: Book) -> None:
         Book.objects.update(name="theirs")
         assert set(refused(save, mine, copies=F("copies") + 1, name="mine").fields) == {"name"}
         assert again(book).copies == 1
 
 
-def test_what_the_last_save_wrote_can_be_asked(book: Book) -> None:
-    mine = again(book)
+def test_what_the_last_save_wrote_can_be_asked(mine: Book) -> None:
     save(mine, name="name")
     assert written(mine) == {"name", "changed"}
     mine.save()

@@ -70,8 +70,7 @@ class TestCommitted:
 
 
 class TestRefusedInTransactions:
-    def test_the_transaction_can_be_used_on(self, book: Book) -> None:
-        mine = Book.objects.get()
+    def test_the_transaction_can_be_used_on(self, mine: Book) -> None:
         Book.objects.update(name="theirs")
         mine.name = "mine"
         with transaction.atomic():
@@ -93,8 +92,7 @@ class TestRefusedInTransactions:
             refused(save, book, name="mine")
         assert Magazine.objects.get().title == "old"
 
-    def test_a_transaction_that_had_failed_before_stays_so(self, book: Book) -> None:
-        mine = Book.objects.get()
+    def test_a_transaction_that_had_failed_before_stays_so(self, mine: Book) -> None:
         Book.objects.update(name="theirs")
 
         def fail(**_: Any) -> None:
