@@ -92,10 +92,8 @@ def test_a_change_of_somebody_else_is_noticed(case: tuple[str, Any, Any, Any]) -
     field, read, theirs, mine = case
     Everything.objects.create(**{field: read})
     one, two = Everything.objects.get(), Everything.objects.get()
-    setattr(one, field, theirs)
-    one.save()
-    setattr(two, field, mine)
-    assert set(refused(two.save).fields) == {field}
+    save(one, **{field: theirs})
+    assert set(refused(save, two, **{field: mine}).fields) == {field}
     Everything.objects.get().refresh_from_db()
 
 
@@ -104,12 +102,10 @@ def test_what_nobody_else_has_changed_is_written_in_one_statement(case: tuple[st
     Everything.objects.create(**{field: values[-1]})
     mine = Everything.objects.get()
     for value in values:
-        setattr(mine, field, value)
-        assert len(sql_of(mine.save)) == 1
+        assert len(sql_of(save, mine, **{field: value})) == 1
     for value in values:
         again = Everything.objects.get()
-        setattr(again, field, value)
-        assert len(sql_of(again.save)) == 1
+        assert len(sql_of(save, again, **{field: value})) == 1
 
 
 def test_what_was_read_is_no_change(case: tuple[str, Any, Any, Any]) -> None:
@@ -206,10 +202,9 @@ if ON == "postgresql":
         ) -> None:
             Shelf.objects.create(**{field: read})
             one, two, three = (Shelf.objects.get() for _ in range(3))
-            setattr(one, field, theirs)
-            assert len(sql_of(one.save)) == (2 if field == "span" else 1)  # the stored form of a range is read
-            setattr(two, field, mine)
-            refused(two.save)
+            sql = sql_of(save, one, **{field: theirs})
+            assert len(sql) == (2 if field == "span" else 1)  # the stored form of a range is read
+            refused(save, two, **{field: mine})
             assert sql_of(three.save) == []
 
         def test_a_range_that_the_database_writes_otherwise_is_no_change_of_somebody_else(self) -> None:
@@ -244,10 +239,8 @@ if ON == "postgresql":
                     Shelf.objects.create(**{field: read})
                     assert Shelf.objects.filter(**{field: theirs}).exists()
                     one, two = Shelf.objects.get(), Shelf.objects.get()
-                    setattr(one, field, theirs)
-                    assert len(sql_of(one.save)) == 1
-                    setattr(two, field, mine)
-                    refused(two.save)
+                    assert len(sql_of(save, one, **{field: theirs})) == 1
+                    refused(save, two, **{field: mine})
             finally:
                 with connection.cursor() as cursor:
                     cursor.execute(

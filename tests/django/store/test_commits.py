@@ -13,7 +13,7 @@ from django.db import DatabaseError, IntegrityError, connection, connections, tr
 from django.db.models import F
 from store.lines import end_leases, some_lease_is_over
 from store.shelf.models import Item
-from store.test_occupy import elsewhere, is_free, refuse
+from store.test_occupy import add_one, elsewhere, is_free, refuse
 
 from interlock import LockLost, StoreError
 from interlock.django import alocks, commit_checks, locks, occupies, occupy, transactions
@@ -130,8 +130,7 @@ if settings.DATABASE != "sqlite":  # which has no rows to lock
 
             with transaction.atomic():
                 with occupy(Item, pk=item.pk, ttl=ttl) as row:
-                    row.count += 1
-                    row.save()
+                    add_one(row)
                 mine._commit = stop
 
         late = elsewhere(work)
@@ -146,8 +145,7 @@ if settings.DATABASE != "sqlite":  # which has no rows to lock
         def add() -> int:
             with transaction.atomic():
                 with occupy(Item, pk=item.pk, timeout=60) as mine:
-                    mine.count += 1
-                    mine.save()
+                    add_one(mine)
             return int(mine.count)
 
         with stopped_in_its_commit(item, 2):
@@ -184,8 +182,7 @@ if settings.DATABASE != "sqlite":  # which has no rows to lock
         connection.ensure_connection()
         commit = connection._commit
         with transaction.atomic(), occupy(item):
-            item.count += 1
-            item.save()
+            add_one(item)
             connection._commit = in_commit
         connection._commit = commit
         found[0].result(60)
