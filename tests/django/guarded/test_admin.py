@@ -134,9 +134,11 @@ def test_inherited_models_and_read_only_fields_are_edited(client: Client) -> Non
 
 
 class TestInlines:
-    def test_rows_of_an_inline_are_guarded_too(self, client: Client, book: Book) -> None:
-        author = book.author
-        assert author is not None
+    @pytest.fixture
+    def author(self, book: Book) -> Any:
+        return book.author
+
+    def test_rows_of_an_inline_are_guarded_too(self, client: Client, book: Book, author: Any) -> None:
         page = opened(client, author)
         Book.objects.update(name="theirs")
         untouched = client.post(url_of(author), {**page, "book_set-0-status": "free", "book_set-1-name": "second"})
@@ -145,9 +147,7 @@ class TestInlines:
         assert (book.name, book.status) == ("theirs", "free")
         assert author.book_set.count() == 2
 
-    def test_a_conflict_in_an_inline_is_shown(self, client: Client, book: Book) -> None:
-        author = book.author
-        assert author is not None
+    def test_a_conflict_in_an_inline_is_shown(self, client: Client, book: Book, author: Any) -> None:
         page = opened(client, author)
         Book.objects.update(name="theirs")
         response = client.post(url_of(author), {**page, "book_set-0-name": "mine", "name": "Bea"})
@@ -161,10 +161,8 @@ class TestInlines:
         assert (book.name, author.name) == ("mine", "Bea")
 
     def test_a_change_just_before_the_save_of_an_inline_undoes_all_and_is_shown(
-        self, client: Client, book: Book, meanwhile: Callable[..., None]
+        self, client: Client, book: Book, author: Any, meanwhile: Callable[..., None]
     ) -> None:
-        author = book.author
-        assert author is not None
         page = opened(client, author)
         meanwhile(name="theirs")
         response = client.post(url_of(author), {**page, "book_set-0-name": "mine", "name": "Bea"})
@@ -200,7 +198,6 @@ def test_who_may_only_look_sees_no_hidden_field(book: Book) -> None:
         reader.user_permissions.add(Permission.objects.get(codename=f"view_{model}"))
     client = Client()
     client.force_login(reader)
-    assert book.author is not None
     for instance in (book, book.author):
         html = client.get(url_of(instance)).content.decode()
         assert "naem" in html

@@ -62,7 +62,6 @@ def test_processes_lose_no_update(options: dict[str, Any]) -> None:
 
 def test_the_lock_of_a_killed_process_is_free_when_its_lease_ends() -> None:
     process = start("hold", 60)
-    assert process.stdout is not None
     with process.stdout:
         assert process.stdout.readline() == "held\n"
         assert locks.lock("held").acquire(timeout=0) is None
