@@ -30,8 +30,7 @@ def environments(tmp_path: Path) -> dict[str, dict[str, str]]:
 def test_runs_from_everywhere_exclude_each_other(house: House, tmp_path: Path, holder: str) -> None:
     given = environments(tmp_path)
     name = f"nightly-{uuid.uuid4().hex}"
-    run = house.start("run", name, "--", "sh", "-c", "echo in; cat", env=given[holder])
-    assert run.hear() == "in"
+    run = house.start_and_hear("in", "run", name, "--", "sh", "-c", "echo in; cat", env=given[holder])
     for env, umask in zip(given.values(), (0o022, 0o077) * 3, strict=False):
         assert house.run("run", "-n", name, "--", "echo", "in", env=env, umask=umask) == (1, "", "")
     status, printed, errors = house.run("ls", env=env)
@@ -50,8 +49,7 @@ with interlock.connect() as locks, locks.lock({name!r}):
     print("in", flush=True)
     input()
 """
-    program = house.start(command=[sys.executable, "-c", hold], env=environments(tmp_path)["login"])
-    assert program.hear() == "in"
+    program = house.start_and_hear("in", command=[sys.executable, "-c", hold], env=environments(tmp_path)["login"])
     assert house.run("run", "-n", name, "--", "true", env={})[0] == 1
     program.say("")
     assert program.ended()[0] == 0

@@ -42,8 +42,7 @@ def test_a_lock_that_others_hold_is_1_or_what_E_says_and_the_command_does_not_ru
 
 def test_a_lock_that_becomes_free_in_time_is_obtained(house: House) -> None:
     holder = house.hold()
-    waiter = house.start("run", "-w", "25", "book", "--", "echo", "ran")
-    house.wait_for(1, "pending")
+    waiter = house.start_in_line("run", "-w", "25", "book", "--", "echo", "ran")
     assert holder.ended() == (0, "out\n", "")
     assert waiter.ended() == (0, "ran\n", "")
 
@@ -78,8 +77,7 @@ def test_a_script_that_names_no_interpreter_is_run_by_sh(house: House) -> None:
 def test_a_command_that_vanishes_while_interlock_waits_is_69_and_the_lock_goes_on(house: House) -> None:
     vanishing = Path(house.script("vanishing", "#!/bin/sh\n"))
     holder = house.hold()
-    waiter = house.start("run", "book", "--", str(vanishing))
-    house.wait_for(1, "pending")
+    waiter = house.start_in_line("run", "book", "--", str(vanishing))
     vanishing.unlink()
     holder.ended()
     status, _, errors = waiter.ended()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import COMMAND, House, Process, eventually
+from interlock.testing.waiting import eventually
+from tests.support.house import COMMAND, House, Process, state_of
 
 # An orphan that ends when the named pipe does.
 ORPHANS = "for n in 1 2 3 4 5; do (sh -c : &); done; echo made; cat"
@@ -38,23 +39,15 @@ def children(pid: int) -> list[int]:
 
 def zombies(pid: int) -> list[int]:
     """The zombies among the children of a process."""
-    found = []
-    for child in children(pid):
-        try:
-            state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            continue
-        found += [child] * (state == "Z")
-    return found
+    return [child for child in children(pid) if state_of(child) == "Z"]
 
 
 @pytest.mark.parametrize("first", FIRST)
 @pytest.mark.parametrize("options", [[], ["--keep"]])
 def test_orphans_of_the_command_do_not_stay_as_zombies(house: House, first: str, options: list[str]) -> None:
-    run = house.start("run", *options, "book", "--", "sh", "-c", ORPHANS, command=FIRST[first])
-    assert run.hear() == "made"
+    run = house.start_and_hear("made", "run", *options, "book", "--", "sh", "-c", ORPHANS, command=FIRST[first])
     me = interlock_of(run)
-    eventually(lambda: len(children(me)) == 1, "only the command is left")
+    eventually(lambda: len(children(me)) == 1)
     assert zombies(me) == []
     assert house.count("using") == 1
     run.say("on")
@@ -64,8 +57,8 @@ def test_orphans_of_the_command_do_not_stay_as_zombies(house: House, first: str,
 
 @pytest.mark.parametrize("first", FIRST)
 def test_the_status_is_the_commands_whatever_else_ends(house: House, first: str) -> None:
-    run = house.start("run", "book", "--", "sh", "-c", f"{ORPHANS}; exit 7", command=FIRST[first])
-    assert run.hear() == "made"
+    words = ("run", "book", "--", "sh", "-c", f"{ORPHANS}; exit 7")
+    run = house.start_and_hear("made", *words, command=FIRST[first])
     assert run.ended() == (7, "", "")
     assert house.locks.claims() == []
 
@@ -76,10 +69,10 @@ def test_orphans_do_not_stay_while_it_holds_the_lock_for_them(house: House, firs
     os.mkfifo(house.folder / "other")
     leave = "(read _ < fifo &); (read _ < other &); exit 5"
     run = house.start("run", "--keep", "-v", "book", "--", "sh", "-c", leave, command=FIRST[first])
-    eventually(lambda: "its last process is gone" in run.hear_error(), "the command has ended")
+    eventually(lambda: "its last process is gone" in run.hear_error())
     (house.folder / "fifo").write_text("\n")
     me = interlock_of(run)
-    eventually(lambda: len(children(me)) == 1, "one orphan is left")
+    eventually(lambda: len(children(me)) == 1)
     assert zombies(me) == []
     (house.folder / "other").write_text("\n")
     assert run.ended()[0] == 5

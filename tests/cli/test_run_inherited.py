@@ -36,8 +36,7 @@ def test_a_signal_that_is_ignored_stays_so_for_interlock_and_its_command(
 ) -> None:
     holder = house.hold()
     reporter = [sys.executable, "-c", REPORTER, "stays"]
-    run = house.start("run", "book", "--", *reporter, command=ignoring(number))
-    house.wait_for(1, "pending")
+    run = house.start_in_line("run", "book", "--", *reporter, command=ignoring(number))
     run.send_signal(number)  # does not end the wait
     holder.ended()
     assert run.hear().isdigit()
@@ -50,8 +49,8 @@ def test_a_signal_that_is_ignored_stays_so_for_interlock_and_its_command(
 
 
 def test_a_command_under_nohup_goes_on_when_the_terminal_hangs_up(house: House) -> None:
-    run = house.start("run", "book", "--", "sh", "-c", "echo in; exec cat", command=["nohup", *COMMAND])
-    assert run.hear() == "in"
+    words = ("run", "book", "--", "sh", "-c", "echo in; exec cat")
+    run = house.start_and_hear("in", *words, command=["nohup", *COMMAND])
     run.send_signal(signal.SIGHUP)
     run.say("still here")
     assert run.hear() == "still here"
@@ -66,8 +65,7 @@ def test_a_signal_that_is_blocked_stays_so_for_the_command_and_reaches_interlock
     _, status, _ = house.run("run", "book", "--", "cat", "/proc/self/status", command=blocking)
     assert number in mask_of(status, "SigBlk")
     with house.locks.lock("book"):
-        waiter = house.start("run", "book", "--", "true", command=blocking)
-        house.wait_for(1, "pending")
+        waiter = house.start_in_line("run", "book", "--", "true", command=blocking)
         waiter.send_signal(number)
         assert waiter.ended()[0] == 128 + number
 
@@ -86,8 +84,7 @@ def test_a_run_in_the_background_of_a_script_is_not_interrupted_by_the_keyboard(
     os.mkfifo(house.folder / "fifo")
     words = " ".join(COMMAND)
     script = f"{words} run book -- sh -c 'echo in; read _ < fifo; echo out' & wait"
-    shell = house.start("-c", script, command=["/bin/sh"], start_new_session=True)
-    assert shell.hear() == "in"
+    shell = house.start_and_hear("in", "-c", script, command=["/bin/sh"], start_new_session=True)
     (view,) = house.locks.claims("book")
     os.kill(view.pid, signal.SIGINT)
     os.kill(view.pid, signal.SIGQUIT)

@@ -1,6 +1,5 @@
 """`interlock run`: exclusion, and the environment of the command."""
 
-import os
 import re
 import signal
 import subprocess
@@ -23,8 +22,8 @@ def test_runs_never_overlap(house: House) -> None:
 def test_a_short_command_keeps_others_out_as_long_as_it_is_told(house: House) -> None:
     for seconds in (1.5, 6.0, 24.0, 96.0):  # until another command can begin and end on this machine in that time
         started = time.monotonic()
-        first = house.start("run", "-n", "--at-least", f"{seconds}", "book", "--", "sh", "-c", "echo in; exit 3")
-        assert first.hear() == "in"
+        words = ("run", "-n", "--at-least", f"{seconds}", "book", "--", "sh", "-c", "echo in; exit 3")
+        first = house.start_and_hear("in", *words)
         other = house.run("run", "-n", "book", "--", "true")[0]
         in_time = time.monotonic() - started < seconds
         assert first.ended() == (3, "", "")
@@ -40,8 +39,7 @@ def test_a_short_command_keeps_others_out_as_long_as_it_is_told(house: House) ->
 def test_a_signal_ends_what_at_least_asks_for(house: House) -> None:
     for when in ("after the command", "during it"):
         program = "echo in" if when == "after the command" else "echo in; exec sleep 60"
-        run = house.start("run", "-v", "--at-least", "60", "book", "--", "sh", "-c", program)
-        assert run.hear() == "in"
+        run = house.start_and_hear("in", "run", "-v", "--at-least", "60", "book", "--", "sh", "-c", program)
         if when == "after the command":
             while "--at-least" not in run.hear_error():
                 pass
@@ -190,11 +188,7 @@ def test_the_command_gets_the_signals_as_interlock_got_them(house: House) -> Non
 
 
 def test_a_command_that_writes_to_a_closed_pipe_dies_quietly(house: House) -> None:
-    out, into = os.pipe()
-    run = house.start("run", "book", "--", "yes", stdout=into)
-    os.close(into)
-    os.read(out, 1)
-    os.close(out)
+    run = house.start_unread("run", "book", "--", "yes")
     assert run.wait(timeout=30) == 128 + 13
     assert run.ended()[2] == ""
 

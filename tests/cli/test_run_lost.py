@@ -4,8 +4,8 @@ import os
 import signal
 import time
 
-from interlock.testing.waiting import RENEWED
-from tests.support.house import LEAVE, House, eventually, is_running, reporter
+from interlock.testing.waiting import RENEWED, eventually
+from tests.support.house import House, is_running, leaving, reporter
 
 # The lock is lost
 
@@ -41,9 +41,7 @@ def test_a_command_that_is_stopped_gets_the_TERM_too(house: House) -> None:
 
 
 def test_with_keep_a_lost_lock_is_70(house: House) -> None:
-    os.mkfifo(house.folder / "fifo")
-    run = house.start("run", "-v", "--keep", *SHORT, "book", "--", "sh", "-c", LEAVE)
-    run.hear()
+    run, _ = leaving(house, "-v", "--keep", *SHORT)
     for _ in range(3):
         run.hear_error()
     house.locks.evict("book")
@@ -66,7 +64,7 @@ def test_the_lease_is_renewed_while_the_command_runs(house: House) -> None:
     first = house.locks.claims("book")[0]
     beyond = first.since + 2 * RENEWED
     renewed = eventually(
-        lambda: next((v for v in house.locks.claims("book") if time.time() + v.expires_in > beyond), None), "renewals"
+        lambda: next((v for v in house.locks.claims("book") if time.time() + v.expires_in > beyond), None)
     )
     assert renewed.id == first.id
 

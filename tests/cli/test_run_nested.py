@@ -70,10 +70,8 @@ def test_what_never_has_room_is_told(house: House, outer: str, inner: str) -> No
 
 def test_a_reader_behind_a_writer_that_waits_for_the_reader_around_it_is_told(house: House) -> None:
     inner = f"echo in; read _; {RUN} -s x -- echo inner; echo $?"
-    run = house.start("run", "-s", "x", "--", "sh", "-c", inner)
-    assert run.hear() == "in"
-    writer = house.start("run", "x", "--", "echo", "writer")
-    house.wait_for(1, "pending", "x")
+    run = house.start_and_hear("in", "run", "-s", "x", "--", "sh", "-c", inner)
+    writer = house.start_in_line("run", "x", "--", "echo", "writer", name="x")
     run.say("")
     assert run.hear() == "64"
     assert run.ended()[0] == 0

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from tests.support.house import LEAVE, REPORTER, House, eventually, is_running, reporter
+from interlock.testing.waiting import eventually
+from tests.support.house import REPORTER, House, is_running, leaving, reporter
 
 FORWARDED = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
@@ -25,8 +26,7 @@ def test_a_signal_to_interlock_reaches_the_command_once_and_the_lock_is_held_on(
 
 def test_the_lock_is_held_until_a_terminated_command_is_gone(house: House) -> None:
     cleaning = 'trap "echo cleaning; read _; echo clean; exit 9" TERM; echo in; while :; do read _; done'
-    run = house.start("run", "book", "--", "sh", "-c", cleaning)
-    assert run.hear() == "in"
+    run = house.start_and_hear("in", "run", "book", "--", "sh", "-c", cleaning)
     run.terminate()
     assert run.hear() == "cleaning"
     assert house.run("run", "-n", "book", "--", "true")[0] == 1
@@ -46,8 +46,7 @@ def test_a_signal_that_comes_before_the_command_could_start_is_not_lost(house: H
 @pytest.mark.parametrize("number", FORWARDED)
 def test_a_signal_ends_the_wait_and_leaves_nothing_behind(house: House, number: int) -> None:
     holder = house.hold()
-    waiter = house.start("run", "book", "--", "touch", "ran")
-    house.wait_for(1, "pending")
+    waiter = house.start_in_line("run", "book", "--", "touch", "ran")
     waiter.send_signal(number)
     assert waiter.ended() == (128 + number, "", "")
     assert house.count("pending") == 0
@@ -70,14 +69,13 @@ def test_a_command_that_signals_its_own_group_gets_the_signal_once(house: House)
 def test_a_command_dies_with_an_interlock_that_was_killed(house: House) -> None:
     run, command = reporter(house)
     run.kill()
-    eventually(lambda: not is_running(command), "the command is gone")
-    eventually(lambda: house.locks.claims() == [], "the lock is free")
+    eventually(lambda: not is_running(command))
+    eventually(lambda: house.locks.claims() == [])
 
 
 def test_a_waiter_that_was_killed_leaves_nothing_behind(house: House) -> None:
     holder = house.hold()
-    waiter = house.start("run", "book", "--", "touch", "ran")
-    house.wait_for(1, "pending")
+    waiter = house.start_in_line("run", "book", "--", "touch", "ran")
     waiter.kill()
     waiter.wait(timeout=30)
     assert holder.ended() == (0, "out\n", "")
@@ -97,9 +95,7 @@ def test_a_command_that_was_killed_releases(house: House) -> None:
 
 
 def test_a_process_in_the_background_does_not_keep_the_lock(house: House) -> None:
-    os.mkfifo(house.folder / "fifo")
-    run = house.start("run", "book", "--", "sh", "-c", LEAVE)
-    left = int(run.hear())
+    run, left = leaving(house)
     assert run.wait(timeout=30) == 0
     assert is_running(left)
     assert house.locks.claims() == []
@@ -108,9 +104,7 @@ def test_a_process_in_the_background_does_not_keep_the_lock(house: House) -> Non
 
 
 def test_with_keep_it_does(house: House) -> None:
-    os.mkfifo(house.folder / "fifo")
-    run = house.start("run", "-v", "--keep", "book", "--", "sh", "-c", f"{LEAVE}; exit 5")
-    left = int(run.hear())
+    run, left = leaving(house, "-v", "--keep", then="; exit 5")
     for _ in range(3):
         said = run.hear_error()
     assert said == "interlock: the command ended with 5, holding 'book' until its last process is gone"
@@ -122,9 +116,7 @@ def test_with_keep_it_does(house: House) -> None:
 
 
 def test_with_keep_a_signal_ends_the_holding(house: House) -> None:
-    os.mkfifo(house.folder / "fifo")
-    run = house.start("run", "-v", "--keep", "--at-least", "60", "book", "--", "sh", "-c", LEAVE)
-    left = int(run.hear())
+    run, left = leaving(house, "-v", "--keep", "--at-least", "60")
     for _ in range(3):
         run.hear_error()
     run.terminate()

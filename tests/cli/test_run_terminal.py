@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.house import House, eventually
+from interlock.testing.waiting import eventually
+from tests.support.house import House, state_of
 from tests.support.terminal import Terminal, terminal
 
 CTRL_C, CTRL_Z, CTRL_BACKSLASH, CTRL_D = "\x03", "\x1a", "\x1c", "\x04"
@@ -119,14 +120,9 @@ def test_a_terminal_that_goes_away_hangs_up_the_command_of_a_session_leader(hous
     with terminal(house, "run", "book", "--", "sh", "-c", "trap 'echo hup > told; exit' HUP; echo in; cat",
                   shell=False) as person:  # fmt: skip
         person.see("in\n")
-    eventually(lambda: house.locks.claims() == [], "the lock is free")
+    eventually(lambda: house.locks.claims() == [])
 
 
 def is_stopped(pid: int) -> None:
     """Wait until a process is stopped: before that, it may still read what is typed."""
-    eventually(lambda: state_of(pid) == "T", f"process {pid} is stopped")
-
-
-def state_of(pid: int) -> str:
-    with open(f"/proc/{pid}/stat") as stat:
-        return stat.read().rpartition(")")[2].split()[0]
+    eventually(lambda: state_of(pid) == "T")

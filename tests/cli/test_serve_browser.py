@@ -52,8 +52,8 @@ def test_the_page_shows_the_line_as_it_changes_and_evicts(house: House, browser:
         browser.get(f"http://{page.host}/")
         assert until(browser, lambda: browser.find_element(By.ID, "empty").is_displayed())
         first = house.hold("nightly", "--ttl", "3", "--label", "report")
-        house.start("run", "--ttl", "6", "--label", "backup", "nightly", "--", "sleep", "60")
-        house.wait_for(1, "pending", "nightly")
+        waiter = ("run", "--ttl", "6", "--label", "backup", "nightly", "--", "sleep", "60")
+        house.start_in_line(*waiter, name="nightly")
         house.hold("book:7", "-s", "--label", "import")
         lines = [("book:7", "holder", "import"), ("nightly", "holder", "report"), ("nightly", "waiter", "backup")]
         until(browser, lambda: seen(browser, 0, 1, 5) == lines)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import interlock
+from interlock.testing.waiting import eventually
 from tests.docs.pages import ROOT
-from tests.support.house import eventually
 
 BEAT = """
 import os
@@ -73,10 +73,10 @@ def test_apscheduler_runs_in_one_of_four_workers(
         "error",
     ]
     started.append(subprocess.Popen([sys.executable, *words], env=environment, cwd=ROOT))
-    eventually(lambda: len(pids(environment)) >= 3, "the job runs")
+    eventually(lambda: len(pids(environment)) >= 3)
     (first,) = set(pids(environment))
     os.kill(first, signal.SIGKILL)  # its lock is free at once, and another worker leads
-    eventually(lambda: pids(environment)[-1] != first, "another worker runs the job")
+    eventually(lambda: pids(environment)[-1] != first)
     assert len(set(pids(environment))) == 2
 
 
@@ -89,10 +89,10 @@ def test_celery_beat_runs_on_one_of_two_hosts(
     words = [sys.executable, "-m", "interlock", "lead", "beat", "--", *celery]
     both = [subprocess.Popen(words, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL) for _ in range(2)]
     started.extend(both)
-    eventually(lambda: pids(environment), "one beats")
+    eventually(lambda: pids(environment))
     (first,) = pids(environment)
     os.kill(first, signal.SIGKILL)
-    eventually(lambda: len(pids(environment)) == 2, "one beats again")
+    eventually(lambda: len(pids(environment)) == 2)
 
 
 GUNICORN = [sys.executable, "-m", "gunicorn", "--bind", "127.0.0.1:0", "--log-level", "error", "--no-control-socket"]
@@ -121,7 +121,7 @@ def test_of_two_workers_of_gunicorn_one_leads(
         _one_leads_after_the_other(environment, locks, 2)
         (leader,) = [view.pid for view in locks.claims("periodic") if view.state == "using"]
         os.kill(leader, signal.SIGTERM)  # it ends in order: another one leads, and its lease need not end
-        eventually(lambda: pids(environment)[-1] != leader, "another worker leads")
+        eventually(lambda: pids(environment)[-1] != leader)
 
 
 def test_of_two_hosts_of_a_django_site_one_leads(
@@ -136,23 +136,21 @@ def test_of_two_hosts_of_a_django_site_one_leads(
         started.extend(both)
         _one_leads_after_the_other(environment, locks, 2)
         both.pop().terminate()
-        last = eventually(
-            lambda: len(locks.claims("periodic")) == 1 and locks.claims("periodic")[0].pid, "one is left"
-        )
-        eventually(lambda: pids(environment)[-1] == last, "it leads")
+        last = eventually(lambda: len(locks.claims("periodic")) == 1 and locks.claims("periodic")[0].pid)
+        eventually(lambda: pids(environment)[-1] == last)
 
 
 def _one_leads_after_the_other(environment: dict[str, str], locks: interlock.Locks, stand: int) -> None:
     """See that of all that stand one works, and when it is killed another one, with a higher fence."""
-    eventually(lambda: len(locks.claims("periodic")) == stand, "all stand")
+    eventually(lambda: len(locks.claims("periodic")) == stand)
     known = len(pids(environment))
-    eventually(lambda: len(pids(environment)) > known + 3, "the leader works")
+    eventually(lambda: len(pids(environment)) > known + 3)
     (view,) = [view for view in locks.claims("periodic") if view.state == "using"]
     assert set(pids(environment)) == {view.pid}
     os.kill(view.pid, signal.SIGKILL)
-    eventually(lambda: pids(environment)[-1] != view.pid, "another one works")
+    eventually(lambda: pids(environment)[-1] != view.pid)
     assert len(set(pids(environment))) == 2
-    eventually(lambda: len(locks.claims("periodic")) == stand, "gunicorn has a new worker, which stands")
+    eventually(lambda: len(locks.claims("periodic")) == stand)
     (after,) = [each for each in locks.claims("periodic") if each.state == "using"]
     assert after.fence is not None
     assert view.fence is not None

@@ -16,9 +16,10 @@ from redis import Redis
 
 import interlock
 from examples.recipes import lifetime
+from interlock.testing.waiting import eventually
 from tests.docs.pages import ROOT
 from tests.servers import RedisServer, need
-from tests.support.house import Process, eventually
+from tests.support.house import Process
 
 RECIPES = ROOT / "examples" / "recipes"
 CRON = RECIPES / "cron"
@@ -128,17 +129,17 @@ def test_the_web_application_answers_423_and_503_and_has_one_leader(
         return [port for port in ports if httpx.get(f"{port}/health").json()["leader"]]
 
     try:
-        eventually(lambda: all(_answers(port) for port in ports), "both answer")
-        (first,) = eventually(leaders, "one leads")
+        eventually(lambda: all(_answers(port) for port in ports))
+        (first,) = eventually(leaders)
         with shop.lock("stock:pen"):
             assert httpx.post(f"{ports[0]}/buy/pen", timeout=10).status_code == 423
         assert httpx.post(f"{ports[0]}/buy/pen").json() == {"left": 2}
         workers[ports.index(first)].terminate()  # the lifespan ends, and the leader goes
-        (second,) = eventually(lambda: [port for port in ports if port != first and _leads(port)], "the other leads")
+        (second,) = eventually(lambda: [port for port in ports if port != first and _leads(port)])
         server.pause()
         assert httpx.post(f"{second}/buy/pen", timeout=30).status_code == 503
         server.resume()
-        eventually(lambda: _leads(second), "it leads again, when the store is back")
+        eventually(lambda: _leads(second))
         server.pause()
         workers[ports.index(second)].terminate()  # a leader that can't reach the store ends all the same
         assert workers[ports.index(second)].wait(30) is not None
@@ -190,7 +191,7 @@ def test_two_programs_of_joblib_share_the_gpus_and_no_two_jobs_have_one(
         programs = [
             subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) for _ in "ab"
         ]
-        eventually(lambda: len(locks.claims("gpu")) == 1 + 2 * 3, "the workers of both wait")
+        eventually(lambda: len(locks.claims("gpu")) == 1 + 2 * 3)
     for program in programs:
         said, _ = program.communicate(timeout=120)
         assert program.returncode == 0
@@ -267,7 +268,7 @@ def test_of_several_machines_one_runs_it_though_their_clocks_differ(
     variables, line = cron_lines()[2]
     assert variables == {"INTERLOCK_URL": "redis://locks.example"}
     first = subprocess.Popen(["sh", "-c", line], cwd=tmp_path, env=environment)
-    eventually((tmp_path / "done").exists, "the first has done it")
+    eventually((tmp_path / "done").exists)
     late = [subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment).returncode for _ in range(2)]
     assert late == [1, 1]
     assert (tmp_path / "done").read_text() == "report\n"

@@ -14,8 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from examples.demo.__main__ import demo
-from interlock.testing.waiting import moment, since
-from tests.support.house import eventually
+from interlock.testing.waiting import eventually, moment, since
 
 COMMAND = [sys.executable, "-m", "examples.demo"]
 LONG = ["--updates", "100000", "--seconds", "60"]
@@ -136,28 +135,28 @@ def running(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 def test_ctrl_c_ends_its_processes_and_removes_its_folder(number: int, options: list[str], tmp_path: Path) -> None:
     folder = tmp_path / "tmp"
     with running(folder, *options) as child:
-        eventually(lambda: writers(folder, number), "an update")
+        eventually(lambda: writers(folder, number))
         os.killpg(child.pid, signal.SIGINT)
         _, errors = child.communicate(timeout=30)
         assert child.returncode not in (0, 70)
         assert "Traceback" not in errors
         assert list(folder.iterdir()) == []
-        eventually(lambda: gone(child.pid), "no process left")
+        eventually(lambda: gone(child.pid))
 
 
 def test_a_killed_parent_leaves_no_process(tmp_path: Path) -> None:
     folder = tmp_path / "tmp"
     with running(folder, *LONG) as child:
-        eventually(lambda: writers(folder, 1), "an update")
+        eventually(lambda: writers(folder, 1))
         child.kill()
         child.communicate(timeout=30)
-        eventually(lambda: gone(child.pid), "no process left")
+        eventually(lambda: gone(child.pid))
 
 
 def test_a_worker_that_is_killed_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "tmp"
     with running(folder, "--json", *LONG) as child:
-        victim = eventually(lambda: writers(folder, 1), "an update")[0]
+        victim = eventually(lambda: writers(folder, 1))[0]
         os.kill(victim, signal.SIGKILL)
         output, errors = child.communicate(timeout=30)
         assert child.returncode == 70

@@ -3,13 +3,12 @@
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import interlock
+from interlock.testing.waiting import eventually
 
 WAIT_LIMIT = 30.0  # seconds; only a hanging process takes so long
 COMMAND = [sys.executable, "-m", "interlock"]
@@ -41,22 +40,18 @@ LEAVE = "(read _; echo late) < fifo & echo $!"
 """A shell that leaves a process behind, which ends on command."""
 
 
-def eventually(happened: Callable[[], Any], what: str) -> Any:
-    """Return what `happened` returns once it is true."""
-    deadline = time.monotonic() + WAIT_LIMIT
-    while not (answer := happened()):
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.005)
-    return answer
+def state_of(pid: int) -> str:
+    """Return the letter by which the kernel tells the state of a process; "X" if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "X"
 
 
 def is_running(pid: int) -> bool:
     """Return True if a process exists and is no zombie."""
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
+    return state_of(pid) not in "ZX"
 
 
 class Process(subprocess.Popen[str]):
@@ -106,19 +101,38 @@ class House:
         self._started.append(process)
         return process
 
+    def start_and_hear(self, said: str, *words: str, **how: Any) -> Process:
+        """Start `interlock` with these words, and wait until it or its command has printed this line."""
+        process = self.start(*words, **how)
+        assert process.hear() == said
+        return process
+
+    def start_in_line(self, *words: str, name: str = "book", **how: Any) -> Process:
+        """Start `interlock` with these words, and wait until it is the only one that waits for the lock."""
+        process = self.start(*words, **how)
+        self.wait_for(1, "pending", name)
+        return process
+
+    def start_unread(self, *words: str) -> Process:
+        """Start `interlock` with these words, and close its output as soon as it has written something."""
+        out, into = os.pipe()
+        process = self.start(*words, stdout=into)
+        os.close(into)
+        os.read(out, 1)
+        os.close(out)
+        return process
+
     def run(self, *words: str, **how: Any) -> tuple[int, str, str]:
         """Run `interlock` with these words to its end; return the exit status, output and errors."""
         return self.start(*words, **how).ended()
 
     def hold(self, name: str = "book", *options: str) -> Process:
         """Start a run that prints "in" when it holds the lock, and ends at the end of its input."""
-        holder = self.start("run", *options, name, "--", "sh", "-c", "echo in; cat; echo out")
-        assert holder.hear() == "in"
-        return holder
+        return self.start_and_hear("in", "run", *options, name, "--", "sh", "-c", "echo in; cat; echo out")
 
     def wait_for(self, count: int, state: str, name: str = "book") -> None:
         """Wait until the line of a lock has so many claims in a state."""
-        eventually(lambda: self.count(state, name) == count, f"{count} {state} claims of {name!r}")
+        eventually(lambda: self.count(state, name) == count)
 
     def count(self, state: str, name: str = "book") -> int:
         """Return how many claims of a lock are in a state."""
@@ -150,4 +164,11 @@ class House:
 def reporter(house: House, *options: str, kind: str = "stays", **how: Any) -> tuple[Process, int]:
     """Start a run of the reporter; return the run and the process id of the command."""
     run = house.start("run", *options, "book", "--", sys.executable, "-c", REPORTER, kind, **how)
+    return run, int(run.hear())
+
+
+def leaving(house: House, *options: str, then: str = "") -> tuple[Process, int]:
+    """Start a run whose command leaves a process behind; return the run and the process id of what is left."""
+    os.mkfifo(house.folder / "fifo")
+    run = house.start("run", *options, "book", "--", "sh", "-c", LEAVE + then)
     return run, int(run.hear())

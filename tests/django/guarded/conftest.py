@@ -1,12 +1,15 @@
 """Fixtures of the tests of guarded models."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import User
 from django.db import connections, transaction
+from guarded.helpers import before_saves
 from guarded.library.models import Author, Book
 from store.lines import forget_lines
 
@@ -31,3 +34,24 @@ def book() -> Book:
     """A book with an author, a tag, and a time that a page shows without its microseconds."""
     due = datetime(2024, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
     return Book.objects.create(name="naem", tags=["red"], due=due, author=Author.objects.create(name="Ann"))
+
+
+@pytest.fixture
+def mine(book: Book) -> Book:
+    """The book, as this user has read it."""
+    return Book.objects.get(pk=book.pk)
+
+
+@pytest.fixture
+def meanwhile() -> Iterator[Callable[..., None]]:
+    """Let another user change a book just before the next save of a book."""
+    with ExitStack() as connected:
+
+        def change(**values: Any) -> None:
+            def theirs(instance: Book, **_: Any) -> None:
+                connected.close()
+                Book.objects.filter(pk=instance.pk).update(**values)
+
+            connected.enter_context(before_saves(theirs))
+
+        yield change

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import connections, transaction
+from django.db.models.signals import pre_save
 from django.test.utils import CaptureQueriesContext
 from guarded.library.models import Book
 
@@ -52,7 +53,7 @@ class Undo(Exception):
 
 @contextmanager
 def in_atomic() -> Iterator[None]:
-    """A transaction that is rolled back."""
+    """A transaction, or a savepoint in the one around it, that is rolled back."""
     with pytest.raises(Undo), transaction.atomic():
         yield
         raise Undo
@@ -60,12 +61,28 @@ def in_atomic() -> Iterator[None]:
 
 @contextmanager
 def in_savepoint() -> Iterator[None]:
-    """A savepoint that is rolled back."""
+    """A savepoint that is rolled back, in a transaction that is not."""
     with transaction.atomic():
         Book.objects.exists()
-        with pytest.raises(Undo), transaction.atomic():
+        with in_atomic():
             yield
-            raise Undo
+
+
+def save(instance: Any, **values: Any) -> None:
+    """Set fields of an instance, and save it."""
+    for field, value in values.items():
+        setattr(instance, field, value)
+    instance.save()
+
+
+@contextmanager
+def before_saves(receiver: Callable[..., object]) -> Iterator[None]:
+    """Let a function be called before each save of a book in the block."""
+    pre_save.connect(receiver, sender=Book)
+    try:
+        yield
+    finally:
+        pre_save.disconnect(receiver, sender=Book)
 
 
 def sql_of(function: Callable[..., object], *args: Any, **kwargs: Any) -> list[str]:

@@ -44,6 +44,20 @@ def sent(page: dict[str, Any], form_class: Any = BookForm, model: Any = Book, **
     return form_class(page, files, instance=model.objects.get())
 
 
+def late(mine: dict[str, Any], theirs: dict[str, Any], form_class: Any = BookForm, model: Any = Book) -> Any:
+    """Show the only object, let another user change it, and send the page with what its reader has typed."""
+    page = {**shown(form_class, model), **mine}
+    model.objects.update(**theirs)
+    return sent(page, form_class, model)
+
+
+def saved(form: Any) -> Any:
+    """Save a valid form; return its object as it was stored."""
+    assert form.is_valid(), form.errors
+    form.save()
+    return form._meta.model.objects.get()
+
+
 def sent_by(html: str) -> dict[str, str]:
     """Return the data that a browser sends from an unchanged page of HTML."""
     sent: dict[str, str] = {}

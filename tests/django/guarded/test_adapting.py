@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.db import transaction
-from guarded.helpers import refused, sql_of
+from guarded.helpers import refused, save, sql_of
 from guarded.library.models import Adapting, AdaptingAdded, AdaptingPlain
 
 from interlock.django.guarded import changes, state_tag, verify
@@ -33,8 +33,7 @@ class TestOneWriter:
         mine = Adapting(**{field: values[0]})
         mine.save()
         for value in [*values[1:], *values]:
-            setattr(mine, field, value)
-            mine.save()
+            save(mine, **{field: value})
             mine.name += "x"
             mine.save()
         plain = AdaptingPlain.objects.create(**{field: values[-1]})
@@ -55,21 +54,18 @@ class TestOneWriter:
         mine = Adapting(**{field: values[0]})
         mine.save()
         theirs = Adapting.objects.get()
-        setattr(theirs, field, OTHERS.get(field, 8))
-        theirs.save()
-        setattr(mine, field, MOMENT.replace(year=2031) if field == "moment" else 9)
-        assert set(refused(mine.save).fields) == {field}
+        save(theirs, **{field: OTHERS.get(field, 8)})
+        error = refused(save, mine, **{field: MOMENT.replace(year=2031) if field == "moment" else 9})
+        assert set(error.fields) == {field}
 
     def test_rolls_back_to_what_was_held_before(self, field: str, values: list[Any]) -> None:
         mine = Adapting(**{field: values[0]})
         mine.save()
         with pytest.raises(ZeroDivisionError), transaction.atomic():
-            setattr(mine, field, values[1])
-            mine.save()
+            save(mine, **{field: values[1]})
             raise ZeroDivisionError
         mine.save()
-        setattr(mine, field, values[0])
-        mine.save()
+        save(mine, **{field: values[0]})
 
 
 def test_what_is_added_does_not_drift() -> None:
@@ -94,5 +90,4 @@ def test_what_two_add_is_added_to_what_is_held() -> None:
 
 def test_values_that_are_held_as_given_need_no_query() -> None:
     mine = Adapting.objects.create()
-    mine.price, mine.ratio, mine.name, mine.data = Decimal("1.25"), 0.1, "name", {"a": [1, 2.5, "x"]}
-    assert len(sql_of(mine.save)) == 1
+    assert len(sql_of(save, mine, price=Decimal("1.25"), ratio=0.1, name="name", data={"a": [1, 2.5, "x"]})) == 1

@@ -12,7 +12,7 @@ from django.db.migrations.state import ModelState, ProjectState
 from django.db.migrations.writer import MigrationWriter
 from django.db.models.signals import post_save, pre_save
 from django.test.utils import isolate_apps
-from guarded.helpers import refused
+from guarded.helpers import refused, save
 from guarded.library.models import Book, OldRemembered, Remembered
 
 from interlock.django.guarded import Guarded, StaleObject, written
@@ -32,8 +32,7 @@ class TestSignals:
             heard.append(("written", written(instance)))
             heard.append(("created", created))
             if instance.status == "again":
-                instance.status = "done"
-                instance.save()
+                save(instance, status="done")
 
         pre_save.connect(before, sender=Book)
         post_save.connect(after, sender=Book)
@@ -44,8 +43,7 @@ class TestSignals:
     def test_they_tell_what_the_caller_asked_for_and_what_was_written(self, heard: list[tuple[str, Any]]) -> None:
         book = Book.objects.create(name="a")
         heard.clear()
-        book.status = "free"
-        book.save()
+        save(book, status="free")
         assert heard == [("before", None), ("after", None), ("written", {"status", "changed"}), ("created", False)]
         heard.clear()
         book.name = "b"
@@ -56,22 +54,19 @@ class TestSignals:
 
     def test_what_a_receiver_changes_before_the_save_is_written(self) -> None:
         book = Book.objects.create(name="a")
-        book.name = "b"
-        book.save()
+        save(book, name="b")
         assert Book.objects.get().notes == "B"
 
     def test_a_receiver_may_save_again(self) -> None:
         book = Book.objects.create(name="a")
-        book.status = "again"
-        book.save()
+        save(book, status="again")
         assert Book.objects.get().status == "done"
 
     def test_none_is_sent_when_a_save_was_refused(self, heard: list[tuple[str, Any]]) -> None:
         mine = Book.objects.get(pk=Book.objects.create(name="a").pk)
         Book.objects.update(name="theirs")
         heard.clear()
-        mine.name = "mine"
-        refused(mine.save)
+        refused(save, mine, name="mine")
         assert [name for name, _ in heard] == ["before"]
 
 
@@ -88,8 +83,7 @@ class TestOverriddenSave:
 
         Book.objects.create(name="a")
         mine = Shouting.objects.get()
-        mine.name = "b"
-        mine.save()
+        save(mine, name="b")
         assert Book.objects.get().notes == "B"
 
 
@@ -152,13 +146,10 @@ def test_a_model_with_its_own_from_db_is_guarded_all_the_same(model: Any) -> Non
     model.objects.create(name="old")
     mine, theirs = model.objects.get(), model.objects.get()
     assert mine.loaded["name"] == "old"
-    theirs.number = 5
-    theirs.save()
-    mine.name = "mine"
-    mine.save()
+    save(theirs, number=5)
+    save(mine, name="mine")
     assert model.objects.values_list("name", "number").get() == ("mine", 5)
-    theirs.name = "theirs"
-    refused(theirs.save)
+    refused(save, theirs, name="theirs")
 
 
 def test_the_models_of_migrations_are_guarded_and_refuse() -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from django.conf import settings
 from django.db import connection, connections
-from guarded.helpers import refused, sql_of
+from guarded.helpers import refused, save, sql_of
 from guarded.library.models import Everything, Letter
 
 from interlock.django.guarded import plan, state_tag
@@ -92,10 +92,8 @@ def test_a_change_of_somebody_else_is_noticed(case: tuple[str, Any, Any, Any]) -
     field, read, theirs, mine = case
     Everything.objects.create(**{field: read})
     one, two = Everything.objects.get(), Everything.objects.get()
-    setattr(one, field, theirs)
-    one.save()
-    setattr(two, field, mine)
-    assert set(refused(two.save).fields) == {field}
+    save(one, **{field: theirs})
+    assert set(refused(save, two, **{field: mine}).fields) == {field}
     Everything.objects.get().refresh_from_db()
 
 
@@ -104,12 +102,10 @@ def test_what_nobody_else_has_changed_is_written_in_one_statement(case: tuple[st
     Everything.objects.create(**{field: values[-1]})
     mine = Everything.objects.get()
     for value in values:
-        setattr(mine, field, value)
-        assert len(sql_of(mine.save)) == 1
+        assert len(sql_of(save, mine, **{field: value})) == 1
     for value in values:
         again = Everything.objects.get()
-        setattr(again, field, value)
-        assert len(sql_of(again.save)) == 1
+        assert len(sql_of(save, again, **{field: value})) == 1
 
 
 def test_what_was_read_is_no_change(case: tuple[str, Any, Any, Any]) -> None:
@@ -127,15 +123,13 @@ class TestUnstable:
         Letter.objects.create(secret="read")
         mine = Letter.objects.get()
         Letter.objects.update(secret="theirs")
-        mine.secret = "mine"
-        assert refused(mine.save).fields["secret"].theirs == "theirs"
+        assert refused(save, mine, secret="mine").fields["secret"].theirs == "theirs"
         assert Letter.objects.get().secret == "theirs"
 
     def test_what_has_not_changed_is_not_written(self) -> None:
         Letter.objects.create(secret="read")
         mine = Letter.objects.get()
-        mine.subject = "subject"
-        sql = sql_of(mine.save)
+        sql = sql_of(save, mine, subject="subject")
         assert len(sql) == 1
         assert "secret" not in sql[0]
 
@@ -155,8 +149,7 @@ class TestUnstable:
             cursor.execute(f"UPDATE {Everything._meta.db_table} SET data = 'null'")
         mine = Everything.objects.get()
         assert mine.data is None
-        mine.data = {"a": 2}
-        mine.save()
+        save(mine, data={"a": 2})
         assert Everything.objects.get().data == {"a": 2}
 
     def test_a_column_of_an_unknown_kind_is_compared_under_a_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,8 +158,7 @@ class TestUnstable:
         Everything.objects.create(number=1)
         mine = Everything.objects.get()
         Everything.objects.update(number=2)
-        mine.number = 3
-        assert refused(mine.save).fields["number"].theirs == 2
+        assert refused(save, mine, number=3).fields["number"].theirs == 2
 
 
 class TestOtherDatabases:
@@ -210,17 +202,15 @@ if ON == "postgresql":
         ) -> None:
             Shelf.objects.create(**{field: read})
             one, two, three = (Shelf.objects.get() for _ in range(3))
-            setattr(one, field, theirs)
-            assert len(sql_of(one.save)) == (2 if field == "span" else 1)  # the stored form of a range is read
-            setattr(two, field, mine)
-            refused(two.save)
+            sql = sql_of(save, one, **{field: theirs})
+            assert len(sql) == (2 if field == "span" else 1)  # the stored form of a range is read
+            refused(save, two, **{field: mine})
             assert sql_of(three.save) == []
 
         def test_a_range_that_the_database_writes_otherwise_is_no_change_of_somebody_else(self) -> None:
             shelf = Shelf.objects.create(span=NumericRange(1, 3, "[]"))
             assert state_tag(shelf) == state_tag(Shelf.objects.get())
-            shelf.span = NumericRange(1, 4, "[]")
-            shelf.save()
+            save(shelf, span=NumericRange(1, 4, "[]"))
             assert state_tag(shelf) == state_tag(Shelf.objects.get())
 
         def test_an_array_that_was_changed_in_place_is_noticed(self) -> None:
@@ -249,10 +239,8 @@ if ON == "postgresql":
                     Shelf.objects.create(**{field: read})
                     assert Shelf.objects.filter(**{field: theirs}).exists()
                     one, two = Shelf.objects.get(), Shelf.objects.get()
-                    setattr(one, field, theirs)
-                    assert len(sql_of(one.save)) == 1
-                    setattr(two, field, mine)
-                    refused(two.save)
+                    assert len(sql_of(save, one, **{field: theirs})) == 1
+                    refused(save, two, **{field: mine})
             finally:
                 with connection.cursor() as cursor:
                     cursor.execute(

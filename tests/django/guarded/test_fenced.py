@@ -8,7 +8,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 from django.db.migrations.writer import MigrationWriter
 from django.db.models import F
-from guarded.helpers import in_threads, refused, sql_of, statements
+from guarded.helpers import in_threads, refused, save, sql_of, statements
 from guarded.library.models import Account, Book, Ledger, Page
 
 import interlock
@@ -76,7 +76,6 @@ class TestUpdate:
 
     def test_a_holder_that_knows_of_its_loss_asks_nothing(self, locks: Locks, ledger: Ledger) -> None:
         grant = locks.lock("ledger").acquire()
-        assert grant is not None
         locks.evict("ledger")
         grant.renew()
         with statements() as sql, pytest.raises(LockLost):
@@ -191,8 +190,11 @@ class TestGuardedSave:
     def account(self) -> Account:
         return Account.objects.create(number="1", owner="Ann")
 
-    def test_a_holder_saves_and_leaves_its_fence(self, early: Grant) -> None:
-        mine = Account.objects.get()
+    @pytest.fixture
+    def mine(self, account: Account) -> Account:
+        return Account.objects.get(pk=account.pk)
+
+    def test_a_holder_saves_and_leaves_its_fence(self, mine: Account, early: Grant) -> None:
         mine.balance = 5
         assert len(sql_of(fenced(mine, early).save)) == 1
         account = Account.objects.get()
@@ -208,53 +210,44 @@ class TestGuardedSave:
         assert isinstance(caught.value, StaleObject)
         assert Account.objects.get().balance == 0
 
-    def test_each_later_save_of_the_instance_is_fenced_too(self, early: Grant, late: Grant) -> None:
-        mine = Account.objects.get()
+    def test_each_later_save_of_the_instance_is_fenced_too(self, mine: Account, early: Grant, late: Grant) -> None:
         fenced(mine, early).save()
         fenced(Account.objects.get(), late).save()
-        mine.balance = 5
         with pytest.raises(StaleFence):
-            mine.save()
+            save(mine, balance=5)
 
-    def test_a_fence_that_is_set_by_hand_is_heeded(self, early: Grant, late: Grant) -> None:
-        mine = Account.objects.get()
+    def test_a_fence_that_is_set_by_hand_is_heeded(self, mine: Account, early: Grant, late: Grant) -> None:
         fenced(Account.objects.get(), late).save()
-        mine.fence = early.fence
-        mine.balance = 5
         with pytest.raises(StaleFence):
-            mine.save()
+            save(mine, fence=early.fence, balance=5)
 
-    def test_a_later_holder_saves_what_an_earlier_one_has_read(self, early: Grant, late: Grant) -> None:
-        mine = Account.objects.get()
+    def test_a_later_holder_saves_what_an_earlier_one_has_read(
+        self, mine: Account, early: Grant, late: Grant
+    ) -> None:
         fenced(Account.objects.get(), early).save()
         mine.balance = 5
         fenced(mine, late).save()
         assert Account.objects.values_list("balance", "fence").get() == (5, late.fence)
 
-    def test_fields_are_guarded_beside_the_fence(self, early: Grant) -> None:
-        mine = Account.objects.get()
+    def test_fields_are_guarded_beside_the_fence(self, mine: Account, early: Grant) -> None:
         Account.objects.update(owner="Bob")
         mine.owner = "Carl"
         error = refused(fenced(mine, early).save)
         assert set(error.fields) == {"owner"}
         assert not isinstance(error, StaleFence)
 
-    def test_named_fields_are_saved_with_the_fence(self, early: Grant) -> None:
-        mine = Account.objects.get()
+    def test_named_fields_are_saved_with_the_fence(self, mine: Account, early: Grant) -> None:
         mine.balance, mine.owner = 5, "Bob"
         fenced(mine, early).save(update_fields=["balance"])
         account = Account.objects.get()
         assert (account.balance, account.owner, account.fence) == (5, "Ann", early.fence)
 
-    def test_who_sets_no_fence_is_not_fenced(self, early: Grant) -> None:
-        mine = Account.objects.get()
+    def test_who_sets_no_fence_is_not_fenced(self, mine: Account, early: Grant) -> None:
         fenced(Account.objects.get(), early).save()
-        mine.balance = 5
-        mine.save()
+        save(mine, balance=5)
         assert Account.objects.values_list("balance", "fence").get() == (5, early.fence)
 
-    def test_a_deleted_row_is_no_stale_fence(self, early: Grant) -> None:
-        mine = Account.objects.get()
+    def test_a_deleted_row_is_no_stale_fence(self, mine: Account, early: Grant) -> None:
         Account.objects.all().delete()
         assert refused(fenced(mine, early).save).deleted
 
@@ -263,8 +256,7 @@ class TestField:
     def test_a_plain_save_never_takes_the_fence_back(self, ledger: Ledger, early: Grant, late: Grant) -> None:
         mine = Ledger.objects.get()
         fenced(ledger, late).update(balance=5)
-        mine.name = "mine"
-        mine.save()
+        save(mine, name="mine")
         assert Ledger.objects.get().fence == late.fence
 
     def test_a_migration_makes_it_again(self) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django import forms
 from django.core.files.uploadedfile import SimpleUploadedFile
-from guarded.helpers import refused
+from guarded.helpers import refused, save
 from guarded.library.models import Author, Book, Counter, Everything, Letter, PlainBook
-from guarded.pages import BookForm, page_of, sent, shown
+from guarded.pages import BookForm, late, page_of, saved, sent, shown
 
 from interlock.django.guarded.forms import READ, GuardedModelForm, from_text
 from interlock.django.guarded.plan import plan_of
@@ -18,25 +18,19 @@ from interlock.django.guarded.plan import plan_of
 
 class TestUntouched:
     def test_what_its_reader_did_not_touch_is_left_as_it_is_now(self, book: Book) -> None:
-        page = shown()
-        Book.objects.update(status="free", author=Author.objects.create(name="Bob"), due=None, cover="theirs.txt")
-        form = sent({**page, "name": "name"})
+        bob = Author.objects.create(name="Bob")
+        form = late({"name": "name"}, {"status": "free", "author": bob, "due": None, "cover": "theirs.txt"})
         assert form.is_valid(), form.errors
         assert form.changed_data == ["name"]
-        form.save()
-        saved = Book.objects.get()
-        assert (saved.name, saved.status, saved.due, saved.cover.name) == ("name", "free", None, "theirs.txt")
-        assert str(saved.author) == "Bob"
+        found = saved(form)
+        assert (found.name, found.status, found.due, found.cover.name) == ("name", "free", None, "theirs.txt")
+        assert found.author == bob
 
     def test_a_form_without_touch_changes_nothing(self, book: Book) -> None:
-        page = shown()
-        form = sent(page)
+        form = sent(shown())
         assert form.is_valid(), form.errors
         assert not form.has_changed()
-        form.save()
-        saved = Book.objects.get()
-        assert saved.due is not None
-        assert saved.due.microsecond == 123456
+        assert saved(form).due.microsecond == 123456
 
     def test_the_reader_never_sees_the_hidden_field_in_the_data(self, book: Book) -> None:
         form = sent(shown())
@@ -44,23 +38,21 @@ class TestUntouched:
         assert READ not in form.cleaned_data
 
     def test_two_that_have_made_the_same_change_agree(self, book: Book) -> None:
-        page = shown()
-        Book.objects.update(name="name")
-        form = sent({**page, "name": "name"})
-        assert form.is_valid()
-        form.save()
+        saved(late({"name": "name"}, {"name": "name"}))
 
 
 class TestConflict:
     @pytest.fixture
-    def page(self, book: Book) -> dict[str, Any]:
-        """A page whose name is in conflict."""
-        page = {**shown(), "name": "mine", "status": "free"}
-        Book.objects.update(name="<theirs>", notes="noted")
-        return page
+    def form(self, book: Book) -> Any:
+        """A form whose name is in conflict."""
+        return late({"name": "mine", "status": "free"}, {"name": "<theirs>", "notes": "noted"})
 
-    def test_it_shows_both_values_and_saves_nothing(self, page: dict[str, Any]) -> None:
-        form = sent(page)
+    @pytest.fixture
+    def page(self, form: Any) -> dict[str, Any]:
+        """The page that asks about it."""
+        return page_of(form)
+
+    def test_it_shows_both_values_and_saves_nothing(self, form: Any) -> None:
         assert not form.is_valid()
         assert set(form.errors) == {"name"}
         html = form.as_p()
@@ -73,55 +65,40 @@ class TestConflict:
 
     @pytest.mark.parametrize(("answer", "name"), [("mine", "mine"), ("theirs", "<theirs>")])
     def test_the_reader_chooses(self, page: dict[str, Any], answer: str, name: str) -> None:
-        again = {**page_of(sent(page)), "interlock_keep_name": answer}
-        form = sent(again)
-        assert form.is_valid(), form.errors
-        form.save()
-        saved = Book.objects.get()
-        assert (saved.name, saved.status, saved.notes) == (name, "free", "noted")
+        found = saved(sent({**page, "interlock_keep_name": answer}))
+        assert (found.name, found.status, found.notes) == (name, "free", "noted")
 
     def test_the_reader_must_choose(self, page: dict[str, Any]) -> None:
-        form = sent(page_of(sent(page)))
+        form = sent(page)
         assert set(form.errors) == {"name"}
         form = sent({**page_of(form), "interlock_keep_name": "perhaps"})
         assert set(form.errors) == {"name"}
 
     def test_the_reader_types_their(self, page: dict[str, Any]) -> None:
-        form = sent({**page_of(sent(page)), "name": "<theirs>"})
+        form = sent({**page, "name": "<theirs>"})
         assert form.is_valid(), form.errors
 
     def test_a_third_change_is_asked_anew(self, page: dict[str, Any]) -> None:
-        again = {**page_of(sent(page)), "interlock_keep_name": "mine"}
         Book.objects.update(name="third")
-        form = sent(again)
+        form = sent({**page, "interlock_keep_name": "mine"})
         assert not form.is_valid()
         assert "to “third”" in form.as_p()
         form = sent({**page_of(form), "interlock_keep_name": "mine"})
         assert form.is_valid()
 
     def test_their_is_what_it_is_now(self, page: dict[str, Any]) -> None:
-        again = {**page_of(sent(page)), "interlock_keep_name": "theirs"}
         Book.objects.update(name="third")
-        form = sent(again)
-        assert form.is_valid()
-        form.save()
-        assert Book.objects.get().name == "third"
+        assert saved(sent({**page, "interlock_keep_name": "theirs"})).name == "third"
 
     def test_another_error_forgets_no_choice(self, page: dict[str, Any]) -> None:
-        again = {**page_of(sent(page)), "interlock_keep_name": "theirs", "copies": "many"}
-        form = sent(again)
+        form = sent({**page, "interlock_keep_name": "theirs", "copies": "many"})
         assert set(form.errors) == {"name", "copies"}
         assert '<input type="radio" name="interlock_keep_name" value="theirs" checked>' in form.as_p()
-        form = sent({**page_of(form), "interlock_keep_name": "theirs", "copies": "3"})
-        assert form.is_valid(), form.errors
-        form.save()
-        saved = Book.objects.get()
-        assert (saved.name, saved.copies, saved.notes) == ("<theirs>", 3, "noted")
+        found = saved(sent({**page_of(form), "interlock_keep_name": "theirs", "copies": "3"}))
+        assert (found.name, found.copies, found.notes) == ("<theirs>", 3, "noted")
 
     def test_a_field_with_an_error_is_asked_once_it_is_right(self, book: Book) -> None:
-        page = {**shown(), "notes": "wrong"}
-        Book.objects.update(notes="theirs")
-        form = sent(page)
+        form = late({"notes": "wrong"}, {"notes": "theirs"})
         assert form.errors["notes"] == ["wrong notes"]
         form = sent({**page_of(form), "notes": "right"})
         assert "theirs" in str(form.errors["notes"])
@@ -152,24 +129,15 @@ class TestConflict:
     def test_values_are_shown_as_people_read_them(
         self, book: Book, field: str, mine: Any, theirs: Any, texts: list[str]
     ) -> None:
-        page = {**shown(), field: mine}
-        Book.objects.update(**{field: theirs})
-        form = sent(page)
-        assert not form.is_valid()
-        html = str(form.errors[field])
-        for text in texts:
-            assert text in html
+        html = str(late({field: mine}, {field: theirs}).errors[field])
+        assert all(text in html for text in texts), html
 
     def test_related_objects_are_shown_by_their_names(self, book: Book) -> None:
         ann, bob = (Author.objects.create(name=name) for name in ("Ann", "Bob"))
-        page = {**shown(), "author": str(ann.pk)}
-        Book.objects.update(author=bob)
-        form = sent(page)
+        form = late({"author": str(ann.pk)}, {"author": bob})
         assert "to “Bob”" in str(form.errors["author"])
         assert "keep mine: “Ann”" in str(form.errors["author"])
-        form = sent({**page_of(form), "interlock_keep_author": "mine"})
-        form.save()
-        assert Book.objects.get().author == ann
+        assert saved(sent({**page_of(form), "interlock_keep_author": "mine"})).author == ann
 
     def test_an_uploaded_file_is_asked_about_too(self, book: Book) -> None:
         page = shown()
@@ -178,9 +146,7 @@ class TestConflict:
         assert "theirs.txt" in str(form.errors["cover"])
         assert "mine.txt" in str(form.errors["cover"])
         form = sent({**page_of(form), "interlock_keep_cover": "mine"}, cover=SimpleUploadedFile("mine.txt", b"mine"))
-        assert form.is_valid(), form.errors
-        form.save()
-        assert Book.objects.get().cover.name.startswith("mine")
+        assert saved(form).cover.name.startswith("mine")
 
 
 class TestPolicies:
@@ -191,22 +157,16 @@ class TestPolicies:
 
     def test_merges_and_last_wins_need_no_question(self) -> None:
         Counter.objects.create(total=10, settings={"a": 1}, name="read")
-        page = {**shown(self.CounterForm, Counter), "total": "15", "seen": "1", "tags": '["mine"]'}
-        page["settings"] = '{"a": 1, "mine": 1}'
-        Counter.objects.update(total=12, seen=7, tags=["theirs"], settings={"a": 1, "theirs": 1})
-        form = sent(page, self.CounterForm, Counter)
-        assert form.is_valid(), form.errors
-        form.save()
-        saved = Counter.objects.get()
-        assert (saved.total, saved.seen, saved.tags) == (17, 1, ["theirs", "mine"])
-        assert saved.settings == {"a": 1, "mine": 1, "theirs": 1}
+        mine = {"total": "15", "seen": "1", "tags": '["mine"]', "settings": '{"a": 1, "mine": 1}'}
+        theirs = {"total": 12, "seen": 7, "tags": ["theirs"], "settings": {"a": 1, "theirs": 1}}
+        found = saved(late(mine, theirs, self.CounterForm, Counter))
+        assert (found.total, found.seen, found.tags) == (17, 1, ["theirs", "mine"])
+        assert found.settings == {"a": 1, "mine": 1, "theirs": 1}
 
     def test_a_related_object_is_not_merged_but_asked(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
         ann, bob = (Author.objects.create(name=name) for name in ("Ann", "Bob"))
         monkeypatch.setitem(plan_of(Book).policies, "author_id", max)
-        page = {**shown(), "author": str(ann.pk)}
-        Book.objects.update(author=bob)
-        assert set(sent(page).errors) == {"author"}
+        assert set(late({"author": str(ann.pk)}, {"author": bob}).errors) == {"author"}
 
 
 class TestAtTheLastMoment:
@@ -223,16 +183,12 @@ class TestAtTheLastMoment:
     def test_the_form_is_checked_again_and_asks(self, stale: Any) -> None:
         stale.recheck()
         assert set(stale.errors) == {"name"}
-        form = sent({**page_of(stale), "interlock_keep_name": "mine"})
-        form.save()
-        assert Book.objects.get().name == "mine"
+        assert saved(sent({**page_of(stale), "interlock_keep_name": "mine"})).name == "mine"
 
     def test_it_can_be_saved_if_there_is_no_conflict_any_more(self, stale: Any) -> None:
         Book.objects.update(name="naem")
         stale.recheck()
-        assert stale.is_valid()
-        stale.save()
-        assert Book.objects.get().name == "mine"
+        assert saved(stale).name == "mine"
 
     def test_a_deleted_object_is_told(self, stale: Any) -> None:
         Book.objects.all().delete()
@@ -247,29 +203,21 @@ class TestHiddenField:
         other.delete()
         form = sent({**shown(), READ: page[READ], "name": "mine"})
         assert "open the page anew" in str(form.non_field_errors())
-        again = sent(page_of(form))
-        assert not again.is_valid()
+        assert not sent(page_of(form)).is_valid()
 
     def test_a_forged_page_is_refused(self, book: Book) -> None:
-        form = sent({**shown(), READ: "forged"})
-        assert not form.is_valid()
+        assert not sent({**shown(), READ: "forged"}).is_valid()
 
     def test_a_page_without_it_is_a_plain_form(self, book: Book) -> None:
         page = shown()
         del page[READ]
         Book.objects.update(status="free")
-        form = sent({**page, "name": "mine"})
-        assert form.is_valid()
-        form.save()
-        assert Book.objects.get().name == "mine"
+        assert saved(sent({**page, "name": "mine"})).name == "mine"
 
     def test_a_new_object_has_nothing_to_take_along(self) -> None:
         form = BookForm()
         assert form[READ].value() == ""
-        form = BookForm({**page_of(form), "name": "new", "tags": "[]"})
-        assert form.is_valid(), form.errors
-        form.save()
-        assert Book.objects.get().name == "new"
+        assert saved(BookForm({**page_of(form), "name": "new", "tags": "[]"})).name == "new"
 
     def test_a_model_that_is_not_guarded_has_a_plain_form(self) -> None:
         form_class = forms.modelform_factory(PlainBook, form=GuardedModelForm, fields=["name"])
@@ -277,15 +225,13 @@ class TestHiddenField:
         page = {**shown(form_class, PlainBook), "name": "mine"}
         assert page[READ] == ""
         PlainBook.objects.update(name="theirs")
-        form = sent(page, form_class, PlainBook)
-        assert form.is_valid()
+        assert sent(page, form_class, PlainBook).is_valid()
 
     def test_a_form_may_leave_it_out(self, book: Book) -> None:
         class Without(BookForm):
             interlock_read = None
 
-        form = Without(instance=Book.objects.get())
-        assert READ not in form.fields
+        assert READ not in Without(instance=book).fields
 
     def test_every_kind_of_value_comes_back_as_it_was(self) -> None:
         form_class = forms.modelform_factory(Everything, form=GuardedModelForm, fields="__all__")
@@ -294,23 +240,17 @@ class TestHiddenField:
             hour="12:00:00.5", span=timedelta(1, 7384.5), key="12345678123456781234567812345678", address="::1",
             data={"b": [1, None]},
         )  # fmt: skip
-        page = shown(form_class, Everything)
-        form = sent({READ: page[READ]}, form_class, Everything)
+        form = sent({READ: shown(form_class, Everything)[READ]}, form_class, Everything)
         form.full_clean()
         taken = form._sent["shown"]
         assert len(taken) == 14
-        saved = Everything.objects.get()
+        found = Everything.objects.get()
         for name, (text,) in taken.items():
-            assert from_text(Everything._meta.get_field(name), text) == getattr(saved, name), name
+            assert from_text(Everything._meta.get_field(name), text) == getattr(found, name), name
 
     def test_a_computed_field_is_no_question(self) -> None:
         form_class = forms.modelform_factory(Letter, form=GuardedModelForm, fields=["secret", "subject"])
         Letter.objects.create(secret="secret")
         page = {**shown(form_class, Letter), "subject": "mine"}
-        other = Letter.objects.get()
-        other.secret = "theirs"
-        other.save()
-        form = sent(page, form_class, Letter)
-        assert form.is_valid()
-        form.save()
-        assert Letter.objects.get().secret == "theirs"
+        save(Letter.objects.get(), secret="theirs")
+        assert saved(sent(page, form_class, Letter)).secret == "theirs"

@@ -7,7 +7,7 @@ import pytest
 from django.core.checks import run_checks
 from django.db import models, transaction
 from django.test.utils import isolate_apps
-from guarded.helpers import refused, sql_of
+from guarded.helpers import refused, save, sql_of
 from guarded.library.models import Careless, Counter, Letter
 
 from interlock.django.guarded import (
@@ -26,24 +26,27 @@ from interlock.django.guarded.conflicts import OnStale
 
 
 @pytest.fixture
-def pair() -> tuple[Counter, Counter]:
-    """Two instances of one row: mine, and the other writer's, which is saved first."""
+def mine() -> Counter:
+    """A row, as one user has read it."""
     Counter.objects.create(total=10, tags=["red", "blue"], settings={"a": 1, "deep": {"x": 1, "y": 2}}, name="naem")
-    return Counter.objects.get(), Counter.objects.get()
+    return Counter.objects.get()
 
 
-def test_where_the_last_wins_nothing_is_checked(pair: tuple[Counter, Counter]) -> None:
-    mine, theirs = pair
-    mine.seen, theirs.seen = 1, 2
-    theirs.save()
-    sql = sql_of(mine.save)
+@pytest.fixture
+def theirs(mine: Counter) -> Counter:
+    """The same row, as the other user has read it, who saves first."""
+    return Counter.objects.get()
+
+
+def test_where_the_last_wins_nothing_is_checked(mine: Counter, theirs: Counter) -> None:
+    save(theirs, seen=2)
+    sql = sql_of(save, mine, seen=1)
     assert len(sql) == 1
     assert "seen" not in sql[0].partition("WHERE")[2]
     assert Counter.objects.get().seen == 1
 
 
-def test_a_merged_instance_goes_on_from_what_it_has_written(pair: tuple[Counter, Counter]) -> None:
-    mine, theirs = pair
+def test_a_merged_instance_goes_on_from_what_it_has_written(mine: Counter, theirs: Counter) -> None:
     mine.tags.append("mine")
     theirs.tags.append("theirs")
     theirs.save()
@@ -54,8 +57,7 @@ def test_a_merged_instance_goes_on_from_what_it_has_written(pair: tuple[Counter,
     assert Counter.objects.get().tags == ["blue", "theirs", "mine"]
 
 
-def test_a_merge_is_asked_only_when_two_have_changed_the_field(pair: tuple[Counter, Counter]) -> None:
-    mine, theirs = pair
+def test_a_merge_is_asked_only_when_two_have_changed_the_field(mine: Counter, theirs: Counter) -> None:
     mine.total += 5
     theirs.tags.append("theirs")
     theirs.save()
@@ -64,27 +66,23 @@ def test_a_merge_is_asked_only_when_two_have_changed_the_field(pair: tuple[Count
     assert (counter.total, counter.tags) == (15, ["red", "blue", "theirs"])
 
 
-def test_what_can_not_be_merged_is_refused(pair: tuple[Counter, Counter]) -> None:
-    mine, theirs = pair
+def test_what_can_not_be_merged_is_refused(mine: Counter, theirs: Counter) -> None:
     mine.settings["a"] = 2
     theirs.settings["a"] = 3
     theirs.save()
     assert set(refused(mine.save).fields) == {"settings"}
 
 
-def test_one_refused_field_refuses_all(pair: tuple[Counter, Counter]) -> None:
-    mine, theirs = pair
-    mine.total, mine.name, mine.seen = 15, "mine", 9
-    theirs.total, theirs.name = 12, "theirs"
-    theirs.save()
-    assert set(refused(mine.save).fields) == {"name"}
+def test_one_refused_field_refuses_all(mine: Counter, theirs: Counter) -> None:
+    save(theirs, total=12, name="theirs")
+    assert set(refused(save, mine, total=15, name="mine", seen=9).fields) == {"name"}
     counter = Counter.objects.get()
     assert (counter.total, counter.name, counter.seen) == (12, "theirs", 0)
     assert (mine.total, mine.name, mine.seen) == (15, "mine", 9)
 
 
 def test_the_error_of_a_merge_function_comes_out(
-    monkeypatch: pytest.MonkeyPatch, pair: tuple[Counter, Counter]
+    monkeypatch: pytest.MonkeyPatch, mine: Counter, theirs: Counter
 ) -> None:
     def broken(original: Any, mine: Any, theirs: Any) -> Any:
         raise ZeroDivisionError
@@ -92,11 +90,9 @@ def test_the_error_of_a_merge_function_comes_out(
     monkeypatch.setitem(Counter.on_stale, "name", broken)
     del Counter._guarded_plan
     try:
-        mine, theirs = pair
-        mine.name, theirs.name = "mine", "theirs"
-        theirs.save()
+        save(theirs, name="theirs")
         with pytest.raises(ZeroDivisionError):
-            mine.save()
+            save(mine, name="mine")
     finally:
         del Counter._guarded_plan
     assert Counter.objects.get().name == "theirs"
@@ -123,8 +119,7 @@ def test_a_field_that_computes_its_value_is_in_nobodys_way(
 ) -> None:
     mine, theirs = stamps({})
     theirs.save()
-    mine.subject = "mine"
-    mine.save()
+    save(mine, subject="mine")
     assert (mine.stamp, Letter.objects.get().stamp) == (12, 12)
 
 
@@ -149,18 +144,15 @@ def test_a_policy_may_refuse_where_a_field_that_computes_its_value_has_changed(
 ) -> None:
     mine, theirs = stamps({"stamp": REFUSE})
     theirs.save()
-    mine.subject = "mine"
-    assert set(refused(mine.save).fields) == {"stamp"}
+    assert set(refused(save, mine, subject="mine").fields) == {"stamp"}
     assert Letter.objects.get().subject == "naem"
 
 
 def test_the_last_wins_in_a_whole_model() -> None:
     Careless.objects.create(name="read", number=1)
     mine, theirs = Careless.objects.get(), Careless.objects.get()
-    theirs.name, theirs.number = "theirs", 2
-    theirs.save()
-    mine.name = "mine"
-    mine.save()
+    save(theirs, name="theirs", number=2)
+    save(mine, name="mine")
     careless = Careless.objects.get()
     assert (careless.name, careless.number) == ("mine", 2)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
-from guarded.helpers import in_threads, refused
+from guarded.helpers import in_threads, refused, save
 from guarded.library.models import Book, Letter, Magazine
 
 from interlock.django.guarded import StaleObject
@@ -50,16 +50,14 @@ def test_a_save_waits_for_a_transaction_that_writes_the_row_and_then_is_refused(
     def theirs() -> None:
         with transaction.atomic():
             book = Book.objects.get(pk=key)
-            book.name = "theirs"
-            book.save()
+            save(book, name="theirs")
             written.set()
             assert not done.wait(0.2)
 
     def late() -> None:
         assert written.wait(20)
-        mine.name = "mine"
         try:
-            mine.save()
+            save(mine, name="mine")
         finally:
             done.set()
 
@@ -80,8 +78,7 @@ if connection.vendor == "mysql":
             with transaction.atomic():
                 mine = Book.objects.get(pk=key)
                 in_threads(lambda: Book.objects.filter(pk=key).update(name="theirs"))
-                mine.name = "mine"
-                assert refused(mine.save).fields["name"].theirs == "theirs"
+                assert refused(save, mine, name="mine").fields["name"].theirs == "theirs"
         finally:
             with connection.cursor() as cursor:
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")

@@ -9,7 +9,7 @@ import pytest
 from django.core import serializers
 from django.db import connections, models, transaction
 from django.test import override_settings
-from guarded.helpers import refused, sql_of, statements
+from guarded.helpers import refused, save, sql_of, statements
 from guarded.library.models import Author, Book, Everything, OldBook
 
 from interlock.django.guarded import changes, verify
@@ -20,16 +20,14 @@ pytestmark = pytest.mark.usefixtures("book")
 def refuses(mine: Book) -> None:
     """Check that the save of an instance that was read before is refused because of `name`."""
     Book.objects.update(name="theirs")
-    mine.name = "mine"
-    refused(mine.save)
+    refused(save, mine, name="mine")
     assert Book.objects.get().name == "theirs"
 
 
 def keeps_others(mine: Book) -> None:
     """Check that an instance that was read before writes only `name`."""
     Book.objects.update(status="free", notes="theirs")
-    mine.name = "mine"
-    assert len(sql_of(mine.save)) == 1
+    assert len(sql_of(save, mine, name="mine")) == 1
     book = Book.objects.get()
     assert (book.name, book.status, book.notes) == ("mine", "free", "theirs")
 
@@ -72,14 +70,12 @@ class TestDeferred:
         Book.objects.update(status="lost")
         assert mine.status == "lost"
         Book.objects.update(status="free")
-        mine.status = "use"
-        assert refused(mine.save).fields["status"].original == "lost"
+        assert refused(save, mine, status="use").fields["status"].original == "lost"
 
     def test_a_deferred_field_that_was_set_without_being_read_is_written(self) -> None:
         mine = Book.objects.only("name").get()
         Book.objects.update(status="lost")
-        mine.status = "free"
-        mine.save()
+        save(mine, status="free")
         assert Book.objects.get().status == "free"
 
     def test_a_deferred_list_that_is_changed_in_place_is_noticed(self) -> None:
@@ -105,35 +101,30 @@ class TestDeferred:
             assert two.status == "use"
             assert changes(two) == {}
             Book.objects.update(status="lost")
-            two.status = "free"
-            refused(two.save)
+            refused(save, two, status="free")
             assert one.author is not None
             assert pickle.loads(pickle.dumps(one)).status == "use"
 
 
 class TestRefresh:
-    def test_a_refreshed_instance_goes_on_from_what_it_has_read(self) -> None:
-        mine = Book.objects.get()
+    def test_a_refreshed_instance_goes_on_from_what_it_has_read(self, mine: Book) -> None:
         Book.objects.update(name="theirs", status="free")
         mine.name = "mine"
         mine.refresh_from_db()
         assert (mine.name, mine.status) == ("theirs", "free")
         assert changes(mine) == {}
-        mine.name = "mine"
-        mine.save()
+        save(mine, name="mine")
         assert Book.objects.get().name == "mine"
 
     @pytest.mark.parametrize("fields", [["name"], ("name",), {"name"}, iter(["name"])])
-    def test_fields_that_were_not_refreshed_stay_as_they_were(self, fields: list[str]) -> None:
-        mine = Book.objects.get()
+    def test_fields_that_were_not_refreshed_stay_as_they_were(self, mine: Book, fields: list[str]) -> None:
         Book.objects.update(name="theirs", status="free")
         mine.name, mine.status = "mine", "lost"
         mine.refresh_from_db(fields=fields)
         assert changes(mine) == {"status": ("use", "lost")}
         assert set(refused(mine.save).fields) == {"status"}
 
-    def test_a_relation_is_refreshed_by_its_name(self) -> None:
-        mine = Book.objects.get()
+    def test_a_relation_is_refreshed_by_its_name(self, mine: Book) -> None:
         bob = Author.objects.create(name="Bob")
         Book.objects.update(author=bob)
         mine.refresh_from_db(fields=["author"])
@@ -148,8 +139,7 @@ class TestRefresh:
     if django.VERSION >= (5, 1):
 
         @pytest.mark.parametrize("deferring", [False, True])
-        def test_a_refresh_by_a_query_set_knows_what_that_has_read(self, deferring: bool) -> None:
-            mine = Book.objects.get()
+        def test_a_refresh_by_a_query_set_knows_what_that_has_read(self, mine: Book, deferring: bool) -> None:
             Book.objects.update(name="theirs", status="free")
             mine.name, mine.status = "mine", "lost"
             rows = Book.objects.defer("status") if deferring else Book.objects.all()
@@ -158,8 +148,7 @@ class TestRefresh:
             assert mine.status == ("lost" if deferring else "free")
             assert changes(mine) == ({"status": ("use", "lost")} if deferring else {})
 
-        def test_a_refresh_that_fails_changes_nothing(self) -> None:
-            mine = Book.objects.get()
+        def test_a_refresh_that_fails_changes_nothing(self, mine: Book) -> None:
             mine.name = "mine"
             with pytest.raises(Book.DoesNotExist):
                 mine.refresh_from_db(from_queryset=Book.objects.none())
@@ -170,53 +159,43 @@ class TestRefresh:
 
 
 class TestCopies:
-    def test_a_copy_goes_its_own_way(self) -> None:
-        mine = Book.objects.get()
+    def test_a_copy_goes_its_own_way(self, mine: Book) -> None:
         other = copy.copy(mine)
-        mine.name = "name"
-        mine.save()
+        save(mine, name="name")
         assert changes(other) == {}
-        other.name = "other"
-        refused(other.save)
+        refused(save, other, name="other")
 
     def test_a_pickled_row_with_every_kind_of_value_can_be_read_again(self) -> None:
         Everything.objects.create(raw=b"raw", data={"a": [1]}, amount="1.5")
         mine = pickle.loads(pickle.dumps(Everything.objects.get()))
         assert changes(mine) == {}
 
-    def test_a_row_that_was_saved_under_another_key_is_a_new_one(self) -> None:
-        mine = Book.objects.get()
+    def test_a_row_that_was_saved_under_another_key_is_a_new_one(self, mine: Book) -> None:
         Book.objects.update(name="theirs")
-        mine.pk = None
-        mine.save()
+        save(mine, pk=None)
         first, second = Book.objects.order_by("pk")
         assert (first.name, second.name, second.status) == ("theirs", "naem", "use")
-        mine.status = "free"
-        assert len(sql_of(mine.save)) == 1
+        assert len(sql_of(save, mine, status="free")) == 1
 
     def test_a_row_that_is_saved_over_another_one_is_written_whole(self) -> None:
         other = Book.objects.create(name="other", status="lost")
         mine = Book.objects.get(name="naem")
-        mine.pk = other.pk
-        mine.save()
+        save(mine, pk=other.pk)
         assert [each.name for each in Book.objects.all()] == ["naem", "naem"]
         assert Book.objects.get(pk=other.pk).status == "use"
 
-    def test_the_key_as_a_text_is_the_same_key(self) -> None:
-        mine = Book.objects.get()
+    def test_the_key_as_a_text_is_the_same_key(self, mine: Book) -> None:
         mine.pk = str(mine.pk)
         keeps_others(mine)
 
 
 class TestOtherDatabases:
-    def test_a_row_that_is_saved_to_another_database_is_written_whole(self) -> None:
-        mine = Book.objects.get()
+    def test_a_row_that_is_saved_to_another_database_is_written_whole(self, mine: Book) -> None:
         mine.author = None
         mine.save(using="other")
         copied = Book.objects.using("other").get()
         assert (copied.name, copied.status) == ("naem", "use")
-        copied.name = "copied"
-        copied.save()
+        save(copied, name="copied")
         assert Book.objects.using("other").get().name == "copied"
         assert Book.objects.get().name == "naem"
 
@@ -224,12 +203,10 @@ class TestOtherDatabases:
         Book.objects.using("other").create(name="other", pk=1)
         mine = Book.objects.using("other").get()
         Book.objects.using("other").update(name="theirs", status="free")
-        mine.copies = 2
         with statements("other") as sql:
-            mine.save()
+            save(mine, copies=2)
         assert len(sql) == 1
-        mine.name = "mine"
-        refused(mine.save)
+        refused(save, mine, name="mine")
         assert Book.objects.using("other").get().status == "free"
         assert "other" in connections
 
@@ -269,8 +246,7 @@ class TestReplica:
         keeps_others(mine)
 
     def test_several_saves_and_reads_go_on_from_each_other(self, mine: Book) -> None:
-        mine.name = "one"
-        mine.save()
+        save(mine, name="one")
         mine.refresh_from_db(fields=["status"])
         refuses(mine)
         mine.refresh_from_db()
@@ -301,8 +277,7 @@ class TestUnguarded:
             each.save()
         assert (Book.objects.get().name, Book.objects.get().status) == ("naem", "use")
 
-    def test_a_raw_save_of_a_guarded_instance_writes_all(self) -> None:
-        mine = Book.objects.get()
+    def test_a_raw_save_of_a_guarded_instance_writes_all(self, mine: Book) -> None:
         Book.objects.update(name="theirs", status="free")
         mine.save_base(raw=True)
         assert (Book.objects.get().name, Book.objects.get().status) == ("naem", "use")
@@ -311,9 +286,7 @@ class TestUnguarded:
     def test_the_first_save_after_bulk_create_writes_all(self) -> None:
         (made,) = Book.objects.bulk_create([Book(name="bulk")])
         made = made if made.pk else Book.objects.get(name="bulk")
-        made.status = "free"
-        made.save()
+        save(made, status="free")
         Book.objects.filter(pk=made.pk).update(name="theirs")
-        made.status = "lost"
-        made.save()
+        save(made, status="lost")
         assert Book.objects.get(pk=made.pk).name == "theirs"

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.db.models.signals import pre_save
 from django.test import override_settings
+from guarded.helpers import before_saves
 from guarded.library.models import Author, Book, Counter
 from guarded.library.views import BookSerializer, ShelvedBooks
 from rest_framework.exceptions import PermissionDenied
@@ -20,24 +20,6 @@ PROBLEM = "application/problem+json"
 @pytest.fixture
 def client() -> APIClient:
     return APIClient(raise_request_exception=False)
-
-
-@pytest.fixture
-def meanwhile() -> Iterator[Callable[..., None]]:
-    """Let another user change a book just before the next save of a book."""
-    connected: list[Any] = []
-
-    def change(**values: Any) -> None:
-        def theirs(instance: Book, **_: Any) -> None:
-            pre_save.disconnect(theirs, sender=Book)
-            Book.objects.filter(pk=instance.pk).update(**values)
-
-        connected.append(theirs)
-        pre_save.connect(theirs, sender=Book)
-
-    yield change
-    for each in connected:
-        pre_save.disconnect(each, sender=Book)
 
 
 class TestConflict:
@@ -82,35 +64,35 @@ class TestConflict:
         def theirs(**_: Any) -> None:
             Book.objects.all().delete()
 
-        pre_save.connect(theirs, sender=Book)
-        try:
+        with before_saves(theirs):
             response = client.patch(f"/api/books/{book.pk}/", {"title": "mine"})
-        finally:
-            pre_save.disconnect(theirs, sender=Book)
         assert response.status_code == 409
         assert response.json()["deleted"] is True
 
     def test_a_transaction_of_the_request_is_undone(
-        self, client: APIClient, book: Book, meanwhile: Callable[..., None]
+        self, client: APIClient, book: Book, meanwhile: Callable[..., None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def also(**_: Any) -> None:
             Author.objects.create(name="also")
 
         meanwhile(name="theirs")
-        pre_save.connect(also, sender=Book)
-        connection.settings_dict["ATOMIC_REQUESTS"] = True
-        try:
+        monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+        with before_saves(also):
             response = client.patch(f"/api/books/{book.pk}/", {"title": "mine"})
-        finally:
-            connection.settings_dict["ATOMIC_REQUESTS"] = False
-            pre_save.disconnect(also, sender=Book)
         assert response.status_code == 409
         assert not Author.objects.filter(name="also").exists()
 
 
 class TestStates:
-    def test_each_object_has_a_tag_that_changes_with_it(self, client: APIClient, book: Book) -> None:
-        url = f"/api/books/{book.pk}/"
+    @pytest.fixture
+    def url(self, book: Book) -> str:
+        return f"/api/books/{book.pk}/"
+
+    @pytest.fixture
+    def tag(self, client: APIClient, url: str) -> str:
+        return str(client.get(url)["ETag"])
+
+    def test_each_object_has_a_tag_that_changes_with_it(self, client: APIClient, url: str) -> None:
         first = client.get(url)["ETag"]
         assert first == client.get(url)["ETag"] == client.head(url)["ETag"]
         changed = client.patch(url, {"price": "2.5"})["ETag"]
@@ -121,9 +103,7 @@ class TestStates:
         assert created["ETag"] == client.get(f"/api/books/{created.json()['id']}/")["ETag"]
 
     @pytest.mark.parametrize("method", ["put", "patch", "delete"])
-    def test_a_change_of_another_state_is_412(self, client: APIClient, book: Book, method: str) -> None:
-        url = f"/api/books/{book.pk}/"
-        tag = client.get(url)["ETag"]
+    def test_a_change_of_another_state_is_412(self, client: APIClient, url: str, tag: str, method: str) -> None:
         Book.objects.update(status="free")
         response = getattr(client, method)(url, {"title": "mine"}, headers={"if-match": tag})
         assert response.status_code == 412
@@ -134,19 +114,15 @@ class TestStates:
     @pytest.mark.parametrize("method", ["put", "patch", "delete"])
     @pytest.mark.parametrize("written", ["{}", 'W/"x", W/{}', "*"])
     def test_a_change_of_the_same_state_is_done(
-        self, client: APIClient, book: Book, method: str, written: str
+        self, client: APIClient, url: str, tag: str, method: str, written: str
     ) -> None:
-        url = f"/api/books/{book.pk}/"
-        tag = written.format(client.get(url)["ETag"])
-        response = getattr(client, method)(url, {"title": "mine"}, headers={"if-match": tag})
+        response = getattr(client, method)(url, {"title": "mine"}, headers={"if-match": written.format(tag)})
         assert response.status_code in (200, 204)
         assert not Book.objects.filter(name="naem").exists()
 
     def test_a_change_just_before_the_save_is_412_too_even_of_another_field(
-        self, client: APIClient, book: Book, monkeypatch: pytest.MonkeyPatch
+        self, client: APIClient, url: str, tag: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        url = f"/api/books/{book.pk}/"
-        tag = client.get(url)["ETag"]
         validate = BookSerializer.run_validation
 
         def late(self: Any, data: Any) -> Any:
@@ -159,10 +135,8 @@ class TestStates:
         assert Book.objects.values_list("name", "status").get() == ("naem", "free")
 
     def test_a_change_just_before_the_deletion_is_412_too(
-        self, client: APIClient, book: Book, monkeypatch: pytest.MonkeyPatch
+        self, client: APIClient, url: str, tag: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        url = f"/api/books/{book.pk}/"
-        tag = client.get(url)["ETag"]
         matches = views._matches
 
         def late(header: str, tag: str) -> bool:
@@ -203,55 +177,54 @@ class TestStates:
 class TestWhatTagsTell:
     """A tag depends only on the data that is shown."""
 
-    def get(self, client: APIClient, book: Book, tag: str) -> int:
-        response = client.get(f"/api/shelved/{book.pk}/", headers={"if-none-match": tag})
-        return int(response.status_code)
-
     @pytest.fixture(autouse=True)
     def conditional(self) -> Iterator[None]:
         with override_settings(MIDDLEWARE=["django.middleware.http.ConditionalGetMiddleware"]):
             yield
 
-    def test_a_nested_object_that_has_changed_is_sent_again(self, book: Book) -> None:
-        client = APIClient()
-        tag = client.get(f"/api/shelved/{book.pk}/")["ETag"]
-        assert self.get(client, book, tag) == 304
-        Author.objects.update(name="Ann, married")
-        assert self.get(client, book, tag) == 200
+    @pytest.fixture
+    def url(self, book: Book) -> str:
+        return f"/api/shelved/{book.pk}/"
 
-    def test_a_state_holds_whatever_else_is_shown(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
-        client = APIClient()
-        tag = client.get(f"/api/shelved/{book.pk}/")["ETag"]
+    @pytest.fixture
+    def tag(self, client: APIClient, url: str) -> str:
+        return str(client.get(url)["ETag"])
+
+    def test_a_nested_object_that_has_changed_is_sent_again(self, client: APIClient, url: str, tag: str) -> None:
+        assert client.get(url, headers={"if-none-match": tag}).status_code == 304
+        Author.objects.update(name="Ann, married")
+        assert client.get(url, headers={"if-none-match": tag}).status_code == 200
+
+    def test_a_state_holds_whatever_else_is_shown(
+        self, client: APIClient, url: str, tag: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         Author.objects.update(name="Ann, married")
         monkeypatch.setattr(ShelvedBooks, "number", 2)
-        assert self.get(client, book, tag) == 200
-        response = client.patch(f"/api/shelved/{book.pk}/", {"title": "mine"}, headers={"if-match": tag})
+        assert client.get(url, headers={"if-none-match": tag}).status_code == 200
+        response = client.patch(url, {"title": "mine"}, headers={"if-match": tag})
         assert response.status_code == 200
-        assert response["ETag"] == client.get(f"/api/shelved/{book.pk}/")["ETag"]
-        stale = client.patch(f"/api/shelved/{book.pk}/", {"title": "again"}, headers={"if-match": tag})
+        assert response["ETag"] == client.get(url)["ETag"]
+        stale = client.patch(url, {"title": "again"}, headers={"if-match": tag})
         assert stale.status_code == 412
 
-    def test_what_is_hidden_does_not_change_it(self, book: Book) -> None:
-        client = APIClient()
-        tag = client.get(f"/api/shelved/{book.pk}/")["ETag"]
+    def test_what_is_hidden_does_not_change_it(self, client: APIClient, url: str, tag: str) -> None:
         Book.objects.update(notes="another secret")
-        assert client.get(f"/api/shelved/{book.pk}/")["ETag"] == tag
+        assert client.get(url)["ETag"] == tag
         Book.objects.update(copies=2)
-        assert client.get(f"/api/shelved/{book.pk}/")["ETag"] != tag
+        assert client.get(url)["ETag"] != tag
 
-    def test_fields_that_are_not_shown_may_count(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_fields_that_are_not_shown_may_count(
+        self, client: APIClient, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(ShelvedBooks, "etag_fields", ["notes"])
-        client = APIClient()
-        tag = client.get(f"/api/shelved/{book.pk}/")["ETag"]
+        tag = client.get(url)["ETag"]
         Book.objects.update(notes="another secret")
-        response = client.patch(f"/api/shelved/{book.pk}/", {"title": "mine"}, headers={"if-match": tag})
+        response = client.patch(url, {"title": "mine"}, headers={"if-match": tag})
         assert response.status_code == 412
 
-    def test_nobody_without_the_key_can_make_it(self, book: Book) -> None:
-        client = APIClient()
-        tag = client.get(f"/api/shelved/{book.pk}/")["ETag"]
+    def test_nobody_without_the_key_can_make_it(self, client: APIClient, url: str, tag: str) -> None:
         with override_settings(SECRET_KEY="another"):
-            other = client.get(f"/api/shelved/{book.pk}/")["ETag"]
+            other = client.get(url)["ETag"]
         mine, theirs = (each.strip('"').split(".") for each in (tag, other))
         assert not set(mine) & set(theirs)
 

@@ -91,12 +91,11 @@ class TestOccupied:
 
     if settings.DATABASE != "sqlite":  # where a transaction that has read keeps the claims from being written
 
-        def test_a_transaction_of_the_request_keeps_it_to_its_end(self, client: APIClient, book: Book) -> None:
-            connection.settings_dict["ATOMIC_REQUESTS"] = True
-            try:
-                response = client.patch(f"/api/locked/{book.pk}/", {"title": "mine"})
-            finally:
-                connection.settings_dict["ATOMIC_REQUESTS"] = False
+        def test_a_transaction_of_the_request_keeps_it_to_its_end(
+            self, client: APIClient, book: Book, monkeypatch: pytest.MonkeyPatch
+        ) -> None:
+            monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+            response = client.patch(f"/api/locked/{book.pk}/", {"title": "mine"})
             assert response.status_code == 200
             assert locks.claims() == []
 

@@ -8,7 +8,7 @@ import pytest
 from django.core.files.base import ContentFile
 from django.db import DatabaseError, connection
 from django.db.models import F
-from guarded.helpers import refused, sql_of, statements
+from guarded.helpers import refused, save, sql_of, statements
 from guarded.library.models import Author, Book, PlainBook
 
 from interlock.core.errors import LockError
@@ -19,10 +19,8 @@ def again(book: Book) -> Book:
     return Book.objects.get(pk=book.pk)
 
 
-def test_only_what_has_changed_is_written_in_one_update(book: Book) -> None:
-    mine = again(book)
-    mine.name = "name"
-    (update,) = sql_of(mine.save)
+def test_only_what_has_changed_is_written_in_one_update(mine: Book) -> None:
+    (update,) = sql_of(save, mine, name="name")
     assert update.startswith("UPDATE")
     written_part = update.partition("WHERE")[0]
     assert "name" in written_part
@@ -32,11 +30,8 @@ def test_only_what_has_changed_is_written_in_one_update(book: Book) -> None:
 
 def test_what_is_written_by_two_is_refused_to_the_second(book: Book) -> None:
     mine, theirs = again(book), again(book)
-    theirs.name = "their name"
-    theirs.save()
-    mine.name = "my name"
-    mine.status = "free"
-    error = refused(mine.save)
+    save(theirs, name="their name")
+    error = refused(save, mine, name="my name", status="free")
     (conflict,) = error.fields.values()
     assert set(error.fields) == {"name"}
     assert (conflict.original, conflict.mine, conflict.theirs) == ("naem", "my name", "their name")
@@ -45,12 +40,10 @@ def test_what_is_written_by_two_is_refused_to_the_second(book: Book) -> None:
     assert (again(book).name, again(book).status) == ("their name", "use")
 
 
-def test_one_query_finds_out_why_it_was_refused(book: Book) -> None:
-    mine = again(book)
+def test_one_query_finds_out_why_it_was_refused(mine: Book) -> None:
     Book.objects.update(name="their name")
-    mine.name = "my name"
     with statements() as sql, pytest.raises(StaleObject):
-        mine.save()
+        save(mine, name="my name")
     if connection.features.has_select_for_update:
         update, select = sql
         assert select.endswith("FOR UPDATE")
@@ -60,42 +53,34 @@ def test_one_query_finds_out_why_it_was_refused(book: Book) -> None:
     assert select.startswith("SELECT")
 
 
-def test_the_error_names_the_fields_and_not_their_values(book: Book) -> None:
-    mine = again(book)
+def test_the_error_names_the_fields_and_not_their_values(mine: Book) -> None:
     Book.objects.update(name="a secret")
-    mine.name = "my secret"
     with pytest.raises(StaleObject, match=r"somebody else has changed name since it was read") as caught:
-        mine.save()
+        save(mine, name="my secret")
     assert "secret" not in str(caught.value)
 
 
-def test_the_error_is_one_of_django_and_of_interlock_and_travels(book: Book) -> None:
-    mine = again(book)
+def test_the_error_is_one_of_django_and_of_interlock_and_travels(mine: Book) -> None:
     Book.objects.update(name="theirs")
-    mine.name = "mine"
     with pytest.raises(DatabaseError) as caught:
-        mine.save()
+        save(mine, name="mine")
     assert isinstance(caught.value, LockError)
     other = pickle.loads(pickle.dumps(caught.value))
     assert str(other) == str(caught.value)
     assert other.fields == caught.value.fields
 
 
-def test_after_a_refusal_it_can_be_read_and_done_again(book: Book) -> None:
-    mine = again(book)
+def test_after_a_refusal_it_can_be_read_and_done_again(book: Book, mine: Book) -> None:
     Book.objects.update(name="their name")
-    mine.name = "my name"
-    refused(mine.save)
+    refused(save, mine, name="my name")
     assert mine.name == "my name"
     refused(mine.save)
     mine.refresh_from_db()
-    mine.name = "my name"
-    mine.save()
+    save(mine, name="my name")
     assert again(book).name == "my name"
 
 
-def test_nothing_changed_writes_nothing_but_what_always_changes(book: Book) -> None:
-    mine = again(book)
+def test_nothing_changed_writes_nothing_but_what_always_changes(book: Book, mine: Book) -> None:
     Book.objects.update(status="free", name="theirs")
     (update,) = sql_of(mine.save)
     assert "changed" in update
@@ -104,19 +89,15 @@ def test_nothing_changed_writes_nothing_but_what_always_changes(book: Book) -> N
 
 def test_fields_that_set_the_time_by_themselves_go_to_the_last(book: Book) -> None:
     mine, theirs = again(book), again(book)
-    theirs.status = "free"
-    theirs.save()
-    mine.name = "name"
-    mine.save()
+    save(theirs, status="free")
+    save(mine, name="name")
     assert again(book).changed == mine.changed > theirs.changed
 
 
-def test_a_deleted_row_is_not_made_again(book: Book) -> None:
-    mine = again(book)
+def test_a_deleted_row_is_not_made_again(mine: Book) -> None:
     Book.objects.all().delete()
-    mine.name = "name"
     with pytest.raises(StaleObject, match="was deleted by somebody else") as caught:
-        mine.save()
+        save(mine, name="name")
     assert caught.value.deleted
     assert caught.value.fields == {}
     assert not Book.objects.exists()
@@ -127,13 +108,11 @@ def test_a_deleted_row_is_not_made_again(book: Book) -> None:
 def test_a_row_that_was_deleted_through_the_instance_can_be_made_again(book: Book) -> None:
     key = book.pk
     book.delete()
-    book.pk = key
-    book.save()
+    save(book, pk=key)
     assert again(book).name == "naem"
 
 
-def test_a_deleted_row_is_noticed_by_fields_that_are_not_checked(book: Book) -> None:
-    mine = again(book)
+def test_a_deleted_row_is_noticed_by_fields_that_are_not_checked(mine: Book) -> None:
     Book.objects.all().delete()
     assert refused(mine.save).deleted
 
@@ -141,22 +120,19 @@ def test_a_deleted_row_is_noticed_by_fields_that_are_not_checked(book: Book) -> 
 def test_a_write_of_what_stands_there_is_no_refusal(book: Book) -> None:
     """MariaDB counts the rows that an UPDATE changes, unless the client asks for those that it matches."""
     mine = Book.objects.only("name").get()
-    mine.status = "use"
-    assert len(sql_of(mine.save)) == 1
+    assert len(sql_of(save, mine, status="use")) == 1
 
 
 def test_a_new_instance_goes_on_from_what_it_has_inserted() -> None:
     book = Book(name="naem")
     book.save()
     Book.objects.update(status="free")
-    book.name = "name"
-    assert len(sql_of(book.save)) == 1
+    assert len(sql_of(save, book, name="name")) == 1
     assert (again(book).name, again(book).status) == ("name", "free")
 
 
 class TestUpdateFields:
-    def test_a_named_field_that_has_not_changed_is_not_written(self, book: Book) -> None:
-        mine = again(book)
+    def test_a_named_field_that_has_not_changed_is_not_written(self, book: Book, mine: Book) -> None:
         Book.objects.update(status="free")
         assert sql_of(mine.save, update_fields=["status"]) == []
         assert again(book).status == "free"
@@ -166,8 +142,7 @@ class TestUpdateFields:
         assert sql_of(book.save, update_fields=[]) == []
 
 
-def test_a_forced_update_of_a_deleted_row_is_an_error(book: Book) -> None:
-    mine = again(book)
+def test_a_forced_update_of_a_deleted_row_is_an_error(mine: Book) -> None:
     Book.objects.all().delete()
     with pytest.raises(DatabaseError):
         mine.save(force_update=True)
@@ -200,32 +175,25 @@ class TestValues:
     def test_json_values_of_other_types_are_other_values(self, book: Book, value: object) -> None:
         Book.objects.update(tags=[1, 1])
         mine = again(book)
-        mine.tags = value
-        mine.save()
+        save(mine, tags=value)
         assert repr(again(book).tags) == repr(value)
 
-    def test_a_file_is_written_when_it_has_another_name(self, book: Book) -> None:
-        mine = again(book)
+    def test_a_file_is_written_when_it_has_another_name(self, book: Book, mine: Book) -> None:
         mine.cover.save("cover.txt", ContentFile(b"a cover"))
         first = again(book).cover.name
         assert first
-        mine.name = "name"
-        assert "cover" not in sql_of(mine.save)[0]
+        assert "cover" not in sql_of(save, mine, name="name")[0]
         theirs = again(book)
-        theirs.cover = "theirs.txt"
-        theirs.save()
-        mine.cover = "mine.txt"
-        error = refused(mine.save)
+        save(theirs, cover="theirs.txt")
+        error = refused(save, mine, cover="mine.txt")
         assert error.fields["cover"].theirs == "theirs.txt"
         assert error.fields["cover"].original == first
 
     def test_a_related_object_is_compared_by_its_key(self, book: Book) -> None:
         one, two = Author.objects.create(name="One"), Author.objects.create(name="Two")
         mine, theirs = again(book), again(book)
-        mine.author = one
-        mine.save()
-        theirs.author_id = two.pk
-        conflict = refused(theirs.save).fields["author"]
+        save(mine, author=one)
+        conflict = refused(save, theirs, author_id=two.pk).fields["author"]
         assert (conflict.original, conflict.mine, conflict.theirs) == (book.author_id, two.pk, one.pk)
 
 
@@ -238,32 +206,23 @@ class TestExpressions:
         two.save()
         assert again(book).copies == 3
 
-    def test_an_expression_is_applied_once(self, book: Book) -> None:
-        mine = again(book)
-        mine.copies = F("copies") + 1
-        mine.save()
-        mine.name = "name"
-        mine.save()
+    def test_an_expression_is_applied_once(self, book: Book, mine: Book) -> None:
+        save(mine, copies=F("copies") + 1)
+        save(mine, name="name")
         assert again(book).copies == 2
         mine.refresh_from_db()
         assert mine.copies == 2
-        mine.copies = F("copies") + 1
-        mine.save()
+        save(mine, copies=F("copies") + 1)
         assert again(book).copies == 3
 
-    def test_fields_beside_an_expression_are_checked(self, book: Book) -> None:
-        mine = again(book)
+    def test_fields_beside_an_expression_are_checked(self, book: Book, mine: Book) -> None:
         Book.objects.update(name="theirs")
-        mine.copies = F("copies") + 1
-        mine.name = "mine"
-        assert set(refused(mine.save).fields) == {"name"}
+        assert set(refused(save, mine, copies=F("copies") + 1, name="mine").fields) == {"name"}
         assert again(book).copies == 1
 
 
-def test_what_the_last_save_wrote_can_be_asked(book: Book) -> None:
-    mine = again(book)
-    mine.name = "name"
-    mine.save()
+def test_what_the_last_save_wrote_can_be_asked(mine: Book) -> None:
+    save(mine, name="name")
     assert written(mine) == {"name", "changed"}
     mine.save()
     assert written(mine) == {"changed"}

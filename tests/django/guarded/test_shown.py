@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from guarded.helpers import refused, sql_of
+from guarded.helpers import refused, save, sql_of
 from guarded.library.models import Shouted
 
 from interlock.django.guarded import changes
@@ -22,8 +22,7 @@ def test_one_writer_saves_the_same_instance_again_and_again() -> None:
             instance.save()
             assert changes(instance) == {}
         instance.refresh_from_db()
-        instance.text = "four"
-        instance.save()
+        save(instance, text="four")
     assert Shouted.objects.values_list("text", "number").get() == ("FOUR", 8)
 
 
@@ -31,10 +30,8 @@ def test_what_nobody_has_set_is_not_written() -> None:
     Shouted.objects.create(text="old")
     Shouted.objects.update(text="as nobody shouts")
     mine, theirs = Shouted.objects.get(), Shouted.objects.get()
-    theirs.text = "theirs"
-    theirs.save()
-    mine.number = 1
-    sql = sql_of(mine.save)
+    save(theirs, text="theirs")
+    sql = sql_of(save, mine, number=1)
     assert len(sql) == 1
     assert "text" not in sql[0]
     assert Shouted.objects.values_list("text", "number").get() == ("THEIRS", 1)
@@ -43,10 +40,8 @@ def test_what_nobody_has_set_is_not_written() -> None:
 def test_two_that_write_it_are_in_conflict() -> None:
     Shouted.objects.create(text="old")
     mine, theirs = Shouted.objects.get(), Shouted.objects.get()
-    theirs.text = "theirs"
-    theirs.save()
-    mine.text = "mine"
-    assert refused(mine.save).fields["text"].theirs == "THEIRS"
+    save(theirs, text="theirs")
+    assert refused(save, mine, text="mine").fields["text"].theirs == "THEIRS"
 
 
 @pytest.mark.skipif(find_spec("modeltranslation") is None, reason="django-modeltranslation is not installed")

@@ -11,8 +11,7 @@ from guarded.library.models import Book, Careless, Counter, Everything, Magazine
 from interlock.django.guarded import changes, state_tag, verify
 
 
-def test_changes_are_what_a_save_would_write(book: Book) -> None:
-    mine = Book.objects.get()
+def test_changes_are_what_a_save_would_write(mine: Book) -> None:
     assert changes(mine) == {}
     mine.name = "name"
     mine.tags.append("blue")
@@ -27,22 +26,19 @@ def test_an_instance_that_was_never_read_has_no_known_changes() -> None:
 
 
 class TestVerify:
-    def test_it_passes_what_is_as_it_was_read(self, book: Book) -> None:
-        mine = Book.objects.get()
+    def test_it_passes_what_is_as_it_was_read(self, mine: Book) -> None:
         mine.name = "mine"
         with transaction.atomic():
             verify(mine)
 
-    def test_it_refuses_any_guarded_field_that_has_changed(self, book: Book) -> None:
-        mine = Book.objects.get()
+    def test_it_refuses_any_guarded_field_that_has_changed(self, mine: Book) -> None:
         Book.objects.update(status="free")
         with transaction.atomic():
             error = refused(verify, mine)
         conflict = error.fields["status"]
         assert (conflict.original, conflict.mine, conflict.theirs) == ("use", "use", "free")
 
-    def test_it_refuses_a_deleted_row(self, book: Book) -> None:
-        mine = Book.objects.get()
+    def test_it_refuses_a_deleted_row(self, mine: Book) -> None:
         Book.objects.all().delete()
         with transaction.atomic():
             error = refused(verify, mine)
@@ -92,8 +88,7 @@ class TestStateTag:
             seen.add(state_tag(Book.objects.get()))
         assert len(seen) == 6
 
-    def test_it_tells_of_what_was_read_and_not_of_what_was_set(self, book: Book) -> None:
-        mine = Book.objects.get()
+    def test_it_tells_of_what_was_read_and_not_of_what_was_set(self, mine: Book) -> None:
         before = state_tag(mine)
         mine.name = "mine"
         assert state_tag(mine) == before

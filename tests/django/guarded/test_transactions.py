@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
-from django.db.models.signals import pre_save
 from django.test import TestCase
-from guarded.helpers import Undo, in_atomic, in_savepoint, refused
+from guarded.helpers import before_saves, in_atomic, in_savepoint, refused, save
 from guarded.library.models import Book, Magazine
 
 from interlock.django.guarded import changes
@@ -19,24 +18,19 @@ from interlock.django.guarded import changes
 class TestCommitted:
     def test_an_undo_to_a_savepoint_leaves_what_was_before_it(self, book: Book) -> None:
         with transaction.atomic():
-            book.name = "name"
-            book.save()
-            with pytest.raises(Undo), transaction.atomic():
-                book.status = "free"
-                book.save()
-                raise Undo
-            book.notes = "after"
-            book.save()
+            save(book, name="name")
+            with in_atomic():
+                save(book, status="free")
+            save(book, notes="after")
         found = Book.objects.get()
         assert (found.name, found.status, found.notes) == ("name", "free", "after")
 
     def test_a_savepoint_that_was_kept_is_kept(self, book: Book) -> None:
         with transaction.atomic():
             with transaction.atomic():
-                book.name = "name"
-                book.save()
-            with pytest.raises(Undo), transaction.atomic():
-                raise Undo
+                save(book, name="name")
+            with in_atomic():
+                pass
         assert changes(book) == {}
 
     def test_a_commit_that_fails_undoes(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,8 +40,7 @@ class TestCommitted:
             raise OperationalError("the server has gone")
 
         with pytest.raises(OperationalError), transaction.atomic():
-            book.name = "name"
-            book.save()
+            save(book, name="name")
             monkeypatch.setattr(connection, "_commit", no_commit)
         monkeypatch.undo()
         assert Book.objects.get().name == "naem"
@@ -56,11 +49,9 @@ class TestCommitted:
     def test_a_commit_by_hand_commits(self, book: Book) -> None:
         transaction.set_autocommit(False)
         try:
-            book.name = "name"
-            book.save()
+            save(book, name="name")
             transaction.commit()
-            book.status = "free"
-            book.save()
+            save(book, status="free")
             transaction.rollback()
         finally:
             transaction.set_autocommit(True)
@@ -71,8 +62,7 @@ class TestCommitted:
         self, book: Book, undone_in: Callable[[], AbstractContextManager[None]]
     ) -> None:
         with undone_in():
-            book.name = "name"
-            book.save()
+            save(book, name="name")
         other = pickle.loads(pickle.dumps(book))
         assert changes(other) == {"name": ("naem", "name")}
         other.save()
@@ -80,16 +70,14 @@ class TestCommitted:
 
 
 class TestRefusedInTransactions:
-    def test_the_transaction_can_be_used_on(self, book: Book) -> None:
-        mine = Book.objects.get()
+    def test_the_transaction_can_be_used_on(self, mine: Book) -> None:
         Book.objects.update(name="theirs")
         mine.name = "mine"
         with transaction.atomic():
             Book.objects.create(name="before")
             refused(mine.save)
             mine.refresh_from_db()
-            mine.name = "mine"
-            mine.save()
+            save(mine, name="mine")
         assert sorted(Book.objects.values_list("name", flat=True)) == ["before", "mine"]
 
     def test_what_another_save_has_left_half_done_can_not_be_committed(self, book: Book) -> None:
@@ -98,34 +86,22 @@ class TestRefusedInTransactions:
         Magazine.objects.update(month="theirs")
 
         def also(**_: Any) -> None:
-            magazine.title, magazine.month = "half", "mine"
-            magazine.save()
+            save(magazine, title="half", month="mine")
 
-        pre_save.connect(also, sender=Book)
-        try:
-            with transaction.atomic():
-                book.name = "mine"
-                refused(book.save)
-        finally:
-            pre_save.disconnect(also, sender=Book)
+        with before_saves(also), transaction.atomic():
+            refused(save, book, name="mine")
         assert Magazine.objects.get().title == "old"
 
-    def test_a_transaction_that_had_failed_before_stays_so(self, book: Book) -> None:
-        mine = Book.objects.get()
+    def test_a_transaction_that_had_failed_before_stays_so(self, mine: Book) -> None:
         Book.objects.update(name="theirs")
-        mine.name = "mine"
+
+        def fail(**_: Any) -> None:
+            transaction.set_rollback(True)
+
         with transaction.atomic():
             Book.objects.create(name="before")
-
-            def fail(**_: Any) -> None:
-                transaction.set_rollback(True)
-
-            pre_save.connect(fail, sender=Book)
-            try:
-                with pytest.raises(DatabaseError):
-                    mine.save()
-            finally:
-                pre_save.disconnect(fail, sender=Book)
+            with before_saves(fail), pytest.raises(DatabaseError):
+                save(mine, name="mine")
         assert Book.objects.get().name == "theirs"
 
 
@@ -134,14 +110,11 @@ class TestManySavepoints:
 
     def test_a_released_one_is_undone_with_what_is_around_it(self, book: Book) -> None:
         with transaction.atomic():
-            book.copies = 2
-            book.save()
-            with pytest.raises(Undo), transaction.atomic():
+            save(book, copies=2)
+            with in_atomic():
                 for number in (3, 4):
                     with transaction.atomic():
-                        book.copies = number
-                        book.save()
-                raise Undo
+                        save(book, copies=number)
             assert changes(book) == {"copies": (2, 4)}
         assert changes(book) == {"copies": (2, 4)}
 
@@ -154,8 +127,7 @@ class TestDjangosTestCase:
             def test(self) -> None:
                 with self.captureOnCommitCallbacks(execute=True) as callbacks:
                     book = Book.objects.create(name="naem")
-                    book.name = "name"
-                    book.save()
+                    save(book, name="name")
                 assert callbacks == []
 
         succeeds(Case)

@@ -1,12 +1,11 @@
 """Plain views: errors become HTTP answers, and class-based views overwrite no change of others."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.db.models.signals import pre_save
 from django.http import HttpRequest, HttpResponse
 from django.template import engines
 from django.test import AsyncClient, Client, RequestFactory, override_settings
@@ -127,14 +126,12 @@ class TestGuardedUpdateView:
         assert response.status_code == 200
         assert "take theirs: “theirs”" in response.content.decode()
 
-    def test_what_changes_just_while_it_is_saved_is_looked_at_anew(self, book: Book) -> None:
-        def theirs(**_: Any) -> None:
-            pre_save.disconnect(theirs, sender=Book)
-            Book.objects.update(name="theirs")
-
+    def test_what_changes_just_while_it_is_saved_is_looked_at_anew(
+        self, book: Book, meanwhile: Callable[..., None]
+    ) -> None:
         address = f"/guarded/{book.pk}"
         page = sent_by(Client().get(address).content.decode())
-        pre_save.connect(theirs, sender=Book)
+        meanwhile(name="theirs")
         response = Client().post(address, {**page, "name": "mine"})
         assert response.status_code == 200
         assert "take theirs: “theirs”" in response.content.decode()

@@ -55,7 +55,6 @@ if connections["default"].vendor != "sqlite":
 
     def test_a_claim_whose_lease_has_ended_is_not_shown() -> None:
         grant = locks.lock("book:1").acquire()
-        assert grant is not None
         end_leases()
         assert "book:1" not in client_of("view_claim").get(LIST).content.decode()
         grant.release()
@@ -109,7 +108,6 @@ def test_it_refreshes_itself_on_request() -> None:
 
 def test_to_evict_needs_its_permission_and_is_logged() -> None:
     grant = locks.lock("book:1").acquire()
-    assert grant is not None
     order = {"action": "evict", "_selected_action": [grant.id]}
     client_of("view_claim").post(LIST, {**order, "evict_confirmed": "yes"})
     assert grant.renew()

@@ -2,9 +2,7 @@
 
 import os
 import stat
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,8 +11,9 @@ import pytest
 from django import VERSION
 from django.db import connection, connections, transaction
 from django.test import override_settings
+from guarded.helpers import in_threads
 from store.shelf.models import Item
-from store.test_occupy import elsewhere
+from store.test_occupy import add_one, elsewhere
 
 import interlock
 from interlock.django import locks, occupy
@@ -36,8 +35,7 @@ if connection.vendor == "sqlite":  # elsewhere the claims are in the database
             Item.objects.get(pk=item.pk)
             assert elsewhere(lambda: locks.lock("other").acquire(timeout=3).release()).result(60)
             with occupy(item, timeout=3) as mine:
-                mine.count += 1
-                mine.save()
+                add_one(mine)
                 assert elsewhere(lambda: locks.lock("other").acquire(timeout=3).release()).result(60)
             mine.save()  # with WAL: the read is not older than the last write
         with connection.cursor() as cursor:
@@ -47,21 +45,14 @@ if connection.vendor == "sqlite":  # elsewhere the claims are in the database
 
     def test_threads_that_read_first_lose_no_update() -> None:
         item = Item.objects.create(name="Emma")
-        start = threading.Barrier(4)
 
-        def add(_: int) -> None:
-            try:
-                start.wait(60)
-                for _ in range(5):
-                    Item.objects.get(pk=item.pk)
-                    with transaction.atomic(), occupy(Item, pk=item.pk, timeout=60) as mine:
-                        mine.count += 1
-                        mine.save()
-            finally:
-                connections.close_all()
+        def add() -> None:
+            for _ in range(5):
+                Item.objects.get(pk=item.pk)
+                with transaction.atomic(), occupy(Item, pk=item.pk, timeout=60) as mine:
+                    add_one(mine)
 
-        with ThreadPoolExecutor(4) as threads:
-            list(threads.map(add, range(4)))
+        assert in_threads(*[add] * 4) == [None] * 4
         assert Item.objects.get().count == 20
 
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from django.db import DatabaseError, IntegrityError, connection, connections, tr
 from django.db.models import F
 from store.lines import end_leases, some_lease_is_over
 from store.shelf.models import Item
-from store.test_occupy import elsewhere, is_free
+from store.test_occupy import add_one, elsewhere, is_free, refuse
 
 from interlock import LockLost, StoreError
 from interlock.django import alocks, commit_checks, locks, occupies, occupy, transactions
@@ -31,65 +31,57 @@ def evict_unseen() -> None:
     elsewhere(lambda: locks.evict(locks.claims()[0].name)).result(20)
 
 
+@transaction.atomic
+def revise(lose: Callable[[], None]) -> None:
+    """Write, and lose the lock meanwhile."""
+    Item.objects.update(name="mine")
+    elsewhere(lose).result(20)
+
+
+@contextmanager
+def loses(item: Item) -> Iterator[None]:
+    """Check that the block is told of the loss of its lock, has written nothing, and leaves the row free."""
+    with pytest.raises(LockLost):
+        yield
+    assert Item.objects.get().name == "Emma"
+    assert is_free(item)
+
+
 LOSSES = [evict_unseen] if settings.DATABASE == "sqlite" else [evict_unseen, end_leases]
 
 
 @pytest.mark.parametrize("lose", LOSSES)
 class TestALoser:
     def test_commits_nothing_when_it_lost_in_the_block(self, item: Item, lose: Any) -> None:
-        def work() -> None:
-            with transaction.atomic(), occupy(item):
-                write(item)
-                elsewhere(lose).result(20)
-
-        with pytest.raises(LockLost):
-            work()
-        assert Item.objects.get().name == "Emma"
+        with loses(item), transaction.atomic(), occupy(item):
+            write(item)
+            elsewhere(lose).result(20)
         assert connection.get_autocommit()
-        assert is_free(item)
 
     def test_commits_nothing_when_it_lost_between_the_block_and_the_commit(self, item: Item, lose: Any) -> None:
-        with pytest.raises(LockLost), transaction.atomic():
+        with loses(item), transaction.atomic():
             with occupy(item):
                 write(item)
             elsewhere(lose).result(20)
-        assert Item.objects.get().name == "Emma"
-        assert is_free(item)
 
     def test_commits_nothing_in_a_transaction_inside_of_the_block(self, item: Item, lose: Any) -> None:
-        with pytest.raises(LockLost), occupy(item), transaction.atomic():
-            write(item)
-            elsewhere(lose).result(20)
-        assert Item.objects.get().name == "Emma"
-        assert is_free(item)
+        with loses(item), occupy(item):
+            revise(lose)
 
     def test_commits_nothing_in_a_decorated_function(self, item: Item, lose: Any) -> None:
-        @occupies("emma")
-        @transaction.atomic
-        def revise() -> None:
-            Item.objects.update(name="mine")
-            elsewhere(lose).result(20)
-
-        with pytest.raises(LockLost):
-            revise()
-        assert Item.objects.get().name == "Emma"
+        with loses(item):
+            occupies("emma")(revise)(lose)
 
     def test_commits_nothing_from_a_task(self, item: Item, lose: Any) -> None:
-        @transaction.atomic
-        def revise() -> None:
-            Item.objects.update(name="mine")
-            elsewhere(lose).result(20)
-
         async def story() -> None:
             try:
                 async with occupy(item):
-                    await sync_to_async(revise)()
+                    await sync_to_async(revise)(lose)
             finally:
                 await alocks.close()
 
-        with pytest.raises(LockLost):
+        with loses(item):
             async_to_sync(story)()
-        assert Item.objects.get().name == "Emma"
 
 
 def test_what_was_released_by_hand_is_not_missed(item: Item) -> None:
@@ -102,12 +94,10 @@ def test_what_was_released_by_hand_is_not_missed(item: Item) -> None:
 
 
 def test_a_loser_in_the_locks_of_another_store_commits_nothing(item: Item) -> None:
-    with override_locks():
-        with pytest.raises(LockLost), transaction.atomic():
-            with occupy(item):
-                write(item)
-            locks.evict(locks.claims()[0].name)
-    assert Item.objects.get().name == "Emma"
+    with override_locks(), loses(item), transaction.atomic():
+        with occupy(item):
+            write(item)
+        locks.evict(locks.claims()[0].name)
 
 
 def test_a_store_that_can_not_be_asked_takes_no_lease_away(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,10 +106,7 @@ def test_a_store_that_can_not_be_asked_takes_no_lease_away(item: Item, monkeypat
             with occupy(item):
                 write(item)
 
-            def fail(claims: Any) -> Any:
-                raise StoreError("it is away")
-
-            monkeypatch.setattr(held._client.state().queue, "renew", fail)
+            monkeypatch.setattr(held._client.state().queue, "renew", refuse)
         monkeypatch.undo()
     assert Item.objects.get().name == "mine"
 
@@ -143,8 +130,7 @@ if settings.DATABASE != "sqlite":  # which has no rows to lock
 
             with transaction.atomic():
                 with occupy(Item, pk=item.pk, ttl=ttl) as row:
-                    row.count += 1
-                    row.save()
+                    add_one(row)
                 mine._commit = stop
 
         late = elsewhere(work)
@@ -159,8 +145,7 @@ if settings.DATABASE != "sqlite":  # which has no rows to lock
         def add() -> int:
             with transaction.atomic():
                 with occupy(Item, pk=item.pk, timeout=60) as mine:
-                    mine.count += 1
-                    mine.save()
+                    add_one(mine)
             return int(mine.count)
 
         with stopped_in_its_commit(item, 2):
@@ -197,8 +182,7 @@ if settings.DATABASE != "sqlite":  # which has no rows to lock
         connection.ensure_connection()
         commit = connection._commit
         with transaction.atomic(), occupy(item):
-            item.count += 1
-            item.save()
+            add_one(item)
             connection._commit = in_commit
         connection._commit = commit
         found[0].result(60)
@@ -237,32 +221,25 @@ if settings.DATABASE == "postgresql":
         assert is_free(item)
 
     def test_a_claim_that_is_younger_than_the_snapshot_may_be_lost(item: Item) -> None:
-        with pytest.raises(LockLost), transaction.atomic():
+        with loses(item), transaction.atomic():
             read_first(item)
             with occupy(item):
                 Item.objects.update(name="mine")
             elsewhere(evict_unseen).result(20)
-        assert Item.objects.get().name == "Emma"
 
     @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-    @pytest.mark.parametrize("loses", [False, True])
-    def test_a_transaction_that_sets_its_level_by_itself_asks_the_store(item: Item, level: str, loses: bool) -> None:
-        def work() -> None:
-            occupation = occupy(item)
-            with occupation, transaction.atomic():
-                with connection.cursor() as cursor:
-                    cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
-                Item.objects.update(name="mine")
-                assert elsewhere(occupation.grant.renew).result(20)
-                if loses:
-                    elsewhere(evict_unseen).result(20)
-
-        if loses:
-            with pytest.raises(LockLost):
-                work()
-        else:
-            work()
-        assert Item.objects.get().name == ("Emma" if loses else "mine")
+    @pytest.mark.parametrize("lost", [False, True])
+    def test_a_transaction_that_sets_its_level_by_itself_asks_the_store(item: Item, level: str, lost: bool) -> None:
+        occupation = occupy(item)
+        ends = loses(item) if lost else nullcontext()
+        with ends, occupation, transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+            Item.objects.update(name="mine")
+            assert elsewhere(occupation.grant.renew).result(20)
+            if lost:
+                elsewhere(evict_unseen).result(20)
+        assert Item.objects.get().name == ("Emma" if lost else "mine")
 
 
 @pytest.mark.parametrize("there", [False] if settings.DATABASE == "sqlite" else [True, False])
@@ -285,12 +262,17 @@ def test_a_lease_that_ends_while_the_store_is_asked_is_lost(
     assert Item.objects.get().name == "Emma"
 
 
-def test_a_hook_of_another_that_raises_does_not_keep_the_lock(item: Item) -> None:
-    def hook() -> None:
-        raise ZeroDivisionError
+class Interrupted(Exception):
+    """Stands for an exception of Celery's soft time limit, `gevent.Timeout` or a signal handler, at any line."""
 
-    with pytest.raises(ZeroDivisionError) as caught, transaction.atomic():
-        transaction.on_commit(hook)
+
+def interrupted(*_: Any) -> None:
+    raise Interrupted
+
+
+def test_a_hook_of_another_that_raises_does_not_keep_the_lock(item: Item) -> None:
+    with pytest.raises(Interrupted) as caught, transaction.atomic():
+        transaction.on_commit(interrupted)
         with occupy(item):
             item.count = F("count") + 1
             item.save()
@@ -322,14 +304,6 @@ def test_the_traceback_of_a_commit_that_failed_does_not_keep_the_lock(
     monkeypatch.undo()
     assert is_free(item)
     assert caught.value.__traceback__ is not None
-
-
-class Interrupted(Exception):
-    """Stands for an exception of Celery's soft time limit, `gevent.Timeout` or a signal handler, at any line."""
-
-
-def interrupted(*_: Any) -> None:
-    raise Interrupted
 
 
 def seen_at_close(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:

@@ -1,9 +1,9 @@
 """The locks' connections to a database: their number, poolers, and when they close."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from asgiref.sync import async_to_sync
 from django.conf import settings
 from django.db import connections
 from django.test import override_settings
+from guarded.helpers import in_threads
 
 from interlock.django import alocks, locks
 from interlock.django.configured import forget_connections
@@ -72,19 +73,14 @@ def sessions(user: str) -> int:
 
 def crowd(threads: int, rounds: int = 3) -> list[Any]:
     """Let threads start at once and each lock its own name; return the errors."""
-    start = threading.Barrier(threads)
 
-    def one(number: int) -> Any:
-        start.wait(60)
-        try:
-            for _ in range(rounds):
-                with locks.lock(f"name {number}", timeout=60):
-                    pass
-        except Exception as error:
-            return error
+    def one(number: int) -> None:
+        for _ in range(rounds):
+            with locks.lock(f"name {number}", timeout=60):
+                pass
 
-    with ThreadPoolExecutor(threads) as workers:
-        return [each for each in workers.map(one, range(threads)) if each is not None]
+    answers = in_threads(*(partial(one, number) for number in range(threads)))
+    return [answer for answer in answers if answer is not None]
 
 
 def test_a_process_has_few_connections_for_many_threads_and_tasks(narrow: str, site: Site) -> None:
@@ -110,7 +106,6 @@ def test_a_release_and_a_renewal_whose_connection_was_cut_are_done_again(site: S
     with Proxy(connections.settings["default"]["HOST"], int(connections.settings["default"]["PORT"])) as proxy:
         site(HOST=proxy.host, PORT=str(proxy.port))
         grant = locks.lock("a").acquire()
-        assert grant is not None
         proxy.cut()
         assert grant.renew()
         proxy.cut()

@@ -36,6 +36,12 @@ def elsewhere(work: Callable[[], Any]) -> "Future[Any]":
     return future
 
 
+def add_one(item: Any) -> None:
+    """Add one to the count of a row that was read, and write all of the row."""
+    item.count += 1
+    item.save()
+
+
 def is_taken(model: type[Model], pk: Any, before: Callable[[], None] = lambda: None) -> bool:
     """Tell whether another thread, which calls `before` first, can't occupy a row."""
 
@@ -112,8 +118,7 @@ def test_several_are_taken_in_one_order_and_given_in_the_order_asked_for() -> No
             with occupy(*mine, timeout=30) as found:
                 assert [each.pk for each in found] == [each.pk for each in mine]
                 for each in found:
-                    each.count += 1
-                    each.save()
+                    add_one(each)
 
     copies = [
         [Item.objects.get(pk=each.pk) for each in order] for order in (items, items[::-1], items[1:] + items[:1])
@@ -136,8 +141,7 @@ def test_the_next_holder_reads_what_was_committed(item: Item) -> None:
     def first() -> None:
         with transaction.atomic():
             with occupy(Item, pk=item.pk) as mine:
-                mine.count += 1
-                mine.save()
+                add_one(mine)
             inside.set()
             assert go_on.wait(20)
 
@@ -193,8 +197,7 @@ def test_twice_in_one_transaction_does_not_wait_for_itself(item: Item) -> None:
     with transaction.atomic():
         for _ in range(2):
             with occupy(item, timeout=0):
-                item.count += 1
-                item.save()
+                add_one(item)
     assert_free(item)
     assert Item.objects.get().count == 2
 

@@ -62,7 +62,6 @@ def test_processes_lose_no_update(options: dict[str, Any]) -> None:
 
 def test_the_lock_of_a_killed_process_is_free_when_its_lease_ends() -> None:
     process = start("hold", 60)
-    assert process.stdout is not None
     with process.stdout:
         assert process.stdout.readline() == "held\n"
         assert locks.lock("held").acquire(timeout=0) is None
@@ -109,7 +108,7 @@ def page(request: HttpRequest) -> HttpResponse:
 urlpatterns = [path("page", page)]
 
 
-def test_requests_under_atomic_requests_lose_no_update() -> None:
+def test_requests_under_atomic_requests_lose_no_update(monkeypatch: pytest.MonkeyPatch) -> None:
     Item.objects.create(pk=1, name="Emma")
 
     def client(_: int) -> bytes:
@@ -120,11 +119,7 @@ def test_requests_under_atomic_requests_lose_no_update() -> None:
         finally:
             connections.close_all()
 
-    with override_settings(ROOT_URLCONF=__name__, MIDDLEWARE=[]):
-        connections.settings["default"]["ATOMIC_REQUESTS"] = True
-        try:
-            with ThreadPoolExecutor(6) as pool:
-                assert set(pool.map(client, range(24))) == {b"True"}
-        finally:
-            connections.settings["default"]["ATOMIC_REQUESTS"] = False
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
+    with override_settings(ROOT_URLCONF=__name__, MIDDLEWARE=[]), ThreadPoolExecutor(6) as pool:
+        assert set(pool.map(client, range(24))) == {b"True"}
     assert Item.objects.get().count == 24
