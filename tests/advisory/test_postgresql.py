@@ -23,15 +23,13 @@ TIME_OUTS = ("idle_session_timeout", "statement_timeout", "lock_timeout")
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
     """A server for all tests of this module that do not change it."""
-    with started("postgresql") as server:
-        yield server
+    yield from started("postgresql")
 
 
 @pytest.fixture
 def own_server() -> Iterator[PostgresServer]:
     """A server for a test that changes or stops it."""
-    with started("postgresql") as server:
-        yield server
+    yield from started("postgresql")
 
 
 def test_time_outs_of_the_role_do_not_free_it_or_end_a_wait(own_server: PostgresServer) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.testing.waiting import eventually
-from tests.servers import RedisCluster, RedisSentinel, need
+from tests.servers import RedisCluster, RedisSentinel, need, serving
 from tests.support.optimistic_colours import Kind
 
 LIBRARIES = [Kind("redis"), Kind("redis", decode=True, protocol=3), Kind("valkey"), Kind("valkey", protocol=3)]
@@ -15,9 +15,7 @@ LIBRARIES = [Kind("redis"), Kind("redis", decode=True, protocol=3), Kind("valkey
 
 @pytest.fixture(scope="module")
 def whole_cluster() -> Iterator[RedisCluster]:
-    need("valkey")
-    with RedisCluster() as cluster:
-        yield cluster
+    yield from serving("valkey", RedisCluster)
 
 
 @pytest.fixture

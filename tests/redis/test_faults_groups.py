@@ -11,7 +11,7 @@ from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import Kind, Place, World
-from tests.servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need
+from tests.servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need, serving
 from tests.support.redis_worlds import SERVERS, is_of_use, key_of, one_after_another, place_of
 
 FAIL_OVER = 30.0  # seconds
@@ -31,9 +31,7 @@ def no_litter() -> Iterator[None]:
 @pytest.fixture(scope="module", params=["valkey"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[RedisCluster]:
     """A Cluster of three nodes; it takes two seconds to start, so tests use the other kind only where it matters."""
-    need(request.param)
-    with RedisCluster(3, request.param) as cluster:
-        yield cluster
+    yield from serving(request.param, lambda: RedisCluster(3, request.param))
 
 
 @pytest.fixture
@@ -116,9 +114,7 @@ def test_a_node_that_restarts_is_found_again(world: World, cluster: RedisCluster
 @pytest.fixture
 def watched(request: pytest.FixtureRequest) -> Iterator[RedisSentinel]:
     """A master with a replica and three Sentinels; it can be cut off from them."""
-    need(request.param)
-    with RedisSentinel(request.param, login=True) as group:
-        yield group
+    yield from serving(request.param, lambda: RedisSentinel(request.param, login=True))
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
@@ -226,10 +222,8 @@ def test_a_master_that_the_sentinels_do_not_know_is_a_clear_error(watched: Redis
 @pytest.fixture(scope="module")
 def enciphered() -> Iterator[RedisServer]:
     """A server that speaks TLS only."""
-    need("redis")
     need("tls")
-    with RedisServer("redis", tls=True) as server:
-        yield server
+    yield from serving("redis", lambda: RedisServer("redis", tls=True))
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
