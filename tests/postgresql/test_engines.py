@@ -18,7 +18,7 @@ from interlock.testing.waiting import WAIT_LIMIT, eventually
 from interlock.testing.world import TASKS
 from tests.postgresql.conftest import Ask
 from tests.servers import PostgresServer
-from tests.support.sides import side
+from tests.support.sides import hand_over, side
 
 OF_THE_HOOK = "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'of the hook'"
 
@@ -40,10 +40,7 @@ def test_locks_are_where_the_engine_is_and_its_pool_is_left_alone(engine: Any, c
             grant = ours.take("a")
             waiting = theirs.waits("a")
             eventually(lambda: [view.state for view in ours.claims("a")] == ["using", "pending"])
-            assert ours.do(grant.release) is True
-            got = waiting.result(WAIT_LIMIT)
-            assert got.fence > grant.fence
-            assert theirs.do(got.release) is True
+            hand_over(ours, grant, theirs, waiting, WAIT_LIMIT)
         pool = getattr(engine, "sync_engine", engine).pool
         assert pool.checkedin() == pool.checkedout() == 0
 

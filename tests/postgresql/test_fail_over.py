@@ -13,7 +13,7 @@ from interlock.testing.waiting import WAIT_LIMIT, eventually
 from interlock.testing.world import TASKS
 from tests.postgresql.conftest import table_of
 from tests.servers import PostgresReplica, PostgresServer
-from tests.support.sides import Side, side
+from tests.support.sides import Side, hand_over, side
 
 GRACE = 5  # seconds, also of the leases; longer than a fail-over takes on a busy machine
 
@@ -129,10 +129,7 @@ def test_a_holder_and_a_waiter_whom_the_replica_knows_go_on_there(
         replica.promote()
         assert ours.do(grant.renew)
         assert not waiting.done()
-        assert ours.do(grant.release) is True
-        second = waiting.result(WAIT_LIMIT)
-        assert second.fence > grant.fence
-        assert others.do(second.release) is True
+        hand_over(ours, grant, others, waiting, WAIT_LIMIT)
 
 
 def test_of_several_hosts_the_one_that_may_write_is_taken_wherever_it_stands(

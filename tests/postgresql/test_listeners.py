@@ -8,7 +8,7 @@ from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import Ask, table_of
 from tests.servers import PgBouncer, PostgresServer, Proxy, serving
-from tests.support.sides import side
+from tests.support.sides import hand_over, side
 
 
 def test_a_listener_that_a_balancer_has_forgotten_is_noticed_and_replaced(
@@ -23,10 +23,7 @@ def test_a_listener_that_a_balancer_has_forgotten_is_noticed_and_replaced(
             before = proxy.connections
             proxy.forget()
             eventually(lambda: proxy.connections > before)
-            assert others.do(grant.release) is True
-            got = waiting.result(WAIT_LIMIT)
-            assert got.fence > grant.fence
-            assert ours.do(got.release) is True
+            hand_over(others, grant, ours, waiting, WAIT_LIMIT)
 
 
 @pytest.fixture

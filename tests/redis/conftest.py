@@ -6,7 +6,7 @@ import pytest
 
 from interlock.testing.contract.fixtures import ann, bob, eve, locks, world, world_of_tasks, world_of_threads
 from interlock.testing.remote import Remote
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 from interlock.testing.world import KINDS, Kind, Place
 from tests.servers import Proxy, RedisCluster, RedisServer, serving
 from tests.support.crowd import processes_at
@@ -60,6 +60,13 @@ def proxy(server: RedisServer) -> Iterator[Proxy]:
     """A proxy in front of the server, which forwards everything until a test breaks it."""
     with Proxy(server.host, server.port) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def without_polling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns polling off: only a notification can wake a waiter."""
+    for colour in ("_sync", "_async"):
+        monkeypatch.setattr(f"interlock.remote.{colour}.server_queue.LOOK_AGAIN", WAIT_LIMIT * 3)
 
 
 @pytest.fixture

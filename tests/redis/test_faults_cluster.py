@@ -73,8 +73,7 @@ def test_a_subscription_at_a_node_that_left_is_made_anew(
     here = world.connect()
     ann, bob = world.actors(2)
     grant = ann.do(here.lock(world.name).acquire)
-    waiting = bob.start(there.lock(world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, there.lock(world.name).acquire)
     cluster.remove(guest)  # it goes on, and would confirm every subscription
     with guest.wire() as wire:
         eventually(lambda: not client_ids(wire, "pubsub"))
@@ -83,8 +82,7 @@ def test_a_subscription_at_a_node_that_left_is_made_anew(
             assert ann.do(grant.release) is True
             later = waiting.result(20)
         grant = ann.do(later.release) and ann.do(here.lock(world.name).acquire)
-        waiting = bob.start(there.lock(world.name).acquire)
-        world.until_waiting(1)
+        waiting = world.in_line(bob.start, there.lock(world.name).acquire)
     assert ann.do(grant.release) is True
     assert bob.do(waiting.result(20).release) is True
 
@@ -106,8 +104,7 @@ def test_whoever_waits_looks_when_the_map_changes(
     world: World, cluster: RedisCluster, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     grant = ann.do(locks.lock(world.name, renew=False).acquire)
-    waiting = bob.start(world.connect().lock(world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, world.connect().lock(world.name).acquire)
     line = key_of(world.name)
     cluster.node_of(line).command(
         "HDEL", line, "using", f"@{grant.id}"

@@ -13,6 +13,7 @@ from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import Kind, Place, World
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need, serving
 from tests.support.redis_worlds import SERVERS, is_of_use, key_of, one_after_another, place_of
+from tests.support.sides import hand_over
 
 FAIL_OVER = 30.0  # seconds
 TTL = 3.0  # seconds
@@ -61,18 +62,14 @@ def test_a_lock_whose_slot_moves_is_kept_and_handed_over(
 ) -> None:
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=3, on_lost=lost.append).acquire)
-    waiting = bob.start(locks.lock(world.name, ttl=3).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, locks.lock(world.name, ttl=3).acquire)
     moved = cluster.move(key_of(world.name))
     before = grant.expires_in
     eventually(lambda: grant.expires_in > before)  # renewed, by the new node
     assert not waiting.done()
     assert ann.do(grant.renew) is True  # at the new node
-    assert ann.do(grant.release) is True
-    later = waiting.result(10)
-    assert later.fence > grant.fence
     assert moved.command("EXISTS", key_of(world.name)) == 1
-    assert bob.do(later.release) is True
+    hand_over(ann, grant, bob, waiting)
     assert lost == []
     assert world.nothing_left()
 
@@ -84,10 +81,7 @@ def test_a_lock_is_used_while_its_slot_moves(
     with cluster.moving(key_of(world.name)):
         waiting = bob.start(locks.lock(world.name).acquire)
         throughout(0.3, lambda: not waiting.done())  # in line, or tries again
-    assert ann.do(grant.release) is True
-    later = waiting.result(10)
-    assert later.fence > grant.fence
-    assert bob.do(later.release) is True
+    hand_over(ann, grant, bob, waiting)
     assert world.nothing_left()
 
 

@@ -45,8 +45,7 @@ def test_a_release_whose_reply_was_cut_answers_true_and_is_done_once(
     locks = warm(world, proxy)
     lost: list[Any] = []
     grant = ann.do(kind.make(locks, world.name, on_lost=lost.append).acquire)
-    waiting = bob.start(kind.rival(world.connect(), world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, kind.rival(world.connect(), world.name).acquire)
     proxy.drop_next_reply()
     assert ann.do(grant.release) is True
     assert proxy.cuts == 1
@@ -158,8 +157,7 @@ def test_a_holder_at_a_black_hole_loses_by_its_own_clock(world: World, proxy: Pr
     locks = warm(world, proxy, "?socket_timeout=0.5")
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=1, on_lost=lost.append).acquire)
-    waiting = bob.start(world.connect().lock(world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, world.connect().lock(world.name).acquire)
     proxy.black_hole()
     later = waiting.result(5)
     assert grant.lost, "the holder's lease ends before the store's"
@@ -188,8 +186,7 @@ def test_a_message_that_was_swallowed_is_made_good_by_a_slow_look(
     locks = warm(world, proxy)
     grant = ann.do(world.connect().lock(world.name).acquire)
     # Three times as long as a reply is waited for: a look may be swallowed too, and its lease counts from then.
-    waiting = bob.start(locks.lock(world.name, ttl=6).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, locks.lock(world.name, ttl=6).acquire)
     proxy.black_hole(passes_requests=True)
     assert ann.do(grant.release) is True
     eventually(lambda: world.holders())  # the server has notified bob, who did not receive it

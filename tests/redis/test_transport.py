@@ -19,7 +19,7 @@ from interlock.testing.world import World
 from tests.process.test_loops import hand_over_once
 from tests.servers import Proxy, RedisServer
 from tests.support.house import Process
-from tests.support.redis_worlds import Queued, client_ids, connect_to, in_colour
+from tests.support.redis_worlds import Line, client_ids, connect_to, in_colour
 
 POOLED = 8
 
@@ -64,16 +64,12 @@ def test_a_lock_is_obtained_and_released_though_all_connections_are_forgotten(
     assert world.nothing_left()
 
 
-def test_a_subscription_that_is_forgotten_is_made_anew_while_somebody_waits(
-    world: World, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for colour in ("_sync", "_async"):  # polling is off: only a notification can wake the waiter
-        monkeypatch.setattr(f"interlock.remote.{colour}.server_queue.LOOK_AGAIN", WAIT_LIMIT * 3)
+@pytest.mark.usefixtures("without_polling")
+def test_a_subscription_that_is_forgotten_is_made_anew_while_somebody_waits(world: World, proxy: Proxy) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
     ann, bob = world.actors(2)
     first = ann.do(world.connect().lock(world.name).acquire)
-    waiting = bob.start(locks.lock(world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, locks.lock(world.name).acquire)
     proxy.forget()
     known = proxy.sent.count(b"SUBSCRIBE")
     eventually(lambda: proxy.sent.count(b"SUBSCRIBE") >= known + 2)  # asked in vain, then on a new connection
@@ -237,18 +233,14 @@ def test_signals_do_not_stretch_the_deadline_of_a_call(proxy: Proxy) -> None:
 
 
 def test_a_promise_of_a_server_that_forgot_it_is_void_at_once(world: World, server: RedisServer, locks: Any) -> None:
-    queued = Queued(locks)
     ann, bob, carol, dave = world.actors(4)
     lost: list[Any] = []
-    first = ann.do(locks.lock(world.name).acquire)
-    to_bob = bob.start(locks.lock(world.name, on_lost=lost.append).acquire)
-    world.until_waiting(1)
-    to_dave = dave.start(locks.lock(world.name).acquire)
-    world.until_waiting(2)
-    queued.until(2)
+    line = Line(locks, world.name, ann)
+    to_bob = line.waits(bob, locks.lock(world.name, on_lost=lost.append))
+    to_dave = line.waits(dave)
     server.command("FLUSHALL")
     newcomer = carol.do(world.connect().lock(world.name).acquire)
-    assert ann.do(first.release) is False  # the server no longer had it
+    assert ann.do(line.grant.release) is False  # the server no longer had it
     second = to_bob.result(5)
     eventually(lambda: second.lost, within=2)
     eventually(lambda: lost == [second], within=2)

@@ -63,6 +63,16 @@ class Side:
         self._actor.end()
 
 
+def hand_over(
+    holder: Side | Actor, grant: Any, waiter: Side | Actor, waiting: "Future[Any]", within: float = 10
+) -> None:
+    """Release a lock; check that the waiter gets it within so many seconds, with a higher fence, and releases it."""
+    assert holder.do(grant.release) is True
+    later = waiting.result(within)
+    assert later.fence > grant.fence
+    assert waiter.do(later.release) is True
+
+
 @contextmanager
 def side(colour: str, target: Any) -> Iterator[Side]:
     """Connect, and close the client at the end of the block.
