@@ -8,6 +8,7 @@ import psycopg
 import pymysql  # type: ignore[import-untyped]
 
 from interlock.stores.advisory.room import number_of
+from interlock.testing.waiting import eventually
 from tests.servers import MariaServer, PostgresServer, serving
 
 
@@ -113,6 +114,13 @@ class OnMaria:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def cut_off(there: Any) -> None:
+    """Stop the replication to a replica of PostgreSQL, by a connection to it."""
+    there.execute("ALTER SYSTEM SET primary_conninfo = ''")
+    there.execute("SELECT pg_reload_conf()")
+    eventually(lambda: not there.execute("SELECT FROM pg_stat_wal_receiver").fetchall())
 
 
 def somebody_on(server: Any) -> Any:
