@@ -1,6 +1,7 @@
 """Connecting with the settings of an SQLAlchemy engine, in both colours; other engines are refused."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -102,18 +103,15 @@ def test_a_password_is_asked_for_at_each_connection(server: PostgresServer, ask:
         asked.append(1)
         return "secret"
 
-    store = PostgresStore.from_url(split(server.url), password=password)
-    queue = store.queue()
-    assert queue.namespaces() == []
-    assert asked == [1]
-    queue.close()
+    with closing(PostgresStore.from_url(split(server.url), password=password).queue()) as queue:
+        assert queue.namespaces() == []
+        assert asked == [1]
 
 
 def test_a_program_may_dial_itself_and_its_connections_are_new_ones(server: PostgresServer) -> None:
     store = PostgresStore.from_url(split(server.url), dial=lambda: psycopg.connect(server.url, autocommit=True))
-    queue = store.queue()
-    assert queue.namespaces() == []
-    queue.close()
+    with closing(store.queue()) as queue:
+        assert queue.namespaces() == []
     with psycopg.connect(server.url) as own:
         own.execute("SELECT 1")
         queue = PostgresStore.from_url(split(server.url), dial=lambda: own).queue()
