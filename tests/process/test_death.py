@@ -37,8 +37,7 @@ def test_a_killed_holder_frees_the_lock_for_those_who_wait(place: Place, world: 
     first = holder.do(acquire(ttl))
     waiter.start(acquire(ttl))
     world.until_waiting(1, "book")
-    job = world.actor().start(world.connect().lock("book").acquire)
-    world.until_waiting(2, "book")
+    job = world.in_line(world.actor().start, world.connect().lock("book").acquire)
     holder.kill()
     second = waiter.answer(wait_limit(place, ttl))
     waiter.kill()
@@ -66,8 +65,7 @@ def test_a_killed_reader_lets_the_writer_in_beside_live_ones_only(place: Place, 
     first, second = remote(), remote()
     for each in (first, second):
         each.do("grant = locks.rwlock('book').read().acquire()")
-    writer = world.actor().start(world.connect().rwlock("book").write().acquire)
-    world.until_waiting(1, "book")
+    writer = world.in_line(world.actor().start, world.connect().rwlock("book").write().acquire)
     first.kill()
     throughout(0.3, lambda: not writer.done())
     second.kill()
@@ -113,8 +111,7 @@ def test_a_stopped_waiter_costs_the_others_at_most_its_lease(world: World, remot
     waiter = remote()
     waiter.start(acquire(ttl=1))
     world.until_waiting(1, "book")
-    job = world.actor().start(world.connect().lock("book").acquire)
-    world.until_waiting(2, "book")
+    job = world.in_line(world.actor().start, world.connect().lock("book").acquire)
     waiter.signal(signal.SIGSTOP)
     with lasting(0.0, 1 + SOON):
         holder.release()
@@ -128,8 +125,7 @@ def test_a_stopped_waiter_costs_the_others_at_most_its_lease(world: World, remot
 def test_a_program_that_ends_releases_what_it_holds(world: World, locks: interlock.Locks, remote: Start) -> None:
     holder = remote()
     holder.do(acquire())
-    job = world.actor().start(world.connect().lock("book").acquire)
-    world.until_waiting(1, "book")
+    job = world.in_line(world.actor().start, world.connect().lock("book").acquire)
     assert holder.end() == 0
     job.result(SOON).release()
     assert locks.claims() == []

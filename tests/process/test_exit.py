@@ -147,8 +147,7 @@ def test_close_hands_over_though_own_waiters_come_first(world: World, remote: St
         "for thread in threads: thread.start()"
     )
     world.until_waiting(3, "book")
-    job = world.actor().start(world.connect().lock("book").acquire)
-    world.until_waiting(4, "book")
+    job = world.in_line(world.actor().start, world.connect().lock("book").acquire)
     holder.do("locks.close()\nfor thread in threads: thread.join(5)")
     assert job.result(SOON) is not None
     assert holder.do("result = len(errors)") == 3

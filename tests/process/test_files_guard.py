@@ -19,7 +19,7 @@ from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.line import KEPT, Step
 from interlock.stores.files import FileStore, linefile, steps
 from interlock.stores.files.folder import Folder
-from tests.support.files_folder import connect, until_waiting, within
+from tests.support.files_folder import until_waiting, within
 from tests.support.sides import COLOURS, side
 
 PATIENT = 1.0
@@ -35,15 +35,6 @@ def stuck(folder: Path, name: str = "book") -> Iterator[None]:
         yield
     finally:
         os.close(fd)
-
-
-@pytest.fixture
-def line(folder: Path) -> Iterator[interlock.Locks]:
-    """A connection that keeps the line open."""
-    with connect(folder) as locks:
-        with locks.lock("book"):
-            pass
-        yield locks
 
 
 @pytest.mark.parametrize("colour", COLOURS)
