@@ -1,7 +1,6 @@
 """The stores that lack features of the contract; private servers, and other clients on them."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,12 +20,6 @@ def row(request: pytest.FixtureRequest) -> Row:
     return found
 
 
-@pytest.fixture
-def place(row: Row, tmp_path: Path) -> Place:
-    """An empty place for locks."""
-    return row.place(tmp_path)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
     """Skip a contract test that needs a feature which the store does not have."""
@@ -42,15 +35,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
 @pytest.fixture(scope="module", params=["postgresql", "mariadb"])
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A server of each kind, for all tests of a module that do not change it."""
-    with started(request.param) as server:
-        yield server
+    yield from started(request.param)
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])
 def own_server(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A server of each kind, for a test that stops it."""
-    with started(request.param) as server:
-        yield server
+    yield from started(request.param)
 
 
 @pytest.fixture

@@ -21,8 +21,7 @@ LEVELS = ["READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE
 @pytest.fixture(scope="module")
 def server() -> Iterator[MariaServer]:
     """A server."""
-    with started("mariadb") as server:
-        yield server
+    yield from started("mariadb")
 
 
 def test_who_waits_holds_up_no_backup(locks: Any, other: Any, server: MariaServer) -> None:

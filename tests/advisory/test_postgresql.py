@@ -14,7 +14,7 @@ from interlock import StoreError
 from interlock.core.errors import Unsupported
 from interlock.testing.waiting import eventually
 from tests.servers import PgBouncer, PostgresReplica, PostgresServer, need
-from tests.support.databases import OnPostgres, started, url_of
+from tests.support.databases import OnPostgres, cut_off, started, url_of
 
 LEVELS = ["read uncommitted", "read committed", "repeatable read", "serializable"]
 TIME_OUTS = ("idle_session_timeout", "statement_timeout", "lock_timeout")
@@ -23,15 +23,13 @@ TIME_OUTS = ("idle_session_timeout", "statement_timeout", "lock_timeout")
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
     """A server for all tests of this module that do not change it."""
-    with started("postgresql") as server:
-        yield server
+    yield from started("postgresql")
 
 
 @pytest.fixture
 def own_server() -> Iterator[PostgresServer]:
     """A server for a test that changes or stops it."""
-    with started("postgresql") as server:
-        yield server
+    yield from started("postgresql")
 
 
 def test_time_outs_of_the_role_do_not_free_it_or_end_a_wait(own_server: PostgresServer) -> None:
@@ -80,8 +78,7 @@ def test_a_reader_does_not_pass_an_exclusive_waiter(locks: Any, other: Any) -> N
     assert all(reader.release() for reader in readers)
     writer.join(20)
     other.unlock("book")
-    with locks.rwlock("book").read():
-        pass
+    assert locks.rwlock("book").read().acquire().release()
 
 
 def test_semaphores_are_refused_with_a_store_that_has_them(locks: Any) -> None:
@@ -119,9 +116,7 @@ def test_fences_increase_over_a_fail_over_that_lost_how_sessions_were_opened(own
     with interlock.connect(url_of(own_server)) as locks:
         locks.lock("book").acquire().release()
     with PostgresReplica(own_server) as replica, psycopg.connect(replica.url, autocommit=True) as there:
-        there.execute("ALTER SYSTEM SET primary_conninfo = ''")
-        there.execute("SELECT pg_reload_conf()")
-        eventually(lambda: not there.execute("SELECT FROM pg_stat_wal_receiver").fetchall())
+        cut_off(there)
         for _ in range(5):  # sessions that are opened in the moment before it
             with interlock.connect(url_of(own_server)) as locks:
                 before = locks.lock("book").acquire()

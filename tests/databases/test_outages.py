@@ -21,8 +21,7 @@ from tests.support.databases import somebody_on, started
 @pytest.fixture(scope="module", params=["postgresql", "mariadb"])
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A server of each kind."""
-    with started(request.param) as server:
-        yield server
+    yield from started(request.param)
 
 
 @pytest.fixture

@@ -6,15 +6,13 @@ from uuid import uuid4
 import pytest
 
 from interlock.testing.world import TASKS, THREADS
-from tests.servers import EtcdCluster, EtcdServer, need
+from tests.servers import EtcdCluster, EtcdServer, serving
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[EtcdServer]:
     """A server that all tests share, and that no test breaks."""
-    need("etcd")
-    with EtcdServer() as started:
-        yield started
+    yield from serving("etcd", EtcdServer)
 
 
 @pytest.fixture
@@ -26,17 +24,13 @@ def url(server: EtcdServer) -> str:
 @pytest.fixture
 def own() -> Iterator[EtcdServer]:
     """A server that the test may break."""
-    need("etcd")
-    with EtcdServer() as started:
-        yield started
+    yield from serving("etcd", EtcdServer)
 
 
 @pytest.fixture
 def cluster() -> Iterator[EtcdCluster]:
     """A cluster of three members that the test may break."""
-    need("etcd")
-    with EtcdCluster() as started:
-        yield started
+    yield from serving("etcd", EtcdCluster)
 
 
 @pytest.fixture(params=[THREADS, TASKS])

@@ -5,7 +5,6 @@ import gc
 import json
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,47 +13,23 @@ import pytest
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.etcd import still_held
-from interlock.testing.actors import Background
-from interlock.testing.waiting import eventually, moment, since
-from interlock.testing.world import TASKS
+from interlock.testing.waiting import eventually, lasting
+from interlock.testing.world import THREADS
 from tests.servers import EtcdCluster, EtcdServer, Proxy, TlsFiles, need
 from tests.servers.etcd import coded
-from tests.servers.home import Closing
+from tests.support.sides import Side, hand_over, side
 
 
-class Locking(Closing):
-    """Acquires and releases in one colour, so that each test is written once."""
+def pair(one: Side, name: str, **how: Any) -> None:
+    """Acquire and release."""
+    assert one.do(one.take(name, **how).release) is True
 
-    def __init__(self, url: str, colour: str, **how: Any) -> None:
-        self._background = Background() if colour == TASKS else None
-        connect: Any = interlock.connect if self._background is None else interlock.aconnect
-        self.locks = connect(url, **how)
 
-    def do(self, call: Callable[..., Any], *args: Any, **how: Any) -> Any:
-        """Call a method of a lock or grant."""
-        if self._background is None:
-            return call(*args, **how)
-
-        async def called() -> Any:
-            return await call(*args, **how)
-
-        return self._background.run(called(), 60)
-
-    def names(self) -> list[str]:
-        """Return the names of the threads of this process, or of the tasks of the loop."""
-        if self._background is None:
-            return [thread.name for thread in threading.enumerate()]
-        return [task.get_name() for task in asyncio.all_tasks(self._background.loop)]
-
-    def pair(self, name: str, **how: Any) -> None:
-        """Acquire and release."""
-        assert self.do(self.do(self.locks.lock(name).acquire, **how).release) is True
-
-    def close(self) -> None:
-        """Close the client, and end the loop."""
-        self.do(self.locks.close)
-        if self._background is not None:
-            self._background.close()
+def listeners(one: Side, colour: str) -> int:
+    """Return how many threads of this process, or tasks of the loop, listen."""
+    if colour == THREADS:
+        return [each.name for each in threading.enumerate()].count("interlock-listener")
+    return one.do(lambda: [each.get_name() for each in asyncio.all_tasks()].count("interlock-listener"))
 
 
 def waits(locks: Any, name: str) -> Callable[[], bool]:
@@ -63,89 +38,86 @@ def waits(locks: Any, name: str) -> Callable[[], bool]:
 
 
 def test_a_server_that_is_killed_and_comes_back_has_forgotten_nothing(own: EtcdServer, colour: str) -> None:
-    with Locking(own.url, colour) as one, Locking(own.url, colour) as other, ThreadPoolExecutor() as pool:
-        grant = one.do(one.locks.lock("a").acquire)
+    with side(colour, own.url) as one, side(colour, own.url) as other, other.beside() as waiter:
+        grant = one.take("a")
         with interlock.connect(own.url) as eye:
-            waiting = pool.submit(other.do, other.locks.lock("a").acquire)
+            waiting = waiter.waits("a")
             eventually(waits(eye, "a"))
             own.kill()
             own.start()
-            assert other.do(other.locks.lock("a").acquire, timeout=0.2) is None
-            assert one.do(grant.release) is True
-            later = waiting.result(30)
-            assert later.fence > grant.fence
+            assert other.take("a", timeout=0.2) is None
+            hand_over(one, grant, waiter, waiting, 30)
 
 
 def test_an_acquire_waits_for_a_server_that_is_away(own: EtcdServer, colour: str) -> None:
-    with Locking(own.url, colour) as one, ThreadPoolExecutor() as pool:
-        one.pair("a")
+    with side(colour, own.url) as one, one.beside() as waiter:
+        pair(one, "a")
         own.kill()
-        waiting = pool.submit(one.do, one.locks.lock("a").acquire, timeout=30)
+        waiting = waiter.waits("a", timeout=30)
         with pytest.raises(StoreError, match=str(own.port)):
-            one.do(one.locks.lock("b").acquire, blocking=False)
+            one.take("b", blocking=False)
         own.start()
         assert waiting.result(30).held
 
 
 def test_a_server_that_is_nowhere_is_an_error_soon(colour: str) -> None:
-    began = moment()
-    with Locking("etcd://127.0.0.1:1", colour) as one, pytest.raises(StoreError, match="can't be reached"):
-        one.do(one.locks.lock("a").acquire)
-    assert since(began) < 10
+    with (
+        lasting(0.0, 10.0),
+        side(colour, "etcd://127.0.0.1:1") as one,
+        pytest.raises(StoreError, match="can't be reached"),
+    ):
+        one.take("a")
 
 
 @pytest.mark.parametrize("what", ["kill", "pause"])
 def test_a_member_or_the_leader_may_fail(cluster: EtcdCluster, colour: str, what: str) -> None:
-    with Locking(cluster.url + "?timeout=6", colour) as one, Locking(cluster.url, colour) as other:
-        with ThreadPoolExecutor() as pool:
-            grant = one.do(one.locks.lock("a").acquire)
-            waiting = pool.submit(other.do, other.locks.lock("a").acquire)
-            eventually(lambda: len(one.do(one.locks.claims, "a")) == 2)
-            leader = cluster.leader()
-            follower = next(member for member in cluster.members if member is not leader)
-            for member in (follower, leader):
-                getattr(member, what)()
-                for _ in range(3):
-                    one.pair("b", timeout=30)
-                assert grant.held
-                member.start() if what == "kill" else member.resume()
-                cluster.until_there()
-            assert not waiting.done()
-            assert one.do(grant.release) is True
-            assert waiting.result(30).fence > grant.fence
+    with side(colour, cluster.url + "?timeout=6") as one, side(colour, cluster.url) as other:
+        grant = one.take("a")
+        waiting = other.waits("a")
+        eventually(lambda: len(one.claims("a")) == 2)
+        leader = cluster.leader()
+        follower = next(member for member in cluster.members if member is not leader)
+        for member in (follower, leader):
+            getattr(member, what)()
+            for _ in range(3):
+                pair(one, "b", timeout=30)
+            assert grant.held
+            member.start() if what == "kill" else member.resume()
+            cluster.until_there()
+        assert not waiting.done()
+        hand_over(one, grant, other, waiting, 30)
 
 
 def test_without_a_majority_nobody_gets_a_lock_and_with_it_all_goes_on(cluster: EtcdCluster, colour: str) -> None:
-    with Locking(cluster.url + "?timeout=2", colour, ttl=60) as one:
-        grant = one.do(one.locks.lock("a").acquire)
+    with side(colour, cluster.url + "?timeout=2", ttl=60) as one:
+        grant = one.take("a")
         lost = cluster.members[1:]
         for member in lost:
             member.kill()
         with pytest.raises(StoreError):
-            one.do(one.locks.lock("b").acquire, timeout=3)
+            one.take("b", timeout=3)
         assert grant.held
-        with ThreadPoolExecutor() as pool:
-            waiting = pool.submit(one.do, one.locks.lock("c").acquire, timeout=60)
-            for member in lost:
-                member.start()
-            cluster.until_there()
-            assert waiting.result(60).held
+        waiting = one.waits("c", timeout=60)
+        for member in lost:
+            member.start()
+        cluster.until_there()
+        assert waiting.result(60).held
         assert one.do(grant.renew) is True
         assert one.do(grant.release) is True
-        assert one.do(one.locks.claims, "b") == []
+        assert one.claims("b") == []
 
 
 def test_an_acquire_whose_answer_is_lost_leaves_nothing_behind(own: EtcdServer, colour: str) -> None:
     with Proxy(own.host, own.port) as proxy, interlock.connect(own.url) as eye:
-        with Locking(f"etcd://{proxy.host}:{proxy.port}", colour) as one:
-            one.pair("a")
+        with side(colour, f"etcd://{proxy.host}:{proxy.port}") as one:
+            pair(one, "a")
             proxy.cut_after_request(b"kv/txn")
-            grant = one.do(one.locks.lock("a").acquire)
+            grant = one.take("a")
             assert [view.id for view in eye.claims("a")] == [grant.id]
             proxy.cut_after_request(b"kv/txn")
             assert one.do(grant.release) is True
             proxy.cut_after_request(b"kv/txn")
-            assert one.do(one.locks.lock("b").acquire, timeout=5).held
+            assert one.take("b", timeout=5).held
             eventually(lambda: eye.claims("a") == [])
 
 
@@ -163,53 +135,51 @@ def test_a_request_that_comes_late_finds_no_lease(own: EtcdServer) -> None:
 def test_a_server_that_does_not_answer_holds_nobody_up_for_longer_than_two_time_outs(
     own: EtcdServer, colour: str
 ) -> None:
-    with Locking(own.url + "?timeout=2", colour) as one:
-        one.pair("a")
+    with side(colour, own.url + "?timeout=2") as one:
+        pair(one, "a")
         own.pause()
         for how in ({"blocking": False}, {"timeout": 0.1}):
-            began = moment()
-            with pytest.raises(StoreError, match="did not answer"):
-                one.do(one.locks.lock("a").acquire, **how)
-            assert since(began) < 2 * 2 + 0.5
+            with lasting(0.0, 2 * 2 + 0.5), pytest.raises(StoreError, match="did not answer"):
+                one.take("a", **how)
         own.resume()
 
 
 def test_a_watch_that_is_cut_hears_what_happened_meanwhile(own: EtcdServer, colour: str) -> None:
-    with Proxy(own.host, own.port) as proxy, interlock.connect(own.url) as eye, ThreadPoolExecutor() as pool:
-        with Locking(f"etcd://{proxy.host}:{proxy.port}", colour) as one:
+    with Proxy(own.host, own.port) as proxy, interlock.connect(own.url) as eye:
+        with side(colour, f"etcd://{proxy.host}:{proxy.port}") as one:
             grant = eye.lock("a").acquire()
-            waiting = pool.submit(one.do, one.locks.lock("a").acquire)
+            waiting = one.waits("a")
             eventually(waits(eye, "a"))
             proxy.refuse()
             grant.release()
             own.ask("kv/compaction", revision=str(int(own.ask("kv/range", key=coded("x"))["header"]["revision"])))
             proxy.restore()
-            began = moment()
-            assert waiting.result(30).held
-            assert since(began) < 8
+            with lasting(0.0, 8.0):
+                assert waiting.result(30).held
 
 
 def test_a_connection_that_is_closed_while_its_watch_opens_ends_it(own: EtcdServer, colour: str) -> None:
-    with interlock.connect(own.url) as eye, ThreadPoolExecutor(1) as pool:
+    with interlock.connect(own.url) as eye:
         grant = eye.lock("a").acquire()
         for _ in range(10):
-            with Locking(own.url, colour) as one:
-                waiting = pool.submit(one.do, one.locks.lock("a").acquire)
+            with side(colour, own.url) as one, one.beside() as waiter:
+                waiting = waiter.waits("a")
                 eventually(waits(eye, "a"))
                 one.do(one.locks.close)
                 with pytest.raises(StoreError):
                     waiting.result(10)
-                eventually(lambda one=one: "interlock-listener" not in one.names(), within=3)  # type: ignore[misc]
+                eventually(lambda one=one: listeners(one, colour) == 0, within=3)  # type: ignore[misc]
         assert grant.release() is True
 
 
 def test_a_connection_that_opens_while_all_are_closed_is_closed_too(colour: str) -> None:
     need("etcd")
     need("tls")
-    with EtcdServer(tls=True) as server, Proxy(server.host, server.port) as proxy, ThreadPoolExecutor(1) as pool:
-        with Locking(server.url.replace(f":{server.port}", f":{proxy.port}"), colour) as one:
+    with EtcdServer(tls=True) as server, Proxy(server.host, server.port) as proxy:
+        url = server.url.replace(f":{server.port}", f":{proxy.port}")
+        with side(colour, url) as one, one.beside() as other:
             proxy.delay(0.1)  # the handshake has several answers
-            looking = pool.submit(one.do, one.locks.claims, "a")
+            looking = other.start(one.locks.claims, "a")
             eventually(lambda: proxy.requests > 0)
             one.do(one.locks.close)
             assert looking.exception(10) is None or "closed" in str(looking.exception())
@@ -219,10 +189,10 @@ def test_a_connection_that_opens_while_all_are_closed_is_closed_too(colour: str)
 
 def test_a_waiter_reads_before_it_extends_its_lease(own: EtcdServer, colour: str) -> None:
     """A stuck leader extends leases that a new leader already manages, but answers no read (etcd#15247)."""
-    with Proxy(own.host, own.port) as proxy, interlock.connect(own.url) as eye, ThreadPoolExecutor(1) as pool:
-        with Locking(f"etcd://{proxy.host}:{proxy.port}", colour) as one:
+    with Proxy(own.host, own.port) as proxy, interlock.connect(own.url) as eye:
+        with side(colour, f"etcd://{proxy.host}:{proxy.port}") as one:
             grant = eye.lock("a").acquire()
-            waiting = pool.submit(one.do, one.locks.lock("a").acquire)
+            waiting = one.waits("a")
             eventually(waits(eye, "a"))
             before = len(proxy.sent)
             proxy.cut()  # so that it looks
@@ -237,29 +207,28 @@ def test_a_client_certificate_is_shown_and_wanted(colour: str, tmp_path: Path) -
     need("etcd")
     need("tls")
     with EtcdServer(tls=True) as server:
-        with Locking(server.url, colour) as one:
-            one.pair("a")
-        assert server.tls is not None
+        with side(colour, server.url) as one:
+            pair(one, "a")
         without = f"etcds://{server.host}:{server.port}?ssl_ca={server.tls.authority}"
         stranger = f"{without}&ssl_cert={server.tls.certificate}&ssl_key={server.tls.key}".replace(
             str(server.tls.authority), str(TlsFiles(tmp_path / "other").authority)
         )
         for wrong in (without, stranger):
-            with Locking(wrong, colour) as one, pytest.raises(StoreError, match=r"ssl_cert|TLS"):
-                one.do(one.locks.lock("a").acquire, timeout=5)
+            with side(colour, wrong) as one, pytest.raises(StoreError, match=r"ssl_cert|TLS"):
+                one.take("a", timeout=5)
 
 
 def test_a_user_logs_in_and_again_after_a_restart(colour: str) -> None:
     need("etcd")
     with EtcdServer(password="se:cr/et") as server:
         url = server.url.replace("se:cr/et", "se%3Acr%2Fet")
-        with Locking(url, colour) as one:
-            one.pair("a")
+        with side(colour, url) as one:
+            pair(one, "a")
             server.restart()
-            one.pair("a", timeout=20)
+            pair(one, "a", timeout=20)
         for wrong in (url.replace("se%3A", "5ecret"), url.replace("root:se%3Acr%2Fet@", "")):
-            with Locking(wrong, colour) as one, pytest.raises(StoreError, match="user") as caught:
-                one.do(one.locks.lock("a").acquire, timeout=5)
+            with side(colour, wrong) as one, pytest.raises(StoreError, match="user") as caught:
+                one.take("a", timeout=5)
             assert "5ecret" not in str(caught.value)
 
 

@@ -8,7 +8,7 @@ import pymysql  # type: ignore[import-untyped]
 import pytest
 
 import interlock
-from tests.servers import MariaServer, need
+from tests.servers import MariaServer, serving
 
 Ask = Callable[..., list[Any]]
 
@@ -21,9 +21,7 @@ def table_of(url: str) -> str:
 @pytest.fixture(scope="module")
 def server() -> Iterator[MariaServer]:
     """A private server of this module, which its tests may kill, pause and restart."""
-    need("mariadb")
-    with MariaServer() as server:
-        yield server
+    yield from serving("mariadb", MariaServer)
 
 
 @pytest.fixture

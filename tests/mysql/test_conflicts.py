@@ -1,8 +1,9 @@
 """Other sessions lock a name's row, or kill the statement: the step is tried again, and loses nothing."""
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 
@@ -87,46 +88,43 @@ def locked(blocker: Any, table: str, how: str) -> None:
         blocker.cursor().execute(f"SELECT * FROM {table} WHERE k = %s FOR UPDATE", (KEY,))
 
 
-def unlocked(blocker: Any) -> None:
-    """Release the row or table."""
-    blocker.rollback()
-    blocker.cursor().execute("UNLOCK TABLES")
+@contextmanager
+def held_up(locks: Any, blocker: Any, url: str, step: str, how: str) -> "Iterator[Future[None]]":
+    """Take a step that a lock of another session holds up; at the end of the block, let it go on to its end."""
+    steps = Steps(locks, step)
+    locked(blocker, table_of(url), how)
+    with ThreadPoolExecutor() as pool:
+        taking = pool.submit(steps.take)
+        yield taking
+        blocker.rollback()
+        blocker.cursor().execute("UNLOCK TABLES")
+        taking.result(20)
 
 
 # A renewal skips locked rows, so only a locked table delays it.
-held_up = pytest.mark.parametrize(
+each_step = pytest.mark.parametrize(
     ("step", "how"), [("enter", "row"), ("leave", "row"), ("enter", "table"), ("leave", "table"), ("renew", "table")]
 )
 
 
-@held_up
+@each_step
 def test_a_step_whose_wait_took_too_long_is_tried_again(
     url: str, outside: Callable[[], Any], spied: Spied, step: str, how: str
 ) -> None:
-    with interlock.connect(url) as locks, outside() as blocker, ThreadPoolExecutor() as pool:
-        steps = Steps(locks, step)
-        locked(blocker, table_of(url), how)
-        taking = pool.submit(steps.take)
+    with interlock.connect(url) as locks, outside() as blocker, held_up(locks, blocker, url, step, how) as taking:
         eventually(lambda: spied.refusals.count("1205") >= 2)
         assert not taking.done()
-        unlocked(blocker)
-        taking.result(20)
 
 
-@held_up
+@each_step
 def test_a_step_whose_query_is_killed_is_tried_again(
     url: str, ask: Ask, outside: Callable[[], Any], spied: Spied, step: str, how: str
 ) -> None:
-    with interlock.connect(url) as locks, outside() as blocker, ThreadPoolExecutor() as pool:
-        steps = Steps(locks, step)
-        locked(blocker, table_of(url), how)
-        taking = pool.submit(steps.take)
+    with interlock.connect(url) as locks, outside() as blocker, held_up(locks, blocker, url, step, how):
         for number in range(3):
             (id,) = eventually(lambda: ask(BUSY, f"%{table_of(url)}%"))[0]
             ask(f"KILL QUERY {id}")
             eventually(lambda number=number: spied.refusals.count("1317") > number)
-        unlocked(blocker)
-        taking.result(20)
 
 
 @pytest.mark.usefixtures("waits_long")
@@ -163,24 +161,19 @@ def test_of_two_who_enter_a_new_name_the_victim_of_a_deadlock_tries_again(
         assert grant.release() is True
 
 
-@held_up
+@each_step
 def test_a_limit_of_time_of_the_server_or_of_the_account_ends_no_step(
     url: str, ask: Ask, outside: Callable[[], Any], spied: Spied, step: str, how: str
 ) -> None:
     ask("CREATE OR REPLACE USER limited@'127.0.0.1' WITH MAX_STATEMENT_TIME 0.05")
     ask("GRANT ALL ON interlock.* TO limited@'127.0.0.1'")
     limited = url.replace("root@", "limited@")
-    with outside() as blocker, outside() as other, ThreadPoolExecutor() as pool:
+    with outside() as blocker, outside() as other:
         cursor = other.cursor()
         cursor.execute("SET GLOBAL max_statement_time = 0.05")
         try:
-            with interlock.connect(limited) as locks:
-                steps = Steps(locks, step)
-                locked(blocker, table_of(url), how)
-                taking = pool.submit(steps.take)
+            with interlock.connect(limited) as locks, held_up(locks, blocker, url, step, how):
                 eventually(lambda: cursor.execute(f"{BUSY} AND TIME_MS > 200", (f"%{table_of(url)}%",)))
-                unlocked(blocker)
-                taking.result(20)
         finally:
             cursor.execute("SET GLOBAL max_statement_time = 0")
     assert "1969" not in spied.refusals

@@ -6,18 +6,15 @@ from typing import Any
 import pytest
 import redis
 
-from tests.servers import Proxy, RedisServer, need
+from tests.servers import Proxy, RedisServer, serving
 from tests.support.optimistic_colours import Tasks, Threads
-
-SERVERS = ("valkey", "redis")
+from tests.support.redis_worlds import SERVERS
 
 
 @pytest.fixture(scope="session", params=SERVERS)
 def shared_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """A server for all tests that do not harm it."""
-    need(request.param)
-    with RedisServer(request.param) as server:
-        yield server
+    yield from serving(request.param, lambda: RedisServer(request.param))
 
 
 @pytest.fixture
@@ -30,9 +27,7 @@ def server(shared_server: RedisServer) -> RedisServer:
 @pytest.fixture
 def own_server() -> Iterator[RedisServer]:
     """A server for a test that stops it or changes its settings."""
-    need("valkey")
-    with RedisServer("valkey") as server:
-        yield server
+    yield from serving("valkey", RedisServer)
 
 
 @pytest.fixture

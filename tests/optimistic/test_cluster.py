@@ -1,13 +1,14 @@
 """Transactions on a cluster, in one slot and in moved slots; and on a master of Sentinel."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.testing.waiting import eventually
-from tests.servers import RedisCluster, RedisSentinel, need
+from tests.servers import RedisCluster, RedisSentinel, need, serving
 from tests.support.optimistic_colours import Kind
 
 LIBRARIES = [Kind("redis"), Kind("redis", decode=True, protocol=3), Kind("valkey"), Kind("valkey", protocol=3)]
@@ -15,9 +16,7 @@ LIBRARIES = [Kind("redis"), Kind("redis", decode=True, protocol=3), Kind("valkey
 
 @pytest.fixture(scope="module")
 def whole_cluster() -> Iterator[RedisCluster]:
-    need("valkey")
-    with RedisCluster() as cluster:
-        yield cluster
+    yield from serving("valkey", RedisCluster)
 
 
 @pytest.fixture
@@ -142,6 +141,13 @@ def test_a_lost_answer_of_a_node_is_an_unknown_outcome_and_is_not_repeated(
     assert node.command("GET", "{book}:number") == "1"
 
 
+def incremented(colour: Any, client: Any) -> int:
+    """Increment; return the number, or 0 if the store fails."""
+    with suppress(StoreError):
+        return int(colour.transact(client, increment))
+    return 0
+
+
 @pytest.mark.parametrize("kind", LIBRARIES[::2], ids=str)
 def test_a_node_that_is_down_is_told_and_found_again(colour: Any, kind: Kind) -> None:
     need("valkey")
@@ -154,14 +160,7 @@ def test_a_node_that_is_down_is_told_and_found_again(colour: Any, kind: Kind) ->
             with pytest.raises(StoreError, match=r"can't be reached|the connection failed"):
                 colour.transact(client, increment)
         node.start()
-
-        def again() -> bool:
-            try:
-                return bool(colour.transact(client, increment) == 1)  # nothing was saved
-            except StoreError:
-                return False
-
-        assert eventually(again)
+        assert eventually(lambda: incremented(colour, client)) == 1  # nothing was saved
 
 
 def test_a_transaction_follows_sentinel_to_the_new_primary(colour: Any) -> None:
@@ -171,21 +170,14 @@ def test_a_transaction_follows_sentinel_to_the_new_primary(colour: Any) -> None:
     module = import_module("redis.sentinel" if colour.name == "threads" else "redis.asyncio.sentinel")
     with RedisSentinel() as house:
         hosts = [(sentinel.host, sentinel.port) for sentinel in house.sentinels]
-        service = house.url.rsplit("/", 1)[1]
         sentinel = module.Sentinel(hosts)
-        client = sentinel.master_for(service)
+        client = sentinel.master_for(house.name)
         try:
             assert colour.transact(client, increment) == 1
             eventually(lambda: all(server.command("EXISTS", "{book}:number") == 1 for server in house.servers))
             house.fail_over(by_kill=True)
 
-            def done() -> bool:
-                try:
-                    return bool(colour.transact(client, increment) == 2)
-                except StoreError:
-                    return False
-
-            assert eventually(done)
+            assert eventually(lambda: incremented(colour, client)) == 2
             assert house.master.command("LRANGE", "{book}:log", 0, -1) == ["1", "2"]
         finally:
             for each in (client, *sentinel.sentinels):

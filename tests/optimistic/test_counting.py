@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
 import redis
@@ -13,8 +13,9 @@ import redis.asyncio
 
 from interlock.optimistic import atransact, transact
 from tests.servers import RedisServer
+from tests.support.house import Process
+from tests.support.optimistic_functions import increment as aincrement
 
-HERE = Path(__file__).parent
 WAIT_LIMIT = 60.0
 
 WORKER = """
@@ -38,11 +39,6 @@ with redis.Redis.from_url(url) as client:
 def increment(tx: Any) -> None:
     """Read the number, and write it plus one."""
     tx.set("number", int(tx.get("number") or 0) + 1)
-
-
-async def aincrement(tx: Any) -> None:
-    """The same for tasks."""
-    tx.set("number", int(await tx.get("number") or 0) + 1)
 
 
 def test_threads_lose_no_update(server: RedisServer, other: Any) -> None:
@@ -75,22 +71,15 @@ def test_tasks_lose_no_update(server: RedisServer, other: Any) -> None:
 
 def test_processes_lose_no_update(server: RedisServer, other: Any) -> None:
     command = [sys.executable, "-c", WORKER, server.url, "25"]
-    workers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    try:
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with ExitStack() as ends:
+        workers = [ends.enter_context(Process(command, text=True, **streams)) for _ in range(4)]
         for worker in workers:
-            assert worker.stdout is not None
-            assert worker.stdout.readline() == "ready\n"
+            assert worker.hear() == "ready"
         for worker in workers:
-            assert worker.stdin is not None
-            worker.stdin.write("go\n")
-            worker.stdin.flush()
+            worker.say("go")
         for worker in workers:
-            worker.communicate(timeout=WAIT_LIMIT)
-            assert worker.returncode == 0
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.communicate()
+            assert worker.wait(WAIT_LIMIT) == 0
     assert other.get("number") == "100"
 
 

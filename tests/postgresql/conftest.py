@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import interlock
-from tests.servers import PostgresServer, need
+from tests.servers import PostgresServer, serving
 from tests.support.sides import COLOURS
 
 Ask = Callable[..., list[Any]]
@@ -40,9 +40,7 @@ def colour(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
     """A private server of this module, which its tests may kill, pause and restart."""
-    need("postgres")
-    with PostgresServer() as server:
-        yield server
+    yield from serving("postgres", PostgresServer)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Connecting with the settings of an SQLAlchemy engine, in both colours; other engines are refused."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -18,7 +19,7 @@ from interlock.testing.waiting import WAIT_LIMIT, eventually
 from interlock.testing.world import TASKS
 from tests.postgresql.conftest import Ask
 from tests.servers import PostgresServer
-from tests.support.sides import side
+from tests.support.sides import hand_over, side
 
 OF_THE_HOOK = "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'of the hook'"
 
@@ -40,10 +41,7 @@ def test_locks_are_where_the_engine_is_and_its_pool_is_left_alone(engine: Any, c
             grant = ours.take("a")
             waiting = theirs.waits("a")
             eventually(lambda: [view.state for view in ours.claims("a")] == ["using", "pending"])
-            assert ours.do(grant.release) is True
-            got = waiting.result(WAIT_LIMIT)
-            assert got.fence > grant.fence
-            assert theirs.do(got.release) is True
+            hand_over(ours, grant, theirs, waiting, WAIT_LIMIT)
         pool = getattr(engine, "sync_engine", engine).pool
         assert pool.checkedin() == pool.checkedout() == 0
 
@@ -105,18 +103,15 @@ def test_a_password_is_asked_for_at_each_connection(server: PostgresServer, ask:
         asked.append(1)
         return "secret"
 
-    store = PostgresStore.from_url(split(server.url), password=password)
-    queue = store.queue()
-    assert queue.namespaces() == []
-    assert asked == [1]
-    queue.close()
+    with closing(PostgresStore.from_url(split(server.url), password=password).queue()) as queue:
+        assert queue.namespaces() == []
+        assert asked == [1]
 
 
 def test_a_program_may_dial_itself_and_its_connections_are_new_ones(server: PostgresServer) -> None:
     store = PostgresStore.from_url(split(server.url), dial=lambda: psycopg.connect(server.url, autocommit=True))
-    queue = store.queue()
-    assert queue.namespaces() == []
-    queue.close()
+    with closing(store.queue()) as queue:
+        assert queue.namespaces() == []
     with psycopg.connect(server.url) as own:
         own.execute("SELECT 1")
         queue = PostgresStore.from_url(split(server.url), dial=lambda: own).queue()

@@ -13,7 +13,8 @@ from interlock.testing.waiting import WAIT_LIMIT, eventually
 from interlock.testing.world import TASKS
 from tests.postgresql.conftest import table_of
 from tests.servers import PostgresReplica, PostgresServer
-from tests.support.sides import Side, side
+from tests.support.databases import cut_off
+from tests.support.sides import Side, hand_over, side
 
 GRACE = 5  # seconds, also of the leases; longer than a fail-over takes on a busy machine
 
@@ -43,13 +44,6 @@ def hosts(url: str, *servers: PostgresServer) -> str:
 def held(ours: Side) -> Any:
     """Take the lock "a" for as long as the grace."""
     return ours.do(ours.locks.lock("a", ttl=GRACE).acquire)
-
-
-def cut_off(there: Any) -> None:
-    """Stop the replication to the replica."""
-    there.execute("ALTER SYSTEM SET primary_conninfo = ''")
-    there.execute("SELECT pg_reload_conf()")
-    eventually(lambda: not there.execute("SELECT FROM pg_stat_wal_receiver").fetchall())
 
 
 def has_heard(server: PostgresServer, there: Any) -> None:
@@ -129,10 +123,7 @@ def test_a_holder_and_a_waiter_whom_the_replica_knows_go_on_there(
         replica.promote()
         assert ours.do(grant.renew)
         assert not waiting.done()
-        assert ours.do(grant.release) is True
-        second = waiting.result(WAIT_LIMIT)
-        assert second.fence > grant.fence
-        assert others.do(second.release) is True
+        hand_over(ours, grant, others, waiting, WAIT_LIMIT)
 
 
 def test_of_several_hosts_the_one_that_may_write_is_taken_wherever_it_stands(

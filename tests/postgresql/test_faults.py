@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -39,8 +40,7 @@ def test_a_backend_terminated_in_the_middle_of_a_step_leaves_nothing(locks: Any,
             waits = (
                 "SELECT pid FROM pg_stat_activity WHERE wait_event = 'advisory' AND application_name = 'interlock'"
             )
-            eventually(lambda: ask(waits))
-            ask("SELECT pg_terminate_backend(%s)", ask(waits)[0][0])
+            ask("SELECT pg_terminate_backend(%s)", eventually(lambda: ask(waits))[0][0])
         grant = acquiring.result(20)
         assert [view.id for view in others.claims("a")] == [grant.id]
         assert grant.release() is True
@@ -60,13 +60,9 @@ def test_a_waiter_whose_listener_was_terminated_is_woken_all_the_same(url: str, 
 
 @pytest.mark.timeout(1800)
 def test_killed_under_load_it_never_has_two_holders_nor_one_fence_twice(server: PostgresServer, url: str) -> None:
-    def crash() -> None:
-        kill_nine(server)
-        server.start()
-
     quick = f"{url}&grace=1"  # of both, as one of them makes the table
     with interlock.connect(quick) as one, interlock.connect(quick) as two:
-        Load(ttl=1, longest=0.6).survive([one, two], crash, crashes(3))
+        Load(ttl=1, longest=0.6).survive([one, two], partial(restart, server), crashes(3))
 
 
 @pytest.mark.parametrize("crash", ["server", "backend"])
@@ -79,8 +75,7 @@ def test_after_a_crash_nobody_gets_a_lock_before_all_forgotten_leases_have_ended
         first = locks.lock("a", ttl=1).acquire()
         before = _started(ask)
         if crash == "server":
-            kill_nine(server)
-            server.start()
+            restart(server)
         else:
             os.kill(
                 ask(f"SELECT pid FROM pg_stat_activity WHERE query LIKE '%%{table}_enter%%'")[0][0], signal.SIGKILL
@@ -130,7 +125,7 @@ def _started(ask: Ask) -> Any:
         return None
 
 
-def kill_nine(server: PostgresServer) -> None:
-    """Kill the server and all its backends at once."""
+def restart(server: PostgresServer) -> None:
+    """Kill the server and all its backends at once, and start it again."""
     signal_all(processes_of(server), signal.SIGKILL)
-    server.kill()
+    server.restart()

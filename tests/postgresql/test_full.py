@@ -1,6 +1,7 @@
 """A server, role, database or pooler that accepts no more connections."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -10,19 +11,16 @@ from interlock.core.errors import StoreError
 from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import WAITING, number_of
-from tests.servers import PgBouncer, PostgresServer, need
+from tests.servers import PgBouncer, PostgresServer, need, serving
 from tests.support.sides import side
 
 WHAT_TO_DO = r"raise its limit, or let the processes have fewer \(\?max_connections=\)"
-SMALL = {"max_connections": "10"}
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
     """A server with a low limit of connections."""
-    need("postgres")
-    with PostgresServer(config=SMALL) as server:
-        yield server
+    yield from serving("postgres", partial(PostgresServer, config={"max_connections": "10"}))
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import Ask, table_of
-from tests.servers import PgBouncer, PostgresServer, Proxy, need
-from tests.support.sides import side
+from tests.servers import PgBouncer, PostgresServer, Proxy, serving
+from tests.support.sides import hand_over, side
 
 
 def test_a_listener_that_a_balancer_has_forgotten_is_noticed_and_replaced(
@@ -23,18 +23,13 @@ def test_a_listener_that_a_balancer_has_forgotten_is_noticed_and_replaced(
             before = proxy.connections
             proxy.forget()
             eventually(lambda: proxy.connections > before)
-            assert others.do(grant.release) is True
-            got = waiting.result(WAIT_LIMIT)
-            assert got.fence > grant.fence
-            assert ours.do(got.release) is True
+            hand_over(others, grant, ours, waiting, WAIT_LIMIT)
 
 
 @pytest.fixture
 def pooler(server: PostgresServer) -> Iterator[PgBouncer]:
     """A pooler, which delivers notifications to other sessions."""
-    need("pgbouncer")
-    with PgBouncer((server.host, server.port, server.user)) as pooler:
-        yield pooler
+    yield from serving("pgbouncer", lambda: PgBouncer((server.host, server.port, server.user)))
 
 
 def test_behind_a_pooler_who_waits_looks_and_asks_once_whether_it_may_listen(

@@ -13,21 +13,13 @@ from tests.postgresql.test_settings import two_lose_no_update
 from tests.servers import PgBouncer, PostgresServer, need
 from tests.support.sides import side
 
-MODES = ["session", "transaction", "statement"]
 
-
-@pytest.fixture(params=MODES)
-def mode(request: pytest.FixtureRequest) -> str:
-    """Each mode of a pooler."""
-    return str(request.param)
-
-
-@pytest.fixture
-def pooled(server: PostgresServer, url: str, ask: Ask, mode: str) -> Iterator[str]:
-    """The URL of a pooler of that mode; the table exists."""
+@pytest.fixture(params=["session", "transaction", "statement"])
+def pooled(request: pytest.FixtureRequest, server: PostgresServer, url: str, ask: Ask) -> Iterator[str]:
+    """The URL of a pooler of each mode; the table exists."""
     need("pgbouncer")
     ask(ddl(table_of(url)))
-    config = {"pool_mode": mode, "default_pool_size": "20" if mode == "session" else "2"}
+    config = {"pool_mode": request.param, "default_pool_size": "20" if request.param == "session" else "2"}
     with PgBouncer((server.host, server.port, server.user), config=config) as pooler:
         yield f"{pooler.url}?table={table_of(url)}"
 

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -75,11 +76,8 @@ def test_what_the_grace_after_a_crash_does_not_cover_is_on_the_disk_at_once(
         if act == "evict":
             locks.evict("a")
         elif act == "done":
-            store = open_store(url)
-            queue = store.queue()
-            claim = Claim(grant.id, LockSpec(f"{SEPARATOR}a"))
-            assert queue.leave(claim, 60.0)
-            queue.close()
+            with closing(open_store(url).queue()) as queue:
+                assert queue.leave(Claim(grant.id, LockSpec(f"{SEPARATOR}a")), 60.0)
         assert ask("SELECT pg_current_wal_insert_lsn() <= pg_current_wal_flush_lsn()") == [(durable,)]
         grant.release()
 

@@ -41,8 +41,8 @@ def step_of(ours: Side, step: str) -> Callable[[], Any]:
 @pytest.fixture
 def made(url: str) -> str:
     """The URL of a table that exists before the role gets its time-out."""
-    with interlock.connect(url) as locks, locks.lock("a"):
-        pass
+    with interlock.connect(url) as locks:
+        locks.lock("a").acquire().release()
     return table_of(url)
 
 

@@ -9,6 +9,7 @@ import interlock
 from interlock.testing.remote import Remote
 from interlock.testing.world import THREADS, Place, World
 from tests.support.crowd import processes_at
+from tests.support.files_folder import connect
 from tests.support.stores import ROWS, Row
 
 Start = Callable[[], Remote]
@@ -34,8 +35,9 @@ def url(place: Place) -> str:
 
 @pytest.fixture
 def world(place: Place) -> Iterator[World]:
-    """A world of threads, in this process."""
+    """A world of threads, in this process; its lock is "book"."""
     world = World(place, THREADS)
+    world.name = "book"
     yield world
     world.close()
 
@@ -59,6 +61,15 @@ def neighbour(folder: Path) -> Iterator[Remote]:
     other = Remote(f"file://{folder}")
     yield other
     other.close()
+
+
+@pytest.fixture
+def line(folder: Path) -> Iterator[interlock.Locks]:
+    """A connection to the folder that has used the line of "book", and keeps it open."""
+    with connect(folder) as locks:
+        with locks.lock("book"):
+            pass
+        yield locks
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 import interlock
 from interlock.testing.remote import RemoteError, log_next, logged
-from interlock.testing.waiting import moment, since, throughout
+from interlock.testing.waiting import lasting, throughout
 from interlock.testing.world import KINDS, Kind, Place, World
 from tests.process.conftest import FREES_AT_DEATH, Start
 
@@ -37,8 +37,7 @@ def test_a_killed_holder_frees_the_lock_for_those_who_wait(place: Place, world: 
     first = holder.do(acquire(ttl))
     waiter.start(acquire(ttl))
     world.until_waiting(1, "book")
-    job = world.actor().start(world.connect().lock("book").acquire)
-    world.until_waiting(2, "book")
+    job = world.in_line(world.actor().start, world.connect().lock("book").acquire)
     holder.kill()
     second = waiter.answer(wait_limit(place, ttl))
     waiter.kill()
@@ -66,8 +65,7 @@ def test_a_killed_reader_lets_the_writer_in_beside_live_ones_only(place: Place, 
     first, second = remote(), remote()
     for each in (first, second):
         each.do("grant = locks.rwlock('book').read().acquire()")
-    writer = world.actor().start(world.connect().rwlock("book").write().acquire)
-    world.until_waiting(1, "book")
+    writer = world.in_line(world.actor().start, world.connect().rwlock("book").write().acquire)
     first.kill()
     throughout(0.3, lambda: not writer.done())
     second.kill()
@@ -84,10 +82,9 @@ def test_a_killed_waiter_does_not_block_the_line(world: World, remote: Start, po
         waiter.start("with locks.lock('book') as grant: result = grant.fence")
         world.until_waiting(number + 1, "book")
     waiters[position].kill()
-    started = moment()
-    holder.release()
-    fences = [waiter.answer() for waiter in waiters if waiter is not waiters[position]]
-    assert since(started) < SOON
+    with lasting(0.0, SOON):
+        holder.release()
+        fences = [waiter.answer() for waiter in waiters if waiter is not waiters[position]]
     assert fences == sorted(fences)
     assert len(set(fences)) == 3
 
@@ -97,7 +94,6 @@ def test_a_holder_stopped_past_its_lease_learns_that_it_lost(locks: interlock.Lo
     fence = holder.do(acquire(ttl=0.8))
     holder.signal(signal.SIGSTOP)
     grant = locks.lock("book").acquire(timeout=20)
-    assert grant is not None
     assert grant.fence > fence
     log_next(log, grant.fence)
     holder.signal(signal.SIGCONT)
@@ -115,13 +111,11 @@ def test_a_stopped_waiter_costs_the_others_at_most_its_lease(world: World, remot
     waiter = remote()
     waiter.start(acquire(ttl=1))
     world.until_waiting(1, "book")
-    job = world.actor().start(world.connect().lock("book").acquire)
-    world.until_waiting(2, "book")
+    job = world.in_line(world.actor().start, world.connect().lock("book").acquire)
     waiter.signal(signal.SIGSTOP)
-    started = moment()
-    holder.release()
-    grant = job.result(20)
-    assert since(started) < 1 + SOON
+    with lasting(0.0, 1 + SOON):
+        holder.release()
+        grant = job.result(20)
     waiter.signal(signal.SIGCONT)
     world.until_waiting(1, "book")  # it begins again
     grant.release()
@@ -131,8 +125,7 @@ def test_a_stopped_waiter_costs_the_others_at_most_its_lease(world: World, remot
 def test_a_program_that_ends_releases_what_it_holds(world: World, locks: interlock.Locks, remote: Start) -> None:
     holder = remote()
     holder.do(acquire())
-    job = world.actor().start(world.connect().lock("book").acquire)
-    world.until_waiting(1, "book")
+    job = world.in_line(world.actor().start, world.connect().lock("book").acquire)
     assert holder.end() == 0
     job.result(SOON).release()
     assert locks.claims() == []

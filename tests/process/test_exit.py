@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import interlock
-from interlock.testing.waiting import moment, since, throughout
+from interlock.testing.waiting import lasting, throughout
 from interlock.testing.world import Place, World
 from tests.process.conftest import Start
 from tests.servers import EtcdServer, RedisServer, need
@@ -69,16 +69,14 @@ def test_nobody_gets_in_while_a_daemon_thread_still_works(place: Place, locks: i
 
 def test_those_who_wait_in_daemon_threads_leave_no_ghost(locks: interlock.Locks, url: str) -> None:
     held = locks.lock("book").acquire()
-    assert held is not None
     with program(WAITS_IN_DAEMONS, url, ttl=TTL) as ending:
         status, _, told = ending.ended()
         assert status == 0, told
-    started = moment()
-    assert [view.id for view in locks.claims("book")] == [held.id]
-    held.release()
-    assert locks.lock("book").acquire(timeout=SOON) is not None
-    assert locks.lock("other").acquire(timeout=SOON) is not None
-    assert since(started) < SOON
+    with lasting(0.0, SOON):
+        assert [view.id for view in locks.claims("book")] == [held.id]
+        held.release()
+        assert locks.lock("book").acquire(timeout=SOON) is not None
+        assert locks.lock("other").acquire(timeout=SOON) is not None
 
 
 def test_what_a_thread_held_that_has_ended_is_released_at_exit(locks: interlock.Locks, remote: Start) -> None:
@@ -130,9 +128,8 @@ def test_a_program_that_ends_while_its_server_is_away_ends_soon(kind: str, outag
     with EtcdServer() if kind == "etcd" else RedisServer(kind) as server, program(text, server.url) as ends:
         assert ends.hear() == "ready"
         getattr(server, outage)()
-        started = moment()
-        assert ends.ended()[0] == 0
-        assert since(started) < 10
+        with lasting(0.0, 10.0):
+            assert ends.ended()[0] == 0
         if outage == "pause":
             server.resume()
 
@@ -150,8 +147,7 @@ def test_close_hands_over_though_own_waiters_come_first(world: World, remote: St
         "for thread in threads: thread.start()"
     )
     world.until_waiting(3, "book")
-    job = world.actor().start(world.connect().lock("book").acquire)
-    world.until_waiting(4, "book")
+    job = world.in_line(world.actor().start, world.connect().lock("book").acquire)
     holder.do("locks.close()\nfor thread in threads: thread.join(5)")
     assert job.result(SOON) is not None
     assert holder.do("result = len(errors)") == 3

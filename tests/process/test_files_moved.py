@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import stat
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,6 @@ from interlock.testing.remote import Remote
 from tests.support.files_folder import connect, until_not_trusted, until_waiting
 
 TRY = "result = locks.lock('book').acquire(timeout=0) is not None"
-
-
-@pytest.fixture
-def line(folder: Path) -> Iterator[interlock.Locks]:
-    """A connection that has used the folder."""
-    with connect(folder) as locks:
-        with locks.lock("book"):
-            pass
-        yield locks
 
 
 def held(locks: interlock.Locks, within: float = 5) -> interlock.Grant:

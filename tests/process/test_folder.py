@@ -70,7 +70,6 @@ def test_a_truncated_line_stops_nobody_and_its_fence_does_not_go_back(folder: Pa
     with connect(folder) as locks:
         lock = locks.lock(NAME)
         grant = lock.acquire()
-        assert grant is not None
         fence = grant.fence
         shutil.copy(folder / "lines" / NAME, folder / "kept")
         grant.release()
@@ -84,7 +83,6 @@ def test_a_truncated_line_stops_nobody_and_its_fence_does_not_go_back(folder: Pa
 def test_damage_in_the_middle_of_a_line_stops_nobody(folder: Path) -> None:
     with connect(folder) as locks:
         grant = locks.lock(NAME).acquire()
-        assert grant is not None
         whole = (folder / "lines" / NAME).read_bytes()
         grant.release()
     for at in range(32, len(whole), 16):
@@ -133,7 +131,6 @@ def test_fences_increase_though_the_clock_was_set_back(
         monkeypatch.setattr(queue, "native", None)
     with connect(folder) as locks:
         grant = locks.lock(NAME).acquire()
-        assert grant is not None
         path, ahead = folder / "lines" / NAME, grant.fence + 10**14  # as if the clock had gone so far then
         path.write_bytes(path.read_bytes().replace(b"=%016d" % grant.fence, b"=%016d" % ahead))
         grant.release()

@@ -99,8 +99,6 @@ def test_a_run_whose_process_is_killed_is_done_by_the_next_one(
     runner.kill()
     with locks.once("import", keep=MINUTE, timeout=30) as run:
         assert run.due
-        assert run.grant is not None
-        assert view.fence is not None
         assert run.grant.fence > view.fence
         run.result = "done"
     assert locks.once("import", keep=MINUTE).run(lambda: "again") == "done"

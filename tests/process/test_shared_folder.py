@@ -5,6 +5,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -39,21 +40,21 @@ def home() -> Iterator[Path]:
 @pytest.fixture
 def user() -> Iterator[Callable[..., Remote]]:
     """Starts a process as a user, connected to a folder."""
-    started: list[Remote] = []
+    with ExitStack() as ends:
 
-    def start(folder: Path, uid: int, umask: int = 0o022, query: str = "", groups: tuple[int, ...] = ()) -> Remote:
-        other = Remote(None)
-        started.append(other)
-        other.do(
-            f"{IMPORTS}"
-            f"os.setgroups({list(groups)})\nos.setresgid({uid}, {uid}, {uid})\nos.setresuid({uid}, {uid}, {uid})\n"
-            f"os.umask({umask})\nlocks = interlock.connect('file://{folder}{query}')"
-        )
-        return other
+        def start(
+            folder: Path, uid: int, umask: int = 0o022, query: str = "", groups: tuple[int, ...] = ()
+        ) -> Remote:
+            other = ends.enter_context(closing(Remote(None)))
+            other.do(
+                f"{IMPORTS}"
+                f"os.setgroups({list(groups)})\n"
+                f"os.setresgid({uid}, {uid}, {uid})\nos.setresuid({uid}, {uid}, {uid})\n"
+                f"os.umask({umask})\nlocks = interlock.connect('file://{folder}{query}')"
+            )
+            return other
 
-    yield start
-    for each in started:
-        each.close()
+        yield start
 
 
 def shared(home: Path, mode: int, group: int = 0) -> Path:

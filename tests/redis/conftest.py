@@ -6,9 +6,9 @@ import pytest
 
 from interlock.testing.contract.fixtures import ann, bob, eve, locks, world, world_of_tasks, world_of_threads
 from interlock.testing.remote import Remote
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 from interlock.testing.world import KINDS, Kind, Place
-from tests.servers import Proxy, RedisCluster, RedisServer, need
+from tests.servers import Proxy, RedisCluster, RedisServer, serving
 from tests.support.crowd import processes_at
 from tests.support.redis_worlds import SERVERS, place_of, servers_with
 
@@ -28,9 +28,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """A private server of each kind, without persistence; `servers_with` gives it other settings, indirectly."""
     kind, how = request.param
-    need(kind)
-    with RedisServer(kind, **how) as server:
-        yield server
+    yield from serving(kind, lambda: RedisServer(kind, **how))
 
 
 @pytest.fixture
@@ -44,9 +42,7 @@ def place(request: pytest.FixtureRequest, server: RedisServer) -> Place:
 @pytest.fixture(scope="module", params=SERVERS)
 def cluster(request: pytest.FixtureRequest) -> Iterator[RedisCluster]:
     """A Cluster of three nodes, which each test leaves as it was."""
-    need(request.param)
-    with RedisCluster(3, request.param) as cluster:
-        yield cluster
+    yield from serving(request.param, lambda: RedisCluster(3, request.param))
 
 
 @pytest.fixture
@@ -64,6 +60,13 @@ def proxy(server: RedisServer) -> Iterator[Proxy]:
     """A proxy in front of the server, which forwards everything until a test breaks it."""
     with Proxy(server.host, server.port) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def without_polling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns polling off: only a notification can wake a waiter."""
+    for colour in ("_sync", "_async"):
+        monkeypatch.setattr(f"interlock.remote.{colour}.server_queue.LOOK_AGAIN", WAIT_LIMIT * 3)
 
 
 @pytest.fixture

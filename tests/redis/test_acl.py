@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from interlock.stores.redis import errors as acl
-from interlock.stores.redis import errors as problems
 from interlock.stores.redis.resp import ReplyError
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, eventually
@@ -38,8 +37,7 @@ def test_to_lock_wait_renew_look_and_evict(
 ) -> None:
     locks = connect_to(world, url_of(server))
     grant = ann.do(kind.make(locks, world.name, ttl=RENEWED).acquire)
-    waiting = bob.start(kind.rival(locks, world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, kind.rival(locks, world.name).acquire)
     before = grant.expires_in
     eventually(lambda: grant.expires_in > before)
     assert len(ann.do(locks.claims)) == len(ann.do(locks.claims, world.name)) == 2
@@ -57,8 +55,7 @@ def test_to_wait_for_another_connection_and_to_give_up(
     ours, theirs = connect_to(world, url_of(server)), connect_to(world, url_of(server))
     grant = ann.do(kind.rival(ours, world.name).acquire)
     assert bob.do(kind.make(theirs, world.name).acquire, timeout=0.2) is None
-    waiting = bob.start(kind.make(theirs, world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, kind.make(theirs, world.name).acquire)
     assert ann.do(grant.release) is True
     assert bob.do(waiting.result(10).release) is True
     assert world.nothing_left()
@@ -97,11 +94,6 @@ def test_on_a_cluster(cluster: RedisCluster, colour: str) -> None:
     assert [refused(node) for node in cluster.nodes] == [set()] * 3
 
 
-def test_the_error_names_the_lines() -> None:
-    for line in (acl.SERVER, acl.DATABASE, acl.CLUSTER, acl.SENTINEL):
-        assert line in str(problems.refusal(ReplyError("NOPERM no"), "the server"))
-
-
 # -- Sentinel, and what is missing -------------------------------------------------------------------------
 
 
@@ -111,8 +103,7 @@ def test_who_may_not_publish_releases_all_the_same(world: World, server: RedisSe
     holder, *others = world.actors(3)
     grant = holder.do(ours.lock(world.name, ttl=2).acquire)
     for number, ann in enumerate(others):
-        waiting = ann.start((theirs, ours)[number].lock(world.name, ttl=2).acquire)
-        world.until_waiting(1)
+        waiting = world.in_line(ann.start, (theirs, ours)[number].lock(world.name, ttl=2).acquire)
         assert holder.do(grant.release) is True
         holder, grant = ann, waiting.result(20)  # by its own look
     assert holder.do(grant.release) is True
@@ -143,7 +134,8 @@ def test_the_doctor_names_what_is_forbidden_and_the_rights_that_are_needed(
         assert acl.SERVER in checks[name].detail, rules
 
 
-def test_the_documented_rights_are_those_that_are_tested() -> None:
+def test_the_rights_that_are_tested_are_those_of_the_page_and_of_the_error() -> None:
     page = " ".join((Path(__file__).parents[2] / "docs/stores/redis.md").read_text().split())
     for line in (acl.SERVER, acl.DATABASE, acl.CLUSTER, acl.SENTINEL):
         assert line in page
+        assert line in str(acl.refusal(ReplyError("NOPERM no"), "the server"))

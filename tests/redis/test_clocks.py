@@ -28,8 +28,7 @@ def test_the_key_of_an_idle_name_expires_when_the_clock_is_beyond_its_fence(
     assert ann.do(grant.release) is True
     assert KEEP - 1 < lives_for(server, world.name) <= KEEP + SPARE + 30 + SET_BACK
     grant = ann.do(lock.acquire)  # with a waiter it is another script
-    waiting = bob.start(lock.acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, lock.acquire)
     assert lives_for(server, world.name) > ttl + KEEP - 1
     assert ann.do(grant.release) is True
     assert bob.do(waiting.result(10).release) is True

@@ -15,7 +15,7 @@ import valkey.cluster
 from interlock.client.connect import open_store
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.actors import Actor
-from interlock.testing.waiting import eventually, moment, since
+from interlock.testing.waiting import eventually, lasting
 from interlock.testing.world import Place, World
 from tests.servers import RedisCluster, RedisServer
 from tests.support.redis_worlds import client_ids, connect_to, in_colour, is_of_use, key_of, place_of
@@ -73,19 +73,16 @@ def test_a_subscription_at_a_node_that_left_is_made_anew(
     here = world.connect()
     ann, bob = world.actors(2)
     grant = ann.do(here.lock(world.name).acquire)
-    waiting = bob.start(there.lock(world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, there.lock(world.name).acquire)
     cluster.remove(guest)  # it goes on, and would confirm every subscription
     with guest.wire() as wire:
         eventually(lambda: not client_ids(wire, "pubsub"))
     for _ in range(3):
-        released = moment()
-        assert ann.do(grant.release) is True
-        later = waiting.result(20)
-        assert since(released) < AT_ONCE
+        with lasting(0.0, AT_ONCE):
+            assert ann.do(grant.release) is True
+            later = waiting.result(20)
         grant = ann.do(later.release) and ann.do(here.lock(world.name).acquire)
-        waiting = bob.start(there.lock(world.name).acquire)
-        world.until_waiting(1)
+        waiting = world.in_line(bob.start, there.lock(world.name).acquire)
     assert ann.do(grant.release) is True
     assert bob.do(waiting.result(20).release) is True
 
@@ -107,16 +104,14 @@ def test_whoever_waits_looks_when_the_map_changes(
     world: World, cluster: RedisCluster, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     grant = ann.do(locks.lock(world.name, renew=False).acquire)
-    waiting = bob.start(world.connect().lock(world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, world.connect().lock(world.name).acquire)
     line = key_of(world.name)
     cluster.node_of(line).command(
         "HDEL", line, "using", f"@{grant.id}"
     )  # as if the message of a hand-over were lost with its node
-    changed = moment()
-    cluster.move("{another slot}")
-    later = waiting.result(20)
-    assert since(changed) < AT_ONCE
+    with lasting(0.0, AT_ONCE):
+        cluster.move("{another slot}")
+        later = waiting.result(20)
     assert bob.do(later.release) is True
     assert ann.do(grant.release) is False
 

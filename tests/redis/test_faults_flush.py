@@ -7,6 +7,7 @@ from interlock.testing.waiting import WAIT_LIMIT
 from interlock.testing.world import Kind, World
 from tests.servers import RedisServer, Refused
 from tests.support.redis_worlds import client_ids
+from tests.support.sides import hand_over
 
 
 def kill_clients(server: RedisServer, kind: str) -> int:
@@ -32,20 +33,13 @@ def test_a_killed_connection_is_made_anew(world: World, server: RedisServer, kin
     assert world.nothing_left()
 
 
-def test_a_waiter_whose_subscription_was_killed_gets_the_lock_all_the_same(
-    world: World, server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for colour in ("_sync", "_async"):  # polling is off: only a notification can wake the waiter
-        monkeypatch.setattr(f"interlock.remote.{colour}.server_queue.LOOK_AGAIN", WAIT_LIMIT * 3)
+@pytest.mark.usefixtures("without_polling")
+def test_a_waiter_whose_subscription_was_killed_gets_the_lock_all_the_same(world: World, server: RedisServer) -> None:
     ann, bob = world.actors(2)
     grant = ann.do(world.connect().lock(world.name).acquire)
-    waiting = bob.start(world.connect().lock(world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, world.connect().lock(world.name).acquire)
     assert kill_clients(server, "pubsub") >= 1
-    assert ann.do(grant.release) is True
-    later = waiting.result(WAIT_LIMIT)
-    assert later.fence > grant.fence
-    assert bob.do(later.release) is True
+    hand_over(ann, grant, bob, waiting, WAIT_LIMIT)
 
 
 def test_flushed_scripts_are_loaded_again(world: World, server: RedisServer, kind: Kind, ann: Actor) -> None:

@@ -11,8 +11,9 @@ from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import Kind, Place, World
-from tests.servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need
+from tests.servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need, serving
 from tests.support.redis_worlds import SERVERS, is_of_use, key_of, one_after_another, place_of
+from tests.support.sides import hand_over
 
 FAIL_OVER = 30.0  # seconds
 TTL = 3.0  # seconds
@@ -31,9 +32,7 @@ def no_litter() -> Iterator[None]:
 @pytest.fixture(scope="module", params=["valkey"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[RedisCluster]:
     """A Cluster of three nodes; it takes two seconds to start, so tests use the other kind only where it matters."""
-    need(request.param)
-    with RedisCluster(3, request.param) as cluster:
-        yield cluster
+    yield from serving(request.param, lambda: RedisCluster(3, request.param))
 
 
 @pytest.fixture
@@ -52,7 +51,6 @@ def test_locks_of_several_nodes_are_taken_together(world: World, cluster: RedisC
     assert len({cluster.node_of(key_of(name)).port for name in names}) > 1
     ann = world.actor()
     grants = ann.do(locks.all(*names).acquire)
-    assert grants is not None
     assert len(world.eye.claims()) >= len(names)
     ann.do(grants.release)
     assert all(world.nothing_left(name) for name in names)
@@ -64,18 +62,14 @@ def test_a_lock_whose_slot_moves_is_kept_and_handed_over(
 ) -> None:
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=3, on_lost=lost.append).acquire)
-    waiting = bob.start(locks.lock(world.name, ttl=3).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, locks.lock(world.name, ttl=3).acquire)
     moved = cluster.move(key_of(world.name))
     before = grant.expires_in
     eventually(lambda: grant.expires_in > before)  # renewed, by the new node
     assert not waiting.done()
     assert ann.do(grant.renew) is True  # at the new node
-    assert ann.do(grant.release) is True
-    later = waiting.result(10)
-    assert later.fence > grant.fence
     assert moved.command("EXISTS", key_of(world.name)) == 1
-    assert bob.do(later.release) is True
+    hand_over(ann, grant, bob, waiting)
     assert lost == []
     assert world.nothing_left()
 
@@ -87,10 +81,7 @@ def test_a_lock_is_used_while_its_slot_moves(
     with cluster.moving(key_of(world.name)):
         waiting = bob.start(locks.lock(world.name).acquire)
         throughout(0.3, lambda: not waiting.done())  # in line, or tries again
-    assert ann.do(grant.release) is True
-    later = waiting.result(10)
-    assert later.fence > grant.fence
-    assert bob.do(later.release) is True
+    hand_over(ann, grant, bob, waiting)
     assert world.nothing_left()
 
 
@@ -116,9 +107,7 @@ def test_a_node_that_restarts_is_found_again(world: World, cluster: RedisCluster
 @pytest.fixture
 def watched(request: pytest.FixtureRequest) -> Iterator[RedisSentinel]:
     """A master with a replica and three Sentinels; it can be cut off from them."""
-    need(request.param)
-    with RedisSentinel(request.param, login=True) as group:
-        yield group
+    yield from serving(request.param, lambda: RedisSentinel(request.param, login=True))
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
@@ -226,10 +215,8 @@ def test_a_master_that_the_sentinels_do_not_know_is_a_clear_error(watched: Redis
 @pytest.fixture(scope="module")
 def enciphered() -> Iterator[RedisServer]:
     """A server that speaks TLS only."""
-    need("redis")
     need("tls")
-    with RedisServer("redis", tls=True) as server:
-        yield server
+    yield from serving("redis", lambda: RedisServer("redis", tls=True))
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])

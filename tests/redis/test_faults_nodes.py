@@ -9,7 +9,7 @@ import pytest
 
 from interlock.testing.waiting import Stalls, throughout
 from interlock.testing.world import World
-from tests.servers import DistantCluster, RedisCluster, RedisServer, need
+from tests.servers import DistantCluster, RedisCluster, RedisServer, need, serving
 from tests.support.redis_worlds import key_of, place_of
 
 LEASES = 500
@@ -22,9 +22,7 @@ ROUNDS = 1.5  # leases that the others are watched for
 @pytest.fixture
 def distant(request: pytest.FixtureRequest) -> Iterator[DistantCluster]:
     """A Cluster of three nodes behind proxies."""
-    need(request.param)
-    with DistantCluster(LATENCY, kind=request.param) as cluster:
-        yield cluster
+    yield from serving(request.param, lambda: DistantCluster(LATENCY, kind=request.param))
 
 
 class Holders:

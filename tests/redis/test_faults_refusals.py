@@ -56,10 +56,7 @@ def test_a_holder_can_renew_and_release_while_the_server_has_no_memory(
 def test_waiters_keep_their_places_while_the_server_has_no_memory(world: World, server: RedisServer) -> None:
     ann, *others = world.actors(3)
     grant = ann.do(world.connect().lock(world.name, ttl=1.5).acquire)
-    waiting = []
-    for number, each in enumerate(others, 1):
-        waiting.append(each.start(world.connect().lock(world.name, ttl=1.5).acquire))
-        world.until_waiting(number)
+    waiting = [world.in_line(each.start, world.connect().lock(world.name, ttl=1.5).acquire) for each in others]
     server.command("CONFIG", "SET", "maxmemory", 1)
     throughout(2.5, lambda: not any(each.done() for each in waiting))  # longer than their leases
     assert "maxmemory" in refusal(world, world.connect(), world.fresh_name())

@@ -12,6 +12,7 @@ from interlock.testing.waiting import eventually
 from interlock.testing.world import World
 from tests.servers import RedisServer
 from tests.support.redis_worlds import one_after_another, servers_with
+from tests.support.sides import hand_over
 
 
 def flush(server: RedisServer) -> None:
@@ -69,16 +70,12 @@ def test_nothing_is_lost_by_an_outage_of_a_server_that_keeps_its_data(
 ) -> None:
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=3, on_lost=lost.append).acquire)
-    waiting = bob.start(locks.lock(world.name).acquire)
-    eventually(lambda: len(ann.do(locks.claims, world.name)) == 2)
+    waiting = world.in_line(bob.start, locks.lock(world.name).acquire)
     outage(server)
     before = grant.expires_in
     eventually(lambda: grant.expires_in > before)  # renewed since
     assert not waiting.done()
-    assert ann.do(grant.release) is True
-    later = waiting.result(5)
-    assert later.fence > grant.fence
-    assert bob.do(later.release) is True
+    hand_over(ann, grant, bob, waiting, 5)
     assert lost == []
 
 

@@ -13,7 +13,7 @@ from interlock.testing.remote import Remote
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
 from interlock.testing.world import World
 from tests.servers import Proxy
-from tests.support.redis_worlds import Queued, connect_to
+from tests.support.redis_worlds import Line, connect_to
 
 
 def let_go(actor: Actor, grant: Any) -> bool:
@@ -31,113 +31,91 @@ def let_go(actor: Actor, grant: Any) -> bool:
 def test_a_successor_is_let_in_though_the_server_does_not_answer(
     world: World, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
-    locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
-    queued = Queued(locks)
-    lock = locks.lock(world.name)
-    first = ann.do(lock.acquire)
-    waiting = bob.start(lock.acquire)
-    queued.until(1)
+    line = Line(connect_to(world, proxy.url + "?socket_timeout=0.5"), world.name, ann)
+    waiting = line.waits(bob)
     proxy.black_hole()
-    releasing = ann.start(first.release)
+    releasing = ann.start(line.grant.release)
     second = waiting.result(5)
     assert second.held
-    assert not first.held
-    assert second.fence > first.fence
+    assert not line.grant.held
+    assert second.fence > line.grant.fence
     with pytest.raises(StoreError):
         releasing.result(5)
     assert second.held
     proxy.restore()
     assert let_go(bob, second) is True
-    assert ann.do(first.release) is True
+    assert ann.do(line.grant.release) is True
     assert world.nothing_left()
 
 
 def test_a_successor_whose_look_failed_is_released_for_good(
     world: World, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
-    locks = connect_to(world, proxy.url + "?socket_timeout=0.2")
-    queued = Queued(locks)
-    lock = locks.lock(world.name, ttl=6)
-    first = ann.do(lock.acquire)
-    waiting = bob.start(lock.acquire)
-    queued.until(1)
+    line = Line(connect_to(world, proxy.url + "?socket_timeout=0.2"), world.name, ann, ttl=6)
+    waiting = line.waits(bob)
     proxy.black_hole()
     known = proxy.requests
     eventually(lambda: proxy.requests > known)  # bob looks, and gets no answer
     with pytest.raises(StoreError):
-        ann.do(first.release)
+        ann.do(line.grant.release)
     second = waiting.result(5)
     proxy.restore()
     assert let_go(bob, second) is True
     assert second.id not in [view.id for view in world.eye.claims(world.name)]
-    assert ann.do(first.release) is True
+    assert ann.do(line.grant.release) is True
     assert world.nothing_left()
 
 
 def test_who_leaves_first_on_the_server_does_not_matter(world: World, proxy: Proxy) -> None:
-    locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
-    queued = Queued(locks)
-    lock = locks.lock(world.name)
     ann, bob, carol = world.actors(3)
-    first = ann.do(lock.acquire)
-    to_bob = bob.start(lock.acquire)
-    queued.until(1)
-    to_carol = carol.start(lock.acquire)
-    queued.until(2)
+    line = Line(connect_to(world, proxy.url + "?socket_timeout=0.5"), world.name, ann)
+    to_bob = line.waits(bob)
+    to_carol = line.waits(carol)
     proxy.black_hole()
     with pytest.raises(StoreError):
-        ann.do(first.release)
+        ann.do(line.grant.release)
     proxy.restore()
     second = to_bob.result(5)
     assert let_go(bob, second) is True  # for the server, ann holds the lock
     third = to_carol.result(5)
-    assert [view.id for view in world.holders()] == [first.id]
-    assert ann.do(first.release) is True
+    assert [view.id for view in world.holders()] == [line.grant.id]
+    assert ann.do(line.grant.release) is True
     assert [(view.id, view.fence) for view in world.holders()] == [(third.id, third.fence)]
-    assert first.fence < second.fence < third.fence
+    assert line.grant.fence < second.fence < third.fence
     assert carol.do(third.release) is True
     assert world.nothing_left()
 
 
 def test_a_successor_that_gives_up_is_passed_over(world: World, proxy: Proxy) -> None:
-    locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
-    queued = Queued(locks)
-    lock = locks.lock(world.name)
     ann, bob, carol = world.actors(3)
-    first = ann.do(lock.acquire)
-    brief = bob.start(lock.acquire, timeout=RENEWED)
-    queued.until(1)
-    waiting = carol.start(lock.acquire)
-    queued.until(2)
+    line = Line(connect_to(world, proxy.url + "?socket_timeout=0.5"), world.name, ann)
+    brief = line.waits(bob, timeout=RENEWED)
+    waiting = line.waits(carol)
     assert brief.result(WAIT_LIMIT) is None
     proxy.black_hole()
-    releasing = ann.start(first.release)
+    releasing = ann.start(line.grant.release)
     assert waiting.result(5).held
     with pytest.raises(StoreError):
         releasing.result(5)
     proxy.restore()
     assert let_go(carol, waiting.result()) is True
-    assert ann.do(first.release) is True
+    assert ann.do(line.grant.release) is True
     assert world.nothing_left()
 
 
 def test_an_evicted_successor_stands_in_line_again(world: World, locks: Any) -> None:
-    queued = Queued(locks)
-    lock = locks.lock(world.name)
     ann, bob, carol = world.actors(3)
-    grant = ann.do(lock.acquire)
-    to_bob = bob.start(lock.acquire)
-    queued.until(1)
-    to_carol = carol.start(lock.acquire)
-    queued.until(2)
+    line = Line(locks, world.name, ann)
+    to_bob = line.waits(bob)
+    to_carol = line.waits(carol)
     (evicted, stays) = (view.id for view in world.waiters())
     assert world.eye.evict(world.name, evicted) == 1
     eventually(lambda: [view.id for view in world.waiters()][:1] == [stays] and len(world.waiters()) == 2)
-    assert ann.do(grant.release) is True
+    assert ann.do(line.grant.release) is True
     third = to_carol.result(5)
     assert carol.do(third.release) is True
     second = to_bob.result(5)
-    assert grant.fence < third.fence < second.fence
+    assert line.grant.fence < third.fence < second.fence
     assert bob.do(second.release) is True
     assert world.nothing_left()
 
@@ -147,12 +125,10 @@ def test_nobody_overtakes_another_process(world: World, remote: Callable[[], Rem
     ann, bob, carol = world.actors(3)
     other = remote()
     grant = ann.do(lock.acquire)
-    to_bob = bob.start(lock.acquire)
-    world.until_waiting(1)
+    to_bob = world.in_line(bob.start, lock.acquire)
     other.start(f"grant = locks.lock({world.name!r}).acquire(); result = grant.fence")
     world.until_waiting(2)
-    to_carol = carol.start(lock.acquire)
-    world.until_waiting(3)
+    to_carol = world.in_line(carol.start, lock.acquire)
     assert ann.do(grant.release) is True
     second = to_bob.result(5)
     assert len(world.waiters()) == 2

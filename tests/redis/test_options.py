@@ -108,7 +108,6 @@ def test_a_sentinel_url_is_understood_whole(scheme: str) -> None:
     assert (found.username, found.password, found.db, found.service) == ("me", "pa/ss", 3, "service")
     assert (found.io_timeout, found.most) == (0.5, 7)
     assert found.nodes == (("h1", 26379), ("::1", 7), ("h3", 8))
-    assert found.sentinel is not None
     assert (found.sentinel.username, found.sentinel.password) == ("eye", "s&t")
     wanted = Tls({"ssl_cert_reqs": "none"}) if scheme in ("rediss+sentinel", "valkeys+sentinel") else None
     assert found.tls == found.sentinel.tls == wanted
@@ -117,7 +116,6 @@ def test_a_sentinel_url_is_understood_whole(scheme: str) -> None:
 def test_tls_to_the_sentinels_is_a_choice_of_its_own() -> None:
     for scheme, option, secure in (("redis", "true", (False, True)), ("rediss", "false", (True, False))):
         found = settings_of(urlsplit(f"{scheme}+sentinel://h/service?sentinel_ssl={option}"))
-        assert found.sentinel is not None
         assert (found.tls is not None, found.sentinel.tls is not None) == secure
 
 
@@ -135,7 +133,6 @@ def test_what_a_client_says_about_its_server_is_read() -> None:
         assert found.most == 9
         assert settings_of_client(make(unix_socket_path="/run/x"), tasks).address == "/run/x"
         secure = settings_of_client(make(ssl=True, ssl_ca_certs="/ca"), tasks)
-        assert secure.tls is not None
         assert secure.tls.options["ssl_ca_certs"] == "/ca"
         assert settings_of_client(make(), tasks).most == MOST
 
@@ -178,7 +175,6 @@ def test_sentinel_over_tls(colour: str, of_sentinel: bool, tmp_path: Path) -> No
     need("redis")
     need("tls")
     with RedisServer("redis", tls=True, config={"tls-replication": "yes"}) as master:
-        assert master.tls is not None
         config = {
             f"sentinel monitor {MASTER}": f"{master.host} {master.port} 1",
             "tls-replication": "yes",

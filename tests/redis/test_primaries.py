@@ -11,6 +11,7 @@ from interlock.testing.waiting import eventually
 from interlock.testing.world import World
 from tests.servers import Proxy, RedisCluster, RedisServer
 from tests.support.redis_worlds import client_ids, connect_to, key_of
+from tests.support.sides import hand_over
 
 
 def test_a_new_primary_behind_the_same_address_ends_the_subscription_at_the_old_one(
@@ -18,8 +19,7 @@ def test_a_new_primary_behind_the_same_address_ends_the_subscription_at_the_old_
 ) -> None:
     theirs = connect_to(world, proxy.url)
     grant = ann.do(theirs.lock(world.name).acquire)
-    waiting = bob.start(theirs.lock(world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, theirs.lock(world.name).acquire)
     with server.wire() as wire:
         assert len(client_ids(wire, "pubsub")) == 1
         assert wire.ask("WAIT", 1, 5000) == 1
@@ -32,10 +32,7 @@ def test_a_new_primary_behind_the_same_address_ends_the_subscription_at_the_old_
     assert ann.do(grant.renew) is True
     with replica.wire() as wire:
         eventually(lambda: client_ids(wire, "pubsub"))
-    assert ann.do(grant.release) is True
-    later = waiting.result(10)
-    assert later.fence > grant.fence
-    assert bob.do(later.release) is True
+    hand_over(ann, grant, bob, waiting)
 
 
 def test_a_grant_counts_when_as_many_replicas_have_it_as_are_wanted(
@@ -46,13 +43,11 @@ def test_a_grant_counts_when_as_many_replicas_have_it_as_are_wanted(
         wire.ask("SET", "written", "1")
         assert wire.ask("WAIT", 1, 10_000) == 1
     grant = ann.do(locks.lock(world.name).acquire)
-    waiting = bob.start(locks.lock(world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, locks.lock(world.name).acquire)
     assert ann.do(grant.release) is True
     later = waiting.result(10)  # a hand-over is confirmed too
     assert later.fence > grant.fence
-    waiting = ann.start(locks.lock(world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(ann.start, locks.lock(world.name).acquire)
     replica.pause()
     assert bob.do(later.release) is True
     with pytest.raises(StoreError, match="0 of 1 replicas"):

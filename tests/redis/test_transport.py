@@ -14,12 +14,12 @@ import pytest
 
 import interlock
 from interlock.testing.actors import Actor
-from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since, throughout
+from interlock.testing.waiting import WAIT_LIMIT, eventually, lasting, throughout
 from interlock.testing.world import World
 from tests.process.test_loops import hand_over_once
 from tests.servers import Proxy, RedisServer
 from tests.support.house import Process
-from tests.support.redis_worlds import Queued, client_ids, connect_to, in_colour
+from tests.support.redis_worlds import Line, client_ids, connect_to, in_colour
 
 POOLED = 8
 
@@ -57,25 +57,19 @@ def test_a_lock_is_obtained_and_released_though_all_connections_are_forgotten(
 ) -> None:
     locks = pooled(world, proxy)
     proxy.forget()
-    started = moment()
-    grant = ann.do(locks.lock(world.name).acquire, timeout=3)
-    assert grant is not None
-    proxy.forget()
-    assert ann.do(grant.release) is True
-    assert since(started) < 4 * 0.5 + 1
+    with lasting(0.0, 4 * 0.5 + 1):
+        grant = ann.do(locks.lock(world.name).acquire, timeout=3)
+        proxy.forget()
+        assert ann.do(grant.release) is True
     assert world.nothing_left()
 
 
-def test_a_subscription_that_is_forgotten_is_made_anew_while_somebody_waits(
-    world: World, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for colour in ("_sync", "_async"):  # polling is off: only a notification can wake the waiter
-        monkeypatch.setattr(f"interlock.remote.{colour}.server_queue.LOOK_AGAIN", WAIT_LIMIT * 3)
+@pytest.mark.usefixtures("without_polling")
+def test_a_subscription_that_is_forgotten_is_made_anew_while_somebody_waits(world: World, proxy: Proxy) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
     ann, bob = world.actors(2)
     first = ann.do(world.connect().lock(world.name).acquire)
-    waiting = bob.start(locks.lock(world.name).acquire)
-    world.until_waiting(1)
+    waiting = world.in_line(bob.start, locks.lock(world.name).acquire)
     proxy.forget()
     known = proxy.sent.count(b"SUBSCRIBE")
     eventually(lambda: proxy.sent.count(b"SUBSCRIBE") >= known + 2)  # asked in vain, then on a new connection
@@ -93,7 +87,6 @@ def test_a_claim_that_arrives_after_its_grant_was_released_leaves_no_orphan(
     locks = pooled(world, proxy)
     proxy.hold()
     grant = ann.do(locks.lock(world.name).acquire, timeout=3)
-    assert grant is not None
     assert ann.do(grant.release) is True
     assert world.nothing_left()
     proxy.pass_on()
@@ -133,12 +126,11 @@ def test_waiters_whose_subscription_does_not_come_about_give_up_in_time_together
     holder, *actors = world.actors(7)
     held = holder.do(world.connect().lock(world.name).acquire)
     proxy.forget_new()
-    started = moment()
-    waiting = [each.start(locks.lock(world.name).acquire, timeout=0.5) for each in actors]
-    for each in waiting:
-        with suppress(interlock.StoreError):
-            assert each.result(WAIT_LIMIT) is None
-    assert since(started) < 0.5 + 4 * 0.5 + 1.5, "not one after the other: that takes seven seconds"
+    with lasting(0.0, 0.5 + 4 * 0.5 + 1.5):  # not one after the other: that takes seven seconds
+        waiting = [each.start(locks.lock(world.name).acquire, timeout=0.5) for each in actors]
+        for each in waiting:
+            with suppress(interlock.StoreError):
+                assert each.result(WAIT_LIMIT) is None
     proxy.restore()
     assert holder.do(held.release) is True
 
@@ -241,19 +233,14 @@ def test_signals_do_not_stretch_the_deadline_of_a_call(proxy: Proxy) -> None:
 
 
 def test_a_promise_of_a_server_that_forgot_it_is_void_at_once(world: World, server: RedisServer, locks: Any) -> None:
-    queued = Queued(locks)
     ann, bob, carol, dave = world.actors(4)
     lost: list[Any] = []
-    first = ann.do(locks.lock(world.name).acquire)
-    to_bob = bob.start(locks.lock(world.name, on_lost=lost.append).acquire)
-    world.until_waiting(1)
-    to_dave = dave.start(locks.lock(world.name).acquire)
-    world.until_waiting(2)
-    queued.until(2)
+    line = Line(locks, world.name, ann)
+    to_bob = line.waits(bob, locks.lock(world.name, on_lost=lost.append))
+    to_dave = line.waits(dave)
     server.command("FLUSHALL")
     newcomer = carol.do(world.connect().lock(world.name).acquire)
-    assert newcomer is not None
-    assert ann.do(first.release) is False  # the server no longer had it
+    assert ann.do(line.grant.release) is False  # the server no longer had it
     second = to_bob.result(5)
     eventually(lambda: second.lost, within=2)
     eventually(lambda: lost == [second], within=2)

@@ -9,7 +9,7 @@ from tests.servers.etcd import EtcdCluster, EtcdServer
 from tests.servers.home import Missing, NotStarted
 from tests.servers.hosts import Host, Hosts
 from tests.servers.mariadb import REPLICATED, MariaReplica, MariaServer
-from tests.servers.needs import available, need
+from tests.servers.needs import available, need, serving
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresReplica, PostgresServer
 from tests.servers.proxy import Proxy
@@ -48,4 +48,5 @@ __all__ = [
     "available",
     "browser_programs",
     "need",
+    "serving",
 ]

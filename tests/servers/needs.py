@@ -1,13 +1,14 @@
 """Tests whose server is not installed: they are skipped with a message, or fail if the environment has `CI` set."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from tests.servers.browser import browser_programs
 from tests.servers.bucket import azurite_program, weed_program
 from tests.servers.clock import compiler
 from tests.servers.etcd import etcd_program
-from tests.servers.home import Missing
+from tests.servers.home import Closing, Missing
 from tests.servers.hosts import host_programs
 from tests.servers.mariadb import mariadb_programs
 from tests.servers.pgbouncer import pgbouncer_program
@@ -15,6 +16,8 @@ from tests.servers.postgres import postgres_programs
 from tests.servers.redis_server import binary
 from tests.servers.tls import openssl
 from tests.servers.uwsgi import uwsgi_program
+
+C = TypeVar("C", bound=Closing)
 
 KINDS: dict[str, Callable[[], object]] = {
     "valkey": lambda: binary("valkey"),
@@ -72,3 +75,15 @@ def need(kind: str) -> None:
     if os.environ.get("CI") and kind not in ONLY_SAID:
         pytest.fail(f"NOT TESTED on {kind}, and CI is set: {reason}", pytrace=False)
     pytest.skip(f"NOT TESTED on {kind}: {reason}")
+
+
+def serving(kind: str, make: Callable[[], C]) -> Iterator[C]:
+    """For a fixture: yield a server that `make` starts, if it can be started, and end it afterwards.
+
+    Args:
+        kind: as for `need`.
+        make: starts the server.
+    """
+    need(kind)
+    with make() as server:
+        yield server

@@ -72,18 +72,13 @@ def test_a_writer_that_is_stopped_is_waited_for(locks: Any, remote: Start, claim
 
 
 def test_a_file_that_others_keep_locked_is_an_error_in_time(url: str, claims: Claims) -> None:
-    blocker = sqlite3.connect(claims(), isolation_level=None)
-    other = Remote(url)
-    try:
+    with closing(sqlite3.connect(claims(), isolation_level=None)) as blocker, closing(Remote(url)) as other:
         other.do("grant = locks.lock('a').acquire()")
         blocker.execute("BEGIN IMMEDIATE")
         with pytest.raises(RemoteError, match="busy for 5 s"):
             other.do("grant.release()")
         blocker.execute("ROLLBACK")
         assert other.do("result = locks.lock('b').acquire().release()") is True
-    finally:
-        blocker.close()
-        other.close()
 
 
 @pytest.mark.parametrize("replaced", [False, True])
@@ -162,8 +157,7 @@ def test_a_process_forks_while_its_threads_are_at_work(locks: Any, remote: Start
     )
     assert set(other.do(forking)) == {0}
     other.do("ended.set()\nfor thread in threads: thread.join()")
-    with locks.lock("a", timeout=10):
-        pass
+    assert locks.lock("a").acquire(timeout=10).release()
 
 
 def test_a_signal_handler_in_the_middle_of_a_step_is_refused_and_the_step_goes_on(remote: Start) -> None:

@@ -1,5 +1,6 @@
 """Servers of both databases, and another client on each, with plain SQL."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -7,13 +8,13 @@ import psycopg
 import pymysql  # type: ignore[import-untyped]
 
 from interlock.stores.advisory.room import number_of
-from tests.servers import MariaServer, PostgresServer, need
+from interlock.testing.waiting import eventually
+from tests.servers import MariaServer, PostgresServer, serving
 
 
-def started(kind: str) -> Any:
-    """Return a server, a context manager that the caller must enter."""
-    need("postgres" if kind == "postgresql" else "mariadb")
-    return PostgresServer() if kind == "postgresql" else MariaServer()
+def started(kind: str) -> Iterator[Any]:
+    """For a fixture: yield a server, and end it afterwards."""
+    yield from serving("postgres", PostgresServer) if kind == "postgresql" else serving("mariadb", MariaServer)
 
 
 def url_of(server: Any, options: str = "") -> str:
@@ -113,6 +114,13 @@ class OnMaria:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def cut_off(there: Any) -> None:
+    """Stop the replication to a replica of PostgreSQL, by a connection to it."""
+    there.execute("ALTER SYSTEM SET primary_conninfo = ''")
+    there.execute("SELECT pg_reload_conf()")
+    eventually(lambda: not there.execute("SELECT FROM pg_stat_wal_receiver").fetchall())
 
 
 def somebody_on(server: Any) -> Any:

@@ -11,6 +11,7 @@ from interlock.testing.actors import Actor
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from interlock.testing.world import KINDS, THREADS, Kind, Place, World
 from tests.servers import RedisServer, Wire
+from tests.support.sides import hand_over
 
 SERVERS = ["valkey", "redis"]
 EXCLUSIVE = next(kind for kind in KINDS if kind.name == "exclusive")
@@ -85,10 +86,7 @@ def is_of_use(world: World, locks: Any, kind: Kind = EXCLUSIVE, name: str = "") 
     grant = ann.do(kind.make(locks, name).acquire, timeout=10)
     waiting = bob.start(kind.rival(locks, name).acquire)
     eventually(lambda: len(ann.do(locks.claims, name)) == 2)
-    assert ann.do(grant.release) is True
-    later = waiting.result(10)
-    assert later.fence > grant.fence
-    assert bob.do(later.release) is True
+    hand_over(ann, grant, bob, waiting)
     assert ann.do(locks.claims, name) == []
 
 
@@ -97,16 +95,37 @@ def until_lost(world: World, grant: Any) -> Any:
     return in_colour(world, lambda: eventually(lambda: grant.lost), lambda: asyncio.sleep(WAIT_LIMIT))()
 
 
-class Queued:
-    """Counts the claims of a client that know that they wait, and behind which claim."""
+class Line:
+    """A lock that an actor holds, and those of the same client that wait for it.
 
-    def __init__(self, locks: Any) -> None:
+    Args:
+        locks: the client.
+        name: the name of the lock.
+        holder: the actor that acquires it.
+        how: the options of the lock.
+
+    Attributes:
+        grant: of the holder.
+    """
+
+    def __init__(self, locks: Any, name: str, holder: Actor, **how: Any) -> None:
+        self._lock = locks.lock(name, **how)
         self._kinds: list[str] = []
         locks.subscribe(lambda event: self._kinds.append(event.kind))
+        self.grant = holder.do(self._lock.acquire)
 
-    def until(self, number: int) -> None:
-        """Wait until there were so many claims."""
-        eventually(lambda: self._kinds.count("queued") >= number)
+    def waits(self, actor: Actor, lock: Any = None, **how: Any) -> Any:
+        """Let an actor wait; return its call when its claim knows that it waits, and behind which claim.
+
+        Args:
+            actor: the actor.
+            lock: a lock of the same name; None for the holder's.
+            how: for `acquire`.
+        """
+        known = self._kinds.count("queued")
+        waiting = actor.start((lock or self._lock).acquire, **how)
+        eventually(lambda: self._kinds.count("queued") > known)
+        return waiting
 
 
 def client_ids(wire: Wire, kind: str) -> list[int]:

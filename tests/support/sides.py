@@ -63,19 +63,31 @@ class Side:
         self._actor.end()
 
 
+def hand_over(
+    holder: Side | Actor, grant: Any, waiter: Side | Actor, waiting: "Future[Any]", within: float = 10
+) -> None:
+    """Release a lock; check that the waiter gets it within so many seconds, with a higher fence, and releases it."""
+    assert holder.do(grant.release) is True
+    later = waiting.result(within)
+    assert later.fence > grant.fence
+    assert waiter.do(later.release) is True
+
+
 @contextmanager
-def side(colour: str, target: Any) -> Iterator[Side]:
+def side(colour: str, target: Any, **how: Any) -> Iterator[Side]:
     """Connect, and close the client at the end of the block.
 
     Args:
         colour: threads or tasks.
         target: a URL or an engine.
+        how: namespace and ttl.
     """
     background = Background() if colour == TASKS else None
     try:
         actors = ThreadActor if background is None else partial(TaskActor, background.loop)
         # A client for tasks belongs to no event loop before its first step.
-        ours = Side(interlock.connect(target) if background is None else interlock.aconnect(target), actors)
+        connect: Any = interlock.connect if background is None else interlock.aconnect
+        ours = Side(connect(target, **how), actors)
         try:
             yield ours
         finally:

@@ -15,7 +15,7 @@ import valkey.asyncio
 
 from interlock import redis as locks
 from interlock.testing.actors import Actor, Background, TaskActor, ThreadActor
-from tests.servers import Proxy, RedisServer, need
+from tests.servers import Proxy, RedisServer, serving
 
 CLIENTS = {
     ("redis", "threads"): redis.Redis, ("redis", "tasks"): redis.asyncio.Redis,
@@ -141,9 +141,7 @@ class House:
 @pytest.fixture(scope="session", params=["valkey", "redis"])
 def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """A server that all tests of this process share."""
-    need(request.param)
-    with RedisServer(request.param) as running:
-        yield running
+    yield from serving(request.param, lambda: RedisServer(request.param))
 
 
 @pytest.fixture(params=["threads", "tasks"])
@@ -167,6 +165,4 @@ def house(server: RedisServer, colour: str) -> Iterator[House]:
 @pytest.fixture(params=["valkey", "redis"])
 def own_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """A server that the test may change."""
-    need(request.param)
-    with RedisServer(request.param) as running:
-        yield running
+    yield from serving(request.param, lambda: RedisServer(request.param))
