@@ -183,6 +183,7 @@ def test_what_an_option_means_nothing_for_refuses_it() -> None:
     for option in ("password", "dial"):
         with pytest.raises(InvalidArgument, match=f"memory:// takes no {option}="):
             connect("memory://", **{option: lambda: "x"})
+    connect("postgresql://host/db", password=lambda: "x").close()
 
 
 def test_an_event_loop_does_not_wait_for_its_own_thread() -> None:

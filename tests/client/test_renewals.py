@@ -7,7 +7,7 @@ import pytest
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.contract.events import EventLog
-from interlock.testing.faults import Failing
+from interlock.testing.faults import Failing, Partial, Slow
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import World
 
@@ -26,15 +26,36 @@ def test_a_lease_is_renewed_when_a_third_has_passed_and_a_long_one_is_not(
     assert ann.do(brief.release) is ann.do(long.release) is True
 
 
-def test_a_renewal_that_failed_is_tried_again_soon(world: World, ann: Actor) -> None:
+def test_a_renewal_that_failed_is_tried_again_soon_and_not_all_the_time(world: World, ann: Actor) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, error=StoreError))
     log = EventLog(locks.subscribe)
     grant = ann.do(locks.lock(world.name, ttl=3).acquire)
     failing.broken.add("renew")
     eventually(lambda: log.kinds().count("renewal failed") >= 3)
+    assert failing.refused["renew"] < 9
     failing.broken.clear()
     eventually(lambda: "renewed" in log.kinds())
     assert grant.held
+    assert ann.do(grant.release) is True
+
+
+def test_of_several_renewals_the_one_that_failed_is_tried_again_soon(world: World, ann: Actor) -> None:
+    locks, partial = world.connect_with(Partial)
+    log = EventLog(locks.subscribe)
+    partial.names.add(world.name)
+    grants = [ann.do(locks.lock(name, ttl=2).acquire) for name in (world.name, world.fresh_name())]
+    eventually(lambda: {"renewed", "renewal failed"} <= set(log.kinds()))
+    partial.names.clear()
+    eventually(lambda: log.first("renewal failed").id in [each.id for each in log.events if each.kind == "renewed"])
+    assert [ann.do(grant.release) for grant in grants] == [True, True]
+
+
+def test_a_renewal_whose_answer_is_late_is_not_sent_again_meanwhile(world: World, ann: Actor) -> None:
+    locks, slow = world.connect_with(lambda store: Slow(store, 0.5, ("renew",)))
+    grant = ann.do(locks.lock(world.name, ttl=3).acquire)
+    eventually(lambda: slow.done)
+    throughout(0.4, lambda: grant.held)
+    assert slow.done == 1
     assert ann.do(grant.release) is True
 
 
@@ -49,3 +70,11 @@ def test_a_lease_that_ended_has_no_seconds_left(world: World, locks: Any, ann: A
     grant = ann.do(locks.lock(world.name, ttl=0.1, renew=False).acquire)
     eventually(lambda: grant.lost)
     assert grant.expires_in == 0
+
+
+def test_a_release_of_what_was_evicted_is_none_though_it_would_have_to_stay(
+    world: World, locks: Any, ann: Actor
+) -> None:
+    grant = ann.do(locks.lock(world.name, ttl=1, at_least=1, renew=False).acquire)
+    assert ann.do(locks.evict, world.name) == 1
+    assert ann.do(grant.release) is False

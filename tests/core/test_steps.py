@@ -79,11 +79,24 @@ def test_the_leases_of_several_names_are_renewed_in_one_request() -> None:
     assert steps.step.await_count == 2
 
 
-def test_a_busy_store_is_asked_again_for_a_tenth_of_the_lease_or_for_its_limit() -> None:
-    line, steps = queue(None)
+def test_a_busy_store_is_asked_again_for_a_tenth_of_the_lease_or_for_its_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses = []
+    now = [100.0]
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr("interlock.runtime._aio.sleep", pause)
+    monkeypatch.setattr("interlock.runtime.clock.now", lambda: now[0])
+    line, _ = queue(None)
     line.busy_limit = 60.0
     assert [type(each) for each in asyncio.run(line.renew([MINE]))] == [StoreError]
-    assert 2 <= steps.step.await_count < 9  # pauses of 1, 2, 4, 8 and 16 ms; one more for the first round
-    line.busy_limit = 0.02
+    assert pauses == [0.001, 0.002, 0.004, 0.008, 0.016]
+    pauses.clear()
+    line.busy_limit = 0.05
     with pytest.raises(StoreError, match="busy"):
         asyncio.run(line.forget(MINE.spec.key))
+    assert pauses == [0.001, 0.002, 0.004, 0.008, 0.016, 0.02]

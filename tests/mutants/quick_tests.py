@@ -16,7 +16,7 @@ from tests.mutants.pytest_run import run_pytest
 from tools.unasync import HEADER, threads_of
 
 SELECTION = (
-    "-n 4 tests/core tests/client tests/contract tests/fakes tests/test_passwords.py "
+    "-n 8 tests/core tests/client tests/contract tests/fakes tests/test_passwords.py "
     "tests/process/test_forgotten.py tests/process/test_exit.py tests/process/test_pickles.py -k"
 )
 ROWS = " and ".join(

@@ -5,7 +5,7 @@
     ./dev mutants tool acquire.py stores/files  in these files only
 
 Each error is judged by the quick tests that execute its line, as many as take `BUDGET` seconds.  The exit status is 1
-if fewer than 90 % are killed.
+if fewer than 88 % are killed.
 """
 
 import argparse
@@ -35,7 +35,7 @@ USUAL = (
     "src/interlock/stores/_async/",
     "src/interlock/stores/memory",
 )
-WANTED = 0.9
+WANTED = 0.88
 BUDGET = 20.0  # seconds of tests for one error
 EACH = 20  # seconds of one test, which takes 5 at most without an error
 SPARE = 30.0  # seconds for the start of pytest and the last test
@@ -188,7 +188,9 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev mutants tool", description="See that tests notice random errors.")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="draws the same errors again")
     parser.add_argument("--number", type=int, default=200, help="of errors (default: %(default)s)")
-    parser.add_argument("--trees", type=int, default=os.cpu_count() or 1, help="errors that are judged side by side")
+    parser.add_argument(
+        "--trees", type=int, default=2 * (os.cpu_count() or 1), help="errors that are judged side by side"
+    )
     parser.add_argument("paths", nargs="*", metavar="PATH", help="parts of paths (default: core, client, memory)")
     given = parser.parse_args(words)
     drawn, possible = sample(ROOT, given.paths, given.seed, given.number)

@@ -1,0 +1,60 @@
+"""What is shown of objects, and what the doctor says of a store that does not keep its promises."""
+
+from typing import Any
+
+import pytest
+
+from interlock.core.errors import LockTimeout
+from interlock.core.queue import REFUSED
+from interlock.testing.actors import Actor
+from interlock.testing.contract.once import Work
+from interlock.testing.faults import Around
+from interlock.testing.waiting import eventually, lasting
+from interlock.testing.world import World
+
+
+def test_a_candidate_shows_whether_it_leads(world: World, locks: Any, ann: Actor) -> None:
+    shown: list[str] = []
+    election = locks.election(world.name, on_elected=lambda it: shown.append(repr(it)))
+    shown.append(repr(election))
+    assert ann.within(election, lambda it: it.wait(9)) is True
+    for state in ("does not stand", "leads"):
+        assert f"{world.name!r} {state} on MemoryStore" in eventually(lambda: shown and shown.pop(0))
+
+
+def test_a_run_elsewhere_is_waited_for_no_longer_than_was_said(
+    world: World, locks: Any, ann: Actor, bob: Actor
+) -> None:
+    ann.do(world.connect().lock(world.name).acquire)
+    with lasting(0.2, 0.6), pytest.raises(LockTimeout):
+        bob.do(locks.once(world.name, keep=9, timeout=0.2).run, Work(world).function)
+
+
+class Lying(Around):
+    """A store that answers one step in its own way."""
+
+    def __init__(self, store: Any, step: str, lie: Any) -> None:
+        super().__init__(store)
+        self.step, self.lie = step, lie
+
+    def after(self, step: str, args: Any, answer: Any) -> Any:
+        return self.lie(answer) if step == self.step else answer
+
+
+@pytest.mark.parametrize(
+    ("step", "lie", "said"),
+    [
+        ("enter", lambda answer: answer._replace(fence=7), "do not increase: 7, then 7"),
+        ("enter", lambda answer: answer._replace(state="using", fence=7), "let two in"),
+        ("enter", lambda answer: REFUSED, "acquire and release failed"),
+        ("look", lambda answer: [], "does not show in its line"),
+    ],
+    ids=["fence", "two", "none", "line"],
+)
+def test_the_doctor_tells_on_a_store_that_does_not_exclude(
+    world: World, ann: Actor, step: str, lie: Any, said: str
+) -> None:
+    locks, _ = world.connect_with(lambda store: Lying(store, step, lie))
+    last = ann.do(locks.doctor)[-1]
+    assert last.status == "fail"
+    assert said in last.detail
