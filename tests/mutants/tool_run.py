@@ -188,9 +188,7 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev mutants tool", description="See that tests notice random errors.")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="draws the same errors again")
     parser.add_argument("--number", type=int, default=200, help="of errors (default: %(default)s)")
-    parser.add_argument(
-        "--trees", type=int, default=2 * (os.cpu_count() or 1), help="errors judged side by side"
-    )
+    parser.add_argument("--trees", type=int, default=2 * (os.cpu_count() or 1), help="errors judged side by side")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="parts of paths (default: core, client, memory)")
     given = parser.parse_args(words)
     drawn, possible = sample(ROOT, given.paths, given.seed, given.number)
