@@ -102,11 +102,7 @@ WORLDS = (
     *_rows(
         "lost replies",
         ("N=2, one lost reply, no leases end", Options(N2, leases=True, lost=1, lapses=0)),
-    ),
-    *_rows(
-        "lost replies",
         ("N=2, one call each, one lost reply, one lapse", Options(N2, leases=True, lost=1, lapses=1, attempts=1)),
-        rare=True,
     ),
     *_rows(
         "broken off",

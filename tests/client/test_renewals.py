@@ -1,14 +1,15 @@
-"""When leases are renewed."""
+"""When leases are renewed, and how long a run is waited for."""
 
 from typing import Any
 
 import pytest
 
-from interlock.core.errors import StoreError
+from interlock.core.errors import LockTimeout, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.contract.events import EventLog
+from interlock.testing.contract.once import Work
 from interlock.testing.faults import Failing, Partial, Slow
-from interlock.testing.waiting import eventually, throughout
+from interlock.testing.waiting import eventually, lasting, throughout
 from interlock.testing.world import World
 
 
@@ -78,3 +79,11 @@ def test_a_release_of_what_was_evicted_is_none_though_it_would_have_to_stay(
     grant = ann.do(locks.lock(world.name, ttl=1, at_least=1, renew=False).acquire)
     assert ann.do(locks.evict, world.name) == 1
     assert ann.do(grant.release) is False
+
+
+def test_a_run_elsewhere_is_waited_for_no_longer_than_was_said(
+    world: World, locks: Any, ann: Actor, bob: Actor
+) -> None:
+    ann.do(world.connect().lock(world.name).acquire)
+    with lasting(0.2, 0.6), pytest.raises(LockTimeout):
+        bob.do(locks.once(world.name, keep=9, timeout=0.2).run, Work(world).function)

@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from interlock.core.errors import LockTimeout
 from interlock.core.queue import REFUSED
 from interlock.testing.actors import Actor
-from interlock.testing.contract.once import Work
 from interlock.testing.faults import Around
-from interlock.testing.waiting import eventually, lasting
+from interlock.testing.waiting import eventually
 from interlock.testing.world import World
 
 
@@ -20,14 +18,6 @@ def test_a_candidate_shows_whether_it_leads(world: World, locks: Any, ann: Actor
     assert ann.within(election, lambda it: it.wait(9)) is True
     for state in ("does not stand", "leads"):
         assert f"{world.name!r} {state} on MemoryStore" in eventually(lambda: shown and shown.pop(0))
-
-
-def test_a_run_elsewhere_is_waited_for_no_longer_than_was_said(
-    world: World, locks: Any, ann: Actor, bob: Actor
-) -> None:
-    ann.do(world.connect().lock(world.name).acquire)
-    with lasting(0.2, 0.6), pytest.raises(LockTimeout):
-        bob.do(locks.once(world.name, keep=9, timeout=0.2).run, Work(world).function)
 
 
 class Lying(Around):

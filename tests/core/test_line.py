@@ -167,7 +167,7 @@ STEPS = [
     (look, line(X), (), Step(None, (X,), (), 5_000_000)),
     (is_nothing, line(top=8_999_999, done=9_000_000), (), True),
     (is_nothing, line(X), (), False),
-    (is_nothing, line(top=int("9000000")), (), False),
+    (is_nothing, line(top=int("9000000")), (), False),  # another object than the clock's number
     (is_nothing, line(done=9_000_001), (), False),
     (look, line(X, OVER, done=9_000_000), (), Step(None, (X,), (), 5_000_000)),
 ]  # fmt: skip

@@ -22,6 +22,12 @@ def client() -> APIClient:
     return APIClient(raise_request_exception=False)
 
 
+@pytest.fixture
+def tag(client: APIClient, url: str) -> str:
+    """The tag of the object at the URL of the class."""
+    return str(client.get(url)["ETag"])
+
+
 class TestConflict:
     def test_it_is_409_with_the_fields_as_the_serializer_shows_them(
         self, client: APIClient, book: Book, meanwhile: Callable[..., None]
@@ -87,10 +93,6 @@ class TestStates:
     @pytest.fixture
     def url(self, book: Book) -> str:
         return f"/api/books/{book.pk}/"
-
-    @pytest.fixture
-    def tag(self, client: APIClient, url: str) -> str:
-        return str(client.get(url)["ETag"])
 
     def test_each_object_has_a_tag_that_changes_with_it(self, client: APIClient, url: str) -> None:
         first = client.get(url)["ETag"]
@@ -185,10 +187,6 @@ class TestWhatTagsTell:
     @pytest.fixture
     def url(self, book: Book) -> str:
         return f"/api/shelved/{book.pk}/"
-
-    @pytest.fixture
-    def tag(self, client: APIClient, url: str) -> str:
-        return str(client.get(url)["ETag"])
 
     def test_a_nested_object_that_has_changed_is_sent_again(self, client: APIClient, url: str, tag: str) -> None:
         assert client.get(url, headers={"if-none-match": tag}).status_code == 304
