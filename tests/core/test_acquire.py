@@ -53,6 +53,7 @@ ENDS: list[tuple[Any, ...]] = [
     ([GONE], 0.0, True, None, [], "1", []),
     ([GIVEN_UP] * 3 + [USING], None, True, ("4", 7, 30.14, 2), [0.02, 0.04, 0.08], "1 2 3 4", []),
     ([GIVEN_UP, GONE, GIVEN_UP, USING], None, True, ("4", 7, 30.04, 2), [0.02, 0.02], "1 2 3 4", []),
+    ([GONE, *[GIVEN_UP] * 3, USING], None, True, ("5", 7, 30.14, 2), [0.02, 0.04, 0.08], "1 2 3 4 5", []),
     ([GIVEN_UP] * 4, None, True, "UnknownOutcome", [0.02, 0.04, 0.08], "1 2 3 4", []),
     ([UnknownOutcome("no answer")] * 3 + [USING], None, True, ("1", 7, 30.0015, 2), [0.0005] * 3, "1 1+ 1+ 1+", []),
     ([UnknownOutcome("no answer")] * 4, None, True, "UnknownOutcome", [0.0005] * 3, "1 1+ 1+ 1+", []),

@@ -59,4 +59,4 @@ JUDGED = [
 
 @pytest.mark.parametrize(("records", "judgement"), JUDGED)
 def test_what_a_claim_may_do_follows_from_one_look(records: Any, judgement: Judgement) -> None:
-    assert judge("me", records) == judgement
+    assert judge(b"me".decode(), records) == judgement  # ids that were read are equal, and not the same object

@@ -36,7 +36,7 @@ ROWS = " and ".join(
     )
 )
 SLOW = 5.0  # seconds of a test; those that take longer are left out
-QUICKEST = 0.25  # of the time is for the quickest tests, however many there are of a function
+QUICKEST = 0.1  # of the time is for the quickest tests, however many there are of a function
 RECORDING = 1800.0  # seconds
 FOR_TASKS, FOR_THREADS = "/_async/", "/_sync/"  # the folders of what is written, and of what is generated from it
 SETTINGS = "[run]\nsource = src\n"
@@ -125,20 +125,17 @@ def asked_about(recording: Recording, root: Path, place: Place) -> set[str]:
 
 def _asked_about(recording: Recording, root: Path, place: Place) -> set[str]:
     file, line = place
-    tests = recording.tests.get(place, set())
-    if tests:
-        return tests
     statement, is_in_function = _statement((root / file).read_text(), line)
     match statement:
         case None:
             return set()
-        case ast.FunctionDef() | ast.AsyncFunctionDef():
+        case ast.Assign() | ast.AnnAssign() | ast.ClassDef() if not is_in_function:
+            # Not the tests that execute it: they happened to import the module.
+            return _union(recording, _uses(recording, root, _names(statement)))
+        case ast.FunctionDef() | ast.AsyncFunctionDef() if place not in recording.tests:
             lines = range(statement.lineno, (statement.end_lineno or line) + 1)
             return _union(recording, ((file, each) for each in lines))
-        case ast.Assign() | ast.AnnAssign() | ast.ClassDef() if not is_in_function:
-            names = _names(statement)
-            return _union(recording, _uses(recording, root, names))
-    return recording.tests.get((file, statement.lineno), set())
+    return recording.tests.get(place) or recording.tests.get((file, statement.lineno), set())
 
 
 def _statement(source: str, line: int) -> tuple[ast.stmt | None, bool]:

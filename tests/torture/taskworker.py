@@ -33,6 +33,7 @@ class TaskWorker(Worker):
         while not self.stopped.is_set():
             with suppress(KeyboardInterrupt):
                 asyncio.run(self._live())
+        self._working.clear()  # a task that was cancelled keeps its frames, and so the connections that they had
         patiently(lambda: asyncio.run(self.locks.close()))
 
     async def _live(self) -> None:
