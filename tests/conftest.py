@@ -159,15 +159,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_finish() -> None:
     """Freeze pytest's objects for the garbage collector, since `gc.collect()` in a test would take 0.2 s longer."""
-    gc.collect()
     gc.freeze()
     gc.enable()
     os.environ.pop("COVERAGE_FILE", None)  # set for this run, not for those that tests start
 
 
-def pytest_sessionfinish() -> None:
-    """Unfreeze them: hypothesis, which may be imported only now, asks the garbage collector for referrers."""
-    gc.unfreeze()
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Unfreeze them: hypothesis, which may be imported only now, asks the garbage collector for referrers.
+
+    A worker has imported all, and would only collect for two seconds what ends with it.
+    """
+    if not hasattr(session.config, "workerinput"):
+        gc.unfreeze()
 
 
 @pytest.fixture(params=ROWS, ids=lambda row: row.name)

@@ -14,6 +14,7 @@ ROW = Row("memory", "pairs", "threads", limit=1.05)
 WANTED = Row("files", "fresh_names", "fresh names", wanted=0.5)
 
 
+@pytest.mark.rare
 def test_the_tree_against_itself_is_measured_in_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INTERLOCK_PURE", "1")  # nothing to compile
     wheel, file = wheel_of_tree(tmp_path), tmp_path / "report.json"

@@ -126,14 +126,14 @@ def asked_about(recording: Recording, root: Path, place: Place) -> set[str]:
 def _asked_about(recording: Recording, root: Path, place: Place) -> set[str]:
     file, line = place
     statement, is_in_function = _statement((root / file).read_text(), line)
+    # What an import executes is judged by the tests of its users, not by those that happened to import the module.
     match statement:
         case None:
             return set()
         case ast.Assign() | ast.AnnAssign() | ast.ClassDef() if not is_in_function:
-            # Not the tests that execute it: they happened to import the module.
             return _union(recording, _uses(recording, root, _names(statement)))
-        case ast.FunctionDef() | ast.AsyncFunctionDef() if place not in recording.tests:
-            lines = range(statement.lineno, (statement.end_lineno or line) + 1)
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            lines = range(statement.body[0].lineno, (statement.end_lineno or line) + 1)
             return _union(recording, ((file, each) for each in lines))
     return recording.tests.get(place) or recording.tests.get((file, statement.lineno), set())
 
