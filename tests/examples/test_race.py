@@ -9,7 +9,7 @@ from interlock.testing.waiting import eventually
 from tests.servers import need
 from tests.support.library_site import Example, processes_of
 
-ROUNDS = "2"
+ROUNDS = "1"
 THINKING = "50"
 """ms between reading and writing, long enough that each round without protection loses updates."""
 
