@@ -83,7 +83,8 @@ const faint = () => {
 """Puts one page after the other into the window, which is much quicker than to load each, and looks at it."""
 
 
-pytestmark = pytest.mark.timeout(900)  # the first one builds the site, half a minute of a processor
+# The first one builds the site: half a minute of a processor.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.rare]
 
 
 @pytest.fixture(scope="module")

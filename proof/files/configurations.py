@@ -68,7 +68,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration("exclusive, N=3", (_E, _E, _E)),
     Configuration("exclusive, N=3, 1 kill, 1 cancelled", (_E, _E, _E), kills=1, cancels=1),
     Configuration("exclusive, N=3, 2 kills", (_E, _E, _E), kills=2),
-    Configuration("exclusive, N=3, 1 kill, 1 eviction", (_E, _E, _E), kills=1, evictions=1),
+    Configuration("exclusive, N=3, 1 kill, 1 eviction", (_E, _E, _E), kills=1, evictions=1, rare=True),
     Configuration("two threads and a process, 1 kill, 1 cancelled", (_E, _E, _E), (0, 0, 1), kills=1, cancels=1),
     Configuration("waits, tries, times out, 1 kill", (_E, TRY, TIMED), kills=1),
     Configuration("X S S, 1 kill", (_X, _S, _S), kills=1),

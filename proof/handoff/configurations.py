@@ -52,7 +52,7 @@ CONFIGURATIONS = (
     Configuration("three processes, one gives up", _APART, cancels=1),
     Configuration("two, two calls each, a lease ends", _TWO, calls=2, lapses=1),
     Configuration("two and one, a lease ends", _MIXED, lapses=1),
-    Configuration("two and one, an eviction", _MIXED, evictions=1),
+    Configuration("two and one, an eviction", _MIXED, evictions=1, rare=True),
     Configuration("two and one, a message is lost", _MIXED, losses=1),
     Configuration("three of one process, one gives up, a message is lost", _ONE, cancels=1, losses=1, rare=True),
     Configuration("two and one, a process is killed", _MIXED, kills=1),

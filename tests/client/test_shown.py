@@ -12,12 +12,13 @@ from interlock.testing.world import World
 
 
 def test_a_candidate_shows_whether_it_leads(world: World, locks: Any, ann: Actor) -> None:
-    shown: list[str] = []
     election = locks.election(world.name, on_elected=lambda it: shown.append(repr(it)))
-    shown.append(repr(election))
-    assert ann.within(election, lambda it: it.wait(9)) is True
+    shown, gate = [repr(election)], world.gate()
+    standing = ann.start_within(election, gate.wait)
     for state in ("does not stand", "leads"):
         assert f"{world.name!r} {state} on MemoryStore" in eventually(lambda: shown and shown.pop(0))
+    gate.open()
+    standing.result(20)
 
 
 class Lying(Around):
