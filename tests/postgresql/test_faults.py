@@ -5,6 +5,7 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -127,5 +128,8 @@ def _started(ask: Ask) -> Any:
 
 def restart(server: PostgresServer) -> None:
     """Kill the server and all its backends at once, and start it again."""
-    signal_all(processes_of(server), signal.SIGKILL)
+    server.pause()  # it makes no further backend: one that is left would keep the next server from starting
+    pids = processes_of(server)
+    signal_all(pids, signal.SIGKILL)
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids[1:]))
     server.restart()
