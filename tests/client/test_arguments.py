@@ -162,7 +162,6 @@ def test_the_limits_themselves_are_taken_and_what_is_beyond_is_refused(world: Wo
     most = 2**30 - 1
     assert ann.do(locks.semaphore(world.name, most, units=most).acquire, False).held
     refuses(partial(locks.semaphore, world.name, most + 1), "permits")
-    assert 29 < ann.do(locks.lock(world.fresh_name()).acquire).expires_in <= 30
     years, year = 10 * 365 * 86400, 366 * 86400
     assert ann.do(locks.lock(world.fresh_name(), ttl=years).acquire).expires_in > years - 9
     refuses(partial(locks.lock, world.name, ttl=years + 1), "ttl")

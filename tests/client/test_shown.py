@@ -14,10 +14,11 @@ from interlock.testing.world import World
 def test_a_candidate_shows_whether_it_leads(world: World, locks: Any, ann: Actor) -> None:
     election = locks.election(world.name, on_elected=lambda it: shown.append(repr(it)))
     shown, gate = [repr(election)], world.gate()
-    ann.start_within(election, gate.wait)
+    standing = ann.start_within(election, gate.wait)
     for state in ("does not stand", "leads"):
         assert f"{world.name!r} {state} on MemoryStore" in eventually(lambda: shown and shown.pop(0))
     gate.open()
+    standing.result(20)
 
 
 class Lying(Around):

@@ -99,14 +99,12 @@ def arguments_in(url: SplitResult) -> dict[str, Any]:
     Raises:
         InvalidArgument: the port is not a number.
     """
-    host = url.hostname or "localhost"
     return {
-        "host": host,
+        "host": url.hostname or "localhost",
         "port": port_of(url) or PORT,
         "user": unquote(url.username or ""),
         "password": unquote_to_bytes(url.password or ""),  # bytes: PyMySQL would encode text as Latin-1
         "database": unquote(url.path.lstrip("/")),
-        "ssl_disabled": host in _NEAR,  # else PyMySQL loads all CA certificates of the system for each connection
     }
 
 
@@ -205,7 +203,8 @@ def _read(url: SplitResult) -> tuple[dict[str, Any], dict[str, Any]]:
     how["unix_socket"] = given.get("unix_socket")
     tls = {name: given[name] for name in _TLS if name in given}
     how |= tls
-    how["ssl_disabled"] = not tls and (how["ssl_disabled"] or "unix_socket" in given)
+    if not tls and (how["host"] in _NEAR or "unix_socket" in given):
+        how["ssl_disabled"] = True  # else PyMySQL loads all CA certificates of the system for each connection
     return given, how
 
 
