@@ -161,14 +161,12 @@ PYRIGHT = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT / "src")], "inc
 
 def mypy(folder: Path) -> list[str]:
     """Return the lines of mypy's output for a program."""
-    pytest.importorskip("mypy")
     words = ["--strict", "--no-error-summary", "--hide-error-context", "program.py"]
     return told([sys.executable, "-m", "mypy", *words], folder).splitlines()
 
 
 def pyright(folder: Path) -> list[str]:
     """Return pyright's findings for a program, in the format of mypy's lines."""
-    pytest.importorskip("pyright")
     (folder / "pyrightconfig.json").write_text(json.dumps(PYRIGHT))
     said = told([sys.executable, "-m", "pyright", "--outputjson"], folder)
     if not said.startswith("{"):
@@ -186,13 +184,16 @@ def told(command: list[str], folder: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300).stdout
 
 
-@pytest.mark.parametrize("check", [mypy, pyright])
+CHECKS = [mypy, pytest.param(pyright, marks=pytest.mark.rare)]
+
+
+@pytest.mark.parametrize("check", CHECKS)
 def test_what_is_documented_passes(check: Callable[[Path], list[str]], tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(GOOD)
     assert check(tmp_path) == []
 
 
-@pytest.mark.parametrize("check", [mypy, pyright])
+@pytest.mark.parametrize("check", CHECKS)
 def test_what_is_wrong_does_not(check: Callable[[Path], list[str]], tmp_path: Path) -> None:
     program = "import interlock\nlocks = interlock.connect('memory://types')\n"
     (tmp_path / "program.py").write_text(program + "\n".join(text for text, *_ in BAD))

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import nbclient
-import nbformat
 import pytest
 import yaml
 from redis import Redis
@@ -209,7 +207,11 @@ def test_two_programs_of_joblib_share_the_gpus_and_no_two_jobs_have_one(
     assert most == 2  # both were used, at the same time
 
 
+@pytest.mark.rare
 def test_a_notebook_locks_and_awaits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import nbclient
+    import nbformat
+
     monkeypatch.setenv("INTERLOCK_URL", (tmp_path / "locks").as_uri())
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")

@@ -29,7 +29,7 @@ class Side:
     def __init__(self, queues: Sequence[Any]) -> None:
         self.queues = queues
         self.waiters: dict[str, Any] = {}
-        self.grants: dict[str, Granted] = {}
+        self.grants: dict[str, int] = {}
         self.fences: dict[str, int] = {}
         self.doubted: set[str] = set()
         for queue in queues:
@@ -43,6 +43,7 @@ class Side:
         answer = queue.enter(claim, self.waiters[claim.id] if wait else None, wait, again)
         if answer.state == "using":
             self.saw(claim.id, answer.fence)
+            self.grants[claim.id] = answer.slot  # a listener that hears late of a release may notify it too
         return answer.state, answer.slot if answer.state == "using" else 0
 
     def saw(self, id: str, fence: int) -> None:
@@ -60,14 +61,14 @@ class Side:
         return [(view.id, view.state, view.units, view.capacity, view.thread, view.label) for view in views]
 
     def granted(self) -> dict[str, int]:
-        """Return the claims that were notified as holders, with their slots; except by a void promise."""
+        """Return the claims that were told that they hold, with their slots; except by a void promise."""
         for id, waiter in self.waiters.items():
             message = waiter.wait(0.0)
             if isinstance(message, Granted):
                 assert message.id == id
                 self.saw(id, message.fence)
-                self.grants[id] = message
-        return {id: grant.slot for id, grant in self.grants.items() if id not in self.doubted}
+                self.grants[id] = message.slot
+        return {id: slot for id, slot in self.grants.items() if id not in self.doubted}
 
     def close(self) -> None:
         """Close all queues."""
