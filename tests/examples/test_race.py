@@ -21,7 +21,8 @@ RACES = {
 NOTHING_LOST = {("rename", "guarded"), *((race, "occupy") for race in RACES)}
 
 
-@pytest.mark.parametrize("database", ["postgresql", pytest.param("mariadb", marks=pytest.mark.rare)])
+@pytest.mark.rare
+@pytest.mark.parametrize("database", ["postgresql", "mariadb"])
 def test_only_what_is_protected_loses_nothing(example: Example, database: str) -> None:
     need({"postgresql": "postgres", "mariadb": "mariadb"}[database])
     ran = example.run(

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ import interlock
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.waiting import eventually
 from tests.mysql.conftest import Ask
-from tests.servers import MariaServer
+from tests.servers import MariaServer, TlsFiles, need
 from tests.support.crowd import no_update_is_lost
 
 LEVELS = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
@@ -161,6 +163,19 @@ def test_a_release_while_a_restarted_server_grants_nothing_is_done_and_hands_ove
             later = waiting.result(30)
             assert later.fence > grant.fence
             assert later.release() is True
+
+
+@pytest.mark.parametrize("scheme", ["mysql", "mysql+advisory"])
+def test_the_server_is_verified_by_the_authority_that_the_url_names(scheme: str, tmp_path: Path) -> None:
+    need("tls")
+    with MariaServer(tls=True) as server:
+        url = f"{server.url.replace('mysql', scheme, 1)}?ssl_verify_identity=true&ssl_ca="
+        for authority, answer in (
+            (server.tls.authority, nullcontext()),
+            (TlsFiles(tmp_path / "stranger").authority, pytest.raises(StoreError, match="certificate verify failed")),
+        ):
+            with interlock.connect(f"{url}{authority}") as locks, answer:
+                locks.lock("a").acquire(timeout=0).release()
 
 
 def fails(call: Callable[[], Any]) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 
 from tests.servers.home import Closing, Home, Port, eventually, program
 from tests.servers.server import Server
-from tests.servers.tls import TlsFiles
 
 SHORT = {"heartbeat-interval": "20", "election-timeout": "200"}
 """Milliseconds; with them the shortest lease is one second, and an election takes less than half a second."""
@@ -56,18 +55,14 @@ class EtcdServer(Server):
     ) -> None:
         self._program = etcd_program()
         self._config = SHORT | dict(config or {})
-        self._wants_tls = tls
-        self.tls: TlsFiles | None = None
         self.password: str | None = None
         self._cluster = dict(cluster or {})
         self._peer = Port(None) if not cluster else None
-        super().__init__("etcd", port, home)
+        super().__init__("etcd", port, home, tls)
         if password is not None:
             self._ask_for(password)
 
     def _prepare(self) -> None:
-        if self._wants_tls:
-            self.tls = TlsFiles(self.folder / "tls")
         if self._peer is not None:
             self._cluster = {self.port: self._peer.number}
 

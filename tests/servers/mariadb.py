@@ -24,6 +24,7 @@ SETTINGS = {
     "innodb-log-file-size": "8M",
     "innodb-log-buffer-size": "2M",
     "innodb-data-file-path": "ibdata1:8M:autoextend",
+    "innodb-autoextend-increment": "1",  # MiB, of 64: each new server copies the file
     "aria-pagecache-buffer-size": "8M",
     "key-buffer-size": "1M",
     "performance-schema": "0",
@@ -56,12 +57,14 @@ class MariaServer(Server):
 
     Args:
         config: settings of `mariadbd`, without the leading dashes.
+        tls: True for TLS only.
         port: the port; None for any free one.
 
     Attributes:
         host, port, user, database: for clients.
         folder: its temporary folder.
         socket: the path of its UNIX socket.
+        tls: the certificates, if it speaks TLS.
 
     Raises:
         Missing: it is not installed; the message says how to get it.
@@ -72,12 +75,17 @@ class MariaServer(Server):
     database = "interlock"
 
     def __init__(
-        self, *, config: Mapping[str, str] | None = None, port: int | None = None, home: Home | None = None
+        self,
+        *,
+        config: Mapping[str, str] | None = None,
+        tls: bool = False,
+        port: int | None = None,
+        home: Home | None = None,
     ) -> None:
         self._install, self._mariadbd = mariadb_programs()
         self._as, self._account = drop_root("mysql")
         self._config = SETTINGS | dict(config or {})
-        super().__init__("mariadbd", port, home)
+        super().__init__("mariadbd", port, home, tls)
 
     @property
     def url(self) -> str:
@@ -103,11 +111,18 @@ class MariaServer(Server):
             "server-id": str(self.port),
             "tmpdir": str(self.folder),
         }
+        if self.tls is not None:
+            places |= {
+                "ssl-cert": str(self.tls.certificate),
+                "ssl-key": str(self.tls.key),
+                "require-secure-transport": "1",
+            }
         return [f"--{name}={value}" for name, value in (places | self._config).items()]
 
     def _prepare(self) -> None:
         self.socket = str(self.folder / "socket")
-        give([self._home.folder, self.folder], self._account)
+        key = [] if self.tls is None else [self.tls.key]
+        give([self._home.folder, self.folder, *key], self._account)
         (self.folder / "init.sql").write_text(f"CREATE DATABASE IF NOT EXISTS {self.database};\n")
         (self.folder / "init.sql").chmod(0o644)
         place_data(f"mariadb {self._config}", self.folder / "data", self._make_data)

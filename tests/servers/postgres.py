@@ -86,6 +86,7 @@ class PostgresServer(Server):
         command: list[str | Path] = [
             *self._as, self._programs / "initdb", "--pgdata", self._data, "--username", self.user, "--auth", "trust",
             "--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions",
+            "--wal-segsize=1",
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
         if done.returncode != 0:

@@ -9,7 +9,6 @@ from urllib.parse import quote
 from tests.servers.home import Home, program
 from tests.servers.resp import Refused, Wire
 from tests.servers.server import Server
-from tests.servers.tls import TlsFiles
 
 Kind: TypeAlias = Literal["valkey", "redis"]
 
@@ -70,16 +69,15 @@ class RedisServer(Server):
     ) -> None:
         self.kind = kind
         self.password = password
-        self.tls: TlsFiles | None = None
         self._binary = binary(kind)
-        self._wants = (dict(config or {}), tls, persist)
-        super().__init__(f"{kind}-server", port, home)
+        self._wants = (dict(config or {}), persist)
+        super().__init__(f"{kind}-server", port, home, tls)
 
     def _prepare(self) -> None:
-        config, tls, persist = self._wants
+        config, persist = self._wants
         self.socket = str(self.folder / "socket")
         settings = {
-            "port": "0" if tls else str(self.port),
+            "port": "0" if self.tls else str(self.port),
             "bind": self.host,
             "unixsocket": _quoted(self.socket),
             "dir": _quoted(self.folder),
@@ -88,8 +86,7 @@ class RedisServer(Server):
             "appendfsync": "always",
             "enable-debug-command": "yes",
         }
-        if tls:
-            self.tls = TlsFiles(self.folder / "tls")
+        if self.tls is not None:
             settings |= {
                 "tls-port": str(self.port),
                 "tls-cert-file": _quoted(self.tls.certificate),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.servers.home import Closing, Home, NotStarted, Port, eventually, last_lines
+from tests.servers.tls import TlsFiles
 
 
 class Server(Closing):
@@ -17,17 +18,19 @@ class Server(Closing):
         what: the name of its program, for messages.
         port: the port; None for any free one.
         home: the home to use; None for a new one.
+        tls: True if it needs certificates.
 
     Attributes:
         host, port: its address.
         folder: its temporary folder.
         log: the file of its output.
+        tls: its certificates, if it needs them.
     """
 
     _kills: ClassVar[signal.Signals] = signal.SIGKILL
     _stops: ClassVar[signal.Signals] = signal.SIGTERM
 
-    def __init__(self, what: str, port: int | None, home: Home | None) -> None:
+    def __init__(self, what: str, port: int | None, home: Home | None, tls: bool = False) -> None:
         self.what = what
         self.host = "127.0.0.1"
         self._port = Port(port)
@@ -39,6 +42,7 @@ class Server(Closing):
         self.log = self.folder / "log"
         try:
             self.folder.mkdir()
+            self.tls = TlsFiles(self.folder / "tls") if tls else None
             self._prepare()
             self.start()
         except BaseException:

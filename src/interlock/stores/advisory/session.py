@@ -12,7 +12,7 @@ from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.core.options import Reader, number_in, read_options
 from interlock.core.redaction import is_torn, place_of, reads_url, whole
 from interlock.remote.failures import Refused
-from interlock.remote.urls import conninfo_of, options_in, port_of
+from interlock.remote.urls import conninfo_of, options_in
 from interlock.runtime.process import HOST, Descriptor, checked_pid, pid
 
 MAX_SESSIONS = 32
@@ -41,7 +41,7 @@ class Options(NamedTuple):
     """The options of a URL.
 
     Attributes:
-        conninfo: the connection string of libpq; for MariaDB the URL without its query.
+        conninfo: the connection string of libpq; for MariaDB the URL.
         max_sessions: the most sessions of this process: holding a lock, waiting for one, or idle.
         sequence: the name of the database sequence that issues the fences.
         mysql: True for MariaDB, False for PostgreSQL.
@@ -66,11 +66,14 @@ def options_of(url: SplitResult) -> Options:
         InvalidArgument: an option is unknown, out of its range, or given twice.
     """
     mysql, given = not url.scheme.startswith("postgresql"), options_in(url)
-    ours = read_options([each for each in given if mysql or each[0] in OURS], OURS, place_of(url))
     if mysql:
-        port_of(url)  # raises if the port is not a number
-        conninfo = whole(url._replace(query=""))
+        from interlock.stores.mysql.options import CONNECTING, arguments_in  # which need PyMySQL
+
+        ours = read_options(given, OURS | CONNECTING, place_of(url))
+        arguments_in(url, ours)  # raises if the port is not a number
+        conninfo = whole(url)
     else:
+        ours = read_options([each for each in given if each[0] in OURS], OURS, place_of(url))
         others = {**DEFAULTS, "application_name": f"interlock {HOST}:{pid()}"[:63]}
         others |= {name: text for name, text in given if name not in OURS}
         conninfo = conninfo_of(url, others.items())

@@ -93,19 +93,28 @@ FAILURES = (pymysql.Error, OSError, UnicodeError, RuntimeError)
 """The exceptions of a failed connection: also that a host name can't be encoded, or that a package is missing."""
 
 
-def arguments_in(url: SplitResult) -> dict[str, Any]:
-    """Return server, account and database of a URL as arguments of PyMySQL.
+def arguments_in(url: SplitResult, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of PyMySQL for the connections to a URL.
+
+    Args:
+        url: the server, the account and the database.
+        given: its options, of which those of `CONNECTING` and `timeout` count.
 
     Raises:
         InvalidArgument: the port is not a number.
     """
-    return {
+    how = {
         "host": url.hostname or "localhost",
         "port": port_of(url) or PORT,
         "user": unquote(url.username or ""),
         "password": unquote_to_bytes(url.password or ""),  # bytes: PyMySQL would encode text as Latin-1
         "database": unquote(url.path.lstrip("/")),
     }
+    how |= usual(given.get("timeout", IO_TIMEOUT)) | {name: given[name] for name in CONNECTING if name in given}
+    secured = any(name.startswith("ssl") for name in how)
+    if not secured and (how["host"] in _NEAR or "unix_socket" in how):
+        how["ssl_disabled"] = True  # else PyMySQL loads all CA certificates of the system for each connection
+    return how
 
 
 def dialled(how: Mapping[str, object], where: str, torn: bool) -> Any:
@@ -132,7 +141,8 @@ def dialled(how: Mapping[str, object], where: str, torn: bool) -> Any:
 IO_TIMEOUT = 5.0  # seconds to wait for a reply
 MOST = 4  # connections of a process
 _NEAR = ("localhost", "127.0.0.1", "::1")
-_TLS: dict[str, Reader] = {
+CONNECTING: dict[str, Reader] = {
+    "unix_socket": text_in,
     "ssl_ca": text_in,
     "ssl_cert": text_in,
     "ssl_key": text_in,
@@ -197,15 +207,8 @@ def options_of(
 
 @reads_url
 def _read(url: SplitResult) -> tuple[dict[str, Any], dict[str, Any]]:
-    known = {**_OURS, **_TLS, "unix_socket": text_in}
-    given = read_options(parse_qsl(url.query, keep_blank_values=True), known, place_of(url))
-    how = arguments_in(url) | usual(given.get("timeout", IO_TIMEOUT))
-    how["unix_socket"] = given.get("unix_socket")
-    tls = {name: given[name] for name in _TLS if name in given}
-    how |= tls
-    if not tls and (how["host"] in _NEAR or "unix_socket" in given):
-        how["ssl_disabled"] = True  # else PyMySQL loads all CA certificates of the system for each connection
-    return given, how
+    given = read_options(parse_qsl(url.query, keep_blank_values=True), _OURS | CONNECTING, place_of(url))
+    return given, arguments_in(url, given)
 
 
 def usual(timeout: float) -> dict[str, Any]:
