@@ -61,7 +61,7 @@ def told_to_libpq(url: SplitResult) -> dict[str, Any]:
     """Return the options that libpq gets from a URL."""
     if url.scheme == "postgresql":
         return options_of(url).arguments()
-    return conninfo_to_dict(advisory_options(url).conninfo)
+    return dict(advisory_options(url).arguments)
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgresql+advisory"])

@@ -1,19 +1,16 @@
 """A session with MariaDB: its connection, how it is set up, and its blocking requests."""
 
 import socket
-from urllib.parse import urlsplit
 
 import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.errors import StoreError
-from interlock.core.options import read_options
 from interlock.remote.failures import Refused
-from interlock.remote.urls import options_in
 from interlock.runtime._threads import readable
 from interlock.stores.advisory import statements
-from interlock.stores.advisory.session import KEPT_ALIVE, OURS, BaseSession, Rows, refusal
+from interlock.stores.advisory.session import KEPT_ALIVE, BaseSession, Rows, refusal
 from interlock.stores.mysql.lines import set_read_timeout, socket_of
-from interlock.stores.mysql.options import CONNECTING, arguments_in, dialled
+from interlock.stores.mysql.options import dialled
 
 LEAP = 1_000_000  # fences
 LOST_ROW = "1032"  # error of a sequence without its row: the server crashed before the row was on disk
@@ -25,9 +22,7 @@ class MariaSession(BaseSession):
     words = statements.MARIA
 
     def connect(self) -> None:
-        url = urlsplit(self.options.conninfo)
-        given = read_options(options_in(url), OURS | CONNECTING, "")
-        self.client = dialled(arguments_in(url, given), "MariaDB", self.options.torn)
+        self.client = dialled(dict(self.options.arguments), "MariaDB", self.options.torn)
         connection = socket_of(self.client)
         for name, value in KEPT_ALIVE.items():
             if hasattr(socket, name):

@@ -4,7 +4,6 @@ from contextlib import suppress
 
 import psycopg
 from psycopg import pq
-from psycopg.conninfo import conninfo_to_dict
 
 from interlock.core.errors import StoreError
 from interlock.remote.failures import Refused
@@ -32,8 +31,8 @@ class PostgresSession(BaseSession):
         than that.  Only if the clock is behind the sequence (it was set back), it adds a constant instead.  Adding
         the constant each time would not do: a promoted replica that lost many such additions would leap too short.
         """
-        conninfo = self.options.conninfo
-        options = PostgresOptions("PostgreSQL", torn=self.options.torn, arguments=lambda: conninfo_to_dict(conninfo))
+        arguments = dict(self.options.arguments)
+        options = PostgresOptions("PostgreSQL", torn=self.options.torn, arguments=lambda: arguments)
         self.client = dialled(options, clock.now() + IO_TIMEOUT)
         self.connected(self.client.pgconn.socket)
         self.pid = self.client.pgconn.backend_pid

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult
 
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.core.options import Reader, number_in, read_options
-from interlock.core.redaction import is_torn, place_of, reads_url, whole
+from interlock.core.redaction import is_torn, place_of, reads_url
 from interlock.remote.failures import Refused
 from interlock.remote.urls import conninfo_of, options_in
 from interlock.runtime.process import HOST, Descriptor, checked_pid, pid
@@ -41,14 +41,14 @@ class Options(NamedTuple):
     """The options of a URL.
 
     Attributes:
-        conninfo: the connection string of libpq; for MariaDB the URL.
+        arguments: names and values for a connection of psycopg, or of PyMySQL.
         max_sessions: the most sessions of this process: holding a lock, waiting for one, or idle.
         sequence: the name of the database sequence that issues the fences.
         mysql: True for MariaDB, False for PostgreSQL.
         torn: True if an error text of the client library may repeat a part of the password.
     """
 
-    conninfo: str
+    arguments: tuple[tuple[str, Any], ...]
     max_sessions: int
     sequence: str
     mysql: bool = False
@@ -70,15 +70,20 @@ def options_of(url: SplitResult) -> Options:
         from interlock.stores.mysql.options import CONNECTING, arguments_in  # which need PyMySQL
 
         ours = read_options(given, OURS | CONNECTING, place_of(url))
-        arguments_in(url, ours)  # raises if the port is not a number
-        conninfo = whole(url)
+        arguments = arguments_in(url, ours, IO_TIMEOUT)
     else:
+        from psycopg.conninfo import conninfo_to_dict
+
         ours = read_options([each for each in given if each[0] in OURS], OURS, place_of(url))
         others = {**DEFAULTS, "application_name": f"interlock {HOST}:{pid()}"[:63]}
         others |= {name: text for name, text in given if name not in OURS}
-        conninfo = conninfo_of(url, others.items())
+        arguments = conninfo_to_dict(conninfo_of(url, others.items()))
     return Options(
-        conninfo, ours.get("max_sessions", MAX_SESSIONS), ours.get("sequence", SEQUENCE), mysql, is_torn(url)
+        tuple(arguments.items()),
+        ours.get("max_sessions", MAX_SESSIONS),
+        ours.get("sequence", SEQUENCE),
+        mysql,
+        is_torn(url),
     )
 
 

@@ -93,12 +93,13 @@ FAILURES = (pymysql.Error, OSError, UnicodeError, RuntimeError)
 """The exceptions of a failed connection: also that a host name can't be encoded, or that a package is missing."""
 
 
-def arguments_in(url: SplitResult, given: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_in(url: SplitResult, given: Mapping[str, object], timeout: float) -> dict[str, Any]:
     """Return the arguments of PyMySQL for the connections to a URL.
 
     Args:
         url: the server, the account and the database.
-        given: its options, of which those of `CONNECTING` and `timeout` count.
+        given: its options, of which those of `CONNECTING` count.
+        timeout: seconds to wait for a reply.
 
     Raises:
         InvalidArgument: the port is not a number.
@@ -110,7 +111,7 @@ def arguments_in(url: SplitResult, given: Mapping[str, Any]) -> dict[str, Any]:
         "password": unquote_to_bytes(url.password or ""),  # bytes: PyMySQL would encode text as Latin-1
         "database": unquote(url.path.lstrip("/")),
     }
-    how |= usual(given.get("timeout", IO_TIMEOUT)) | {name: given[name] for name in CONNECTING if name in given}
+    how |= usual(timeout) | {name: given[name] for name in CONNECTING if name in given}
     secured = any(name.startswith("ssl") for name in how)
     if not secured and (how["host"] in _NEAR or "unix_socket" in how):
         how["ssl_disabled"] = True  # else PyMySQL loads all CA certificates of the system for each connection
@@ -208,7 +209,7 @@ def options_of(
 @reads_url
 def _read(url: SplitResult) -> tuple[dict[str, Any], dict[str, Any]]:
     given = read_options(parse_qsl(url.query, keep_blank_values=True), _OURS | CONNECTING, place_of(url))
-    return given, arguments_in(url, given)
+    return given, arguments_in(url, given, given.get("timeout", IO_TIMEOUT))
 
 
 def usual(timeout: float) -> dict[str, Any]:
