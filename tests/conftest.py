@@ -24,7 +24,7 @@ MANY = 24
 
 IN_ONE_COLOUR = (
     "file", "sqlite", "mariadb", "orm", "postgresql", "redis", "etcd", "s3", "postgresql+advisory", "mysql+advisory",
-    "valkey", "records", "texts that are swapped", "bucket in memory",
+    "valkey", "records", "texts that are swapped",
 )  # fmt: skip
 """Stores on which each test runs in one colour only: both colours have the same source, or tasks use threads.
 
@@ -49,7 +49,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Apply the options."""
     kept = items
     if config.getoption("thin"):
-        kept = [item for item in spread(in_one_colour(thinned(items))) if item.get_closest_marker("rare") is None]
+        kept = [
+            item
+            for item in spread(in_one_colour(thinned(items)))
+            if item.get_closest_marker("rare") is None and _store(item) != "bucket in memory"  # the code of s3://
+        ]
     kept.sort(key=_store)  # sorted by store, so that each worker starts only one or two servers
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])

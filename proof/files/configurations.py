@@ -80,7 +80,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     # Leases expire; waiters poll when the lease of a holder, or their own, has expired.
     Configuration("2 lapses, 1 kill, renewals, N=2", (_E, _E), kills=1, lapses=2, renews=True, heartbeats=True),
     Configuration("1 lapse, N=3", (_E, _E, _E), lapses=1, heartbeats=True),
-    Configuration("1 lapse, X S S", (_X, _S, _S), lapses=1, heartbeats=True),
+    Configuration("1 lapse, X S S", (_X, _S, _S), lapses=1, heartbeats=True, rare=True),
     # Waiters also poll, at any moment.
     Configuration("1 lapse, 1 eviction, renewals, N=2", (_E, _E), lapses=1, evictions=1, renews=True, looks=True),
     Configuration(

@@ -102,7 +102,6 @@ WORLDS = (
     *_rows(
         "lost replies",
         ("N=2, one lost reply, no leases end", Options(N2, leases=True, lost=1, lapses=0)),
-        ("N=2, one call each, one lost reply, one lapse", Options(N2, leases=True, lost=1, lapses=1, attempts=1)),
     ),
     *_rows(
         "broken off",
@@ -114,7 +113,6 @@ WORLDS = (
         "fences",
         ("N=2, drawn before, two calls each, two lapses", replace(FENCES, fence=Fence.DRAWN)),
         ("N=2, drawn before, two calls each, one crash", replace(FENCES, fence=Fence.DRAWN, lapses=1, crashes=1)),
-        ("N=3, drawn before, one call each, one lapse", replace(ONCE, fence=Fence.DRAWN, ordered=True)),
     ),
     *_rows(
         "bad clock",
@@ -185,6 +183,16 @@ WORLDS = (
     *_rows("no leases", ("N=4, keys ordered", Options(N4, ordered=True)), rare=True),
     *_rows("kinds", ("writer, writer, reader, reader", Options(WWRR, ordered=True)), rare=True),
     *_rows("leases", ("N=3, one call each, one lapse", ONCE), rare=True),
+    *_rows(
+        "lost replies",
+        ("N=2, one call each, one lost reply, one lapse", Options(N2, leases=True, lost=1, lapses=1, attempts=1)),
+        rare=True,
+    ),
+    *_rows(
+        "fences",
+        ("N=3, drawn before, one call each, one lapse", replace(ONCE, fence=Fence.DRAWN, ordered=True)),
+        rare=True,
+    ),
     *_rows(
         "line",
         ("N=2, one lost reply, any number of lapses", replace(LINE_LEASES, lost=1)),

@@ -5,7 +5,7 @@ import pytest
 from tests.support.library_site import Example
 
 
-@pytest.mark.parametrize("protection", ["none", "guarded", "occupy"])
+@pytest.mark.parametrize("protection", [pytest.param("none", marks=pytest.mark.rare), "guarded", "occupy"])
 def test_the_tests_of_the_site_hold_under_each_protection(example: Example, protection: str) -> None:
     ran = example.run("-W", "error", "manage.py", "test", timeout=200, LIBRARY_PROTECTION=protection)
     assert ran.returncode == 0, ran.stderr

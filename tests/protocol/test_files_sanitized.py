@@ -94,6 +94,7 @@ def test_processes_that_lock_by_them_are_clean(tree: Path, runtime: str) -> None
     assert "Sanitizer" not in done.stdout + done.stderr  # of a process that a test started
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize(
     ("sound", "error", "says"),
     [

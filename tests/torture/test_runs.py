@@ -21,16 +21,16 @@ APART = ("redis", "django", "valkey+sentinel")
 """Not run with all faults: Redis and Sentinel have the code of Valkey; Django's settings can be set only once."""
 
 ALONE = [
-    ("file", "foreign"),
     ("file", "full"),
     ("sqlite", "full"),
     ("valkey+sentinel", "failover"),
     ("postgresql", "failover"),
-    ("postgresql+advisory", "failover"),
     ("valkey", "ahead"),
-    ("valkey", "behind"),
-    ("mariadb", "behind"),
     ("mariadb", "failover"),
+    pytest.param("file", "foreign", marks=pytest.mark.rare),
+    pytest.param("postgresql+advisory", "failover", marks=pytest.mark.rare),
+    pytest.param("valkey", "behind", marks=pytest.mark.rare),
+    pytest.param("mariadb", "behind", marks=pytest.mark.rare),
 ]
 """Faults that a run of a few seconds with all of them might not choose."""
 
@@ -80,7 +80,7 @@ def test_nothing_is_found_on_a_store_that_is_struck_by_every_fault(
     assert verdict.run.faults
 
 
-@pytest.mark.parametrize(("kind", "fault"), ALONE, ids=[f"{kind}, {fault}" for kind, fault in ALONE])
+@pytest.mark.parametrize(("kind", "fault"), ALONE)
 def test_nothing_is_found_after_a_fault_alone(kind: str, fault: str, tmp_path: Path) -> None:
     if fault == "full" and os.geteuid() != 0:
         pytest.skip("NOT TESTED: only root can mount a small file system")
