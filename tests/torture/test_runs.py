@@ -73,10 +73,11 @@ def test_nothing_is_found_on_a_store_that_is_struck_by_every_fault(
 ) -> None:
     number = random.SystemRandom().randrange(2**32) if seed is None else seed
     # A large slack, for a machine that runs several tests at once.
-    verdict = tortured(kind, tmp_path, procs=2, threads=2, secs=2.0, seed=number, every=0.25, slack=10.0)
+    verdict = tortured(kind, tmp_path, procs=2, threads=2, secs=3.0, seed=number, every=0.25, slack=10.0)
     print(as_text(verdict))
     assert verdict.violations == [], f"seed {number}"  # the seed, for the summary of the test run
-    assert verdict.outcomes["ok"]  # how many: a busy machine needs seconds for a few, and a run of minutes counts
+    # Opening a session of advisory locks takes a dozen statements, for which a busy machine needs seconds.
+    assert verdict.outcomes["ok"] > (0 if "advisory" in kind else 20)
     assert verdict.run.faults
 
 
@@ -87,11 +88,11 @@ def test_nothing_is_found_after_a_fault_alone(kind: str, fault: str, tmp_path: P
     if fault in CLOCK:
         need("clock")
     verdict = tortured(
-        kind, tmp_path, procs=2, threads=2, secs=2.0, seed=SEED, every=0.3, slack=10.0, faults=(fault,)
+        kind, tmp_path, procs=2, threads=2, secs=2.5, seed=SEED, every=0.3, slack=10.0, faults=(fault,)
     )
     print(as_text(verdict))
     assert verdict.violations == []
-    assert verdict.outcomes["ok"]
+    assert verdict.outcomes["ok"] > 5
     assert verdict.faults[fault]
 
 
