@@ -79,8 +79,8 @@ class RedisWire:
     def enter(self, claim: Claim, mode: Mode, channel: str) -> RedisCommand:
         """As `Wire.enter`."""
         id, spec, who = claim
-        start, line = _entering(spec, mode, channel, who, pid())
-        return RedisCommand(ended(start, id), line, 1, self._replicas)
+        start, line = _entering(spec, mode, channel)
+        return RedisCommand(ended(start, f"{HOST}\n{pid()}\n{who}\n{spec.label}", id), line, 1, self._replicas)
 
     def entered(self, reply: Reply) -> EnterResult | Promised | None:
         """As `Wire.entered`."""
@@ -195,14 +195,13 @@ def _call(script: bytes, line: str, *words: str) -> RedisCommand:
 
 
 @lru_cache(4096)
-def _entering(spec: LockSpec, mode: Mode, channel: str, who: str, process: int) -> tuple[bytes, str]:
-    """Return the beginning of `enter`, which is the same for each claim of a spec and a thread, and the line."""
+def _entering(spec: LockSpec, mode: Mode, channel: str) -> tuple[bytes, str]:
+    """Return the beginning of `enter`, which is the same for each claim of a spec, and the line."""
     line = line_of(spec.key)
     words = (
         _milliseconds(spec.ttl), str(spec.units), str(spec.capacity), "1" if spec.once else "0", channel, mode,
-        f"{HOST}\n{process}\n{who}\n{spec.label}",
     )  # fmt: skip
-    return begun(1, b"EVALSHA", ENTER, b"1", line, *words), line
+    return begun(2, b"EVALSHA", ENTER, b"1", line, *words), line
 
 
 @lru_cache(4096)
