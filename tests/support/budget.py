@@ -1,10 +1,14 @@
-"""The budget of the project: `python -m tests.support.budget` prints goal, limit and size of each part.
+"""The sizes of the project: `python -m tests.support.budget` prints the goal and the size of each part.
+
+The table is a report. Only the package as a whole has a limit, of 5 % more than the last size: nobody has to ask for
+a new module, or for a part that grows.
 
 It counts statements without imports and docstrings, so that line breaks and comments cost nothing. Generated files
 are counted separately, since nobody reads them.
 """
 
 import ast
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -15,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "interlock"
 GENERATED = "# Generated from"
 """The beginning of the first line of a generated file."""
+SLACK = 1.05
+WHOLE = "src without testing"
 
 
 class Part(NamedTuple):
@@ -23,16 +29,21 @@ class Part(NamedTuple):
     Attributes:
         name: the name of the part.
         goal: the size to reach in the end; None if not decided.
-        limit: the largest size today; the goal for a part that still grows.  Lower it with each step; never raise it.
+        last: the size when the table was last written.
         paths: its files and folders; files of `src` in no row are "the rest".
         suffix: the suffix of its files; for other languages than Python, lines are counted.
     """
 
     name: str
     goal: int | None
-    limit: int
+    last: int
     paths: tuple[str, ...]
     suffix: str = ".py"
+
+    @property
+    def limit(self) -> float:
+        """The largest size that the tests accept; infinite for all parts but the whole package."""
+        return self.last * SLACK if self.name == WHOLE else math.inf
 
 
 def src(*names: str) -> tuple[str, ...]:
@@ -81,7 +92,7 @@ PARTS = (
     Part("stores, shared", 450, 443, SHARED),
     Part("compat", None, 85, src("compat.py")),
     Part("the rest", 200, 181, ()),
-    Part("src without testing", 14240, 13523, src("")),
+    Part(WHOLE, 14240, 13523, src("")),
     Part("src/testing", 3000, 2980, src("testing")),
     Part("proof", 2500, 2499, ("proof",)),
     Part("tests", 22000, 21541, ("tests",)),
@@ -94,8 +105,8 @@ LATER, WITHOUT_LATER = ("products", "etcd", "bucket"), 12500
 MODULES = Part("written modules", 170, 167, src(""))
 """All of `src` without testing, including the files in other rows."""
 
-ANY_GOAL, ANY_LIMIT = 6.0, 4.0
-"""The percentage of parameters in `src` without testing, including lambdas, whose type contains `Any`."""
+ANY_LIMIT = 6.0
+"""The largest accepted percentage of parameters, including lambdas, whose type contains `Any`."""
 
 SAME_NAMES = {"Claim": 2}
 """Names of classes that several written modules have, and how many.  Permissions, admin URLs and routers of sites
@@ -276,21 +287,21 @@ def private_names(module: ast.Module) -> Iterator[str]:
 
 
 def table() -> list[tuple[str, int | None, int, int, int]]:
-    """Return the rows: name, goal, limit, written, generated."""
-    rows = [(part.name, part.goal, part.limit, *size(part)) for part in PARTS]
+    """Return the rows: name, goal, last size, written, generated."""
+    rows = [(part.name, part.goal, part.last, *size(part)) for part in PARTS]
     made = sum(generated(file) for file in written_and_generated())
-    ((whole, now),) = [(limit, now) for name, _, limit, now, _ in rows if name == "src without testing"]
-    limits, later = zip(*[(limit, now) for name, _, limit, now, _ in rows if name in LATER], strict=True)
-    rows.append(("src without later issues", WITHOUT_LATER, whole - sum(limits), now - sum(later), 0))
-    return [*rows, (MODULES.name, MODULES.goal, MODULES.limit, len(modules()), made)]
+    ((whole, now),) = [(last, now) for name, _, last, now, _ in rows if name == WHOLE]
+    lasts, later = zip(*[(last, now) for name, _, last, now, _ in rows if name in LATER], strict=True)
+    rows.append(("src without later issues", WITHOUT_LATER, whole - sum(lasts), now - sum(later), 0))
+    return [*rows, (MODULES.name, MODULES.goal, MODULES.last, len(modules()), made)]
 
 
 def main() -> None:
     """Print the table."""
-    print(f"{'':24}{'goal':>8}{'limit':>8}{'now':>8}{'generated':>11}")
-    for name, goal, limit, now, made in table():
-        print(f"{name:24}{goal or '-':>8}{limit:>8}{now:>8}{made or '':>11}")
-    print(f"{'% of parameters with Any':24}{ANY_GOAL:>8}{ANY_LIMIT:>8}{any_percent():>8.1f}")
+    print(f"{'':24}{'goal':>8}{'last':>8}{'now':>8}{'generated':>11}")
+    for name, goal, last, now, made in table():
+        print(f"{name:24}{goal or '-':>8}{last:>8}{now:>8}{made or '':>11}")
+    print(f"{'% of parameters with Any':24}{'':>8}{ANY_LIMIT:>8}{any_percent():>8.1f}")
     print(f"{'names of several classes':24}{0:>8}{len(SAME_NAMES):>8}{len(same_names()):>8}")
     print(f"{'private names of others':24}{'':>8}{len(FOREIGN):>8}{len(foreign_names()):>8}")
 
