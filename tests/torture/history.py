@@ -9,6 +9,9 @@ ok      it holds the lock from this time on: op, ids, fences
 held    it still held the lock: op; `t` was taken before the check
 over    its release begins, and it held the lock until `t`: op
 lost    it found that it has lost the lock: op
+evict   the claim of another operation is going to be evicted: op, id, state
+skipped a completed run of `once` is recorded, so there is nothing to do: op
+done    its run of `once` was recorded: op
 fail    the acquire timed out: op
 unknown the operation was cancelled or failed: op, error, text
 freed   its release has returned: op

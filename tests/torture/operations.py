@@ -1,19 +1,60 @@
 """One operation of a worker, for both colours, with its records in the history."""
 
 import itertools
+import json
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from contextvars import ContextVar
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from interlock.client.events import Event
 from interlock.core.errors import StoreError
 from tests.torture.history import History
-from tests.torture.plan import EXCLUSIVE, Choice
+from tests.torture.plan import EXCLUSIVE, HANDED, Choice
 from tests.torture.shelf import Reader
 
 _current: ContextVar[int] = ContextVar("operation", default=0)
 _numbers = itertools.count(1)
+
+
+class FailedRun(Exception):
+    """The exception of a run of `once` that fails."""
+
+
+class Board:
+    """The tokens that are for any process to take.
+
+    Args:
+        history: the history; the tokens are in a folder beside it.
+    """
+
+    def __init__(self, history: History) -> None:
+        self._folder = Path(history.path).parent / "tokens"
+        self._folder.mkdir(exist_ok=True)
+
+    def put(self, name: str, token: str) -> None:
+        """Write a token.
+
+        Args:
+            name: of its lock.
+            token: of `detach`.
+        """
+        new = self._folder / f"{os.getpid()}-{monotonic()}.new"
+        new.write_text(json.dumps([name, token]))
+        new.rename(new.with_suffix(".token"))
+
+    def take(self) -> tuple[str, str]:
+        """Return the name and the text of a token that no other process takes; empty if there is none."""
+        for file in self._folder.glob("*.token"):
+            mine = file.with_suffix(f".{os.getpid()}-{monotonic()}")
+            with suppress(OSError):  # another process was faster
+                file.rename(mine)
+                name, token = json.loads(mine.read_text())
+                return name, token
+        return "", ""
 
 
 class Operation:
@@ -31,6 +72,10 @@ class Operation:
         _current.set(self._number)
         self.say("invoke", **choice.facts())
 
+    def evicted(self, view: Any) -> None:
+        """Record that a claim is going to be evicted."""
+        self.say("evict", id=view.id, state=view.state)
+
     def say(self, event: str, t: float | None = None, **facts: Any) -> None:
         """Write a record of the operation."""
         self._history.write(event, t, op=self._number, **facts)
@@ -45,7 +90,8 @@ class Operation:
         grants = (grant,) if self._choice.kind != "all" else tuple(grant)
         self.say("ok", fences=[each.fence for each in grants], ids=[each.id for each in grants])
         name, fence = self._choice.names[0], min(each.fence for each in grants if each.name == self._choice.names[0])
-        exclusive = self._choice.kind in EXCLUSIVE
+        # A body without work ends before the release of the holder before it has a reply.
+        exclusive = self._choice.kind in EXCLUSIVE and (self._choice.hold or self._choice.kind not in HANDED)
         fenced = reader.read("fenced", name, fence) if exclusive else -1
         plain = reader.read("plain", name, fence) if exclusive else -1
         for part in range(2):

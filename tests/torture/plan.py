@@ -1,6 +1,7 @@
 """The options of a run, and the random choice of each operation, from one seed."""
 
 import random
+import time
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -10,8 +11,12 @@ from interlock.core.claims import WRITER_UNITS
 Colour: TypeAlias = Literal["threads", "tasks", "both"]
 IO = 2.0  # the most seconds for one request, where it can be set
 PERMITS = 3
-EXCLUSIVE = ("lock", "rlock", "write", "all")
-KINDS = ("lock", "lock", "rlock", "semaphore", "rwlock", "all")
+HANDED = ("once", "token", "attach", "evict")
+"""Operations on exclusive locks that need records, or claims that outlive their grants."""
+EXCLUSIVE = ("lock", "rlock", "write", "all", *HANDED)
+KINDS = ("lock", "lock", "rlock", "semaphore", "rwlock", "all", *HANDED)
+ROUND = 0.1  # seconds; a name of `once` is used for so long
+KEEP = 3600.0  # seconds; longer than any run
 LONG_WAIT = 10.0  # seconds; longer than any wait of a run without stalls
 
 
@@ -85,7 +90,7 @@ class Plan:
 def promises_of(url: str) -> dict[str, Any]:
     """Return a plan's options for one of our stores: its kinds of locks, its promises and its defaults."""
     if "+advisory:" in url:
-        without = {"semaphore", "rwlock"} if url.startswith(("mysql", "mariadb")) else {"semaphore"}
+        without = {"semaphore", *HANDED, *(["rwlock"] if url.startswith(("mysql", "mariadb")) else [])}
         return {
             "io": 5.0, "kinds": tuple(kind for kind in KINDS if kind not in without), "line": "process",
             "frees_at_death": True, "told": 2.0,
@@ -98,13 +103,15 @@ class Choice(NamedTuple):
     """One operation.
 
     Attributes:
-        kind: lock, rlock, semaphore, read, write or all.
+        kind: lock, rlock, semaphore, read, write, all, once, token (a lock that is detached), attach (which takes
+            over such a lock) or evict (of any claim).
         names: the names to lock; two for all.
         timeout: seconds to wait; 0 for one try.
         ttl: seconds of lease.
         renew: False to let the lease expire.
         hold: seconds to hold the lock.
         units, capacity: as the store counts them.
+        fails: True if a run of `once` ends with an exception.
     """
 
     kind: str
@@ -115,6 +122,7 @@ class Choice(NamedTuple):
     hold: float
     units: int
     capacity: int
+    fails: bool = False
 
     def lock(self, locks: Any) -> Any:
         """Return the lock to acquire."""
@@ -126,7 +134,9 @@ class Choice(NamedTuple):
             return locks.semaphore(name, self.capacity, units=self.units, **how)
         if self.kind in ("read", "write"):
             return getattr(locks.rwlock(name, **how), self.kind)()
-        return getattr(locks, self.kind)(name, **how)
+        if self.kind == "once":
+            return locks.once(name, keep=KEEP, **how)
+        return getattr(locks, "rlock" if self.kind == "rlock" else "lock")(name, **how)
 
     def facts(self) -> dict[str, Any]:
         """Return the keys of its record in the history."""
@@ -149,16 +159,22 @@ def draw(plan: Plan, random: random.Random) -> Choice:
         other = random.choice([f"all:{number}" for number in range(4) if f"all:{number}" != name])
         names = (name, other)
     timeout = random.choice((0.0, random.uniform(0.02, 0.5), LONG_WAIT, LONG_WAIT))
-    overstays = random.random() < 0.01  # like a program that takes longer than planned
+    overstays = random.random() < 0.01 and kind not in HANDED  # like a program that takes longer than planned
     ttl = 0.3 if overstays else plan.ttl
     hold = 2 * ttl if overstays else random.choice((0.0, random.uniform(0.0, 0.02)))
-    return Choice(kind, names, timeout, ttl, not overstays, hold, units, capacity)
+    return Choice(kind, names, timeout, ttl, not overstays, hold, units, capacity, random.random() < 0.4)
 
 
 def _name(plan: Plan, random: random.Random) -> tuple[str, str]:
     kind = random.choice(plan.kinds)
     if kind == "all":
         return f"all:{random.randrange(4)}", kind
+    if kind == "once":  # the clock is that of all processes
+        return f"once:{random.randrange(plan.hot)}:{time.monotonic() // ROUND:.0f}", kind
+    if kind == "evict":
+        return f"evict:{random.randrange(plan.hot)}", random.choice(("lock", "lock", "lock", "evict"))
+    if kind in ("token", "attach"):
+        return f"token:{random.randrange(plan.hot)}", kind
     if random.random() < 0.7:
         return f"{kind}:hot:{random.randrange(plan.hot)}", kind
     return f"{kind}:cold:{random.randrange(plan.cold)}", kind

@@ -6,8 +6,8 @@ from contextlib import closing, suppress
 from typing import Any
 
 from interlock.core.errors import LockLost, LockTimeout
-from tests.torture.operations import Operation
-from tests.torture.plan import draw
+from tests.torture.operations import FailedRun, Operation
+from tests.torture.plan import Choice
 from tests.torture.shelf import Reader
 from tests.torture.threadworker import AFTER_ERROR, Worker, patiently
 
@@ -57,23 +57,45 @@ class TaskWorker(Worker):
                 await self._operate(randomly, reader)
 
     async def _operate(self, randomly: random.Random, reader: Reader) -> None:
-        choice = draw(self.plan, randomly)
+        choice, token = self.draw(randomly)
         operation = Operation(self.history, choice)
         try:
-            async with choice.lock(self.locks) as grant:
-                for seconds in operation.body(grant, reader):
-                    await asyncio.sleep(seconds)
+            await self._perform(choice, token, operation, reader)
             operation.say("freed")
         except LockTimeout:
             operation.say("fail")
         except LockLost:
             operation.say("lost")
+        except FailedRun:
+            operation.say("freed")
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit) as error:
             operation.broke(error)
             raise
         except Exception as error:
             operation.broke(error)
             await asyncio.sleep(AFTER_ERROR)
+
+    async def _perform(self, choice: Choice, token: str, operation: Operation, reader: Reader) -> None:
+        locks, name = self.locks, choice.names[0]
+        if choice.kind == "evict":
+            for view in (await locks.claims(name))[-1:]:
+                operation.evicted(view)
+                await locks.evict(name, view.id)
+            return
+        async with (await locks.attach(token)) if token else choice.lock(locks) as grant:
+            if choice.kind == "once" and not grant.due:
+                operation.say("skipped")
+                return
+            for seconds in operation.body(grant.grant if choice.kind == "once" else grant, reader):
+                await asyncio.sleep(seconds)
+            if choice.kind == "once" and choice.fails:
+                raise FailedRun
+            if choice.kind == "token":
+                self.board.put(name, await grant.detach())
+            if token and choice.fails:
+                await locks.release(token)  # it is used up, so nothing may happen
+        if choice.kind == "once":
+            operation.say("done")
 
     def _soon(self, function: Any) -> Any:
         def order() -> None:

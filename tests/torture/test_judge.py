@@ -141,6 +141,20 @@ def a_process_that_hangs(told: Told) -> None:
     told.say(9.0, "exit", "coordinator", of="0.0", status=-9, hung=True)
 
 
+def a_run_is_repeated_though_it_is_recorded(told: Told) -> None:
+    told.say(2.1, "done", "0.0", op=told.hold("0.0", 1.0, 1, 2.0, kind="once"))
+    told.hold("1.0", 3.0, 2, 3.1, kind="once")
+
+
+def a_run_is_skipped_though_nobody_completed_it(told: Told) -> None:
+    told.say(2.1, "skipped", "0.0", op=told.ask("0.0", 1.0, kind="once"))
+
+
+def a_healthy_holder_loses_its_lock(told: Told) -> None:
+    told.fault("scatter", 0.9, 1.5)
+    told.say(1.2, "lost", "0.0", op=told.hold("0.0", 1.0, 1, 1.1))
+
+
 BAD: dict[Callable[[Told], None], str] = {
     two_holders: "overlap",
     too_many_units: "overlap",
@@ -159,6 +173,9 @@ BAD: dict[Callable[[Told], None], str] = {
     a_connection_left: "left over",
     a_process_that_died_of_nothing: "death",
     a_process_that_hangs: "hang",
+    a_run_is_repeated_though_it_is_recorded: "done twice",
+    a_run_is_skipped_though_nobody_completed_it: "skipped",
+    a_healthy_holder_loses_its_lock: "lost",
 }
 
 
@@ -167,6 +184,44 @@ def test_what_can_not_be_is_found_and_nothing_else(tell: Callable[[Told], None])
     told = Told()
     tell(told)
     assert [each.rule for each in told.verdict().violations] == [BAD[tell]]
+
+
+def a_lock_is_handed_over_by_a_token(told: Told) -> None:
+    told.hold("0.0", 1.0, 7, 2.0, kind="token")
+    waiter = told.ask("2.0", 1.5)
+    told.say(1.6, "queued", "2.0", op=waiter, id=f"id{waiter}")
+    told.hold("1.0", 2.1, 7, 3.0, kind="attach", timeout=0.0)
+    told.get("2.0", waiter, 3.1, 8, 3.2)
+
+
+def an_evicted_holder_learns_it_late(told: Told) -> None:
+    evicted = told.hold("0.0", 1.0, 1, 2.0)
+    told.say(
+        1.2, "evict", "2.0", op=told.ask("2.0", 1.2, kind="evict", timeout=0.0), id=f"id{evicted}", state="using"
+    )
+    told.hold("1.0", 1.5, 2, 2.5)
+    told.say(2.1, "lost", "0.0", op=evicted)
+
+
+def a_failed_run_is_followed_by_another(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 2.0, kind="once")
+    told.say(3.1, "done", "1.0", op=told.hold("1.0", 2.1, 2, 3.0, kind="once"))
+    told.say(3.2, "skipped", "2.0", op=told.ask("2.0", 1.0, kind="once"))
+
+
+@pytest.mark.parametrize(
+    "tell",
+    [
+        a_lock_is_handed_over_by_a_token,
+        an_evicted_holder_learns_it_late,
+        a_failed_run_is_followed_by_another,
+    ],
+    ids=lambda tell: tell.__name__,
+)
+def test_what_is_promised_is_no_violation(tell: Callable[[Told], None]) -> None:
+    told = Told()
+    tell(told)
+    assert told.verdict().violations == []
 
 
 ADVISORY = promises_of("postgresql+advisory://x/y")

@@ -11,8 +11,8 @@ from typing import Any
 
 from interlock.core.errors import LockLost, LockTimeout
 from tests.torture.history import History
-from tests.torture.operations import Operation, listener
-from tests.torture.plan import Plan, draw, loaded
+from tests.torture.operations import Board, FailedRun, Operation, listener
+from tests.torture.plan import Choice, Plan, draw, loaded
 from tests.torture.shelf import Reader
 
 AFTER_ERROR = 0.02  # seconds of pause
@@ -38,7 +38,16 @@ class Worker:
         self.seed = f"{plan.seed}:{number}:{life}"
         self._listens = random.Random(self.seed)
         self.stopped = threading.Event()
+        self.board = Board(history)
         self.orders: dict[str, Callable[[], None]] = {"end": self.stopped.set}
+
+    def draw(self, randomly: random.Random) -> tuple[Choice, str]:
+        """Choose an operation; also the token to attach, if there is one."""
+        choice, token = draw(self.plan, randomly), ""
+        if choice.kind == "attach":
+            name, token = self.board.take()
+            choice = choice._replace(names=(name,), timeout=0.0) if token else choice._replace(kind="lock")
+        return choice, token
 
     def connect(self, made_by: str) -> Any:
         """Return locks; half of the clients have a listener."""
@@ -88,22 +97,44 @@ class ThreadWorker(Worker):
 
     def operate(self, randomly: random.Random, reader: Reader) -> bool:
         """Perform one operation; False if it was cancelled or failed."""
-        choice = draw(self.plan, randomly)
+        choice, token = self.draw(randomly)
         operation = Operation(self.history, choice)
         try:
-            with choice.lock(self.locks) as grant:
-                for seconds in operation.body(grant, reader):
-                    time.sleep(seconds)
+            self._perform(choice, token, operation, reader)
             operation.say("freed")
         except LockTimeout:
             operation.say("fail")
         except LockLost:
             operation.say("lost")
+        except FailedRun:
+            operation.say("freed")
         except (Exception, KeyboardInterrupt) as error:
             operation.broke(error)
             time.sleep(AFTER_ERROR)
             return False
         return True
+
+    def _perform(self, choice: Choice, token: str, operation: Operation, reader: Reader) -> None:
+        locks, name = self.locks, choice.names[0]
+        if choice.kind == "evict":
+            for view in locks.claims(name)[-1:]:
+                operation.evicted(view)
+                locks.evict(name, view.id)
+            return
+        with locks.attach(token) if token else choice.lock(locks) as grant:
+            if choice.kind == "once" and not grant.due:
+                operation.say("skipped")
+                return
+            for seconds in operation.body(grant.grant if choice.kind == "once" else grant, reader):
+                time.sleep(seconds)
+            if choice.kind == "once" and choice.fails:
+                raise FailedRun
+            if choice.kind == "token":
+                self.board.put(name, grant.detach())
+            if token and choice.fails:
+                locks.release(token)  # it is used up, so nothing may happen
+        if choice.kind == "once":
+            operation.say("done")
 
     def _close(self) -> None:
         closing, self.locks = self.locks, self.connect(self.plan.connect)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tests.torture.history import Record, in_order
+from tests.torture.judge.handing import losses, runs_of_once
 from tests.torture.judge.holding import capacity, fences, lost_updates, order, stale_writes
 from tests.torture.judge.run import Run, understood
 from tests.torture.judge.violation import Violation
@@ -55,6 +56,6 @@ def judge(records: Iterable[Record]) -> Verdict:
     stalled, verdict.stalls = stalls(run)
     verdict.violations = [
         *overlaps, *fences(run), *stale_writes(run), *lost, *order(run), *time_outs(run), *stalled, *errors(run),
-        *left_over(run),
+        *left_over(run), *runs_of_once(run), *losses(run),
     ]  # fmt: skip
     return verdict

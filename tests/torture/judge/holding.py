@@ -55,6 +55,8 @@ def capacity(run: Run) -> tuple[list[Violation], int]:
 
 def _is_excused(run: Run, active: list[_Hold], hold: _Hold) -> bool:
     """Return True if the store may have lost the active claims, and their holders may not know it yet."""
+    if any(run.evicted.get(each.id, hold.since) < hold.since for each in [*active, hold]):
+        return True  # a holder learns of its eviction at its next renewal
     since = min(each.since for each in active) - run.plan.ttl
     if run.plan.told is not None:
         slept = max(run.lag(each.op.process, hold.since - 2 * run.plan.ttl, each.until) for each in active)
@@ -69,7 +71,7 @@ def fences(run: Run) -> list[Violation]:
         seen: dict[int, _Hold] = {}
         for hold in holds:
             other = seen.setdefault(hold.fence, hold)
-            if other is not hold and other.id != hold.id:
+            if other is not hold and other.id != hold.id and "attach" not in (other.op.kind, hold.op.kind):
                 text = f"{hold.op} has the fence {hold.fence} of {other.op}"
                 found.append(Violation("fence repeated", name, hold.since, text))
         found += _falling(run, name, holds)
@@ -164,6 +166,8 @@ def order(run: Run) -> list[Violation]:
     for name, holds in _holds(run):
         if len(holds[0].op.names) > 1:
             continue
+        # A hold that was attached did not wait: its claim began with the operation that detached it.
+        holds = [hold for hold in holds if hold.op.kind != "attach"]
         stood = [hold for hold in holds if hold.id in hold.op.queued and not _lost_place(run, hold)]
         if run.plan.line == "all":
             found += _overtaken(name, stood, holds)

@@ -43,6 +43,9 @@ class RecordedOperation:
 
     Attributes:
         held: until when its holder certainly held the lock, by its own clock.
+        done: when its run of `once` was recorded.
+        skipped: when it found that a run was recorded.
+        fails: True if its run ends with an exception.
         ended: when acquire returned or raised.
     """
 
@@ -63,6 +66,9 @@ class RecordedOperation:
     held: float | None = None
     ended: float | None = None
     lost: bool = False
+    done: float | None = None
+    skipped: float | None = None
+    fails: bool = False
     fences: tuple[int, ...] = ()
     ids: tuple[str, ...] = ()
 
@@ -80,6 +86,7 @@ class Run:
     lags: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
     records: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
     exits: dict[str, float] = field(default_factory=dict)
+    evicted: dict[str, float] = field(default_factory=dict)
 
     def fault_near(self, since: float, until: float, shared: bool, process: str = "") -> list[Made]:
         """Return the faults in a time: of the store or network, and, unless `shared`, of a process too."""
@@ -125,13 +132,15 @@ def understood(records: Iterable[Record]) -> Run:
         elif event == "invoke":
             op = RecordedOperation(
                 process, record["op"], tuple(record["names"]), record["kind"], record["units"], record["capacity"],
-                record["timeout"], record["ttl"], t,
+                record["timeout"], record["ttl"], t, fails=record.get("fails", False),
             )  # fmt: skip
             open_ops[process, op.number] = op
             run.ops.append(op)
         elif event == "fault":
             span, problem = Span(record["since"], t), record.get("problem", "")
             run.faults.append(Made(record["fault"], span, record["of"], record["loses"], problem))
+        elif event == "evict":
+            run.evicted[record["id"]] = t
         elif event == "lag":
             run.lags[process].append(Span(record["since"], t))
         elif (process, record.get("op")) in open_ops:
@@ -156,6 +165,15 @@ def _tell(op: RecordedOperation, record: Record) -> None:
         op.held = t
     elif event == "lost":
         op.lost = True
+        op.outcome = op.outcome or event
+        op.ended = op.ended or t
+    elif event == "skipped":
+        op.skipped = op.ended = t
+        op.outcome = event
+    elif event == "done":
+        op.done = t
+    elif event == "freed":  # of what holds nothing
+        op.outcome = op.outcome or "ok"
         op.ended = op.ended or t
     elif event in ("fail", "unknown"):
         op.error, op.text = record.get("error", ""), record.get("text", "")
