@@ -29,6 +29,15 @@ def test_a_neighbour_that_is_about_to_give_way_is_looked_at_again_soon(wait: boo
     assert 2.0 <= again.look_again < 4.0  # not all at once
 
 
+def test_a_waiter_far_behind_in_line_looks_less_often() -> None:
+    records = MemoryRecords(look_again=0.25)
+    for number in range(100):
+        records.create(Claim(f"before {number}", SPEC))
+    answer = asyncio.run(AsyncRecordQueue(RecordsOfTasks(records)).enter(ME, None, True, False))
+    assert answer.state == "pending"
+    assert 2.5 <= answer.look_again <= 5.0
+
+
 def record(id: str, key: int, state: Any = PENDING, units: int = 1, capacity: int = 1, **more: Any) -> PendingRecord:
     """Return what the store shows of a claim."""
     return PendingRecord(id, key, units, capacity, state, more.get("fence", 0), more.get("expired", False))
@@ -44,15 +53,15 @@ JUDGED = [
     ([record("me", 5, USING, fence=7)], Judgement("holds", True, 7, None)),
     ([MINE, OLD], Judgement("enter", True, 0, "old")),
     ([record("me", 5, QUEUED)], Judgement("enter", False, 0, None)),
-    ([MINE, record("other", 4, QUEUED)], Judgement("give way", True, 0, None)),
+    ([MINE, record("other", 4, QUEUED)], Judgement("give way", True, 0, None, 1)),
     ([MINE, record("other", 6, QUEUED)], Judgement("enter", True, 0, None)),
     ([MINE, record("other", 6)], Judgement("neighbour", True, 0, None)),
     ([MINE, record("other", 6, USING)], Judgement("busy", True, 0, None)),
     ([MINE, record("other", 4, USING)], Judgement("busy", True, 0, None)),
-    ([READER, BEFORE], Judgement("enter", True, 0, None)),
-    ([READER, BEFORE, record("third", 3, QUEUED, 1, 3)], Judgement("give way", True, 0, None)),
-    ([READER, BEFORE._replace(units=WRITER_UNITS)], Judgement("give way", True, 0, None)),
-    ([record("me", 5, capacity=3), record("other", 4, QUEUED, 1, 3)], Judgement("give way", True, 0, None)),
+    ([READER, BEFORE], Judgement("enter", True, 0, None, 1)),
+    ([READER, BEFORE, record("third", 3, QUEUED, 1, 3)], Judgement("give way", True, 0, None, 2)),
+    ([READER, BEFORE._replace(units=WRITER_UNITS)], Judgement("give way", True, 0, None, 1)),
+    ([record("me", 5, capacity=3), record("other", 4, QUEUED, 1, 3)], Judgement("give way", True, 0, None, 1)),
     ([record("me", 5, capacity=3), record("other", 4, USING, 1, 3)], Judgement("enter", True, 0, None)),
 ]
 

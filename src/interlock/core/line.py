@@ -120,6 +120,7 @@ class Step(NamedTuple):
         promoted: holders to be told of their fence, and waiters to be told to look again.
         look_in: microseconds after which a waiter should look again, since a lease before its own ends then.
         more: True if more waiters can be promoted than one step does.
+        places: how many places are in the line; 0 if no claim entered it, or a free lock was taken.
     """
 
     line: Line | None
@@ -127,6 +128,7 @@ class Step(NamedTuple):
     promoted: tuple[Place, ...] = ()
     look_in: int = 0
     more: bool = False
+    places: int = 0
 
 
 Decide: TypeAlias = Callable[Concatenate[Line, Clock, ...], Step]
@@ -175,7 +177,7 @@ def enter(line: Line, clock: Clock, claim: Claim, origin: Origin, wait: bool, ag
         if spec.once and line.done > clock.stamp:
             return Step(None, IS_DONE)
         place = _place(claim, origin, clock, line.top, USING)
-        granted: Step = new(Step, (new(Line, ((place,), place.fence, line.done)), place, (), 0, False))
+        granted: Step = new(Step, (new(Line, ((place,), place.fence, line.done)), place, (), 0, False, 0))
         return granted
     settled = settle(line, clock)
     now = line if settled.line is None else settled.line
@@ -186,7 +188,7 @@ def enter(line: Line, clock: Clock, claim: Claim, origin: Origin, wait: bool, ag
             )
             now = now._replace(places=(*now.places[:at], place, *now.places[at + 1 :]))
             others = tuple(each for each in settled.promoted if each.id != claim.id)
-            return Step(now, place, others, _look_in(now, clock, at), settled.more)
+            return Step(now, place, others, _look_in(now, clock, at), settled.more, len(now.places))
     if again:
         return settled
     if spec.once and now.done > clock.stamp:
@@ -197,8 +199,8 @@ def enter(line: Line, clock: Clock, claim: Claim, origin: Origin, wait: bool, ag
         place = _place(claim, origin, clock, now.top, PENDING)
     else:
         return settled
-    now = Line((*now.places, place), place.fence, now.done)
-    return Step(now, place, settled.promoted, _look_in(now, clock, len(now.places) - 1), settled.more)
+    now, size = Line((*now.places, place), place.fence, now.done), len(now.places)
+    return Step(now, place, settled.promoted, _look_in(now, clock, size), settled.more, size + 1)
 
 
 def leave(line: Line, clock: Clock, id: str, keep: int = 0) -> Step:
@@ -214,7 +216,7 @@ def leave(line: Line, clock: Clock, id: str, keep: int = 0) -> Step:
     places = line.places
     if len(places) == 1 and places[0].id == id and not keep:  # the short cut of a lone holder
         there = places[0].until > clock.lease and places[0].alive not in clock.dead
-        left_alone: Step = new(Step, (new(Line, ((), line.top, line.done)), there, (), 0, False))
+        left_alone: Step = new(Step, (new(Line, ((), line.top, line.done)), there, (), 0, False, 0))
         return left_alone
     settled = settle(line, clock)
     now = line if settled.line is None else settled.line

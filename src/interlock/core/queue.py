@@ -49,6 +49,8 @@ class EnterResult(NamedTuple):
     waiter: "Tells | None" = None
 
 
+LOOKS = 20  # at a long line per second, by all of its waiters, where a look reads the whole line
+
 OCCUPIED = EnterResult("occupied")
 REFUSED = EnterResult("refused")
 DONE_BEFORE = EnterResult("done")

@@ -13,8 +13,9 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from interlock.core.claims import PENDING, USING
+from interlock.core.claims import MICROS, PENDING, USING
 from interlock.core.line import Clock, Line, Origin, Place, Step
+from interlock.core.queue import LOOKS
 from interlock.remote.waiters import Waiters
 from interlock.runtime import log
 from interlock.runtime.process import HOST, in_forked_child, pid
@@ -165,7 +166,7 @@ def sooner(step: Step, line: Line, clock: Clock, longest: int = LONGEST_LOOK) ->
         step: its answer is the waiter.
         line: as it is after the step.
         clock: of the step.
-        longest: microseconds between two looks.
+        longest: microseconds between two looks; more in a long line.
     """
     waiter = step.answer
     if not isinstance(waiter, Place) or waiter.state != PENDING:
@@ -175,6 +176,6 @@ def sooner(step: Step, line: Line, clock: Clock, longest: int = LONGEST_LOOK) ->
     if waiter.channel and all(place.home.startswith(host) for place in before):
         return step
     waited = max(0, clock.stamp - waiter.since) // GROWTH
-    pause = min(longest, max(SHORTEST_LOOK * len(before), waited))
+    pause = min(max(longest, MICROS * len(before) // LOOKS), max(SHORTEST_LOOK * len(before), waited))
     jitter = secrets.randbelow(pause // 4)
     return step._replace(look_in=min(step.look_in or pause, pause) + jitter)

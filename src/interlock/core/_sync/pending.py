@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, State, fits
 from interlock.core.errors import UnknownOutcome
-from interlock.core.queue import GIVEN_UP, GONE, REFUSED, EnterResult, Renewed
+from interlock.core.queue import GIVEN_UP, GONE, LOOKS, REFUSED, EnterResult, Renewed
 
 NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, one of them is about to be lowered
 
@@ -85,12 +85,13 @@ Verdict: TypeAlias = Literal["enter", "holds", "give way", "busy", "neighbour", 
 
 
 class Judgement(NamedTuple):
-    """A verdict, the flag and fence of the record judged, and an expired record to remove."""
+    """A verdict, the flag and fence of the record judged, an expired record to remove, and how many wait ahead."""
 
     verdict: Verdict
     up: bool
     fence: int
     junk: str | None
+    ahead: int = 0
 
 
 def judge(me: str, records: Sequence[PendingRecord]) -> Judgement:
@@ -126,7 +127,7 @@ def judge(me: str, records: Sequence[PendingRecord]) -> Judgement:
         verdict = "enter"
     else:
         verdict = "busy" if using else "neighbour"
-    return Judgement(verdict, mine.state == PENDING, 0, junk)
+    return Judgement(verdict, mine.state == PENDING, 0, junk, len(before))
 
 
 class Pending:
@@ -161,7 +162,7 @@ class Pending:
             records.create(claim)  # 1. claim first ...
         while True:
             line = records.list(claim.spec.key)  # 2. ... then look
-            verdict, up, fence, junk = judge(claim.id, line)
+            verdict, up, fence, junk, ahead = judge(claim.id, line)
             del line
             if verdict == "gone":
                 return GONE
@@ -185,7 +186,7 @@ class Pending:
                 return GONE
         if junk is not None:
             records.reap(claim.spec.key, junk)
-        pause = NEIGHBOUR_PAUSE if verdict == "neighbour" else records.look_again
+        pause = NEIGHBOUR_PAUSE if verdict == "neighbour" else max(records.look_again, ahead / LOOKS)
         return EnterResult("pending", look_again=pause)
 
     def _forget(self, claim: Claim) -> None:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.core._async.pending import AsyncPending
+from interlock.core._async.pending import NEIGHBOUR_PAUSE, AsyncPending
 from interlock.core.claims import Claim
 from interlock.core.queue import EnterResult, Renewed, Tells
 from interlock.runtime import _aio as rt
@@ -42,7 +42,7 @@ class AsyncRecordQueue:
         answer = await self._protocol.enter(claim, wait, again)
         if answer.state != "pending":
             self._waiting.pop(claim.id, None)
-        elif answer.look_again == self._records.look_again:
+        elif answer.look_again > NEIGHBOUR_PAUSE:
             answer = answer._replace(look_again=answer.look_again * random.uniform(JITTER, 1.0))
         return answer
 

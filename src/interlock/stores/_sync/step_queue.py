@@ -24,7 +24,7 @@ from interlock.core.line import (
     renew,
     settle,
 )
-from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Renewed, Tells
+from interlock.core.queue import BUSY, DONE_BEFORE, LOOKS, OCCUPIED, REFUSED, EnterResult, Held, Renewed, Tells
 from interlock.core.queue import GONE as IS_GONE
 from interlock.remote.failures import Denied, Passing, Unreachable, outage
 from interlock.remote.waiters import Waiters
@@ -52,7 +52,7 @@ class Steps(Protocol):
     each missing key by a step of its own.
 
     Attributes:
-        look_again: seconds after which a waiter polls if it was not notified.
+        look_again: seconds after which a waiter polls if it was not notified; later in a long line.
     """
 
     look_again: float
@@ -121,7 +121,7 @@ class StepQueue:
             self._tell(spec.key, step)
         place = step.answer
         if place is not None and place is not IS_DONE and place.state != USING:
-            pause = min(self._steps.look_again, max(SHORTEST_LOOK, step.look_in / MICROS))
+            pause = pause_before_look(self._steps.look_again, step.look_in, step.places)
             return EnterResult("pending", look_again=pause, asked=step.line is not None)
         if waiter is not None:
             self._forget(claim.id, None)
@@ -229,6 +229,19 @@ class StepQueue:
             if not step.more:
                 return
             step = self._insist(key, settle)
+
+
+def pause_before_look(look_again: float, look_in: int, places: int = 0) -> float:
+    """Return the seconds until a waiter looks at the line again, if it is not notified before.
+
+    A look reads the whole line, so all waiters of one line together look `LOOKS` times a second at most.
+
+    Args:
+        look_again: the shortest pause, in seconds, unless a lease ends before.
+        look_in: microseconds until a lease before the waiter's ends.
+        places: the number of places in the line.
+    """
+    return min(max(look_again, places / LOOKS), max(SHORTEST_LOOK, look_in / MICROS))
 
 
 def away(claim: Claim, error: StoreError, wait: bool, answered: bool) -> EnterResult:

@@ -15,7 +15,7 @@ from interlock.core.claims import MICROS, Claim
 from interlock.core.queue import OCCUPIED, REFUSED, EnterResult
 from interlock.runtime import clock
 from interlock.runtime.process import pid
-from interlock.stores._sync.step_queue import SHORTEST_LOOK
+from interlock.stores._sync.step_queue import pause_before_look
 from interlock.stores.files.linefile import give_turn
 from interlock.stores.files.slots import tail
 from interlock.stores.files.steps import FileSteps, WaitsHere
@@ -82,7 +82,7 @@ class Quick:
         if answer.__class__ is tuple:
             before, micros = answer
             steps.liveness.watch(waiter.pipe, (before,))  # type: ignore[union-attr]
-            return EnterResult("pending", look_again=min(steps.look_again, max(SHORTEST_LOOK, micros / MICROS)))
+            return EnterResult("pending", look_again=pause_before_look(steps.look_again, micros))
         if answer > 0:
             if waiter is not None:
                 steps.waiters.remove(id)  # as the step in Python: nobody is to wake its pipe, which others get
