@@ -1,51 +1,125 @@
-"""Write each `_sync/` folder from the `_async/` beside it: plain tokens, nothing else.
+"""Write each `_sync/` folder from the `_async/` beside it, by Python's own tokens.
 
     python tools/unasync.py [--check]
 
-With `--check` it writes nothing, and fails if a file is not up to date.  A statement under the comment `# async only`
-is left out.  What is right for tasks and wrong for threads is refused: an `await` under `with mutex`, and a coroutine
-that is an argument, since its twin would run before the call.
+Names are translated everywhere, words in docstrings and comments only.  Line breaks and indentation stay.  A
+statement under the comment `# async only` is left out.  With `--check` it writes nothing, and fails if a file is not
+up to date.  It refuses what is right for tasks and wrong for threads (an `await` under `with mutex`; a coroutine as
+an argument, since its twin would run before the call), and a rule that nothing needs.
 """
 
 import ast
+import io
 import re
 import sys
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 HEADER = "# Generated from {} by tools/unasync.py; change that one.\n"
-RULES = [  # in this order
-    (r"\basync (def|with|for)\b", r"\1"),
-    (r"\bawait ", ""),
-    (r"\b_aio\b", "_threads"),
-    (r"\b_async\b", "_sync"),
-    (r"\b__a(enter|exit|next|iter)__\b", r"__\1__"),
-    (r"\bStopAsyncIteration\b", "StopIteration"),
-    (r"\bAsync([A-Z]\w*)", r"\1"),
-    (r"\bhandle_async_request\b", "handle_request"),
-    (r"\ba(close|connect|iter_lines|queue|read|transact)\b", r"\1"),
-]
 ONLY = "# async only"
+NAMES = {
+    "_aio": "_threads",
+    "_async": "_sync",
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "handle_async_request": "handle_request",
+    "aclose": "close",
+    "aconnect": "connect",
+    "aiter_lines": "iter_lines",
+    "aqueue": "queue",
+    "aread": "read",
+    "atransact": "transact",
+}
+WORDS = {
+    "threads and tasks": None,
+    "written for tasks, generated for threads": None,
+    "a pool for threads, one connection for tasks": None,
+    "for tasks one of their libraries, for threads one of theirs": None,
+    "threads: for each reply; tasks: for all": None,
+    "the threads of a process or the tasks of an event loop": "the threads of a process",
+    "thread or task": "thread",
+    "process or event loop": "process",
+    "process or loop": "process",
+    "asyncio tasks": "threads",
+    "tasks": "threads",
+    "task": "thread",
+}
+"""Phrases, a longer one before its parts; a line may end within one.  None: it is right for threads, too."""
+
+ASYNC = re.compile(r"\bAsync(?=[A-Z])")
+NAME = re.compile(rf"\b({'|'.join(NAMES)})\b")
+KEYWORD = re.compile(r"\basync (?=def|with|for)|\bawait ")
+FSTRING = re.compile("[rR]?[fF]")
+WORD = re.compile(rf"\b({'|'.join(WORDS)})\b".replace(" ", r"\s+"))
+used: Counter[str] = Counter()
+"""How often each rule was needed."""
+
+
+def in_code(text: str) -> str:
+    """Translate the names in a text."""
+    used.update(NAME.findall(text))
+    return NAME.sub(lambda found: NAMES[found[1]], ASYNC.sub("", text))
+
+
+def in_prose(text: str) -> str:
+    """Translate a docstring or a comment."""
+
+    def word(found: re.Match[str]) -> str:
+        phrase = " ".join(found[1].split())
+        used[phrase] += 1
+        return WORDS[phrase] or found[0]
+
+    return WORD.sub(word, KEYWORD.sub("", in_code(text)))
 
 
 def threads_of(text: str) -> str:
     """Return the module for threads."""
-    kept: list[str] = []
-    skipped: tuple[int, bool] | None = None  # the indentation of what is left out, and whether it has begun
-    for line in text.splitlines(keepends=True):
-        indent = len(line) - len(line.lstrip())
-        ends = not line.lstrip().startswith((")", "]", "}"))  # else it belongs to the same statement
-        if skipped and ends and line.strip() and (indent < skipped[0] or (indent == skipped[0] and skipped[1])):
-            skipped = None
-        if line.strip() == ONLY:
-            skipped = (indent, False)
-        elif skipped:
-            skipped = (skipped[0], True)
+    tree, lines = ast.parse(text), text.splitlines(keepends=True)
+    left_out, prose = set(_left_out(tree, lines)), set(_docstrings(tree))
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    for each, after in reversed(list(pairwise(tokens))):
+        (row, column), (last, end) = each.start, each.end
+        if each.type == tokenize.NAME and each.string in ("async", "await"):
+            new, end = "", after.start[1]
+        elif each.type == tokenize.COMMENT or each.start in prose:
+            new = in_prose(each.string)
+        elif each.type in (tokenize.NAME, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)):
+            new = in_code(each.string)
+            if FSTRING.match(new):  # before Python 3.12 an f-string is one token
+                new = KEYWORD.sub("", new)
         else:
-            kept.append(line)
-    text = "".join(kept)
-    for pattern, by in RULES:
-        text = re.sub(pattern, by, text)
-    return text
+            continue
+        if new != each.string:
+            text = lines[row - 1][:column] + new + lines[last - 1][end:]
+            lines[row - 1 : last] = [text, *[""] * (last - row)]
+    return "".join(line for number, line in enumerate(lines, 1) if number not in left_out)
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """Yield where each docstring begins, also those of attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.col_offset
+
+
+def _left_out(tree: ast.Module, lines: list[str]) -> Iterator[int]:
+    """Yield the numbers of the lines of statements that only tasks need, with the comment above and the empty lines
+    below."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.stmt):
+            continue
+        decorators = getattr(node, "decorator_list", [])
+        first = last = min([node.lineno, *(each.lineno for each in decorators)])
+        while first > 1 and lines[first - 2].lstrip().startswith("#") and lines[first - 1].strip() != ONLY:
+            first -= 1
+        if lines[first - 1].strip() == ONLY:
+            last = node.end_lineno or last
+            while last < len(lines) and not lines[last].strip():
+                last += 1
+            yield from range(first, last + 1)
 
 
 def refused(path: Path) -> list[str]:
@@ -79,6 +153,7 @@ def main(*options: str) -> int:
                 stale.append(target / name)
                 if not check:
                     (target / name).write_text(text)
+    wrong += [f"tools/unasync.py: nothing needs the rule for {each!r}" for each in (*NAMES, *WORDS) if not used[each]]
     for each in wrong:
         print(each)
     for file in stale:

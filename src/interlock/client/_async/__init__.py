@@ -1,1 +1,1 @@
-"""The client of tasks; that of threads, `_sync`, is generated from this."""
+"""The client; written for tasks, generated for threads."""

@@ -181,7 +181,7 @@ class AsyncClient(BaseClient):
                 grant._tell_acquired(started)
             entering.pop(id, None)
             return grant
-        except GeneratorExit:  # a task that is destroyed can wait for nothing: its lease ends
+        except GeneratorExit:  # a destroyed coroutine can wait for nothing: its lease ends
             entering.pop(id, None)
             raise
         except BaseException as error:

@@ -165,7 +165,7 @@ class AsyncElection(rt.AsyncWrongWith):
             await self._until(self._cancel.is_set, FIRST_PAUSE)
 
     async def _do(self, grant: AsyncGrant, work: Callable[..., rt.Result[object]]) -> None:
-        """Let the work be done; in a task, a loss cancels it."""
+        """Let the work be done; a loss cancels asynchronous work."""
         grant._enter_body(rt.caller())
         try:
             await work(self)

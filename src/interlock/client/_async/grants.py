@@ -67,7 +67,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
     __slots__ = ("_cancelling", "_struck")
 
     def _enter_body(self, body: rt.Caller) -> None:
-        """From here to `_leave_body`, a loss cancels the calling task."""
+        """From here to `_leave_body`, a loss ends an asynchronous body."""
         self._body = body
         # async only
         self._struck = False

@@ -356,8 +356,8 @@ class AsyncLocks(Same):
     def subscribe(self, function: Listener) -> Callable[[], None]:
         """Let `function` be called with each event of this connection, as soon as it happens and where it happens.
 
-        That is in the thread or task that acquires or releases, and in threads of its own (of tasks: on the loop) for
-        what the renewal of leases finds.  An exception of the function is logged, and stops no other listener.
+        The thread or task that acquires or releases calls it; what the renewal of leases finds is reported from the
+        background.  An exception of the function is logged, and stops no other listener.
 
         Args:
             function: takes an `Event`; it must be quick, and acquire or release nothing by this connection.

@@ -1,2 +1,2 @@
 # Generated from _async/__init__.py by tools/unasync.py; change that one.
-"""The client of tasks; that of threads, `_sync`, is generated from this."""
+"""The client; written for tasks, generated for threads."""

@@ -36,7 +36,7 @@ GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave u
 PAUSE = 0.002  # seconds between two looks
 CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
 Entering: TypeAlias = tuple[Claim | AcquireCall, rt.Caller]
-"""A call of acquire in progress: its claim, and the thread or task that made the call."""
+"""A call of acquire in progress: its claim, and the thread that made the call."""
 
 
 class State:
@@ -81,7 +81,7 @@ class Client(BaseClient):
         self._making = rt.Mutex()
 
     def state(self) -> State:
-        """Return what the calling process or loop has of this connection."""
+        """Return what the calling process has of this connection."""
         here: Any = None if self._here is None else self._here()
         state = self._states.get(here)
         if state is None:
@@ -177,7 +177,7 @@ class Client(BaseClient):
                 grant._tell_acquired(started)
             entering.pop(id, None)
             return grant
-        except GeneratorExit:  # a task that is destroyed can wait for nothing: its lease ends
+        except GeneratorExit:  # a destroyed coroutine can wait for nothing: its lease ends
             entering.pop(id, None)
             raise
         except BaseException as error:
@@ -278,7 +278,7 @@ class Client(BaseClient):
             raise failure
 
     def _close_state(self, state: State) -> BaseException | None:
-        """Close what one process or loop has; return the first failure."""
+        """Close what one process has; return the first failure."""
         try:
             return self._end(state, CLOSE_LIMIT, state.watchdog.live())
         finally:  # also after a Ctrl-C: `close` works only once

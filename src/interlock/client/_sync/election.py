@@ -44,7 +44,7 @@ class Election(rt.WrongWith):
         self._cancel = Cancel()
         self._grant: Grant | None = None
         self._term = 0
-        self._stander: Any = None  # the task that stands for election; None if none does
+        self._stander: Any = None  # the thread that stands for election; None if none does
         self._watching: list[Any] = []
 
     @property
@@ -163,7 +163,7 @@ class Election(rt.WrongWith):
             self._until(self._cancel.is_set, FIRST_PAUSE)
 
     def _do(self, grant: Grant, work: Callable[..., rt.Result[object]]) -> None:
-        """Let the work be done; in a task, a loss cancels it."""
+        """Let the work be done; a loss cancels asynchronous work."""
         grant._enter_body(rt.caller())
         try:
             work(self)

@@ -1,5 +1,5 @@
 # Generated from _async/grants.py by tools/unasync.py; change that one.
-"""What a task has in its hand while it holds a lock."""
+"""What a thread has in its hand while it holds a lock."""
 
 from types import TracebackType
 from typing import Any, Self
@@ -63,12 +63,12 @@ class _AsyncBody:
 
 
 class Grant(_AsyncBody, BaseGrant):
-    """A held lock; `release()`, from any task, or the end of `with grant:` gives it back."""
+    """A held lock; `release()`, from any thread, or the end of `with grant:` gives it back."""
 
     __slots__ = ("_cancelling", "_struck")
 
     def _enter_body(self, body: rt.Caller) -> None:
-        """From here to `_leave_body`, a loss cancels the calling task."""
+        """From here to `_leave_body`, a loss ends an asynchronous body."""
         self._body = body
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
         """End the body; True if the exception that ends it is our own cancellation, which is taken back."""

@@ -1,5 +1,5 @@
 # Generated from _async/locks.py by tools/unasync.py; change that one.
-"""The lock objects of tasks: with, acquire, decorator; and `Locks`, which makes them."""
+"""The lock objects of threads: with, acquire, decorator; and `Locks`, which makes them."""
 
 import functools
 from abc import abstractmethod
@@ -63,7 +63,7 @@ G = TypeVar("G", bound=Grant | Grants)
 
 
 class Lockable(rt.WrongWith, Same, Generic[G]):
-    """`with`, decorator and ownership by task, for everything that can be acquired.
+    """`with`, decorator and ownership by thread, for everything that can be acquired.
 
     What was acquired and not released is kept with its owner, in that order.  Threads may use it at once, since each
     change is one operation on the dictionary.
@@ -138,10 +138,10 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
         self._many = FEW + 2 * len(self._held)
 
     def release(self) -> None:
-        """Release what the calling task acquired last with this lock.
+        """Release what the calling thread acquired last with this lock.
 
         Raises:
-            NotHeld: the calling task holds nothing of this lock.
+            NotHeld: the calling thread holds nothing of this lock.
             StoreError: the store could not be asked; call again.
         """
         owner = rt.caller()
@@ -157,7 +157,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
             )
 
     def owned(self) -> bool:
-        """Tell whether the calling task holds the lock by this lock object, with its lease still good."""
+        """Tell whether the calling thread holds the lock by this lock object, with its lease still good."""
         owner = rt.caller()
         return any(who is owner and grant.held for grant, who in self._held.copy().items())
 
@@ -175,7 +175,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
         owner, held = rt.caller(), self._held.copy()
         mine = None
         for grant, whose in held.items():
-            # The caller's last one; or the last of all, since an exit stack may end in another thread or task.
+            # The caller's last one; or the last of all, since an exit stack may end in another thread.
             if grant._body is not None and (whose is owner or mine is None or held[mine] is not owner):
                 mine = grant
         if mine is None:
@@ -202,7 +202,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
 class Lock(Lockable[Grant]):
     """One name to lock, with how to; made by `Locks.lock`, `semaphore`, `rwlock`.
 
-    It may be used by many tasks at once, and again and again.
+    It may be used by many threads at once, and again and again.
     """
 
     def __init__(self, client: Client, spec: LockSpec, options: AcquireOptions) -> None:
@@ -219,7 +219,7 @@ class Lock(Lockable[Grant]):
 
 
 class RLock(Lock):
-    """A lock that the task which holds it may acquire again; the count dies with the lease."""
+    """A lock that the thread which holds it may acquire again; the count dies with the lease."""
 
     def _take(
         self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
@@ -325,7 +325,7 @@ def _held_around(
 
 
 class Locks(Same):
-    """The locks of one store, for asyncio tasks; made by `connect`.
+    """The locks of one store, for threads; made by `connect`.
 
     Args:
         store: where the claims are kept.
@@ -355,8 +355,8 @@ class Locks(Same):
     def subscribe(self, function: Listener) -> Callable[[], None]:
         """Let `function` be called with each event of this connection, as soon as it happens and where it happens.
 
-        That is in the thread or task that acquires or releases, and in threads of its own (of tasks: on the loop) for
-        what the renewal of leases finds.  An exception of the function is logged, and stops no other listener.
+        The thread that acquires or releases calls it; what the renewal of leases finds is reported from the
+        background.  An exception of the function is logged, and stops no other listener.
 
         Args:
             function: takes an `Event`; it must be quick, and acquire or release nothing by this connection.
@@ -476,7 +476,7 @@ class Locks(Same):
         at_most: float | None = None,
         on_wanted: Callable[[Grant], object] | None = None,
     ) -> RLock:
-        """Return the lock called `name` as one that its holder, the task, may acquire again.
+        """Return the lock called `name` as one that its holder, the thread, may acquire again.
 
         Args:
             name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.

@@ -83,7 +83,7 @@ class Run:
 class Once(rt.WrongWith, Generic[S]):
     """A run that is done once while its record is kept; made by `Locks.once`.
 
-    Many tasks may use it at once: one runs, the others wait for its result.  `S` is the type that a skipped call
+    Many threads may use it at once: one runs, the others wait for its result.  `S` is the type that a skipped call
     returns: None, or `Never` if no call is skipped.
 
     Attributes:

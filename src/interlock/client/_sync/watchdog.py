@@ -1,5 +1,5 @@
 # Generated from _async/watchdog.py by tools/unasync.py; change that one.
-"""Renewal of leases: an alarm keeps time and reports losses; the tasks that it spawns ask the store.
+"""Renewal of leases: an alarm keeps time and reports losses; the threads that it spawns ask the store.
 
 No request delays a deadline: a loss is reported then, also while a renewal waits for its reply.  One request renews
 many claims.  A renewal that fails is tried again until the deadline; only then is the grant lost.
@@ -30,13 +30,13 @@ MOST_DROPPED = 64
 
 
 class Watchdog:
-    """The grants of one connection in one process or event loop.
+    """The grants of one connection in one process.
 
     It holds them weakly: a grant that was collected can be neither used nor released, so its lease is not renewed.
 
     Args:
         client: the connection.
-        queue: the store, as this process or loop uses it.
+        queue: the store, as this process uses it.
 
     Attributes:
         node_of: tells where a claim is asked for: one node that is away must not delay the claims of others.

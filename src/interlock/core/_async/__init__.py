@@ -1,1 +1,1 @@
-"""Protocols of more than one step, as tasks do them; `_sync` is generated from this."""
+"""Protocols of more than one step; written for tasks, generated for threads."""

@@ -32,7 +32,7 @@ LOST_REPLIES = 3  # ask again so many times in a row; then the caller must know
 
 
 class Queue(Protocol):
-    """A store as one process or event loop uses it: the state machine pending -> using -> gone, for every name."""
+    """A store as one process uses it: the state machine pending -> using -> gone, for every name."""
 
     def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         """Ask for the lock, or where the claim stands; idempotent by the claim's id; extends its lease.

@@ -1,1 +1,1 @@
-"""Locks of one key for asyncio tasks; the source of `_sync`."""
+"""Locks of one key; written for tasks, generated for threads."""

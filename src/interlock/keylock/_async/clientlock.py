@@ -110,7 +110,7 @@ class AsyncDropIn(AsyncOneKey):
         return mine
 
     def release(self) -> rt.Result[None]:
-        """Give the lock back; a task that is cancelled meanwhile has done it.
+        """Give the lock back; if this is cancelled, it was done all the same.
 
         Raises:
             LockError: the caller holds nothing.

@@ -19,10 +19,9 @@ class AsyncKeyLock(AsyncOneKey):
     It speaks with every other program that locks so, redis-py's `Lock` among them. There is no line: a caller that
     tries at the right moment gets it. It does not renew itself.
 
-    It belongs to the thread that acquires it; in asyncio to the task that calls `acquire`, not the one that awaits
-    it: `wait_for`, `shield` and `create_task` change nothing, and what a task that has ended still holds, any other
-    may release. A cancelled `acquire` leaves nothing behind, and a cancelled `release` is done: each waits for the
-    reply to what it has sent (5 s at most).
+    It belongs to the thread or task that calls `acquire`; what an ended one still holds, any other may release, so
+    it does not matter who awaits `acquire`. A cancelled `acquire` leaves nothing behind, and a cancelled `release` is
+    done: each waits for the reply to what it has sent (5 s at most).
 
     Args:
         client: of redis-py or valkey-py, for threads or of their asyncio modules, also of a Cluster.
@@ -230,7 +229,7 @@ class AsyncIdentityLock(AsyncOneKey):
         super().__init__(client, key, shared=True)
 
     async def acquire(self, identity: str | bytes, ttl: float | None = 30.0) -> bool:
-        """Take the lock if it is free; one try.  A task that is cancelled meanwhile leaves nothing behind.
+        """Take the lock if it is free; one try.  If this is cancelled, nothing is left behind.
 
         Args:
             identity: what is written into the key.
@@ -251,7 +250,7 @@ class AsyncIdentityLock(AsyncOneKey):
         """Nothing: what was not undone ends with its ttl, since another program may have the same identity by now."""
 
     async def release(self, identity: str | bytes) -> bool:
-        """Delete the key if it holds this identity; a task that is cancelled meanwhile has done it.
+        """Delete the key if it holds this identity; if this is cancelled, it was done all the same.
 
         Args:
             identity: what `acquire` was given.

@@ -28,7 +28,7 @@ from interlock.runtime.process import checked_pid
 T = TypeVar("T")
 
 PATIENCE = 5.0
-"""Seconds for which a cancelled task still waits for the reply to what it has sent."""
+"""Seconds for which a cancelled request still waits for its reply."""
 
 DROP = """\
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end

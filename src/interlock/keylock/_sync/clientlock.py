@@ -52,7 +52,7 @@ class DropIn(OneKey):
 
     @property
     def local(self: L) -> L:
-        """What has the `token` of the calling thread or task, as redis-py's `lock.local` has: the lock itself."""
+        """What has the `token` of the calling thread, as redis-py's `lock.local` has: the lock itself."""
         return self
 
     @property
@@ -111,7 +111,7 @@ class DropIn(OneKey):
         return mine
 
     def release(self) -> rt.Result[None]:
-        """Give the lock back; a task that is cancelled meanwhile has done it.
+        """Give the lock back; if this is cancelled, it was done all the same.
 
         Raises:
             LockError: the caller holds nothing.

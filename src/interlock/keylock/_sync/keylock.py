@@ -20,10 +20,9 @@ class KeyLock(OneKey):
     It speaks with every other program that locks so, redis-py's `Lock` among them. There is no line: a caller that
     tries at the right moment gets it. It does not renew itself.
 
-    It belongs to the thread that acquires it; in asyncio to the task that calls `acquire`, not the one that awaits
-    it: `wait_for`, `shield` and `create_task` change nothing, and what a task that has ended still holds, any other
-    may release. A cancelled `acquire` leaves nothing behind, and a cancelled `release` is done: each waits for the
-    reply to what it has sent (5 s at most).
+    It belongs to the thread that calls `acquire`; what an ended one still holds, any other may release, so
+    it does not matter who awaits `acquire`. A cancelled `acquire` leaves nothing behind, and a cancelled `release` is
+    done: each waits for the reply to what it has sent (5 s at most).
 
     Args:
         client: of redis-py or valkey-py, for threads or of their asyncio modules, also of a Cluster.
@@ -32,7 +31,7 @@ class KeyLock(OneKey):
         timeout: seconds that `acquire` and `with` wait at most, None for no limit, 0 for one try; left out: `acquire`
             tries once, `with` waits without a limit.
         poll: seconds, the longest pause between two tries of a waiter; it begins with short ones.
-        shared: True if any thread or task may release what another acquired; otherwise each can release only its own.
+        shared: True if any thread may release what another acquired; otherwise each can release only its own.
         token: the token of an acquisition made elsewhere, which this object then speaks for.
 
     Raises:
@@ -62,7 +61,7 @@ class KeyLock(OneKey):
 
     @property
     def token(self) -> str | None:
-        """The token in the key while the calling thread or task holds the lock; None if it does not."""
+        """The token in the key while the calling thread holds the lock; None if it does not."""
         mine = self._mine()
         return None if mine is None else mine.token.decode(errors="backslashreplace")
 
@@ -92,7 +91,7 @@ class KeyLock(OneKey):
         return Attempt(self._owner(), seconds, self._ttl, pauses(self._poll / 32, self._poll, 0.5))
 
     def release(self) -> rt.Result[bool]:
-        """Give the lock back if the calling thread or task holds it.
+        """Give the lock back if the calling thread holds it.
 
         Returns:
             True if this ended what the caller held; False if it holds nothing, or had lost it.
@@ -126,7 +125,7 @@ class KeyLock(OneKey):
         return mine is not None and self._renew(mine, ttl)
 
     def owned(self) -> rt.Result[bool]:
-        """Ask the server whether the calling thread or task holds the lock.
+        """Ask the server whether the calling thread holds the lock.
 
         Raises:
             StoreError: the server can't be reached or refuses.
@@ -168,7 +167,7 @@ class KeyLock(OneKey):
 
 
 class ReentrantKeyLock(KeyLock):
-    """A `KeyLock` that the thread or task which holds it may acquire again, also by another object of the same key.
+    """A `KeyLock` that the thread which holds it may acquire again, also by another object of the same key.
 
     Each `acquire` needs its `release`; the last one deletes the key. To acquire again asks no server and does not
     renew the lease. When the lease has ended, the count is void: the next `acquire` begins anew, and `release` says
@@ -231,7 +230,7 @@ class IdentityLock(OneKey):
         super().__init__(client, key, shared=True)
 
     def acquire(self, identity: str | bytes, ttl: float | None = 30.0) -> bool:
-        """Take the lock if it is free; one try.  A task that is cancelled meanwhile leaves nothing behind.
+        """Take the lock if it is free; one try.  If this is cancelled, nothing is left behind.
 
         Args:
             identity: what is written into the key.
@@ -252,7 +251,7 @@ class IdentityLock(OneKey):
         """Nothing: what was not undone ends with its ttl, since another program may have the same identity by now."""
 
     def release(self, identity: str | bytes) -> bool:
-        """Delete the key if it holds this identity; a task that is cancelled meanwhile has done it.
+        """Delete the key if it holds this identity; if this is cancelled, it was done all the same.
 
         Args:
             identity: what `acquire` was given.

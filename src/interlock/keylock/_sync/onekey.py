@@ -29,7 +29,7 @@ from interlock.runtime.process import checked_pid
 T = TypeVar("T")
 
 PATIENCE = 5.0
-"""Seconds for which a cancelled task still waits for the reply to what it has sent."""
+"""Seconds for which a cancelled request still waits for its reply."""
 
 DROP = """\
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
@@ -143,14 +143,14 @@ class OneKey:
         return False
 
     def _caller(self) -> object:
-        """Return the calling thread or task; None outside of any, as where a lock is used before the loop runs."""
+        """Return the calling thread; None outside of any, as where a lock is used before the loop runs."""
         try:
             return rt.caller()
         except RuntimeError:
             return None
 
     def _owner(self) -> object:
-        """Return the owner of what the caller acquires: the caller, or None for any thread or task."""
+        """Return the owner of what the caller acquires: the caller, or None for any thread."""
         return None if self._shared else self._caller()
 
     def _held_by(self, owner: object) -> Holding | None:
@@ -243,7 +243,7 @@ class OneKey:
         """Return what the body that ends was entered with; None in a forked child, whose parent entered it."""
         me, here = self._caller(), checked_pid()
         with self._mutex:
-            # If none is the caller's, it was entered in another thread or task, as fixtures do.
+            # If none is the caller's, it was entered in another thread, as fixtures do.
             entered = sorted((each for each in self._bodies if each[1].pid == here), key=lambda each: each[0] is me)
             if entered:
                 self._bodies.remove(entered[-1])

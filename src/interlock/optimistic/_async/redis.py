@@ -61,7 +61,7 @@ class AsyncTransactionConnection:
 
         Args:
             packet: the commands.
-            io_timeout: seconds to wait, for all replies (tasks) or for each (threads), unless the client waits
+            io_timeout: seconds to wait for replies (threads: for each reply; tasks: for all), unless the client waits
                 shorter; None for as long as the client waits.
 
         Raises:

@@ -82,12 +82,12 @@ def transact(
 ) -> T:
     """Run `function(tx)`, and commit what it queued only if nothing that it read has changed; else run it again.
 
-    In asyncio, a task that is cancelled leaves nothing watched and commits nothing, unless its commit was already on
+    A cancelled transaction leaves nothing watched and commits nothing, unless its commit was already on
     its way: then that is done as a whole or not at all.
 
     Args:
         where: a client of redis-py or valkey-py, an Engine or a sessionmaker of SQLAlchemy (`tx` is then a session),
-            or a `Backend`; with `transact` one of asyncio.
+            or a `Backend`; for tasks one of their libraries, for threads one of theirs.
         function: reads by `tx`, which watches what is read, and writes by `tx`, which queues; it may be run several
             times, so it should do nothing else that matters. An exception in it commits nothing and is passed on.
         keys: what to watch from the beginning, beside what the function reads.

@@ -1,4 +1,4 @@
-"""One subscription for all waiters: a task or thread of its own receives the promotions, and wakes them.
+"""One subscription for all waiters: a background task receives the promotions, and wakes them.
 
 A store gives a function `subscribe(deadline)`, which connects and returns when the server has confirmed the
 subscription; `AsyncSubscription` says what that must have.  After silence the listener pings the server.  A
@@ -21,7 +21,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between two attempts to sub
 
 
 class AsyncSubscription(Protocol):
-    """A connection that receives messages; only one task or thread uses it, except for `close`."""
+    """A connection that receives messages; only one task uses it, except for `close`."""
 
     async def receive(self, deadline: float) -> list[str]:
         """Return what came, each as `Waiters.hear` takes it; an empty list for an answer to `confirm`.

@@ -1,5 +1,5 @@
 # Generated from _async/listener.py by tools/unasync.py; change that one.
-"""One subscription for all waiters: a task or thread of its own receives the promotions, and wakes them.
+"""One subscription for all waiters: a background thread receives the promotions, and wakes them.
 
 A store gives a function `subscribe(deadline)`, which connects and returns when the server has confirmed the
 subscription; `Subscription` says what that must have.  After silence the listener pings the server.  A
@@ -22,7 +22,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between two attempts to sub
 
 
 class Subscription(Protocol):
-    """A connection that receives messages; only one task or thread uses it, except for `close`."""
+    """A connection that receives messages; only one thread uses it, except for `close`."""
 
     def receive(self, deadline: float) -> list[str]:
         """Return what came, each as `Waiters.hear` takes it; an empty list for an answer to `confirm`.
@@ -40,7 +40,7 @@ class Subscription(Protocol):
 
 
 class Listener:
-    """The subscription of one process or event loop.
+    """The subscription of one process.
 
     Args:
         subscribe: connects and subscribes.

@@ -66,13 +66,13 @@ class Asks(Protocol[Q_contra, A_co]):
 
 
 class ServerQueue(Generic[Q, A]):
-    """A queue on a server, for one process or event loop.
+    """A queue on a server, for one process.
 
     Args:
         wire: the language of the server.
         pool: what sends a request and returns the reply.
         subscribe: as for `Listener`; it subscribes to `channel`.
-        channel: where only this process or loop listens.
+        channel: where only this process listens.
 
     Attributes:
         channel: as given.

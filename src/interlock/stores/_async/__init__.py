@@ -1,1 +1,1 @@
-"""Queues for stores whose decisions are made in the client, for asyncio tasks; `_sync` is generated from this."""
+"""Queues for stores whose decisions are made in the client; written for tasks, generated for threads."""

@@ -1,1 +1,1 @@
-"""The queue on sessions, and the requests on a session, for asyncio tasks; `_sync` is generated from this."""
+"""The queue on sessions, and the requests on a session; written for tasks, generated for threads."""

@@ -1,5 +1,5 @@
 # Generated from _async/postgres.py by tools/unasync.py; change that one.
-"""Requests to PostgreSQL for asyncio tasks.
+"""Requests to PostgreSQL for threads.
 
 They use libpq directly in non-blocking mode, so that a caller can wait for a reply until a deadline.
 """

@@ -1,5 +1,5 @@
 # Generated from _async/queue.py by tools/unasync.py; change that one.
-"""The queue on sessions, for tasks: each holder has a session, and the first waiter of a name waits on a session."""
+"""The queue on sessions, for threads: each holder has a session, and the first waiter of a name waits on a session."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -138,7 +138,7 @@ class AdvisoryQueue:
         return NO_SESSION
 
     def _wait(self, place: AdvisoryPlace, session: BaseSession) -> None:
-        """Wait in the server until the lock is granted or the wait is cancelled; runs in a task of its own."""
+        """Wait in the server until the lock is granted or the wait is cancelled; runs in a thread of its own."""
         room, fence = self._room, None
         try:
             ((fence,),) = self._say(session, "wait", place.key, place.kind, seconds=None)

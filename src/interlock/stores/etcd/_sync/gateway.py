@@ -27,7 +27,7 @@ LONGEST_SILENCE = 10.0  # seconds without an event, after which the watch is req
 
 
 class Gateway:
-    """The members of one cluster, for one process or event loop.
+    """The members of one cluster, for one process.
 
     Args:
         options: how to connect.

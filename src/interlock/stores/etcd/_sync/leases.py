@@ -1,5 +1,5 @@
 # Generated from _async/leases.py by tools/unasync.py; change that one.
-"""The leases of the claims of one process or event loop; a lease that is free again is reused for the next claim."""
+"""The leases of the claims of one process; a lease that is free again is reused for the next claim."""
 
 import json
 import math

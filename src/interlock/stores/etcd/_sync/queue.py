@@ -38,7 +38,7 @@ AT_ONCE = 100  # operations of one transaction; etcd accepts 128
 
 
 class EtcdQueue:
-    """A queue on etcd, for one process or event loop.
+    """A queue on etcd, for one process.
 
     Args:
         options: how to connect.

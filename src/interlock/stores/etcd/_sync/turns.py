@@ -1,5 +1,5 @@
 # Generated from _async/turns.py by tools/unasync.py; change that one.
-"""The waiters of this process or event loop, notified by one watch of all deletions.
+"""The waiters of this process, notified by one watch of all deletions.
 
 Claims before a waiter are only ever deleted, never added.  So after a deletion a name is read again only if, by its
 last known line without the deleted claims, a waiter may hold the lock now.  The linearizable read decides, not the

@@ -1,1 +1,1 @@
-"""The queues of stores that decide in the client, as tasks use them; `_sync` is generated from this."""
+"""The queue of the file store; written for tasks, generated for threads."""

@@ -1,2 +1,2 @@
 # Generated from _async/__init__.py by tools/unasync.py; change that one.
-"""The queues of stores that decide in the client, as tasks use them; `_sync` is generated from this."""
+"""The queue of the file store; written for tasks, generated for threads."""

@@ -1,1 +1,1 @@
-"""PostgreSQL for tasks; that for threads is generated from it."""
+"""PostgreSQL; written for tasks, generated for threads."""

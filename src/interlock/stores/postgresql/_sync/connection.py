@@ -79,12 +79,12 @@ def dialled(options: PostgresOptions, deadline: float) -> Any:
 
 
 class Server:
-    """A database, for the threads of a process or the tasks of an event loop.
+    """A database, for the threads of a process.
 
     Args:
         options: how to connect.
         wire: the statements.
-        channel: the channel on which this process or loop is notified of promotions.
+        channel: the channel on which this process is notified of promotions.
 
     Attributes:
         explicit: True if each transaction must set its isolation level, because the default is not read committed.
@@ -332,7 +332,7 @@ class PgSubscription(PgConnection):
         self.exchange((notifying([(self._server.channel, "ping")]),), min(deadline, clock.now() + SILENCE))
 
     def close(self) -> None:
-        """End the connection, from any thread, and wake the thread or task that waits at the socket."""
+        """End the connection, from any thread, and wake the thread that waits at the socket."""
         if self._ended or self._pid != checked_pid():
             return
         if not self._file.is_ours():

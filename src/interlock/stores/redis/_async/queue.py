@@ -24,7 +24,7 @@ TRIES, MESSAGE_LIMIT = 3, 2.0  # a message may be lost when a node has just join
 
 
 def pool_to(dialer: AsyncDialer, wire: RedisWire) -> AsyncAsks[RedisCommand, Reply]:
-    """Return the connections to one server: a pool for threads, one connection of ours for tasks."""
+    """Return the connections to one server: a pool for threads, one connection for tasks."""
     # async only
     if dialer.settings.make is None:
         from interlock.stores.redis._mux import MuxPool

@@ -188,7 +188,7 @@ class Cluster:
 
 
 class RedisClusterQueue(RedisQueue):
-    """The queue of one process or event loop on a cluster.
+    """The queue of one process on a cluster.
 
     Args:
         settings: how to connect.

@@ -25,12 +25,12 @@ TRIES, MESSAGE_LIMIT = 3, 2.0  # a message may be lost when a node has just join
 
 
 def pool_to(dialer: Dialer, wire: RedisWire) -> Asks[RedisCommand, Reply]:
-    """Return the connections to one server: a pool for threads, one connection of ours for tasks."""
+    """Return the connections to one server: a pool for threads, one connection for tasks."""
     return Pool(dialer.open, dialer.settings.where, dialer.settings.most, wire.leave)
 
 
 class RedisQueue(ServerQueue[RedisCommand, Reply]):
-    """The queue of one process or event loop on one server.
+    """The queue of one process on one server.
 
     Args:
         settings: how to connect.
