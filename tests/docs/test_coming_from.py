@@ -1,9 +1,12 @@
 """Which old locks exclude interlock's: each statement of docs/coming-from, with the real libraries.
 
+The same for programs that hold both while a site moves over.
+
 (django-redis and django-pglock: in the preludes of their pages, which need a configured Django.)
 """
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -63,6 +66,36 @@ def test_a_lock_of_the_kernel_and_a_line_do_not_exclude_each_other(who: str, tmp
                 pass
             with locks.lock(name, timeout=0), HOLDERS[who](path):
                 pass
+
+
+COUNT = """
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from filelock import FileLock
+import interlock
+kind, folder = sys.argv[1], Path(sys.argv[2])
+locks = interlock.connect((folder / "locks").as_uri())
+for _ in range(60):
+    with ExitStack() as held:
+        if kind != "new":
+            held.enter_context(FileLock(folder / "report.lock", timeout=60, poll_interval=0.001))
+        if kind != "old":
+            held.enter_context(locks.lock("report").acquire(timeout=60))
+        count = int((folder / "count").read_text())
+        (folder / "count").write_text(str(count + 1))
+locks.close()
+"""
+"""A program that counts in a file: "old" holds filelock's lock, "new" interlock's, "both" the two."""
+
+
+@pytest.mark.parametrize("other", ["old", "new"])
+def test_programs_with_both_locks_exclude_old_and_new(other: str, tmp_path: Path) -> None:
+    (tmp_path / "count").write_text("0")
+    kinds = ("both", other, "both", other)
+    programs = [subprocess.Popen([sys.executable, "-c", COUNT, kind, str(tmp_path)]) for kind in kinds]
+    assert [program.wait(120) for program in programs] == [0] * 4
+    assert (tmp_path / "count").read_text() == "240"
 
 
 @pytest.fixture(scope="module")

@@ -90,7 +90,6 @@ PARTS = (
     Part("keylock", 470, 433, src("keylock")),
     Part("optimistic", 690, 651, src("optimistic")),
     Part("stores, shared", 450, 443, SHARED),
-    Part("compat", None, 85, src("compat.py")),
     Part("the rest", 200, 181, ()),
     Part(WHOLE, 14240, 13523, src("")),
     Part("src/testing", 3000, 2980, src("testing")),

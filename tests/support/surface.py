@@ -7,7 +7,6 @@ from types import FunctionType
 
 MODULES = (
     "interlock",
-    "interlock.compat",
     "interlock.etcd",
     "interlock.redis",
     "interlock.optimistic",
