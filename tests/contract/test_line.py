@@ -10,9 +10,11 @@ import pytest
 
 import interlock.stores.files._sync.queue as files_queue
 from interlock.client.connect import open_store
+from interlock.core import line
 from interlock.runtime import clock
 from interlock.stores.files import FileStore
 from interlock.stores.memory import MemoryStore, Space
+from interlock.stores.redis.wire import SOURCES
 from interlock.testing.waiting import eventually
 from tests.servers import need
 from tests.servers.clock import Stepped
@@ -56,12 +58,15 @@ def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return let_pass
 
 
-def same(game: int, stores: list[Any], pass_time: Callable[[float], object] | None, ahead: Any = lambda: 0.0) -> None:
+def same(
+    game: int, stores: list[Any], pass_time: Callable[[float], object] | None, ahead: Any = lambda: 0.0,
+    finish: bool = False,
+) -> None:  # fmt: skip
     """Compare random steps on the stores of two processes with memory://."""
     model = MemoryStore(Space(lambda: clock.now() + ahead()))
     reference, other = Side([model.queue(), model.queue()]), Side([store.queue() for store in stores])
     try:
-        play(game, reference, other, pass_time)
+        play(game, reference, other, pass_time, finish=finish)
     finally:
         other.close()
         reference.close()
@@ -69,13 +74,34 @@ def same(game: int, stores: list[Any], pass_time: Callable[[float], object] | No
 
 @pytest.mark.parametrize("game", range(GAMES))
 def test_a_server_answers_as_the_line(server: Any, game: int) -> None:
+    compare(server, game)
+
+
+def compare(server: Any, game: int, finish: bool = False) -> None:
+    """Compare random steps on a server with memory://."""
+
     def pass_time(seconds: float) -> None:
         assert isinstance(server, Stepped)
         server.step(seconds)
         if isinstance(server, SteppedRedis):  # it looks at the clock now and then
             eventually(lambda: int(server.command("TIME")[0]) - clock.time_of_day() > server.ahead - 1.0)
 
-    same(game, [open_store(server.url)] * 2, pass_time, lambda: server.ahead)
+    same(game, [open_store(server.url)] * 2, pass_time, lambda: server.ahead, finish)
+
+
+@pytest.mark.parametrize("server", ["valkey", "redis"], indirect=True)
+@pytest.mark.parametrize("game", range(2 * GAMES))
+def test_small_batches_answer_as_the_line(server: Any, game: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "BATCH", 2)
+    for sha, text in SOURCES.items():
+        small = text.replace(b"room = 1000, batch = 250", b"room = 3, batch = 2").replace(
+            b"'COUNT', 250", b"'COUNT', 1"
+        )
+        assert small != text
+        monkeypatch.setitem(SOURCES, sha, small)
+    server.command("SCRIPT", "FLUSH")
+    server.command("CONFIG", "SET", "hash-max-ziplist-entries", 0)  # HSCAN returns all of a small hash at once
+    compare(server, game + 1000, finish=True)
 
 
 @pytest.mark.parametrize("game", range(GAMES))

@@ -90,6 +90,7 @@ def test_a_claim_that_arrives_after_its_grant_was_released_leaves_no_orphan(
     assert ann.do(grant.release) is True
     assert world.nothing_left()
     proxy.pass_on()
+    eventually(world.nothing_left)  # the claim and the request that undoes it arrive one after the other
     throughout(1.0, world.nothing_left)
 
 

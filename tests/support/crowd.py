@@ -1,6 +1,8 @@
 """Many at once: tasks on a store that does not answer, threads that count, and processes."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -55,3 +57,48 @@ def processes_at(url: str) -> Iterator[Callable[[], Remote]]:
     """For a fixture: yield a function that starts another process on a store; all of them end with the test."""
     with ExitStack() as ends:
         yield lambda: ends.enter_context(closing(Remote(url)))
+
+
+async def acquire_many(url: str, kind: str, number: int, ttl: float) -> None:
+    """Acquire one lock by many tasks, and stay until the process is killed.
+
+    Args:
+        url: the store.
+        kind: "lock", so that all wait while another process holds it, or "readers", which all hold it.
+        number: how many tasks.
+        ttl: seconds of their leases.
+    """
+    async with interlock.aconnect(url, ttl=ttl) as locks:
+        lock = locks.lock("book") if kind == "lock" else locks.rwlock("book").read()
+        grants = await asyncio.gather(*(lock.acquire() for _ in range(number)))
+        await asyncio.Event().wait()
+        del grants
+
+
+def until_there_are(locks: interlock.Locks, number: int, go_on: Callable[[], bool] = lambda: True) -> None:
+    """Wait until "book" has so many claims, while `go_on()` is true; a listing of thousands takes long."""
+    while len(locks.claims("book")) < number:
+        assert go_on()
+        time.sleep(0.5)
+
+
+def doomed_crowd(locks: interlock.Locks, url: str, kind: str, number: int, ttl: float) -> None:
+    """Let another process make many claims, kill it, and wait until its leases have ended.
+
+    Args:
+        locks: sees the claims.
+        url, kind, number, ttl: as for `acquire_many`.
+    """
+    command = [sys.executable, "-m", "tests.support.crowd", url, kind, str(number), str(ttl)]
+    before = len(locks.claims("book"))
+    process = subprocess.Popen(command)
+    try:
+        until_there_are(locks, before + number, lambda: process.poll() is None)
+    finally:
+        process.kill()
+        process.wait()
+    time.sleep(ttl + 2.0)
+
+
+if __name__ == "__main__":
+    asyncio.run(acquire_many(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])))

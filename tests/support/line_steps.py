@@ -79,8 +79,9 @@ class Side:
 
 
 def play(
-    seed: int, reference: Side, other: Side, pass_time: Callable[[float], object] | None, steps: int = 40
-) -> None:
+    seed: int, reference: Side, other: Side, pass_time: Callable[[float], object] | None, steps: int = 40,
+    finish: bool = False,
+) -> None:  # fmt: skip
     """Perform random steps on both sides, and compare.
 
     Args:
@@ -89,6 +90,7 @@ def play(
         pass_time: moves the clocks of both forward; None if they can't be moved: then no lease expires, and every
             second seed has plain steps only.
         steps: the number of steps.
+        finish: True if a claim of nobody leaves after each step, which completes what was left to the next step.
     """
     chance = random.Random(seed)
     key = f"game{SEPARATOR}of {seed} é\n'\\"
@@ -129,6 +131,8 @@ def play(
             answers.append(answer)
         if what == "pass" and pass_time is not None:
             pass_time(PASS)
+        for side in (reference, other) if finish else ():
+            side.queues[process].leave(Claim(f"{seed:06}z{number:025}", claim.spec))
         told = f"seed {seed}, step {number}: {what} {claim.id} {claim.spec[1:3]}"
         assert answers[0] == answers[1], (told, answers)
         if what == "adopt" and answers[0] is not None:

@@ -41,7 +41,7 @@ class LeaveResult(NamedTuple):
         removed: whether the claim was there.
         promoted: id, fence and slot of the waiters of the same channel that hold the lock now (with fence 0: that
             must look); only this answer notifies them.
-        more: True if more can be promoted than one step does: it is asked again.
+        more: True if more can be promoted or dropped than one step does: it is asked again.
     """
 
     removed: bool
@@ -73,7 +73,10 @@ class Wire(Protocol[Q_co, A_contra]):
         """
 
     def entered(self, reply: A_contra) -> EnterResult | Promised | None:
-        """Read the answer: using, pending, done before; None: not in line (refused, occupied, or gone)."""
+        """Read the answer: using, pending, done before; None: not in line (refused, occupied, or gone).
+
+        `BUSY`: the step has dropped as many dead claims as one step does, and nothing else: it is repeated.
+        """
 
     def leave(self, claim: Claim, channel: str = "", let_in: str = "", done: float = 0.0, value: str = "") -> Q_co:
         """Take a claim out.
@@ -109,8 +112,13 @@ class Wire(Protocol[Q_co, A_contra]):
     def adopted(self, reply: A_contra) -> tuple[int, int] | None:
         """Read the answer: fence and slot; None if it is gone."""
 
-    def evict(self, key: str, id: str | None) -> Q_co:
-        """Take out a claim, or all of a key."""
+    def evict(self, key: str, id: str | None, rest: Sequence[str] = ...) -> Q_co:
+        """Take out a claim, or all of a key; `rest` is of the answer to the step before."""
 
-    def evicted(self, reply: A_contra) -> tuple[int, bool]:
-        """Read the answer: how many, and whether more can be promoted (by a `leave` of a claim that is not there)."""
+    def evicted(self, reply: A_contra) -> tuple[int, bool, Sequence[str]]:
+        """Read the answer.
+
+        Returns:
+            How many claims the step evicted; whether it left work to other steps, which a `leave` of a claim that is
+            not there performs; and the position of the next step of the eviction, empty if all are evicted.
+        """

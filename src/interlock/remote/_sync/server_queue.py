@@ -17,7 +17,7 @@ from typing import Generic, Literal, Protocol
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import GONE as GONE_THERE
-from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Tells
+from interlock.core.queue import BUSY, GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Tells
 from interlock.remote._sync.listener import Listener, Subscription
 from interlock.remote.failures import ConnectionEnded, Denied, NoAnswer, Passing, Unreachable, outage
 from interlock.remote.waiters import Successors
@@ -124,6 +124,8 @@ class ServerQueue(Generic[Q, A]):
                 reply = self._pool.ask(request, clock.now() + self._wire.io_timeout, undo)
             except ConnectionEnded:
                 reply = self._ask(request, undo)
+            while (told := self._wire.entered(reply)) is BUSY:
+                reply = self._ask(request, undo)
         except StoreError as error:
             return self._failed(claim, error, wait, again, mode)
         finally:
@@ -131,7 +133,7 @@ class ServerQueue(Generic[Q, A]):
         self._answered = True
         if self._ghosts:
             self._take_out_ghosts()
-        answer = self._entered(claim.id, self._wire.entered(reply), wait, again)
+        answer = self._entered(claim.id, told, wait, again)
         if answer.state != "pending":
             return answer
         look_again = min(LOOK_AGAIN, answer.look_again) * random.uniform(1.0, 1.1)  # not all at the same moment
@@ -213,8 +215,9 @@ class ServerQueue(Generic[Q, A]):
         """Take the answer to a leave: notify the waiters of this process that it promoted."""
         removed = left.removed
         self._tell(left)
+        nobody = claim._replace(id=rt.fresh_id())  # a refused record leaves the claim itself in the line
         while left.more:
-            left = self._wire.left(self._ask(self._wire.leave(claim, self.channel, "")))
+            left = self._wire.left(self._ask(self._wire.leave(nobody, self.channel, "")))
             self._tell(left)
         if let_in and not removed:
             # The server no longer had the claim that let it in: what it promised to those behind may be void.
@@ -261,7 +264,10 @@ class ServerQueue(Generic[Q, A]):
 
     def evict(self, key: str, id: str | None) -> int:
         """As `Queue.evict`."""
-        count, more = self._wire.evicted(self._ask_twice(self._wire.evict(key, id)))
+        count, more, rest = self._wire.evicted(self._ask_twice(self._wire.evict(key, id)))
+        while rest:
+            also, more, rest = self._wire.evicted(self._ask_twice(self._wire.evict(key, id, rest)))
+            count += also
         if more:
             self.leave(Claim(rt.fresh_id(), LockSpec(key)))  # of nobody: it promotes the others
         return count

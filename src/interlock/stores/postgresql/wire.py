@@ -294,13 +294,13 @@ class PostgresWire:
         fence, slot, _ = reply[0]
         return (int(fence), int(slot)) if fence else None
 
-    def evict(self, key: str, id: str | None) -> PgStatement:
+    def evict(self, key: str, id: str | None, rest: Sequence[str] = ()) -> PgStatement:
         """As `Wire.evict`."""
         return PgStatement(self._leave, (hashed(key), (id or "*").encode(), b"0", b"t", b"", b""), "")
 
-    def evicted(self, reply: Sequence[Row]) -> tuple[int, bool]:
+    def evicted(self, reply: Sequence[Row]) -> tuple[int, bool, Sequence[str]]:
         """As `Wire.evicted`."""
-        return int(reply[0][0]), False
+        return int(reply[0][0]), False, ()
 
     def look(self, key: str) -> PgStatement:
         """Ask for the claims of a line, or of all lines of a namespace."""

@@ -12,8 +12,8 @@ PASSES = frozenset((
 NEED_AN_OPERATOR = ("OOM", "MISCONF")
 
 SERVER = (
-    "~interlock:* &interlock:* +evalsha +eval +subscribe +publish +time +hmget +hget +hset +hdel +hgetall +pexpireat "
-    "+scan +ping +info"
+    "~interlock:* &interlock:* +evalsha +eval +subscribe +publish +time +hmget +hget +hset +hdel +hgetall +hscan "
+    "+pexpireat +scan +ping +info"
 )
 """The rights that a user needs on a server."""
 DATABASE = "+select"

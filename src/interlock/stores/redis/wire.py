@@ -13,14 +13,14 @@ from pkgutil import get_data  # importlib.resources loads a dozen modules
 from typing import cast
 
 from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, record_view
-from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
+from interlock.core.queue import BUSY, DONE_BEFORE, EnterResult, Renewed
 from interlock.remote.wire import NOT_THERE, REMOVED, LeaveResult, Mode, Promised
 from interlock.runtime.process import HOST, pid
 from interlock.stores.redis.errors import refusal
 from interlock.stores.redis.keys import line_of
 from interlock.stores.redis.resp import RedisCommand, Reply, begun, ended, pack
 
-GONE_THERE, DONE_THERE, PENDING_THERE = -1, -2, -10
+GONE_THERE, DONE_THERE, UNFINISHED_THERE, PENDING_THERE = -1, -2, -3, -10
 DEAF_LOOK = 0.1  # seconds between two polls of a waiter that gets no notifications
 REMOVED_BIT, MORE_BIT = 1, 2
 
@@ -93,7 +93,7 @@ class RedisWire:
             return EnterResult("using", reply)
         if reply <= PENDING_THERE:
             return EnterResult("pending", look_again=self._pause(reply))
-        return DONE_BEFORE if reply == DONE_THERE else None
+        return DONE_BEFORE if reply == DONE_THERE else BUSY if reply == UNFINISHED_THERE else None
 
     def _pause(self, answer: int) -> float:
         pause = (PENDING_THERE - answer) / 1000
@@ -160,13 +160,14 @@ class RedisWire:
             return reply[0], reply[1]
         return None if reply == GONE_THERE else (reply, 0)
 
-    def evict(self, key: str, id: str | None) -> RedisCommand:
+    def evict(self, key: str, id: str | None, rest: Sequence[str] = ("", "")) -> RedisCommand:
         """As `Wire.evict`."""
-        return _call(EVICT, line_of(key), id or "")
+        return _call(EVICT, line_of(key), id or "", *rest)
 
-    def evicted(self, reply: Reply) -> tuple[int, bool]:
+    def evicted(self, reply: Reply) -> tuple[int, bool, Sequence[str]]:
         """As `Wire.evicted`."""
-        return (reply[0], True) if type(reply) is list else (reply, False)
+        count, *rest = reply if type(reply) is list else (reply,)
+        return count, type(reply) is list, [each.decode() for each in rest]
 
     def look(self, key: str) -> RedisCommand:
         """Ask for the claims of a line."""

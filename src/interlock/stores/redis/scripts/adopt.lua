@@ -20,6 +20,7 @@ else
     line.counted = true
     if line.holder == id then line.holder = new end
     line.ends = line.used == u and stop or math.min(line.ends, stop)
+    if line.cursor then line.soon = math.min(line.soon, stop) end
     keep(stop)
     answer = granted(its, slot)
   end

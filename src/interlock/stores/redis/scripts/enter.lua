@@ -2,6 +2,7 @@
 -- ARGV: ttl, units, capacity, once (0 or 1), channel, mode, about, id.  mode: t (one try), w (wait), a (it entered
 -- before).
 -- Returns the fence, or {fence, slot}: it holds the lock; 0: occupied; -1: gone; -2: the run was completed before;
+-- -3: a step can't drop or promote so many, and it does not hold the lock: it enters again;
 -- -(10 + milliseconds): it waits, and polls after that time; or {that, before, fence}: it waits, and will hold the lock
 -- with that fence as soon as the claim `before` has left.
 local ttl, units, capacity = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -32,13 +33,17 @@ local function stand()
     before = call('HGET', line.key, '#' .. line.last)
     record = before and call('HGET', line.key, '@' .. before)
     if record then break end
+    before = line.holder
+    line.room = line.room - 1
+    if line.room <= 0 then break end
     drop('#' .. line.last)
     line.last = line.last - 1
-    before = line.holder
   end
   if record then
     local _, _, u, c, _, _, _, _, its_rest = parse(record)
     if u ~= c or channel_in(its_rest) ~= channel then before = '-' end
+  elseif line.first <= line.last then  -- very many have left
+    before = '-'
   else
     line.quick = ttl
   end
@@ -61,29 +66,33 @@ local function extended(record)
     drop('@' .. id)
     drop('#' .. (number or ''))
     flush()
+    if state == 'u' then uncount(u, c, slot) end
     return nil
   end
   if ended < stop then
     ended = stop
     write('@' .. id, record_of(state, stop, u, c, its, number, slot, held, its_rest))
   end
-  if state == 'p' then return -10 - look_after(tonumber(number)) end
+  if state == 'p' then return unfinished() and -3 or -10 - look_after(tonumber(number)) end
   if line.used == u then line.ends, line.counted = ended, true end
   return granted(its, slot)
 end
 
-local answer
+local answer, room
 if line.used > 0 or line.first <= line.last then
   if mode == 'a' then drop('') end  -- see `flush`
   mine = settle(id, mine)
   answer = mine and extended(mine)
 end
+if not answer then room = line.used + units <= math.min(line.limit or capacity, capacity) and not head() end
 if answer then  -- the claim entered before
 elseif mode == 'a' then
   answer = -1
 elseif is_done then
   answer = -2
-elseif line.used + units <= math.min(line.limit or capacity, capacity) and not head() then
+elseif unfinished() then
+  answer = -3
+elseif room then
   local its, slot = next_fence(), count(id, stop, units, capacity)
   write('fence', its)
   write('@' .. id, record_of('u', stop, units, capacity, its, 0, slot, now, rest))
@@ -93,7 +102,7 @@ elseif mode ~= 'w' then
 else
   answer = stand()
 end
-if answer ~= 0 and answer ~= -1 and answer ~= -2 then keep(stop) end
+if type(answer) == 'table' or answer > 0 or answer < -3 then keep(stop) end
 save()
 tell('', id)
 return answer

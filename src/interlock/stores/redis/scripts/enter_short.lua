@@ -26,7 +26,7 @@ do
       local first, last, quick, before = 1, 0, tonumber(ttl), holder
       if queue then
         local more, u, c, where
-        first, last, quick, more = string.match(queue, '^(%d+) (%d+) (%d+) (%d)$')
+        first, last, quick, more = string.match(queue, '^(%d+) (%d+) (%d+) (%d+)$')
         first, last, quick = tonumber(first), tonumber(last), math.min(tonumber(quick), ttl)
         before = more == '0' and call('HGET', key, '#' .. last)
         local record = before and call('HGET', key, '@' .. before)

@@ -1,10 +1,11 @@
 -- Remove a claim; the next waiters become holders.
 -- ARGV: milliseconds for which its run is recorded as completed (0 for no record), channel, let_in (the waiter of the
 -- same process that was let in already, or empty), id; with a record, its value.
--- Returns 1 if the claim was there, else 0; plus 2 if waiters are left to promote; or a list of that number and of id, fence and slot of the promoted waiters of the same channel.
+-- Returns 1 if the claim was there, else 0; plus 2 if work is left to the next step; or a list of that number and of id,
+-- fence and slot of the promoted waiters of the same channel.
 local record, channel, let_in, id, value = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local mine = open(id)
-if line.more == '1' or line.ends and line.ends <= now then mine = settle(id, mine) end
+if line.more > 0 or line.ends and line.ends <= now then mine = settle(id, mine) end
 local state, ended, u, c, _, number, slot = parse(mine)
 local removed = 0
 if state and ended > now and (record == 0 or state == 'u') then removed = 1 end
@@ -15,38 +16,23 @@ elseif state == 'p' then
   drop('#' .. number)
   flush()  -- it is not the next any more
 end
-if removed == 1 and state == 'u' then
-  line.used, line.counted = line.used - u, true
-  if line.used <= 0 then
-    clear()
-  elseif line.mixed == '1' then
-    sweep()
-  elseif u == 1 and c >= 2 and c <= 1024 then
-    mark(tonumber(slot), '0')
-  end
+if state == 'u' and (removed == 1 or ended <= now) then
+  uncount(u, c, slot)
+  if line.mixed == '1' then sweep(true) end
 end
 if removed == 1 and record > 0 then
   line.done = now + record
   write('done', line.done)
   write('value', value)
   keep(line.done)
-  -- Waiting claims of `once` leave: the run was completed.
-  for place = line.first, line.last do
-    local other = call('HGET', line.key, '#' .. place)
-    local its_state, _, _, _, _, _, _, _, rest = parse(other and call('HGET', line.key, '@' .. other))
-    if its_state == 'p' and string.sub(rest, 1, 1) == '1' then
-      drop('@' .. other)
-      drop('#' .. place)
-      line.told[#line.told + 1] = {other, '0', 0, channel_in(rest)}
-    end
-  end
+  line.more = line.first + 1  -- the waiting claims of `once` leave: the run was completed
   flush()
 end
 hand_over()
 if line.used == 0 and line.first > line.last then idle() end
 save()
 local reply = tell(channel, let_in ~= '' and let_in or id, {0})
-local code = removed + 2 * tonumber(line.more)
+local code = removed + (unfinished() and 2 or 0)
 if #reply == 1 then return code end
 reply[1] = code
 return reply

@@ -7,28 +7,34 @@
 --           `ends`; mixed is 1 if capacities differ; slots has a 1 for each number that is taken, or is "-"; holder is the
 --           id if one has it all for itself, else "-"
 --   queue   of the waiters: "first last quick more": the numbers of the first and the last; no waiter's lease is shorter
---           than `quick`; more is 1 while there are waiters left to promote
+--           than `quick`; more is not 0 while a step has left work on the waiters to the next one: 1, or, while the waiting
+--           claims of `once` leave because a run was completed, the number of the next one to be checked plus one
+--   sweep   while holders are checked, whose leases may have expired: "cursor ends limit mixed": the cursor of HSCAN, and
+--           the totals of the holders that were found alive so far; mixed is 2 if the check must be repeated
 --   #N      the id of the waiter with that number; missing for a waiter that has left
 --   @ID     a claim: "state ends units capacity fence number slot held once since channel about"; state is u (it holds
 --           the lock; number is 0) or p (it waits)
 -- Times are milliseconds of the server's clock.  A claim gets its fence when it enters.  After every step there is no
--- room for the first waiter beside the holders, and there is no waiter without a holder.
+-- room for the first waiter beside the holders, and there is no waiter without a holder; unless the step has left work
+-- to the next one, which the caller requests.
 local call = redis.call
+local NEVER = 99999999999999
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local instant = clock[1] .. string.sub('00000' .. clock[2], -6)  -- microseconds; as text, since formatting them is slow
 -- The state of the line in one table, because Lua makes functions with few shared variables faster.  Writes and deletions
--- are collected until `save`.
-local line = {key = KEYS[1], told = {}, drops = {}, writes = {}, counted = false, queued = false,
+-- are collected until `save`.  A step checks, drops and passes over at most `room` claims, and promotes at most `batch` at
+-- a time: the server does nothing else meanwhile, and `unpack` has a limit, which a step must not come near.
+local line = {key = KEYS[1], room = 1000, batch = 250, told = {}, drops = {}, writes = {}, counted = false, queued = false,
   fence = '0', kept = 0, done = 0, used = 0, first = 1, last = 0, mixed = '0', slots = '-', holder = '-'}
 
 -- Read a line; return the record of one claim.
 local function open(id)
-  local found = call('HMGET', line.key, 'fence', 'kept', 'done', 'using', 'queue', '@' .. id)
+  local found = call('HMGET', line.key, 'fence', 'kept', 'done', 'using', 'queue', '@' .. id, 'sweep')
   line.fence, line.kept, line.done = found[1] or '0', tonumber(found[2]) or 0, tonumber(found[3]) or 0
   line.counted, line.queued = false, false
   line.used, line.limit, line.ends, line.mixed, line.slots, line.holder = 0, nil, nil, '0', '-', '-'
-  line.first, line.last, line.quick, line.more = 1, 0, 0, '0'
+  line.first, line.last, line.quick, line.more, line.cursor = 1, 0, 0, 0, nil
   if found[4] then
     local used, limit, ends
     used, limit, ends, line.mixed, line.slots, line.holder =
@@ -36,9 +42,14 @@ local function open(id)
     line.used, line.limit, line.ends = tonumber(used), tonumber(limit), tonumber(ends)
   end
   if found[5] then
-    local first, last, quick
-    first, last, quick, line.more = string.match(found[5], '^(%d+) (%d+) (%d+) (%d)$')
-    line.first, line.last, line.quick = tonumber(first), tonumber(last), tonumber(quick)
+    local first, last, quick, more
+    first, last, quick, more = string.match(found[5], '^(%d+) (%d+) (%d+) (%d+)$')
+    line.first, line.last, line.quick, line.more = tonumber(first), tonumber(last), tonumber(quick), tonumber(more)
+  end
+  line.swept = found[7]
+  if found[7] then
+    line.cursor, line.soon, line.least, line.varied = string.match(found[7], '^(%d+) (%d+) (%d+) (%d)$')
+    line.soon, line.least = tonumber(line.soon), tonumber(line.least)
   end
   return found[6]
 end
@@ -132,50 +143,111 @@ end
 local function clear()
   line.counted = true
   line.used, line.limit, line.ends, line.mixed, line.slots, line.holder = 0, nil, nil, '0', '-', '-'
+  line.cursor = nil
 end
 
--- Drop the holders whose leases have expired, and count the others again.
-local function sweep()
+-- Take a holder that has been dropped from the totals.
+local function uncount(u, c, slot)
+  line.used, line.counted = line.used - u, true
+  if line.used <= 0 then
+    clear()
+  elseif u == 1 and c >= 2 and c <= 1024 then
+    mark(tonumber(slot), '0')
+  end
+end
+
+-- Check the holders: drop those whose leases have expired, and find the totals of the others.  If that is more than one
+-- step does, `ends` is not in the future, and the next step goes on.  With `anew`, a holder has left: a check that is not
+-- complete is repeated after its end, since that holder may be in its totals.
+local function sweep(anew)
   flush()
-  clear()
-  local all = call('HGETALL', line.key)
-  for i = 1, #all, 2 do
-    if string.sub(all[i], 1, 1) == '@' then
-      local state, stop, u, c, _, _, slot = parse(all[i + 1])
-      if state == 'u' and stop > now then
-        count(string.sub(all[i], 2), stop, u, c, tonumber(slot))
-      elseif state == 'u' then
-        drop(all[i])
+  if not line.cursor then
+    line.cursor, line.soon, line.least, line.varied = '0', NEVER, 0, '0'
+  elseif anew then
+    line.varied = '2'
+  end
+  repeat
+    local found = call('HSCAN', line.key, line.cursor, 'COUNT', 250)
+    local all = found[2]
+    line.room = line.room - 10 - #all / 2
+    line.cursor = found[1]
+    for i = 1, #all, 2 do
+      if string.sub(all[i], 1, 1) == '@' then
+        local state, stop, u, c, _, _, slot = parse(all[i + 1])
+        if state == 'u' and stop > now then
+          line.soon = math.min(line.soon, stop)
+          if line.least ~= 0 and line.least ~= c and line.varied == '0' then line.varied = '1' end
+          line.least = line.least == 0 and c or math.min(line.least, c)
+        elseif state == 'u' and call('HDEL', line.key, all[i]) == 1 then  -- HSCAN may return a field twice
+          uncount(u, c, slot)
+        end
       end
     end
+  until not line.cursor or line.cursor == '0' or line.room <= 0
+  if not line.cursor then return end  -- nobody holds the lock
+  line.counted = true
+  if line.cursor ~= '0' then
+    line.ends = math.min(line.ends, now)
+  elseif line.least == 0 then
+    clear()
+  elseif line.varied == '2' then
+    line.soon, line.least, line.varied, line.ends = NEVER, 0, '0', now
+  else
+    line.ends, line.limit, line.mixed, line.cursor = line.soon, line.least, line.varied, nil
   end
-  flush()
 end
 
--- Return the id and the facts of the first waiter whose lease has not expired; drop those before it.
+-- Return the id and the facts of the first waiter whose lease has not expired; drop those before it, also the claims of
+-- `once` while a completed run is recorded.  If there are more of these than one step drops, return nothing, with `more`.
 local function head()
   while line.first <= line.last do
     local id = call('HGET', line.key, '#' .. line.first)
     local state, stop, u, c, its, _, _, _, rest = parse(id and call('HGET', line.key, '@' .. id))
-    if state == 'p' and stop > now then return id, stop, u, c, its, rest end
+    local lives = state == 'p' and stop > now
+    local over = lives and line.done > now and string.sub(rest, 1, 1) == '1'
+    if lives and not over then return id, stop, u, c, its, rest end
+    if line.room <= 0 then
+      line.more, line.queued = math.max(line.more, 1), true
+      return
+    end
+    line.room = line.room - 1
     if state == 'p' then drop('@' .. id) end
+    if over then line.told[#line.told + 1] = {id, '0', 0, channel_in(rest)} end
     drop('#' .. line.first)
     line.first = line.first + 1
     line.queued = true
   end
 end
 
--- Promote waiters in order until one does not fit; no waiter overtakes it.  At most 250 in one step, because the server
--- does nothing else meanwhile.
+-- Promote waiters in order until one does not fit; no waiter overtakes it; none while not all holders are checked.  Before
+-- that, after a completed run, let the waiting claims of `once` leave.
 local function hand_over()
-  if line.more == '1' then line.more, line.queued = '0', true end
-  for turn = 1, 251 do
-    if line.limit and line.used >= line.limit then return end
+  if line.more > 0 then
+    local place = math.max(line.more - 1, line.first)
+    while line.more > 1 and line.done > now and place <= line.last and line.room > 0 do
+      local id = call('HGET', line.key, '#' .. place)
+      local state, _, _, _, _, _, _, _, rest = parse(id and call('HGET', line.key, '@' .. id))
+      if state == 'p' and string.sub(rest, 1, 1) == '1' then
+        drop('@' .. id)
+        drop('#' .. place)
+        line.told[#line.told + 1] = {id, '0', 0, channel_in(rest)}
+        state = nil
+      end
+      if not state and place == line.first then line.first = place + 1 end
+      place = place + 1
+      line.room = line.room - 1
+    end
+    line.more = line.more > 1 and line.done > now and place <= line.last and place + 1 or 0
+    line.queued = true
+    flush()
+  end
+  for turn = 1, line.batch + 1 do
+    if line.limit and line.used >= line.limit or line.ends and line.ends <= now then return end
     local id, stop, u, c, its, rest = head()
     if not id or line.used + u > math.min(line.limit or c, c) then return end
     line.queued = true
-    if turn > 250 then
-      line.more = '1'
+    if turn > line.batch then
+      line.more = math.max(line.more, 1)
       return
     end
     drop('#' .. line.first)
@@ -184,6 +256,11 @@ local function hand_over()
     write('@' .. id, record_of('u', stop, u, c, its, 0, slot, now, rest))
     line.told[#line.told + 1] = {id, its, slot, channel_in(rest)}
   end
+end
+
+-- Tell whether work is left to the next step.
+local function unfinished()
+  return line.more > 0 or line.ends and line.ends <= now
 end
 
 -- Drop the holders whose leases have expired, and promote; return the record of one claim after that.
@@ -208,6 +285,11 @@ local function save()
     write('queue', line.first .. ' ' .. line.last .. ' ' .. line.quick .. ' ' .. line.more)
   elseif line.queued then
     drop('queue')
+  end
+  if line.cursor and line.ends <= now then
+    write('sweep', line.cursor .. ' ' .. line.soon .. ' ' .. line.least .. ' ' .. line.varied)
+  elseif line.swept then
+    drop('sweep')
   end
   flush()
   if line.expires then call('PEXPIREAT', line.key, line.kept) end

@@ -12,7 +12,7 @@ if state and ended > now then
   end
   if state == 'u' and line.used == u then line.ends, line.counted = ended, true end
   keep(stop)
-  answer = head() and 2 or 1
+  answer = (head() or line.more > 0) and 2 or 1
 end
 save()
 tell('', '')

@@ -1,0 +1,94 @@
+"""A crowd is a size: thousands of claims of a killed process, or thousands that wait for one run, in one line."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+import interlock
+from tests.support.crowd import doomed_crowd, until_there_are
+from tests.support.stores import ROWS, Row
+
+TTL = 10.0
+SIZES = {"valkey": (10_000, 20_000)}
+"""How many claims on each store: in CI, and by `--whole`."""
+CROWDED = [row for row in ROWS if row.name in SIZES]
+
+
+@pytest.fixture(params=CROWDED, ids=lambda row: row.name)
+def row(request: pytest.FixtureRequest) -> Row:
+    """Each store on which a line of thousands takes seconds, not minutes."""
+    found: Row = request.param
+    return found
+
+
+@pytest.fixture
+def number(row: Row, pytestconfig: pytest.Config) -> int:
+    """How many claims."""
+    return SIZES[row.name][not pytestconfig.getoption("thin")]
+
+
+def test_dead_waiters_delay_nobody_for_long(locks: interlock.Locks, url: str, number: int) -> None:
+    with locks.lock("book", ttl=TTL) as grant:
+        doomed_crowd(locks, url, "lock", number, TTL)
+        assert grant.held
+        assert locks.lock("book").acquire(blocking=False) is None
+    started = time.monotonic()
+    with locks.lock("book", timeout=10):
+        assert time.monotonic() - started < 5.0
+        assert len(locks.claims("book")) == 1
+
+
+def test_dead_readers_delay_no_writer_for_long(locks: interlock.Locks, url: str, number: int) -> None:
+    with locks.rwlock("book").read():
+        doomed_crowd(locks, url, "readers", number, TTL)
+        with locks.rwlock("book", timeout=10).read():
+            assert len(locks.claims("book")) == 2
+    with locks.rwlock("book", timeout=10).write():
+        assert len(locks.claims("book")) == 1
+
+
+def test_thousands_that_wait_for_one_run_get_its_result(locks: interlock.Locks, url: str, number: int) -> None:
+    runs = []
+
+    async def main() -> list[Any]:
+        async with interlock.aconnect(url, ttl=TTL) as ours:
+            once, started, go = ours.once("book", keep=60), asyncio.Event(), asyncio.Event()
+
+            async def work() -> int:
+                runs.append(1)
+                started.set()
+                await go.wait()
+                return 5
+
+            first = asyncio.create_task(once.run(work))
+            await started.wait()
+            others = [asyncio.create_task(once.run(work)) for _ in range(number)]
+            await asyncio.to_thread(until_there_are, locks, number + 1)
+            go.set()
+            async with asyncio.timeout(60):
+                return await asyncio.gather(first, *others)
+
+    assert asyncio.run(main()) == [5] * (number + 1)
+    assert len(runs) == 1
+
+
+def test_one_command_evicts_thousands(locks: interlock.Locks, url: str, number: int) -> None:
+    async def main() -> int:
+        async with interlock.aconnect(url, ttl=TTL) as ours:
+            reader = ours.rwlock("book").read()
+            grants = await asyncio.gather(*(reader.acquire() for _ in range(number // 2)))
+            writer = ours.rwlock("book").write()
+            waiting = [asyncio.create_task(writer.acquire()) for _ in range(number // 2)]
+            await asyncio.to_thread(until_there_are, locks, 2 * (number // 2))
+            for each in waiting:
+                each.cancel()
+            count = await asyncio.to_thread(locks.evict, "book")
+            await asyncio.gather(*waiting, return_exceptions=True)
+            del grants
+            return count
+
+    assert asyncio.run(main()) >= number // 2
+    with locks.lock("book", timeout=10):
+        assert len(locks.claims("book")) == 1
