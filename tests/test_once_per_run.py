@@ -57,6 +57,16 @@ def run(folder: Path, **environment: str) -> tuple[str, list[str]]:
     return done.stdout, made.read_text().split()
 
 
+@pytest.mark.parametrize("name", ["feature%2Flogin", "issue#7", "what?x=1"])
+def test_each_run_in_a_folder_of_any_name_makes_it_anew(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    for _ in range(2):
+        printed, made = run(folder)
+        assert "8 passed" in printed
+        assert len(made) == 1
+
+
 def test_one_worker_makes_it_for_all_and_each_run_anew(tmp_path: Path) -> None:
     for _ in range(2):
         output, made = run(tmp_path)

@@ -37,14 +37,14 @@ def interlock_file(place: Place) -> Any:
     """interlock on a folder."""
     import interlock
 
-    return place.closing.enter_context(interlock.connect(f"file://{place.folder}")).lock(place.name)
+    return place.closing.enter_context(interlock.connect(place.folder)).lock(place.name)
 
 
 def interlock_file_async(place: Place) -> Any:
     """interlock on a folder, asyncio; call it inside a running loop."""
     import interlock
 
-    return interlock.aconnect(f"file://{place.folder}").lock(place.name)
+    return interlock.aconnect(place.folder).lock(place.name)
 
 
 def interlock_memory(place: Place) -> Any:
@@ -138,7 +138,7 @@ def interlock_file_own(place: Place) -> Callable[[], Lock]:
     """Each thread has its own lock object, from one client."""
     import interlock
 
-    locks = place.closing.enter_context(interlock.connect(f"file://{place.folder}"))
+    locks = place.closing.enter_context(interlock.connect(place.folder))
     return lambda: locks.lock(place.name)
 
 

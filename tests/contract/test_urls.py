@@ -65,6 +65,24 @@ def test_odd_folders_work(tmp_path: Path) -> None:
             assert locks.lock("x").acquire(timeout=0) is None
 
 
+ODD = ["with space", "100%25", "feature%2Flogin", "issue#7", "what?x=1", "a;b&c=d", "\udcff"]
+
+
+@pytest.mark.parametrize("name", ODD, ids=ascii)
+def test_the_path_of_a_folder_means_that_folder(tmp_path: Path, name: str) -> None:
+    with interlock.connect(tmp_path / name) as locks, locks.lock("x"):
+        assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ODD, ids=ascii)
+def test_the_url_that_an_error_advises_means_that_path(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        interlock.connect(f"{tmp_path}/{name}")
+    advised = str(caught.value).partition("did you mean '")[2].partition("'")[0]
+    with interlock.connect(advised) as locks, locks.lock("x"):
+        assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
 @pytest.fixture
 def nobody(tmp_path: Path) -> Iterator[Remote]:
     """A process of a user without rights, which has loaded all modules before."""

@@ -47,6 +47,16 @@ def test_a_holder_whose_liveness_pipe_was_removed_learns_it_by_its_renewals(fold
         assert neighbour.do("result = grant.held") is True
 
 
+def test_a_removed_liveness_pipe_is_reported_by_the_next_step(folder: Path) -> None:
+    with connect(folder) as locks:
+        grant = locks.lock("book").acquire()  # its first renewal is due after 10 s
+        remove_from(folder, HERE)
+        until_not_trusted()
+        with locks.lock("page") as other:
+            eventually(lambda: grant.lost, within=SOON)
+            assert other.held
+
+
 def test_a_task_that_holds_is_cancelled_when_its_liveness_pipe_was_removed(folder: Path) -> None:
     async def main() -> None:
         async with interlock.aconnect(f"file://{folder}") as locks:

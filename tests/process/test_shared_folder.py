@@ -262,3 +262,65 @@ def test_options_that_make_no_sense_are_refused(tmp_path: Path, query: str) -> N
     with pytest.raises(InvalidArgument):
         interlock.connect(f"file://{tmp_path}/locks?{query}")
     assert not (tmp_path / "locks").exists()
+
+
+ONCE = "result = locks.once('report', keep={keep}).run(lambda: [runs.append(1), {name!r}][1])"
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o1777, 0o777], ids=oct)
+def test_users_of_a_folder_record_runs_one_after_the_other(
+    home: Path, user: Callable[..., Remote], mode: int
+) -> None:
+    folder = shared(home, mode)
+    alice, bob = user(folder, ALICE, 0o077), user(folder, BOB, 0o077)
+    for each in (alice, bob):
+        each.do("runs = []")
+    for name, first, second in (("a", alice, bob), ("another and longer one", bob, alice), ("a", alice, bob)):
+        assert first.do(ONCE.format(keep=60, name=name)) == name
+        assert second.do(ONCE.format(keep=60, name="no")) == name
+        assert second.do("locks.forget('report')\nresult = locks.claims()") == []
+    assert (alice.do("result = len(runs)"), bob.do("result = len(runs)")) == (2, 1)
+
+
+@as_root
+def test_a_record_is_written_into_no_file_with_another_name(home: Path, user: Callable[..., Remote]) -> None:
+    folder = shared(home, 0o1777)
+    alice = user(folder, ALICE)
+    assert alice.do(f"runs = []\n{ONCE.format(keep=60, name='a')}") == "a"
+    (record,) = (folder / "kept").iterdir()
+    os.link(record, folder / "another")
+    before = record.read_bytes()
+    with pytest.raises(RemoteError, match="hard link"):
+        user(folder, BOB).do(f"runs = []\nlocks.forget('report')\n{ONCE.format(keep=60, name='b')}")
+    assert record.read_bytes() == before
+
+
+CONTAINER = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+libc.prctl(4, 1)  # PR_SET_DUMPABLE, which a change of the user has taken away
+result = libc.unshare(0x10000000) == 0  # CLONE_NEWUSER
+if result:
+    for name, text in (("setgroups", "deny"), ("uid_map", "0 {uid} 1"), ("gid_map", "0 {uid} 1")):
+        with open(f"/proc/self/{{name}}", "w") as file:
+            file.write(text)
+"""
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o777, 0o2777, 0o1777], ids=oct)
+def test_root_of_a_rootless_container_locks_in_a_folder_of_the_host(
+    home: Path, user: Callable[..., Remote], mode: int
+) -> None:
+    folder = shared(home, mode, GROUP)
+    inside, outside = user(folder, BOB), user(folder, ALICE)
+    if not inside.do(CONTAINER.format(uid=BOB)):
+        pytest.skip("no user namespaces on this system")
+    inside.do(f"locks = interlock.connect('file://{folder}')\ngrant = locks.lock({NAME!r}).acquire(timeout=5)")
+    assert inside.do("result = os.getuid()") == 0
+    assert outside.do(f"result = locks.lock({NAME!r}).acquire(timeout=0) is None") is True
+    outside.start(f"result = locks.lock({NAME!r}).acquire(timeout=15) is not None")
+    eventually(lambda: inside.do(f"result = len(locks.claims({NAME!r}))") == 2)
+    inside.do("grant.release()")
+    assert outside.answer() is True

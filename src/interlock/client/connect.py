@@ -4,13 +4,14 @@ import os
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from interlock import _loading
 from interlock.client._sync.locks import Locks
 from interlock.client.base import BaseClient
 from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.options import path_url
 from interlock.core.redaction import described, masked, why
 from interlock.stores import Store
 
@@ -51,10 +52,10 @@ def given_url(url: object) -> object:
     """
     if not isinstance(url, os.PathLike):
         return default_url() if url is None else url
-    path = os.fsencode(url)
+    path = os.fsdecode(url)
     if not os.path.isabs(path):
         raise InvalidArgument(f"{url!r} would be another folder in each working directory: give its `.absolute()`")
-    return "file://" + quote(path)
+    return path_url(path)
 
 
 def default_url() -> str:
@@ -70,7 +71,7 @@ def default_url() -> str:
         return url
     from interlock.stores.files import runtime_folder
 
-    return "file://" + runtime_folder()
+    return path_url(runtime_folder())
 
 
 def open_store(

@@ -22,6 +22,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 from interlock.core.claims import checked_seconds, said
 from interlock.core.errors import InvalidArgument
@@ -31,6 +32,16 @@ _DIGITS = re.compile("[0-9]{1,7}")  # `int` takes blanks, underscores and other 
 
 Reader: TypeAlias = Callable[[str, str], Any]
 """Returns the value of an option, of its name and its text."""
+
+
+def path_url(path: str, begin: str = "file://") -> str:
+    """Return the URL of an absolute path, in which "%", "?" and "#" mean themselves.
+
+    Args:
+        path: as `os.fsdecode` returns it; it need not be UTF-8.
+        begin: "file://" or "sqlite:///".
+    """
+    return begin + quote(path, errors="surrogateescape")
 
 
 def read_options(given: Iterable[tuple[str, str]], known: Mapping[str, Reader], what: str) -> dict[str, Any]:

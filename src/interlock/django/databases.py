@@ -23,6 +23,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
 from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.options import path_url
 from interlock.core.queue import Feature
 from interlock.django.conf import database_of_claims
 from interlock.stores import Store
@@ -239,7 +240,7 @@ def url_beside(alias: str) -> str:
     """Return the URL of the store for the claims of a SQLite database."""
     if is_in_memory(alias):
         return f"memory://interlock-django/{quote(alias, safe='')}"
-    return f"file://{quote(str(folder_beside(alias)))}"
+    return path_url(str(folder_beside(alias)))
 
 
 def folder_beside(alias: str) -> Path:

@@ -23,7 +23,8 @@ class Store(Protocol):
 
     Attributes:
         features: what of the contract it can do; for the rest it raises Unsupported.
-        frees_at_death: True if the claims of a process end with it, so that nothing need be released at its exit.
+        frees_at_death: True if the claims of a process end with it, so that nothing need be released at its exit;
+            unless it is `in_process`, the claims of a queue then end with that queue too.
         in_process: True if its lines are in the memory of this process.
         now: the clock that leases are counted on by their holders, in seconds.
     """

@@ -46,7 +46,7 @@ def once_per_run(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Callable
 
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "interlock-once"
-    with connect(f"file://{folder}") as locks:
+    with connect(folder.absolute()) as locks:
         yield lambda name, make: locks.once(name, keep=KEPT).run(make)
 
 

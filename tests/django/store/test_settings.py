@@ -1,5 +1,6 @@
 """The setting INTERLOCK: its values, and the messages of Django's checks about it."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -220,3 +221,16 @@ def test_locks_in_memory_for_tests() -> None:
     assert_free("a")
     with pytest.raises(AssertionError, match="is not held"):
         assert_held("a")
+
+
+def test_no_grant_of_a_replaced_setting_is_held_by_two(tmp_path: Path) -> None:
+    async def acquired() -> Any:
+        return await alocks.lock("a").acquire()
+
+    url = f"file://{tmp_path}/locks"
+    with override_settings(INTERLOCK={"default": {"LOCATION": url}}):
+        grant = asyncio.run(acquired())
+        with interlock.connect(url) as other:
+            assert other.lock("a").acquire(timeout=0) is None
+    with interlock.connect(url) as other:
+        assert not (other.lock("a").acquire(timeout=0) and grant.held)

@@ -9,6 +9,7 @@ from weakref import ref
 from interlock.client._async.grants import AsyncGrant
 from interlock.client._async.watchdog import AsyncWatchdog
 from interlock.client.base import (
+    GONE_THERE,
     RELEASED,
     TRY_LIMIT,
     AcquireOptions,
@@ -93,19 +94,27 @@ class AsyncClient(BaseClient):
         return state
 
     def _forget_ended(self) -> None:
-        """Close what loops that ended without `close()` have left open; their locks end with their leases."""
+        """Close what loops that ended without `close()` have left open."""
         # async only
         for state in self.states:
             if state.here.is_closed():
                 self._forget(state)
 
     def _forget(self, state: AsyncState) -> None:
-        self._states.pop(state.here, None)
-        state.watchdog.stop()
+        self._part_from(state)
         state.queue.abort()
 
+    def _part_from(self, state: AsyncState) -> None:
+        """Renew nothing any more; call this before the queue is closed, which may free what is held."""
+        self._states.pop(state.here, None)
+        state.entering.clear()  # first: an acquire that adds its grant from here on sees it, and fails
+        state.watchdog.stop(frees=self.store.frees_at_death and not self.store.in_process)
+
     def drop(self) -> None:
-        """Give up all that is open, without waiting: what is held ends with its lease, and the next call connects."""
+        """Give up all that is open, without waiting; the next call connects.
+
+        What is held ends with its lease, or now, with a notification, where claims end with their connection.
+        """
         for state in self.states:
             self._forget(state)
 
@@ -241,13 +250,21 @@ class AsyncClient(BaseClient):
         return list(await self.state().queue.look(key))
 
     async def evict(self, key: str, id: str | None) -> int:
-        """Remove a claim, or all; listeners are told of what was there just before."""
-        queue = self.state().queue
+        """Remove a claim, or all; notify the listeners, and the holders among the clients of this process."""
+        here = self.state()
+        queue = here.queue
+        held = [(state, grant) for each in clients for state in each.states for grant in state.watchdog.live()]
         seen: Sequence[ClaimView] = ()
         if self.listeners or EVERYWHERE:
             with suppress(LockError):  # what it can't look at it may evict all the same
                 seen = await queue.look(key)
         removed = 0 if id == "" else int(await queue.evict(key, id))  # some stores take "" for all
+        for state, grant in held if removed else ():
+            if grant._claim.spec.key == key and id in (None, grant.id):
+                if state is here:
+                    state.watchdog.lost(grant, GONE_THERE)
+                else:  # perhaps it is of another store, and its callbacks belong to another loop
+                    state.watchdog.doubt(grant.id)
         for view in [view for view in seen if id is None or view.id == id][:removed]:
             self.tell("evicted", Claim(view.id, LockSpec(key, label=view.label)), fence=view.fence)
         return removed
@@ -290,8 +307,7 @@ class AsyncClient(BaseClient):
         try:
             return await self._end(state, CLOSE_LIMIT, state.watchdog.live())
         finally:  # also after a Ctrl-C: `close` works only once
-            state.watchdog.stop()
-            self._states.pop(state.here, None)
+            self._part_from(state)
             await state.queue.aclose()
 
     async def _end(self, state: AsyncState, limit: float, grants: Sequence[AsyncGrant]) -> BaseException | None:

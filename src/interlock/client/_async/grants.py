@@ -1,5 +1,7 @@
 """What a task has in its hand while it holds a lock."""
 
+# async only
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -89,7 +91,8 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         A running task can't take its own cancellation back (before Python 3.13).
         """
         if self._body is not None:
-            self._body.get_loop().call_soon_threadsafe(self._cancel_body)
+            with suppress(RuntimeError):  # its loop is closed
+                self._body.get_loop().call_soon_threadsafe(self._cancel_body)
 
     # async only
     def _cancel_body(self) -> None:

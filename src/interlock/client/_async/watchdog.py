@@ -12,7 +12,7 @@ from typing import Any
 from weakref import ref
 
 from interlock.client._async.grants import AsyncGrant
-from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseClient, warn_of_dropped
+from interlock.client.base import CONNECTION_CLOSED, GONE_THERE, LEASE_ENDED, BaseClient, warn_of_dropped
 from interlock.client.events import EVERYWHERE, Kind
 from interlock.core.claims import Claim, name_of
 from interlock.core.errors import LockError, StoreError
@@ -76,9 +76,14 @@ class AsyncWatchdog:
     def doubt(self, id: str) -> bool:
         """Ask the store at once about a claim that it may not have any more, also one that is being granted.
 
+        Args:
+            id: of the claim; "" for all that are held.
+
         Returns:
             True if its grant is under watch here.
         """
+        for each in [] if id else list(self.watched):
+            self.doubt(each)
         found = self.watched.get(id)
         grant = None if found is None else found[0]()
         if grant is None:
@@ -98,7 +103,7 @@ class AsyncWatchdog:
         if lost:
             # async only
             grant._strike()
-            if grant._deadline >= grant._ends_at:  # the store has it for longer
+            if grant._deadline >= grant._ends_at and why is not CONNECTION_CLOSED:  # the store has it for longer
                 rt.spawn("interlock-at-most", self.leave, grant._claim)
             if grant._options.on_lost is not None:
                 rt.beside("interlock-on-lost", grant._options.on_lost, grant)
@@ -108,9 +113,15 @@ class AsyncWatchdog:
         found = (reference() for reference, _ in list(self.watched.values()))
         return [grant for grant in found if grant is not None]
 
-    def stop(self) -> None:
-        """Renew nothing any more."""
+    def stop(self, frees: bool) -> None:
+        """Renew nothing any more.
+
+        Args:
+            frees: True if the claims end with the connection, which is closed next: their grants are lost.
+        """
         self._alarm.stop()
+        for grant in self.live() if frees else ():
+            self.lost(grant, CONNECTION_CLOSED)
 
     def _collected(self, gone: "ref[AsyncGrant]") -> None:
         """Forget a grant that was dropped; nothing here waits for a store or a mutex."""

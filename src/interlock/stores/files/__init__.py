@@ -15,17 +15,17 @@ import os
 import re
 import stat
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes
+from urllib.parse import SplitResult, parse_qsl, unquote, unquote_to_bytes
 
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.options import read_options
+from interlock.core.options import path_url, read_options
 from interlock.core.redaction import masked
 from interlock.runtime import clock
 from interlock.stores.files._sync.queue import FileQueue
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.machine import allowed_in, mount_of
 from interlock.stores.files.opening import failing
-from interlock.stores.files.steps import FileSteps, close_dropped, queue_on
+from interlock.stores.files.steps import queue_on, sweep
 from interlock.stores.plain import PlainStore
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def folder_meant(path: str) -> str:
     """Return the URL that was probably meant by a relative path, or by an absolute one without its first slash."""
     top = path.partition("/")[0]
     if top not in ("", ".", "..", "~") and os.path.isdir(f"/{top}"):
-        return f"file:///{path}"
-    return "file://" + os.path.abspath(os.path.expanduser(path))
+        return path_url(f"/{path}")
+    return path_url(os.path.abspath(os.path.expanduser(path)))
 
 
 def _mode(name: str, text: str) -> int:
@@ -66,11 +66,7 @@ class FileStore(PlainStore):
 
     def __init__(self, path: str, mode: int | None = None, allow: str = "") -> None:
         self._where = (path, mode, allow)
-        steps = FileSteps(Folder(*self._where))
-        with contextlib.suppress(OSError):
-            steps.sweep()
-        steps.close()  # an unused store keeps no descriptor open
-        close_dropped()
+        sweep(Folder(*self._where))  # an unused store keeps no descriptor open
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "FileStore":
@@ -78,7 +74,7 @@ class FileStore(PlainStore):
         if url.netloc not in ("", "localhost") or url.fragment:
             shown = masked(url.geturl())
             hides = "***" in shown or not url.netloc
-            meant = "file:///var/lib/locks" if hides else folder_meant(url.netloc + url.path)
+            meant = "file:///var/lib/locks" if hides else folder_meant(unquote(url.netloc + url.path))
             raise InvalidArgument(f"{shown!r}: write three slashes and a folder; did you mean {meant}?")
         path = unquote_to_bytes(url.path.encode("utf-8", "surrogateescape"))  # a file name need not be UTF-8
         given = parse_qsl(url.query, keep_blank_values=True)

@@ -150,14 +150,26 @@ class Folder:
     def keep_value(self, name: str, done: int, value: str) -> None:
         """Write the value of the completed run whose record ends at `done`; call it before the record is written.
 
-        The caller has the guard of the line.  A file that others may have put there is replaced, not written to.
+        The caller has the guard of the line.  A file that others may have put there is replaced, not written to; but
+        in a sticky folder only its owner may replace it.
         """
         self._see_to(self.kept, self.sharing)
-        new = f"{name}~"
-        self.drop_value(new)  # a process that was killed here may have left one
+        sticky = self.sharing.mode & stat.S_ISVTX
+        new = name if sticky else f"{name}~"
+        if not sticky:
+            self.drop_value(new)  # a process that was killed here may have left one
         with open(open_file(self.kept, new, self.sharing), "r+b", 0) as file:
-            put(file.fileno(), b"%d %b" % (done, value.encode()), 0)
-        os.replace(self.kept / new, self.kept / name)
+            found = file.read(MOST).partition(b" ")[0]
+            if os.fstat(file.fileno()).st_nlink != 1 or (found and not found.isdigit()):
+                raise NotOurs(
+                    f"{self.kept / new} is not a record of a run, or has another name too (a hard link). Look at it, "
+                    f"and remove it; nothing was changed."
+                )
+            data = b"%d %b" % (done, value.encode())
+            put(file.fileno(), data, 0)
+            file.truncate(len(data))
+        if not sticky:
+            os.replace(self.kept / new, self.kept / name)
 
     def value_kept(self, name: str, done: int) -> str | None:
         """Return the value of the completed run whose record ends at `done`; None if a power failure lost it."""

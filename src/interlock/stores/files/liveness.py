@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from itertools import cycle
 from pathlib import Path
+from weakref import ref
 
 from interlock.core.claims import USING
 from interlock.core.errors import StoreError
@@ -33,6 +34,7 @@ from interlock.stores.files.opening import (
     GONE,
     NotOurs,
     OpenFile,
+    descriptor,
     failed,
     failing,
     opened,
@@ -42,29 +44,31 @@ from interlock.stores.files.opening import (
 from interlock.stores.plain import Section
 
 MOST_IDLE_PIPES = 64
+FEW = 16  # wake-up pipes; when there are more, and then twice as many, those without a waiter are removed
 MOST_OTHERS = 128
 MOST_NUMBER = 999_999  # six digits, as many as a slot has room for
 TRIES = 50
 
 
 class WakeupPipe(OpenFile):
-    """A named pipe that one waiter reads.
+    """A named pipe that one waiter reads; `make_pipe` makes it.
 
     Args:
         folder: the folder alive/.
         token, number: the file name is TOKEN.NUMBER.
 
     Attributes:
+        user: returns its waiter; None if there is none, also if an interrupt came before the waiter could return it.
         watched: the open liveness pipes of the processes whose death wakes the waiter, by token.
     """
 
-    __slots__ = ("number", "token", "watched")
+    __slots__ = ("number", "token", "user", "watched")
 
     def __init__(self, folder: Path, token: str, number: int) -> None:
-        path = folder / f"{token}.{number}"
-        super().__init__(path, make_pipe(path))
+        super().__init__(folder / f"{token}.{number}")
         self.token = token
         self.number = number
+        self.user: Callable[[], object] = lambda: None
         self.watched: dict[str, OpenFile] = {}  # kept open: the next waiter often watches the same process
 
     def ring(self) -> None:
@@ -89,7 +93,8 @@ class WakeupPipe(OpenFile):
     def unwatch(self, tokens: Iterable[str]) -> None:
         """Stop watching some processes."""
         for token in list(tokens):
-            self.watched.pop(token).close()
+            self.watched[token].close()
+            del self.watched[token]
 
     def close(self) -> None:
         """Close the pipe, and the watched ones."""
@@ -118,6 +123,7 @@ class Liveness:
         self._mend = mend
         self._section = Section()
         self._idle: list[WakeupPipe] = []
+        self._many = FEW
         self._numbers = cycle(range(1, MOST_NUMBER + 1))
         self._own = OpenFile(folder)
         self.token = ""
@@ -158,11 +164,14 @@ class Liveness:
         """Make a liveness pipe; if that fails, the old one stays in use."""
         for _ in range(TRIES):
             token = f"{pid()}-{os.urandom(6).hex()}"
+            made = OpenFile(self._folder / f".{token}")
             try:
-                made = OpenFile(self._folder / f".{token}", make_pipe(self._folder / f".{token}"))
                 try:
+                    make_pipe(made)
                     flock(made.fd, LOCK_EX | LOCK_NB)
                     os.rename(made.path, self._folder / token)  # its final name appears only when it is locked
+                    made.path = os.fspath(self._folder / token)
+                    before, self._own, self.token = self._own, made, token
                 except BaseException:
                     made.remove()
                     raise
@@ -172,8 +181,6 @@ class Liveness:
                 continue
             except OSError as error:
                 raise failed(f"no liveness pipe could be made in {self._folder}", error) from error
-            made.path = os.fspath(self._folder / token)
-            before, self._own, self.token = self._own, made, token
             before.close()
             return
         raise StoreError(
@@ -205,16 +212,21 @@ class Liveness:
         pipe = self.others.get(name)
         if pipe is None or pipe.links() < 1:  # removed: its name or descriptor may be another file's now
             self._forget(name)
-            pipe = open_pipe(self._folder / name, mode)
             if len(self.others) >= MOST_OTHERS:
                 self._forget(next(iter(self.others)))
-            self.others[name] = pipe
+            pipe = self.others[name] = OpenFile(self._folder / name)
+            try:
+                open_pipe(pipe, mode)
+            except BaseException:
+                self._forget(name)
+                raise
         return pipe
 
     def _forget(self, name: str) -> None:
-        pipe = self.others.pop(name, None)
+        pipe = self.others.get(name)
         if pipe is not None:
             pipe.close()
+            del self.others[name]
 
     def tell(self, place: Place) -> None:
         """Notify a waiter in another process; if it holds the lock now, with its fence and slot."""
@@ -228,11 +240,15 @@ class Liveness:
         """Let the death of exactly these processes wake the waiter at a pipe."""
         wanted = {token for token in tokens if token != self.token and token}
         if wanted or pipe.watched:
-            pipe.unwatch(pipe.watched.keys() - wanted)
+            pipe.unwatch([token for token, each in pipe.watched.items() if token not in wanted or each.fd < 0])
             for token in wanted - pipe.watched.keys():
+                other = pipe.watched[token] = OpenFile(self._folder / token)
                 try:
-                    pipe.watched[token] = open_pipe(self._folder / token, os.O_WRONLY)
-                except OSError:
+                    open_pipe(other, os.O_WRONLY)
+                except BaseException as error:
+                    pipe.unwatch((token,))
+                    if not isinstance(error, OSError):
+                        raise
                     if not self.is_alive(token):
                         pipe.ring()  # the process died after the line was read: the waiter must look at once
 
@@ -250,8 +266,8 @@ class Liveness:
 
     # -- wake-up pipes ------------------------------------------------------------------------------------------
 
-    def pipe(self) -> WakeupPipe:
-        """Return a wake-up pipe for one waiter, perhaps not reachable any more; the caller returns it by `put_back`.
+    def pipe(self, user: object) -> WakeupPipe:
+        """Return a wake-up pipe for a waiter, perhaps not reachable any more; the waiter returns it by `put_back`.
 
         Raises:
             StoreError: the pipe can't be made, or the connection was closed.
@@ -261,6 +277,9 @@ class Liveness:
         if not self._idle:
             self.keep()
         with self._section.entered(), failing(f"no pipe to wait at could be made in {self._folder}"):
+            if len(self.wakeups) >= self._many:
+                self._discard_unused()
+                self._many = max(FEW, 2 * len(self.wakeups))
             if self._idle:
                 pipe = self._idle.pop()
                 if readable(pipe.fd, (), 0.0):  # asked first, since eventlet makes reads wait for data
@@ -268,7 +287,15 @@ class Liveness:
             else:
                 number = next(number for number in self._numbers if number not in self.wakeups)
                 pipe = self.wakeups[number] = WakeupPipe(self._folder, self.token, number)
+                make_pipe(pipe)
+            pipe.user = ref(user)
             return pipe
+
+    def _discard_unused(self) -> None:
+        """Remove the pipes that their waiters, which are gone, have not returned."""
+        for pipe in list(self.wakeups.values()):
+            if pipe.user() is None and pipe not in self._idle:
+                self.discard(pipe)
 
     def is_reachable(self, pipe: WakeupPipe) -> bool:
         """Return True if other processes find this wake-up pipe under its name."""
@@ -278,15 +305,16 @@ class Liveness:
         """Keep a wake-up pipe for the next waiter, or remove it when there are many; nobody waits at it any more."""
         with self._section.entered():
             if not self.closed and pipe.token == self.token and len(self._idle) < MOST_IDLE_PIPES:
+                pipe.user = lambda: None
                 self._idle.append(pipe)
             else:
                 self.discard(pipe)
 
     def discard(self, pipe: WakeupPipe) -> None:
         """Remove a wake-up pipe at which nobody waits any more."""
+        pipe.remove()
         if self.wakeups.get(pipe.number) is pipe:
             del self.wakeups[pipe.number]
-        pipe.remove()
 
     # -- the end ----------------------------------------------------------------------------------------
 
@@ -294,8 +322,8 @@ class Liveness:
         """Remove the liveness pipe, which ends all claims; waiters may still return their wake-up pipes."""
         with self._section.entered():
             self.closed = True
-            while self._idle:
-                self.discard(self._idle.pop())
+            self._idle.clear()
+            self._discard_unused()
             self._own.remove()
             self.close_others()
 
@@ -310,49 +338,48 @@ class Liveness:
 
     def close_others(self) -> None:
         """Close the open pipes of other processes."""
-        while self.others:
-            self.others.popitem()[1].close()
+        for name in list(self.others):
+            self._forget(name)
 
 
 # -- named pipes --------------------------------------------------------------------------------------------
 
 
-def make_pipe(path: Path) -> int:
-    """Make a named pipe, and return a descriptor that is open for reading and writing.
+def make_pipe(pipe: OpenFile) -> None:
+    """Make a named pipe at a path, and open it for reading and writing.
 
     Raises:
         NotOurs: another program replaced the pipe meanwhile.
         OSError: the pipe can't be made.
     """
-    with opened(path.parent) as at:
-        sharing = sharing_of(os.fstat(at))
-        if os.mkfifo in os.supports_dir_fd:
-            os.mkfifo(path.name, sharing.file_mode, dir_fd=at)
-        else:
-            os.mkfifo(path, sharing.file_mode)
-        fd = os.open(path.name, os.O_RDWR | FLAGS, dir_fd=at)
+    path = Path(pipe.path)
     try:
-        found = os.fstat(fd)
+        with opened(path.parent) as at:
+            sharing = sharing_of(os.fstat(at))
+            if os.mkfifo in os.supports_dir_fd:
+                os.mkfifo(path.name, sharing.file_mode, dir_fd=at)
+            else:
+                os.mkfifo(path, sharing.file_mode)
+            pipe.fd = descriptor(path.name, os.O_RDWR | FLAGS, at=at)
+        pipe.hold(pipe.fd)
+        found = os.fstat(pipe.fd)
         if not found.st_nlink:
-            raise FileNotFoundError(errno.ENOENT, "it was removed while it was made", os.fspath(path))
+            raise FileNotFoundError(errno.ENOENT, "it was removed while it was made", pipe.path)
         if not stat.S_ISFIFO(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink > 1:
             raise NotOurs(f"another program replaced {path} while it was made; find that program")
-        settle(fd, found, sharing.file_mode, sharing)
+        settle(pipe.fd, found, sharing.file_mode, sharing)
     except BaseException:
-        os.close(fd)
+        pipe.close()
         raise
-    return fd
 
 
-def open_pipe(path: Path, access: int) -> OpenFile:
-    """Open a named pipe, and no other kind of file, without blocking.
+def open_pipe(pipe: OpenFile, access: int) -> None:
+    """Open the named pipe at a path, and no other kind of file, without blocking; the caller closes it on an error.
 
     Raises:
         FileNotFoundError: there is no named pipe at the path.
         OSError: the pipe can't be opened.
     """
-    fd = os.open(path, access | FLAGS)
-    if not stat.S_ISFIFO(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise FileNotFoundError(errno.ENOENT, "no named pipe", os.fspath(path))
-    return OpenFile(path, fd)
+    pipe.take(access)
+    if not stat.S_ISFIFO(os.fstat(pipe.fd).st_mode):
+        raise FileNotFoundError(errno.ENOENT, "no named pipe", pipe.path)

@@ -10,6 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,22 +76,25 @@ class OpenFile:
     descriptor is compared with its file before it is used or closed.
 
     Args:
-        path: the path of the file.
-        fd: the descriptor; -1 if the file is not open yet.
+        path: the path of the file, which is not open yet.
     """
 
     __slots__ = ("device", "fd", "inode", "mark", "path")
 
-    def __init__(self, path: str | Path, fd: int = -1) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.path = os.fspath(path)
         self.fd = self.device = self.inode = self.mark = -1
-        if fd >= 0:
-            self.hold(fd)
 
     def hold(self, fd: int) -> None:
         """Set the descriptor, and record the identity of its file."""
+        self.fd = fd  # first: from here on `close` closes it
         found = os.fstat(fd)
-        self.device, self.inode, self.fd = found.st_dev, found.st_ino, fd
+        self.device, self.inode = found.st_dev, found.st_ino
+
+    def take(self, flags: int) -> None:
+        """Open the file at the path.  The caller closes it if this raises."""
+        self.fd = descriptor(self.path, flags | FLAGS)
+        self.hold(self.fd)
 
     def links(self) -> int:
         """Return the number of hard links of the file; -1 if the descriptor is not ours any more."""
@@ -114,8 +118,8 @@ class OpenFile:
 
     def close(self) -> None:
         """Close the descriptor, unless it is another file's now."""
-        ours = self.fd >= 0 and self.links() >= 0
-        fd, self.fd = self.fd, -1
+        ours = self.fd >= 0 and (self.inode < 0 or self.links() >= 0)
+        fd, self.fd, self.inode = self.fd, -1, -1
         if ours:
             os.close(fd)
 
@@ -186,12 +190,13 @@ def open_file(folder: str | Path, name: str, sharing: Sharing, create: bool = Tr
         NotOurs: another kind of file is there, or one of a user who is not trusted.
         OSError: the file can't be opened; FileNotFoundError if it does not exist and `create` is False.
     """
+    fd = -1
     try:
         with opened(folder) as at:
             for _ in range(ROUNDS):
                 fd = _open_at(at, name, sharing, create)
                 if fd >= 0:
-                    return fd
+                    break
     except NotOurs as error:
         raise NotOurs(
             f"{os.fspath(folder)}/{name} {error}, no file that interlock made; look at it, and remove it "
@@ -200,7 +205,28 @@ def open_file(folder: str | Path, name: str, sharing: Sharing, create: bool = Tr
     except OSError as error:
         error.filename = f"{os.fspath(folder)}/{name}"
         raise
-    raise StoreError(f"{os.fspath(folder)}/{name} appears and disappears again and again; find out why")
+    except BaseException:
+        if fd >= 0:
+            os.close(fd)
+        raise
+    if fd < 0:
+        raise StoreError(f"{os.fspath(folder)}/{name} appears and disappears again and again; find out why")
+    return fd
+
+
+def descriptor(path: str | Path, flags: int, mode: int = 0o777, at: int | None = None) -> int:
+    """Open a file, and return its descriptor such that no interrupt can lose it.
+
+    An interrupt comes after a call, before its result is assigned; it does not come between the system call and the
+    assignment here, nor between the return and an assignment.  So assign the result, and begin a `try` in the next
+    line.
+
+    Args:
+        path, flags, mode: as for `os.open`.
+        at: the folder that a relative path begins at.
+    """
+    (fd,) = map(partial(os.open, dir_fd=at), (path,), (flags,), (mode,))
+    return fd
 
 
 def _open_at(at: int, name: str, sharing: Sharing, create: bool) -> int:
@@ -209,10 +235,12 @@ def _open_at(at: int, name: str, sharing: Sharing, create: bool) -> int:
     try:
         fd = -1
         if create:  # try to create it first: most names are new
-            with contextlib.suppress(FileExistsError, PermissionError):
-                fd = os.open(name, access | os.O_CREAT | os.O_EXCL, sharing.file_mode, dir_fd=at)
+            try:  # no `suppress`, in whose end an interrupt may come
+                fd = descriptor(name, access | os.O_CREAT | os.O_EXCL, sharing.file_mode, at)
+            except (FileExistsError, PermissionError):
+                pass
         if fd < 0:
-            fd = os.open(name, access, dir_fd=at)
+            fd = descriptor(name, access, at=at)
     except FileNotFoundError:
         if create and os.access(".", os.W_OK, dir_fd=at):
             return -1
@@ -257,11 +285,15 @@ def _settle(fd: int, sharing: Sharing) -> None:
 
 def settle(fd: int, found: os.stat_result, mode: int, sharing: Sharing) -> None:
     """Give a new file or folder its mode, owner and group."""
-    if found.st_uid == 0 != sharing.owner:
-        os.fchown(fd, sharing.owner, sharing.group)  # a file of root would keep the folder's owner out
-    elif sharing.mode & 0o022 and found.st_gid != sharing.group:
-        with contextlib.suppress(PermissionError):  # not a member: who can't open the file gets an error that says so
-            os.fchown(fd, -1, sharing.group)
+    try:
+        if found.st_uid == 0 != sharing.owner:
+            os.fchown(fd, sharing.owner, sharing.group)  # a file of root would keep the folder's owner out
+        elif sharing.mode & 0o022 and found.st_gid != sharing.group:
+            with contextlib.suppress(PermissionError):  # not a member: a user who can't open the file gets an error
+                os.fchown(fd, -1, sharing.group)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a user namespace (rootless podman) has no number for that owner or group
+            raise
     if stat.S_IMODE(found.st_mode) != mode:
         os.fchmod(fd, mode)
 
@@ -294,7 +326,7 @@ def put(fd: int, data: bytes, at: int) -> None:
 @contextlib.contextmanager
 def opened(path: str | Path) -> Iterator[int]:
     """Open a folder for a `with` block, not through a symbolic link."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | NOFOLLOW | os.O_CLOEXEC)
+    fd = descriptor(path, os.O_RDONLY | os.O_DIRECTORY | NOFOLLOW | os.O_CLOEXEC)
     try:
         yield fd
     finally:

@@ -89,6 +89,7 @@ class FileSteps:
         lines: the open line files, by key.
         origin: the calling process.
         trusted: until when the last check that the liveness pipe is still in its folder counts.
+        queue: returns the queue on these lines, if there is one.
     """
 
     look_again = 1.0  # seconds; a safety net, since every hand-over and every death wakes the waiter
@@ -101,6 +102,8 @@ class FileSteps:
         self.origin = Origin(f"{HOST} {pid()}")
         self.waiters = Waiters()
         self.trusted = 0.0
+        self.queue: Callable[[], Any] = lambda: None
+        self._retired: set[LineFile] = set()
         self._mutex = threading.RLock()  # re-entrant: a signal handler may interrupt its own thread here
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most_open = min(MOST_OPEN, soft // 4) if soft > 0 else MOST_OPEN
@@ -206,7 +209,7 @@ class FileSteps:
         """Return the number of a waiter's pipe; replace the pipe first if other processes can't find it any more."""
         liveness = self.liveness
         while not liveness.is_reachable(waiter.pipe):
-            old, waiter.pipe = waiter.pipe, liveness.pipe()
+            old, waiter.pipe = waiter.pipe, liveness.pipe(waiter)
             liveness.discard(old)
             waiter.tell()  # a notification in the old pipe would be lost: let the waiter look
         return str(waiter.pipe.number)
@@ -227,6 +230,9 @@ class FileSteps:
         self.folder.stay()
         if not self.liveness.keep():
             self.waiters.wake_all()
+            queue = self.queue()
+            if queue is not None:
+                queue.doubt("")
         self.trusted = clock.now() + TRUST
 
     # -- what is open -----------------------------------------------------------------------------------
@@ -236,15 +242,21 @@ class FileSteps:
         with self._mutex:
             if self.liveness.closed:
                 raise closed()
-            retired = [
-                self.lines.pop(each) for each in [*islice(self.lines, max(0, len(self.lines) - self._most_open + 1))]
-            ]
+            for each in [*islice(self.lines, max(0, len(self.lines) - self._most_open + 1))]:
+                self._retired.add(self.lines[each])
+                del self.lines[each]
             line = self.lines.get(key)
             if line is None:
                 line = self.lines[key] = LineFile(self.folder, key)
-        for old in retired:
-            self._retire(old)
+        self._retire_all()
         return line
+
+    def _retire_all(self) -> None:
+        """Close the lines that are not kept open; one whose step an interrupt broke off is closed by a later call."""
+        for line in list(self._retired):
+            self._retire(line)
+            if line.fd < 0:
+                self._retired.discard(line)
 
     def _retire(self, line: LineFile) -> None:
         """Close a line; remove its file if the name has neither claims nor a record."""
@@ -280,8 +292,9 @@ class FileSteps:
         key = key_in(self._read(name, HEAD_MOST))
         if key is not None and file_name(key) == name:
             line = LineFile(self.folder, key)
+            self._retired.add(line)
             line.open()
-            self._retire(line)
+            self._retire_all()
 
     # -- reading without the guard, so that a reader never blocks a holder or waiter ------------------------------
 
@@ -323,9 +336,9 @@ class FileSteps:
             return  # a forked child: `forget` has closed what it inherited
         with self._mutex:  # no line is opened after this
             self.liveness.closed, self.trusted = True, 0.0
-        while self.lines:
-            with contextlib.suppress(KeyError):  # another thread closes it, too, since it connects
-                self._retire(self.lines.popitem()[1])
+            self._retired |= {*self.lines.values()}
+            self.lines.clear()
+        self._retire_all()
         self.liveness.close()
 
     abort = close
@@ -334,22 +347,34 @@ class FileSteps:
         """Close all descriptors in a forked child without changing a file: the parent uses them."""
         self._mutex = threading.RLock()
         self.liveness.closed, self.trusted = True, 0.0
-        for line in self.lines.values():
+        for line in (*self.lines.values(), *self._retired):
             line.shut()
-        self.lines = {}
+        self.lines, self._retired = {}, set()
         self.liveness.forget()
 
 
-_open: dict["weakref.ref[Any]", FileSteps] = {}
-"""The queues of this process, and the lines of each."""
+_open: dict[Callable[[], object], FileSteps] = {}
+"""The queues of this process, each by a function that returns it while it lives, and the lines of each."""
+
+
+def sweep(folder: Folder) -> None:
+    """Remove what dead processes have left in a folder, as far as it is quickly done; no file stays open."""
+    steps, running = FileSteps(folder), [True]
+    _open[lambda: running or None] = steps  # so that after an interrupt the next call closes it
+    try:
+        with contextlib.suppress(OSError):
+            steps.sweep()
+    finally:
+        running.clear()
+    close_dropped()
 
 
 def close_dropped() -> None:
     """Close the lines of queues that were collected without being closed."""
     for queue, steps in list(_open.items()):
-        # Another thread that connects may have been quicker.
-        if (queue() is None or steps.liveness.closed) and _open.pop(queue, None) is not None:
+        if (queue() is None or steps.liveness.closed) and queue in _open:  # another thread may have been quicker
             steps.close()
+            _open.pop(queue, None)  # afterwards: an interrupt leaves the rest to the next call
 
 
 def queue_on(folder: Folder, kind: Callable[[FileSteps], Q]) -> Q:
@@ -362,7 +387,8 @@ def queue_on(folder: Folder, kind: Callable[[FileSteps], Q]) -> Q:
     steps = FileSteps(folder)
     queue = kind(steps)
     close_dropped()
-    _open[weakref.ref(queue)] = steps
+    steps.queue = weakref.ref(queue)
+    _open[steps.queue] = steps
     return queue
 
 

@@ -25,6 +25,7 @@ from interlock.remote.neighbours import neighbours, sooner
 from interlock.runtime import clock
 from interlock.runtime.process import around_forks, checked_pid, in_forked_child
 from interlock.stores.files.machine import check_of
+from interlock.stores.files.opening import OpenFile
 from interlock.stores.plain import WITHIN_A_STEP, Section
 from interlock.stores.sqlite.opening import Opened, SqliteOptions, keep, open_claims, value_kept
 
@@ -88,8 +89,10 @@ class Database:
         opened = self._open()
         execute = opened.connection.execute
         name = key.encode()
-        execute("BEGIN IMMEDIATE")
         try:
+            if opened.connection.in_transaction:  # an interrupt came before an earlier step could roll back
+                opened.connection.rollback()
+            execute("BEGIN IMMEDIATE")
             if not opened.file.is_found():
                 raise sqlite3.OperationalError("its file is not there")
             row = execute("SELECT text FROM line WHERE key = ?", (name,)).fetchone()
@@ -137,7 +140,12 @@ class Database:
         if self._opened is not None and self._opened.file.links() < 0:
             self._drop()
         if self._opened is None:
-            self._opened = open_claims(self.options)
+            alive = OpenFile(self.options.path)
+            try:
+                self._opened = open_claims(self.options, alive)
+            except BaseException:
+                alive.close()
+                raise
         return self._opened
 
     def _failed(self, error: sqlite3.Error) -> None:

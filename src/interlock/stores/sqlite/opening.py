@@ -24,12 +24,12 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote
 from interlock.core.claims import MICROS
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.line import Line, encode
-from interlock.core.options import read_options
+from interlock.core.options import path_url, read_options
 from interlock.core.redaction import described
 from interlock.runtime import clock
 from interlock.stores.files import machine
 from interlock.stores.files.machine import allowed_in
-from interlock.stores.files.opening import FLAGS, OpenFile, Sharing, failed, kind_of, opener, settle, sharing_of
+from interlock.stores.files.opening import OpenFile, Sharing, failed, kind_of, opener, settle, sharing_of
 
 BESIDE = ".locks"  # the suffix of the file of locks beside an engine's database
 _MEMORY = (
@@ -66,7 +66,7 @@ def options_of(url: SplitResult) -> SqliteOptions:
     if not os.path.isabs(path):
         raise InvalidArgument(
             f"{path!r} would be another file in each working directory: an absolute path has four slashes, "
-            f"sqlite:////{path} or sqlite:///{os.path.abspath(path)}"
+            f"{path_url('/' + path, 'sqlite:///')} or {path_url(os.path.abspath(path), 'sqlite:///')}"
         )
     return SqliteOptions(_followed(path), **found)
 
@@ -168,8 +168,12 @@ class Opened(NamedTuple):
         self.file.close()
 
 
-def open_claims(options: SqliteOptions) -> Opened:
+def open_claims(options: SqliteOptions, alive: OpenFile) -> Opened:
     """Open the file of the claims of this boot; create the files that are missing.
+
+    Args:
+        options: the files.
+        alive: becomes the `file` of the result.  The caller closes it if this raises.
 
     Raises:
         StoreError: the folder does not exist or can't be written, or the path is not interlock's file.
@@ -191,7 +195,7 @@ def open_claims(options: SqliteOptions) -> Opened:
         with closing(connect(path)) as kept:
             kept.execute("BEGIN IMMEDIATE")
             _settle(kept.execute, path, KEPT)
-            opened = _of_this_boot(kept.execute, path, sharing)
+            opened = _of_this_boot(kept.execute, path, sharing, alive)
             kept.execute("COMMIT")
         return opened
     except FileNotFoundError as error:
@@ -200,7 +204,7 @@ def open_claims(options: SqliteOptions) -> Opened:
         raise failed(f"{path} can't keep locks", error) from error
 
 
-def _of_this_boot(execute: Execute, path: str, sharing: Sharing) -> Opened:
+def _of_this_boot(execute: Execute, path: str, sharing: Sharing, alive: OpenFile) -> Opened:
     """Open the file of the claims; the caller's transaction excludes other processes that do the same."""
     began = int((clock.time_of_day() - clock.awake_or_not()) * MICROS)
     here = Boot(secrets.token_hex(6), machine.boot_id(), machine.clock(), began)
@@ -225,15 +229,12 @@ def _of_this_boot(execute: Execute, path: str, sharing: Sharing) -> Opened:
             f"give each time namespace a path of its own"
         )
     check_file(file, sharing)
-    alive = OpenFile(file, os.open(file, os.O_RDONLY | FLAGS))
-    try:
-        flock(alive.fd, LOCK_SH | LOCK_NB)
-        connection = connect(file)
-        for words in SETTINGS:
-            connection.execute(words)
-    except BaseException:
-        alive.close()
-        raise
+    alive.path = file
+    alive.take(os.O_RDONLY)
+    flock(alive.fd, LOCK_SH | LOCK_NB)
+    connection = connect(file)
+    for words in SETTINGS:
+        connection.execute(words)
     return Opened(alive, connection, boot.ahead)
 
 

@@ -1,13 +1,16 @@
-"""The end of a connection, of a thread and of a task."""
+"""The end of a connection, of an event loop, of a thread and of a task."""
 
+import asyncio
 import gc
 import warnings
 from typing import Any
 
 import pytest
 
-from interlock.core.errors import StoreError
+from interlock.core.errors import LockLost, StoreError
+from interlock.remote.failures import NoAnswer
 from interlock.testing.actors import Actor
+from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Failing
 from interlock.testing.waiting import RENEWED
 from interlock.testing.world import Kind, World
@@ -65,6 +68,47 @@ def test_a_close_that_can_not_release_says_so_and_closes_all_the_same(world: Wor
         ann.do(locks.lock(world.name).acquire)
     world.until_free(parts[1])  # its lease is not renewed any more
     ann.do(locks.close)
+
+
+@pytest.mark.parametrize("error", [StoreError, NoAnswer])
+def test_no_grant_of_a_closed_connection_is_held_by_two(world: World, error: type[Exception], ann: Actor) -> None:
+    locks, failing = world.connect_with(lambda store: Failing(store, error=error))
+    grants = [ann.do(locks.lock(world.fresh_name()).acquire) for _ in range(3)]
+    failing.broken.add("leave")
+    with pytest.raises(error):
+        ann.do(locks.close)
+    assert not [grant for grant in grants if world.eye.lock(grant.name).acquire(timeout=0) and grant.held]
+
+
+@of_tasks
+def test_no_grant_of_an_ended_loop_is_held_by_two(world: World, kind: Kind, locks: Any) -> None:
+    with warnings.catch_warnings():  # a loop that ends leaves what only its own tasks could close
+        warnings.simplefilter("ignore", ResourceWarning)
+        _in_two_loops(world, kind, locks)
+        gc.collect()
+
+
+def _in_two_loops(world: World, kind: Kind, locks: Any) -> None:
+    lost: list[Any] = []
+
+    async def acquired() -> Any:
+        return await kind.make(locks, world.name, ttl=RENEWED, renew=False, on_lost=lost.append).acquire()
+
+    async def something_else() -> None:
+        async with locks.lock(world.fresh_name()):
+            pass
+        await locks.close()
+
+    grant = asyncio.run(acquired())
+    rival = kind.rival(world.eye, world.name)
+    assert rival.acquire(timeout=0) is None
+    asyncio.run(something_else())
+    got = rival.acquire(timeout=0)
+    assert not (got and grant.held)
+    assert not got or [each.id for each in lost] == [grant.id]
+    assert got or rival.acquire(timeout=20)
+    with pytest.raises(LockLost):
+        grant.check()
 
 
 def test_a_grant_outlives_the_thread_or_task_that_acquired_it(world: World, ann: Actor, bob: Actor) -> None:

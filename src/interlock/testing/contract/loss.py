@@ -50,6 +50,20 @@ def test_an_eviction_is_noticed_at_the_next_renewal(world: World, kind: Kind, lo
     assert len(lost) == 1
 
 
+@pytest.mark.parametrize("same", [True, False], ids=["same client", "another client"])
+def test_an_eviction_by_this_process_is_noticed_at_once(world: World, kind: Kind, same: bool, ann: Actor) -> None:
+    lost: list[Any] = []
+    locks = world.connect()
+    evictor = locks if same else world.connect()
+    grant = ann.do(kind.make(locks, world.name, on_lost=lost.append).acquire)
+    kept = ann.do(locks.lock(world.fresh_name()).acquire)
+    assert ann.do(evictor.evict, world.name) == 1
+    assert not (same and grant.held)
+    eventually(lambda: lost, within=SOON)
+    assert [each.id for each in lost] == [grant.id]
+    assert kept.held
+
+
 def test_a_loss_outside_a_with_is_in_the_log(
     world: World, caplog: pytest.LogCaptureFixture, locks: Any, ann: Actor
 ) -> None:
@@ -97,6 +111,9 @@ def test_a_release_that_failed_is_renewed_no_more_so_the_lock_gets_free(world: W
     eventually(lambda: ann.do(grant.release) is False)
     assert grant.lost is False
     assert lost == []
+
+
+SOON = 5.0  # seconds, on a busy machine; less than the 10 s after which a lease is renewed
 
 
 async def until_lost(grant: Any) -> None:

@@ -18,12 +18,12 @@ class AsyncFileWaiter:
         steps: the lines of the folder.
     """
 
-    __slots__ = ("_message", "_steps", "pipe")
+    __slots__ = ("__weakref__", "_message", "_steps", "pipe")
 
     def __init__(self, steps: FileSteps) -> None:
         self._steps = steps
         self._message: Any = None
-        self.pipe = steps.liveness.pipe()
+        self.pipe = steps.liveness.pipe(self)
 
     def tell(self, message: object = None) -> None:
         """Wake the waiter, from any thread; it keeps the last message until the next `wait`."""
