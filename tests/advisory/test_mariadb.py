@@ -40,6 +40,25 @@ def test_who_waits_holds_up_no_backup(locks: Any, other: Any, server: MariaServe
         assert found.result(20).release()
 
 
+def test_an_index_is_made_while_others_wait(locks: Any, other: Any, server: MariaServer) -> None:
+    """A wait is no transaction of InnoDB, so nothing waits for its end, though it is one long statement."""
+    locks.lock("another").acquire().release()
+    third = OnMaria(server)
+    third.ask("CREATE DATABASE IF NOT EXISTS shelf")
+    third.ask("CREATE OR REPLACE TABLE shelf.books (name INT) ENGINE = InnoDB")
+    other.lock("book")
+    with ThreadPoolExecutor() as pool:
+        found = pool.submit(locks.lock("book").acquire, timeout=60)
+        eventually(lambda: other.locks(granted=False))
+        assert third.ask("SELECT trx_id FROM information_schema.INNODB_TRX") == []
+        third.ask("SET SESSION lock_wait_timeout = 5")
+        third.ask("CREATE INDEX names ON shelf.books (name)")
+        assert not found.done()
+        other.unlock("book")
+        assert found.result(20).release()
+    third.close()
+
+
 def test_doctor_tells_when_the_locks_of_a_dead_machine_are_free(server: MariaServer, locks: Any) -> None:
     checks = {check.name: check for check in locks.doctor()}
     assert checks["dead machine"].status == "warn"

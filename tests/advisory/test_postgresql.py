@@ -1,9 +1,11 @@
 """Known problems of PostgreSQL's advisory locks."""
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from typing import Any
 
 import psycopg
@@ -12,9 +14,11 @@ import pytest
 import interlock
 from interlock import StoreError
 from interlock.core.errors import Unsupported
+from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
 from tests.servers import PgBouncer, PostgresReplica, PostgresServer, need
 from tests.support.databases import OnPostgres, cut_off, started, url_of
+from tests.support.sides import COLOURS, side
 
 LEVELS = ["read uncommitted", "read committed", "repeatable read", "serializable"]
 TIME_OUTS = ("idle_session_timeout", "statement_timeout", "lock_timeout")
@@ -141,23 +145,100 @@ def test_a_role_that_may_not_make_the_sequence_is_told_what_to_do(own_server: Po
     owner.close()
 
 
-def test_a_waiter_that_is_the_victim_of_a_deadlock_waits_on(own_server: PostgresServer) -> None:
-    """The holder creates an index, which waits for all earlier transactions, including the waiter's."""
-    other, third = OnPostgres(own_server), OnPostgres(own_server)
+def test_a_role_with_an_empty_search_path_names_the_schema(own_server: PostgresServer) -> None:
+    owner = OnPostgres(own_server)
+    owner.ask("ALTER ROLE postgres SET search_path = ''")
+    with interlock.connect(url_of(own_server)) as locks, pytest.raises(StoreError, match=r"\?sequence=schema.name"):
+        locks.lock("book").acquire()
+    with interlock.connect(url_of(own_server, "?sequence=public.fences")) as locks, locks.lock("book") as grant:
+        assert grant.fence > 0
+    owner.close()
+
+
+@pytest.fixture
+def remotes(server: PostgresServer) -> Iterator[list[Remote]]:
+    """Three other processes."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(Remote(url_of(server)))) for _ in range(3)]
+
+
+def line_up(remotes: list[Remote], other: Any) -> list[int]:
+    """Let one process after the other wait for "book"; return their sessions in this order."""
+    sessions: list[int] = []
+    for number, remote in enumerate(remotes, 1):
+        remote.start("with locks.lock('book') as grant: result = grant.fence")
+        eventually(lambda number=number: len(other.locks(granted=False)) == number)
+        sessions += set(other.locks(granted=False)) - set(sessions)
+    return sessions
+
+
+@pytest.mark.parametrize("by", ["the holder", "another session"])
+def test_an_index_is_made_while_processes_wait(
+    server: PostgresServer, other: Any, remotes: list[Remote], by: str
+) -> None:
+    third = OnPostgres(server)
+    other.ask("DROP TABLE IF EXISTS books")
     other.ask("CREATE TABLE books (name text)")
-    other.ask("ALTER ROLE postgres SET deadlock_timeout = '2s'")  # of the waiter, which checks for a deadlock once
-    other.ask("SET deadlock_timeout = '5min'")
+    deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    before = other.ask(deadlocks)
+    other.ask("SET deadlock_timeout = '20s'")  # a busy machine prolongs a slice
     other.lock("book")
-    with interlock.connect(url_of(own_server)) as locks, ThreadPoolExecutor() as pool:
-        found = pool.submit(locks.lock("book").acquire, timeout=100)
-        eventually(lambda: third.locks(granted=False))
-        pool.submit(other.ask, "CREATE INDEX CONCURRENTLY ON books (name)").result(60)
-        deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-        eventually(lambda: third.ask(deadlocks) != [0], 60)
-        eventually(lambda: third.locks(granted=False))
-        assert not found.done()
-        other.unlock("book")
-        assert found.result(20).release() is True
-        assert third.locks() == []
-    other.close()
+    line_up(remotes, other)
+    with ThreadPoolExecutor() as pool:
+        maker = other if by == "the holder" else third
+        pool.submit(maker.ask, "CREATE INDEX CONCURRENTLY ON books (name)").result(30)
+    assert other.ask(deadlocks) == before
+    other.unlock("book")
+    fences = [remote.answer() for remote in remotes]
+    assert fences == sorted(fences)
     third.close()
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_who_waits_leaves_no_transaction_open(server: PostgresServer, other: Any, colour: str) -> None:
+    with side(colour, url_of(server)) as one:
+        other.lock("book")
+        waits = one.waits("book")
+        (session,) = eventually(lambda: other.locks(granted=False))
+        begun = f"SELECT xact_start FROM pg_stat_activity WHERE pid = {session}"
+        first = eventually(lambda: other.ask(begun) != [None] and other.ask(begun))
+        eventually(lambda: other.ask(begun) not in (first, [None]))
+        assert not waits.done()
+        other.unlock("book")
+        assert one.do(waits.result(20).release)
+
+
+def test_a_place_is_kept_over_many_slices(other: Any, remotes: list[Remote]) -> None:
+    other.lock("book")
+    sessions = line_up(remotes, other)
+    for session in sessions:
+        begun = f"SELECT query_start FROM pg_stat_activity WHERE pid = {session}"
+        for _ in range(3):
+            before = other.ask(begun)
+            eventually(lambda begun=begun, before=before: other.ask(begun) != before)
+    other.unlock("book")
+    fences = [remote.answer() for remote in remotes]
+    assert fences == sorted(fences)
+
+
+def test_waiters_of_other_processes_are_shown_in_their_order(locks: Any, other: Any, remotes: list[Remote]) -> None:
+    with locks.lock("book"):
+        sessions = line_up(remotes, other)
+        views = locks.claims("book")
+        assert [view.state for view in views] == ["using", "pending", "pending", "pending"]
+        assert [view.id for view in views[1:]] == [f"session {each}" for each in sessions]
+        since = [view.since for view in views[1:]]
+        assert since == sorted(since)
+        assert all(abs(each - time.time()) < 60 for each in since)
+
+
+def test_a_stopped_waiter_is_passed(other: Any, remotes: list[Remote]) -> None:
+    other.lock("book")
+    stopped = line_up(remotes, other)[0]
+    remotes[0].signal(signal.SIGSTOP)
+    state = f"SELECT state FROM pg_stat_activity WHERE pid = {stopped}"
+    eventually(lambda: other.ask(state) == ["idle"])  # its slice is over; within it the server would grant the lock
+    other.unlock("book")
+    fences = [remote.answer(10) for remote in remotes[1:]]
+    remotes[0].signal(signal.SIGCONT)
+    assert remotes[0].answer() > max(fences)

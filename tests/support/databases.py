@@ -47,8 +47,12 @@ class OnPostgres:
         self.ask(f"SELECT pg_advisory_unlock({number_of(chr(0) + name)})")
 
     def locks(self, granted: bool = True) -> list[int]:
-        """The sessions that hold a lock, or wait for one."""
-        return self.ask(f"SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted = {granted}")
+        """The sessions that hold a lock, or wait for one; a waiter also has a ticket, of two integers."""
+        ticket = "" if granted else "OR (objsubid = 2 AND mode = 'ExclusiveLock')"
+        return self.ask(
+            "SELECT DISTINCT pid FROM pg_locks "
+            f"WHERE locktype = 'advisory' AND ((objsubid = 1 AND granted = {granted}) {ticket})"
+        )
 
     def sessions(self) -> list[int]:
         """The sessions of interlock."""

@@ -142,7 +142,7 @@ class RecordsStore:
         records: the records, which several stores may share.
     """
 
-    features: frozenset[Feature] = frozenset({"readers", "semaphores"})
+    features: frozenset[Feature] = frozenset({"readers", "semaphores", "order"})
     frees_at_death = False
     in_process = True
     now = staticmethod(clock.now)

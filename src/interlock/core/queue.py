@@ -158,5 +158,5 @@ class AcquireCall:
 NOT_IN_LINE = ("busy", "occupied", "refused", "done")
 
 
-Feature: TypeAlias = Literal["slot", "once", "detach", "wanted", "readers", "semaphores"]
-ALL: frozenset[Feature] = frozenset({"slot", "once", "detach", "wanted", "readers", "semaphores"})
+Feature: TypeAlias = Literal["slot", "once", "detach", "wanted", "readers", "semaphores", "order"]
+ALL: frozenset[Feature] = frozenset({"slot", "once", "detach", "wanted", "readers", "semaphores", "order"})

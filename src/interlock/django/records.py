@@ -307,7 +307,7 @@ class RecordStore:
         most: the most connections of a process to it.
     """
 
-    features: frozenset[Feature] = frozenset({"readers", "semaphores"})
+    features: frozenset[Feature] = frozenset({"readers", "semaphores", "order"})
     frees_at_death = False
     in_process = False
     now = staticmethod(clock.awake_or_not)

@@ -26,7 +26,7 @@ class AdvisoryStore(Store):
         if sys.platform == "win32":
             raise StoreError("advisory locks need a POSIX system: take postgresql:// here, which does not")
         self._options = options
-        self.features = frozenset(() if options.mysql else ("readers",))
+        self.features = frozenset(("order",) if options.mysql else ("readers",))
         # Imported now: a child forked during another thread's import would wait for that import for ever.
         if options.mysql:
             from interlock.stores.advisory.mariadb import MariaSession as Session

@@ -197,7 +197,7 @@ class BaseSession(ABC):
         self.alive = False
         return UnknownOutcome(f"the session with the database has ended, and all that it held is free: {error}")
 
-    def text(self, word: str, key: int = 0, kind: str = "", pid: int = 0) -> str:
+    def text(self, word: str, key: int = 0, kind: str = "", pid: int = 0, ticket: str | None = "") -> str:
         """Return a statement of `words`.
 
         Args:
@@ -205,10 +205,13 @@ class BaseSession(ABC):
             key: the lock.
             kind: "_shared" for a reader, "" otherwise.
             pid: another session, for a statement that names one.
+            ticket: the place of a waiter, as the server returned it.
         """
         # Hexadecimal in lower case: MariaDB compares lock names without regard to case.
         name, sequence = f"interlock_{key & (1 << 64) - 1:016x}", self.options.sequence
-        return self.words[word].format(key=key, name=name, kind=kind, sequence=sequence, pid=pid)
+        return self.words[word].format(
+            key=key, name=name, kind=kind, sequence=sequence, pid=pid, ticket=ticket, line=key & 0x7FFFFFFF
+        )
 
     def say(self, text: str) -> Rows:
         """Perform a statement while the session is set up; blocks.  Raises as `perform`."""
@@ -231,7 +234,8 @@ class BaseSession(ABC):
         except Refused as error:
             raise StoreError(
                 f"there is no sequence for the fences, and it can't be made ({error}); let an owner of the schema do "
-                f"it: {make}; {self.text('allow')}"
+                f"it: {make}; {self.text('allow')}. If the search_path of this role is empty, name the schema by "
+                "?sequence=schema.name"
             ) from error
 
     @abstractmethod

@@ -1,28 +1,56 @@
 """The statements for PostgreSQL and MariaDB, and the messages for servers that can't be used for advisory locks.
 
 Placeholders of `POSTGRES` and `MARIA`: {key} or {name} is the lock, {kind} is `_shared` for a reader, {sequence} is
-the sequence that issues fences, {pid} is another session.
+the sequence that issues fences, {pid} is another session, {line} and {ticket} are the place of a waiter.
+
+**Waiting on PostgreSQL.**  A statement that waits is a transaction with a snapshot, and CREATE INDEX CONCURRENTLY
+waits for every such transaction.  So a waiter waits in slices of `SLICE` seconds; a session-level lock, which needs
+no transaction, keeps its place between two slices.  This lock is the ticket: two integers, the line of the name and
+the time of arrival.  In a slice the waiter first waits until all earlier tickets of the line have ended, then for the
+lock.  The end of a slice is an error of the statement, and the server may have granted the lock just before it.  The
+session keeps the lock then, and "attempt" finds that out.  "attempt" also passes a waiter that is stopped.
 """
 
 OF_THE_LOCK = (
     "l.locktype = 'advisory' AND l.objsubid = 1 AND (l.classid::bigint << 32 | l.objid::bigint) = {key} "
     "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
+OF_THE_LINE = (
+    "l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid::bigint = {line} AND l.mode = 'ExclusiveLock' "
+    "AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+TICKETS = 2_147_483_500  # they begin anew after 248 days; an int has room for 99 more
+NOW = f"(extract(epoch FROM clock_timestamp()) * 100)::bigint % {TICKETS}"  # the ticket of this moment
+SLICE = 0.5  # seconds; shorter than the default of deadlock_timeout, so that no index is cancelled as a deadlock
 OPENING = 0x696E7465726C6B00  # the advisory lock under which sessions open one after another
 LEAP = 1 << 20  # fences
 IDLE, INTERVAL, COUNT = 15, 5, 3  # seconds, seconds and probes of the keepalive, on both sides
 
 POSTGRES = {
     "attempt": "EXECUTE interlock_attempt{kind}({key})",
-    "wait": ("WITH got AS MATERIALIZED (SELECT pg_advisory_lock{kind}({key})) SELECT nextval('{sequence}') FROM got"),
+    "queue": (
+        f"SELECT ticket FROM (SELECT ({NOW})::int AS now) AS it, LATERAL generate_series(now, now + 99) AS ticket "
+        "WHERE pg_try_advisory_lock({line}, ticket) LIMIT 1"
+    ),
+    "wait": (
+        f"SET LOCAL statement_timeout = {SLICE * 1000:.0f}; WITH before AS MATERIALIZED ("
+        "SELECT count(pg_advisory_xact_lock_shared({line}, ticket)::text) FROM ("
+        "SELECT DISTINCT l.objid::bigint::int AS ticket FROM pg_locks l "
+        f"WHERE {OF_THE_LINE} AND l.objid::bigint < {{ticket}} ORDER BY 1) AS earlier"
+        "), got AS MATERIALIZED (SELECT pg_advisory_lock{kind}({key}) FROM before) "
+        "SELECT nextval('{sequence}') FROM got, LATERAL pg_advisory_unlock({line}, {ticket})"
+    ),
     "give back": "EXECUTE interlock_give_back",
     "ping": "SELECT 1",
     "break off": "SELECT pg_cancel_backend({pid})",
     "end": "SELECT pg_terminate_backend({pid})",  # for people
     "look": (
-        "SELECT l.pid, l.granted, l.mode, a.application_name, extract(epoch FROM coalesce(a.query_start, now())) "
-        f"FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid) WHERE {OF_THE_LOCK} "
-        "ORDER BY l.granted DESC, a.query_start"
+        "SELECT l.pid, bool_or(l.granted AND l.objsubid = 1), "
+        "coalesce(min(l.mode) FILTER (WHERE l.objsubid = 1), 'ExclusiveLock'), min(a.application_name), "
+        "min(CASE l.objsubid WHEN 1 THEN extract(epoch FROM coalesce(a.query_start, now())) "
+        f"ELSE extract(epoch FROM now()) - ({NOW} - l.objid::bigint + {TICKETS + 99}) % {TICKETS} / 100.0 + 0.99 END"
+        ") AS since FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid) "
+        f"WHERE ({OF_THE_LOCK}) OR ({OF_THE_LINE}) GROUP BY l.pid ORDER BY 2 DESC, since"
     ),
     "about": (
         "SELECT split_part(version(), ',', 1), format('about %s locks of all', current_setting("

@@ -1,11 +1,17 @@
 """Order: strictly first come, first served; no claim overtakes, none starves."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 from interlock.testing.actors import Actor, results
+from interlock.testing.contract.fixtures import of_threads
+from interlock.testing.remote import Remote
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT
 from interlock.testing.world import Kind, World
+
+SECTION = " with lock as grant: result.append(grant.fence)"
+MOST_PASSES = 5  # sections of others before a waiter of another process gets the lock, on a store without `order`
 
 
 def line_up(world: World, locks: Sequence[Any], order: list[int]) -> list[Any]:
@@ -23,6 +29,23 @@ def test_waiters_get_it_in_the_order_of_their_arrival(world: World, locks: Any, 
     ann.do(grant.release)
     results(jobs)
     assert order == list(range(8))
+
+
+@of_threads
+def test_a_process_that_waits_is_not_passed_by_another(world: World, locks: Any, ann: Actor) -> None:
+    if world.place.url is None:
+        return  # the lines of this store are in one process
+    grant = ann.do(locks.lock(world.name).acquire)
+    with closing(Remote(world.place.url)) as first, closing(Remote(world.place.url)) as greedy:
+        first.start(f"with locks.lock({world.name!r}) as grant: result = grant.fence")
+        world.until_waiting(1)
+        greedy.start(f"lock, result = locks.lock({world.name!r}), []\nfor _ in range(20):\n" + SECTION)
+        world.until_waiting(2)
+        ann.do(grant.release)
+        fence, others = first.answer(), greedy.answer()
+    assert others == sorted(set(others))
+    passed = sum(each < fence for each in others)
+    assert passed == 0 if "order" in locks.store.features else passed <= MOST_PASSES
 
 
 def test_who_releases_and_comes_again_stands_at_the_end(

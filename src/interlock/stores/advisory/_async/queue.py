@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from interlock.core.claims import SEPARATOR, USING, Check, Claim, ClaimView, namespace_of
@@ -21,11 +22,13 @@ from interlock.stores.advisory.room import (
     view_of,
 )
 from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Rows
+from interlock.stores.advisory.statements import SLICE
 
 LOOK_AGAIN = 1.0  # seconds between two polls of a waiter; a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
 SOONEST = 0.05  # seconds after which a wait in the server is cancelled once more
 MOMENT = 0.001  # seconds between two checks whether a session is free
+CANCELED = "57014"  # SQLSTATE of a statement that was cancelled, also at the end of a slice
 RENEWED_WITHIN = 60.0  # seconds
 LONG = 60  # seconds; doctor warns if the locks of a dead machine are released later
 DEAD = "the locks of a machine that died without a word are free after {}"
@@ -146,9 +149,12 @@ class AsyncAdvisoryQueue:
         """Wait in the server until the lock is granted or the wait is cancelled; runs in a task of its own."""
         room, fence = self._room, None
         try:
-            ((fence,),) = await self._say(session, "wait", place.key, place.kind, seconds=None)
-            if fence == "apart":
-                ((fence,),) = await self._say(session, "fence")
+            if "queue" in session.words:
+                fence = await self._in_slices(place, session)
+            else:
+                ((fence,),) = await self._say(session, "wait", place.key, place.kind, seconds=None)
+                if fence == "apart":
+                    ((fence,),) = await self._say(session, "fence")
         except Refused:
             fence = None  # the wait was cancelled, and the session may hold the lock
         except (StoreError, rt.CANCELLED):
@@ -166,9 +172,25 @@ class AsyncAdvisoryQueue:
             return
         place.session = None
         try:
-            await self._give_back(place, session)
+            with suppress(StoreError):  # the session was ended
+                await self._give_back(place, session)
         finally:
             place.waiter.tell()
+
+    async def _in_slices(self, place: AdvisoryPlace, session: BaseSession) -> str | None:
+        """Wait in the server, in slices; return the fence, or None if the claim was removed."""
+        fence: str | None = None
+        ((ticket,),) = await self._say(session, "queue", place.key)
+        while fence is None and self._room.is_in(place):
+            try:
+                ((fence,),) = await self._say(
+                    session, "wait", place.key, place.kind, ticket=ticket, seconds=SLICE + IO_TIMEOUT
+                )
+            except Refused as error:
+                if error.code != CANCELED:
+                    raise
+                ((fence,),) = await self._say(session, "attempt", place.key, place.kind)
+        return fence
 
     # -- leaving ----------------------------------------------------------------------------------------
 
@@ -297,10 +319,11 @@ class AsyncAdvisoryQueue:
         key: int = 0,
         kind: str = "",
         pid: int = 0,
+        ticket: str | None = "",
         seconds: float | None = IO_TIMEOUT,
     ) -> Rows:
         """Perform a statement; see `BaseSession.text` and `perform`."""
-        text = session.text(word, key, kind, pid)
+        text = session.text(word, key, kind, pid, ticket)
         session.begin()
         return await self._perform(session, text, seconds)
 

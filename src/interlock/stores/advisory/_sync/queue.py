@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from interlock.core.claims import SEPARATOR, USING, Check, Claim, ClaimView, namespace_of
@@ -22,11 +23,13 @@ from interlock.stores.advisory.room import (
     view_of,
 )
 from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Rows
+from interlock.stores.advisory.statements import SLICE
 
 LOOK_AGAIN = 1.0  # seconds between two polls of a waiter; a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
 SOONEST = 0.05  # seconds after which a wait in the server is cancelled once more
 MOMENT = 0.001  # seconds between two checks whether a session is free
+CANCELED = "57014"  # SQLSTATE of a statement that was cancelled, also at the end of a slice
 RENEWED_WITHIN = 60.0  # seconds
 LONG = 60  # seconds; doctor warns if the locks of a dead machine are released later
 DEAD = "the locks of a machine that died without a word are free after {}"
@@ -141,9 +144,12 @@ class AdvisoryQueue:
         """Wait in the server until the lock is granted or the wait is cancelled; runs in a thread of its own."""
         room, fence = self._room, None
         try:
-            ((fence,),) = self._say(session, "wait", place.key, place.kind, seconds=None)
-            if fence == "apart":
-                ((fence,),) = self._say(session, "fence")
+            if "queue" in session.words:
+                fence = self._in_slices(place, session)
+            else:
+                ((fence,),) = self._say(session, "wait", place.key, place.kind, seconds=None)
+                if fence == "apart":
+                    ((fence,),) = self._say(session, "fence")
         except Refused:
             fence = None  # the wait was cancelled, and the session may hold the lock
         except (StoreError, rt.CANCELLED):
@@ -161,9 +167,25 @@ class AdvisoryQueue:
             return
         place.session = None
         try:
-            self._give_back(place, session)
+            with suppress(StoreError):  # the session was ended
+                self._give_back(place, session)
         finally:
             place.waiter.tell()
+
+    def _in_slices(self, place: AdvisoryPlace, session: BaseSession) -> str | None:
+        """Wait in the server, in slices; return the fence, or None if the claim was removed."""
+        fence: str | None = None
+        ((ticket,),) = self._say(session, "queue", place.key)
+        while fence is None and self._room.is_in(place):
+            try:
+                ((fence,),) = self._say(
+                    session, "wait", place.key, place.kind, ticket=ticket, seconds=SLICE + IO_TIMEOUT
+                )
+            except Refused as error:
+                if error.code != CANCELED:
+                    raise
+                ((fence,),) = self._say(session, "attempt", place.key, place.kind)
+        return fence
 
     # -- leaving ----------------------------------------------------------------------------------------
 
@@ -292,10 +314,11 @@ class AdvisoryQueue:
         key: int = 0,
         kind: str = "",
         pid: int = 0,
+        ticket: str | None = "",
         seconds: float | None = IO_TIMEOUT,
     ) -> Rows:
         """Perform a statement; see `BaseSession.text` and `perform`."""
-        text = session.text(word, key, kind, pid)
+        text = session.text(word, key, kind, pid, ticket)
         session.begin()
         return self._perform(session, text, seconds)
 
