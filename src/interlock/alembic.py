@@ -1,16 +1,54 @@
-"""Operations of Alembic that make and drop the table of locks: import this module in a migration.
+"""Operations of Alembic that make and drop the table of locks: import this module in env.py.
 
 `op.create_interlock()` makes what the first use makes on PostgreSQL, MySQL and MariaDB; `op.drop_interlock()` drops
 it. Both work offline, too (`alembic upgrade --sql`).
+
+A program's own metadata lacks the tables of interlock, so that `alembic revision --autogenerate` would drop them. The
+import of this module prevents that; `include_object` also prevents that the tables are compared at all.
 """
 
+from typing import Any
+
+from alembic import util
+from alembic.autogenerate import comparators
 from alembic.operations import Operations
+from alembic.operations.ops import DropTableOp, UpgradeOps
+from sqlalchemy import Table
 
 from interlock.core.errors import InvalidArgument
 from interlock.stores import mysql
 from interlock.stores.postgresql import ddl
 
-__all__ = ["TableOfLocks"]
+__all__ = ["TableOfLocks", "include_object"]
+
+NAMES = ("interlock_once", ddl.TABLE, f"{ddl.TABLE}_alive")
+COLUMNS = ({"key", "number", "top", "held"}, {"k", "line", "version", "kept"}, {"open_from"})
+"""Columns of the tables of locks on PostgreSQL, on MySQL, and of the one called ..._alive, under any name."""
+PRIORITY = getattr(util, "DispatchPriority", None)  # since Alembic 1.18; before that, the order of registration
+
+
+def include_object(object: Any, name: str | None, type_: str, reflected: bool, compare_to: object) -> bool:
+    """Return False for a table of interlock that the program's metadata lacks.
+
+    Args:
+        object, name, type_, reflected, compare_to: as Alembic gives them to `context.configure(include_object=…)`.
+    """
+    return not (type_ == "table" and reflected and compare_to is None and _is_ours(object))
+
+
+def _is_ours(table: Table) -> bool:
+    has = set(table.columns.keys())
+    return table.name in NAMES or any(has >= each for each in COLUMNS[:2]) or has == COLUMNS[2]
+
+
+@comparators.dispatch_for("schema", **({} if PRIORITY is None else {"priority": PRIORITY.LAST}))
+def _keep_ours(context: object, upgrade: UpgradeOps, schemas: object) -> None:
+    """Remove from a generated revision what drops a table of interlock, and the indexes of that table."""
+    drops = [each for each in upgrade.ops if isinstance(each, DropTableOp) and _is_ours(each.to_table())]
+    ours = {(each.schema, each.table_name) for each in drops}
+    upgrade.ops[:] = [
+        each for each in upgrade.ops if (getattr(each, "schema", None), getattr(each, "table_name", None)) not in ours
+    ]
 
 
 @Operations.register_operation("create_interlock")

@@ -6,7 +6,6 @@ it, and the condition is in the very statement that writes.
 """
 
 import hashlib
-from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import (
@@ -28,11 +27,12 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.schema import CreateTable
 
 from interlock.client.base import BaseGrant
 from interlock.core.claims import checked_name
-from interlock.core.errors import InvalidArgument
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.errors import StaleFence as StaleFence
 from interlock.optimistic.sqlalchemy import begin_writing, connection_of
 
@@ -152,7 +152,8 @@ def once(connection: Any, name: str) -> bool:
     """Record in the caller's own transaction that something is done: a crash leaves both or neither.
 
     Who comes while another transaction has written the record waits for its end.  The records are in a table of our
-    own, `interlock_once`, which is made at the first use.
+    own, `interlock_once`, which is made at the first use: in the schema that the connection's `schema_translate_map`
+    has for None, else in the default schema.
 
     Args:
         connection: a Connection or a Session; its transaction stays the caller's to commit.
@@ -163,20 +164,38 @@ def once(connection: Any, name: str) -> bool:
 
     Raises:
         InvalidArgument: no such name is possible, or the connection is in autocommit.
+        StoreError: there is no table and this role may not make it, or the role may not write to it.
     """
     key = hashlib.sha256(checked_name(name).encode()).hexdigest()
     plain = connection_of(connection, ONCE)
     begin_writing(plain)
-    if not inspect(plain).has_table(ONCE.name):
+    schema = plain.schema_for_object(ONCE)
+    table = ONCE.to_metadata(MetaData(), schema=schema) if schema else ONCE
+    failed: DBAPIError | None = None
+    if not inspect(plain).has_table(ONCE.name, schema=schema):
         apart = plain.dialect.name in ("mysql", "mariadb")  # where DDL commits the transaction that it is in
-        # Another one may be quicker; else the next statement says what is wrong.
-        with suppress(DBAPIError), plain.engine.begin() if apart else plain.begin_nested() as making:
-            ONCE.create(making if isinstance(making, Connection) else plain, checkfirst=True)
+        try:
+            with plain.engine.begin() if apart else plain.begin_nested() as making:
+                if isinstance(making, Connection):
+                    table.create(making, checkfirst=True)
+                else:
+                    ONCE.create(plain, checkfirst=True)
+        except DBAPIError as error:  # another transaction may have made it
+            failed = error
     try:
         with plain.begin_nested():
             plain.execute(ONCE.insert().values(key=key, name=name))
     except IntegrityError:
         return False
+    except DBAPIError as error:
+        if failed is None and not isinstance(error, ProgrammingError):
+            raise  # such as a deadlock, after which the program may repeat its transaction
+        making_it = " ".join(str(CreateTable(table).compile(dialect=plain.dialect)).split())
+        raise StoreError(
+            f"{name!r} was not recorded: {str((failed or error).orig).partition(chr(10))[0]}. Let the owner of the "
+            f"schema run {making_it}; and GRANT INSERT ON {table} to this role. If its search_path is empty, "
+            "name the schema by execution_options(schema_translate_map={None: 'app'})"
+        ) from error
     return True
 
 

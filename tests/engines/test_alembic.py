@@ -8,14 +8,16 @@ from uuid import uuid4
 import psycopg
 import pymysql
 import pytest
+from alembic.autogenerate import produce_migrations
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from sqlalchemy import create_engine
+from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import interlock
 import interlock.alembic
 from interlock.core.errors import InvalidArgument, StoreError
+from interlock.sql import ONCE, once
 from tests.engines.conftest import played
 from tests.servers import MariaServer, PostgresServer
 
@@ -108,3 +110,41 @@ def test_a_database_whose_locks_have_a_file_of_their_own_is_refused() -> None:
     with engine.begin() as connection, pytest.raises(InvalidArgument, match="file of their own"):
         migrate(connection, lambda op: op.create_interlock())
     engine.dispose()
+
+
+def generated(url: str, **how: Any) -> list[str]:
+    """Return the kinds of the operations that autogenerate finds for a program with one table."""
+    metadata = MetaData()
+    Table("book", metadata, Column("id", Integer, primary_key=True))
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"target_metadata": metadata, **how})
+        found = produce_migrations(context, metadata).upgrade_ops
+    engine.dispose()
+    assert found is not None
+    return [type(each).__name__ for each in found.ops]
+
+
+@pytest.mark.parametrize("how", [{}, {"include_object": interlock.alembic.include_object}], ids=["import", "filter"])
+@pytest.mark.parametrize("table", ["interlock_line", "locks"])
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_a_generated_revision_keeps_our_tables_and_drops_others(
+    server: PostgresServer, mariadb: MariaServer, how: dict[str, Any], table: str, kind: str
+) -> None:
+    url = server.url.replace("postgresql:", "postgresql+psycopg:")
+    url = url if kind == "postgresql" else mariadb.url.replace("mysql:", "mysql+pymysql:")
+    engine = create_engine(url)
+    metadata = MetaData()
+    Table("old", metadata, Column("id", Integer, primary_key=True), Column("name", String(20), index=True))
+    with engine.begin() as connection:
+        once(connection, "import")
+        migrate(connection, lambda op: op.create_interlock(table))
+        metadata.create_all(connection)
+    try:
+        assert sorted(generated(url, **how)) == ["CreateTableOp", "DropTableOp", "ModifyTableOps"]  # of book and old
+    finally:
+        with engine.begin() as connection:
+            migrate(connection, lambda op: op.drop_interlock(table))
+            ONCE.drop(connection)
+            metadata.drop_all(connection)
+        engine.dispose()

@@ -104,3 +104,27 @@ def test_a_role_that_may_not_make_the_table_is_told_who_may(server: PostgresServ
         pytest.raises(StoreError, match="let its owner run"),
     ):
         locks.lock("a").acquire(timeout=0)
+
+
+@pytest.fixture
+def nowhere(plain: str, ask: Ask) -> Iterator[str]:
+    """The URL of that role, without a schema; its search path is empty."""
+    ask("ALTER ROLE plain SET search_path = ''")
+    yield plain.partition("&schema")[0]
+    ask("ALTER ROLE plain RESET search_path")
+
+
+def test_a_role_with_an_empty_search_path_can_do_everything(
+    nowhere: str, server: PostgresServer, table: str, ask: Ask, colour: str
+) -> None:
+    ask(f"DROP TABLE {table}.{table}, {table}.{table}_alive")
+    ask(f"SET search_path = {table}; " + ddl(table))  # as the owner makes it who is there
+    ask("RESET search_path")
+    ask(f"GRANT ALL ON ALL TABLES IN SCHEMA {table} TO plain")
+    with side(colour, f"{nowhere}&schema={table}") as ours:
+        do_everything(ours)
+
+
+def test_a_role_with_an_empty_search_path_is_told_to_name_the_schema(nowhere: str) -> None:
+    with interlock.connect(nowhere) as locks, pytest.raises(StoreError, match=r"\?schema="):
+        locks.lock("a").acquire(timeout=0)

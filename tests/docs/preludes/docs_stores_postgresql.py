@@ -3,9 +3,13 @@ import os
 from typing import TYPE_CHECKING
 
 import interlock
+from alembic import context
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from sqlalchemy import create_engine
+from alembic.runtime.environment import EnvironmentContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import MetaData, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 if TYPE_CHECKING:  # names that the page or the test runner defines
@@ -15,8 +19,10 @@ if TYPE_CHECKING:  # names that the page or the test runner defines
 
     downgrade: Callable[[], None]
     locks: Locks
+    run_migrations: Callable[[object], None]
     upgrade: Callable[[], None]
 
+metadata = MetaData()
 url = os.environ["INTERLOCK_DOCS_POSTGRES"]
 engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
 ADDRESSES = {
@@ -30,6 +36,8 @@ async_engine = create_async_engine(url.replace("postgresql://", "postgresql+psyc
 
 
 def check() -> None:
+    with engine.begin() as connection, EnvironmentContext(Config(), ScriptDirectory("."), fn=lambda rev, context: []):
+        run_migrations(connection)
     with engine.begin() as connection:
         with Operations.context(MigrationContext.configure(connection)) as op:
             for step in (downgrade, upgrade):

@@ -32,6 +32,7 @@ def names_of(table: str = TABLE, schema: str = "") -> dict[str, str]:
             )
     where = f'"{schema}".' if schema else ""
     names = {each: f'{where}"{table}_{each}"' for each in ("alive", *FUNCTIONS)}
+    names |= {"bare": table, "parts": "|".join(("alive", *FUNCTIONS))}
     return names | {"table": f'{where}"{table}"', "primary": f'"{table}_pkey"', "alive_index": f'"{table}_alive_idx"'}
 
 

@@ -426,3 +426,18 @@ BEGIN
     AND l.until < old AND l.top < old AND l.fence < old AND l.done < old;
   GET DIAGNOSTICS swept = ROW_COUNT;
 END $$;
+
+-- Qualify the names in the functions by the schema in which they were made, so that every search path will do, also an
+-- empty one.  Names that `ddl` has qualified stay.
+DO $$
+DECLARE
+  own text := quote_ident(current_schema());
+  definition text;
+BEGIN
+  FOR definition IN
+    SELECT pg_get_functiondef(p.oid) FROM pg_proc p
+    WHERE p.pronamespace = own::regnamespace AND p.proname ~ '^{bare}_({parts})$'
+  LOOP
+    EXECUTE regexp_replace(definition, '(?<!\.)"{bare}(_({parts}))?"', own || '.\&', 'g');
+  END LOOP;
+END $$;

@@ -45,6 +45,10 @@ _MISSING = (
     f"the table of locks and its functions are missing, and are not to be made here (?create=false): {_BY_HAND}, or "
     f"name their place by ?schema= and ?table="
 )
+_NOWHERE = (
+    "there is no schema for the table of locks: name one that exists by ?schema=, or set the search_path of this "
+    "role, which is empty or names none"
+)
 _READS = "this server or role may only read: connect to the primary, with a role that may write"
 _ADVICE = {
     ISOLATION: "its steps need the isolation level read committed, which could not be had",
@@ -87,7 +91,7 @@ def refusal(code: str, text: str, where: str) -> Refused:
     passes = code in (*AT_ONCE, AWAY) or code[:2] in ("53", "58")  # insufficient resources, system error
     error = (Passing if passes else Refused)(
         # The advice comes first; the name of a function is shown without its thirteen arguments.
-        f"{where}: {_MISSING} ({text.partition('(')[0]}; {code})"
+        f"{where}: {_NOWHERE if code == SCHEMA else _MISSING} ({text.partition('(')[0]}; {code})"
         if code in (TABLE, FUNCTION, SCHEMA)
         else f"{where} refused: {text} ({code}); {_ADVICE.get(code, LOOK)}"
     )
