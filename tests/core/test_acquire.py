@@ -20,7 +20,10 @@ AWAY = EnterResult("busy", look_again=0.25, asked=False, outage=Outage(StoreErro
 
 
 def ends(answers: Any, deadline: float | None = None, wait: bool = True) -> tuple[Any, ...]:
-    """Return how a call ends, its pauses, the claims that it entered (+: again), and those that it took out."""
+    """Return how a call ends, its pauses, the claims that it entered (+: again), and those that it took out or left.
+
+    A claim that the call gives up without taking it out is shown with a question mark.
+    """
     moments = [0.0]
 
     async def pause(seconds: float) -> None:
@@ -36,6 +39,9 @@ def ends(answers: Any, deadline: float | None = None, wait: bool = True) -> tupl
         fresh_id=lambda: next(fresh),
     )
     call = AcquireCall(CLAIM, lambda: moments[-1], 0.0, deadline, wait)
+    left: list[str] = []
+    queue.leave.side_effect = lambda claim: left.append(claim.id)
+    call.on_left = lambda claim: left.append(f"{claim.id}?")
     try:
         held = asyncio.run(acquire(rt, queue, call))
         end: Any = held and (held.claim.id, held.fence, round(held.deadline, 6), held.slot)
@@ -43,7 +49,7 @@ def ends(answers: Any, deadline: float | None = None, wait: bool = True) -> tupl
         end = type(error).__name__
     entered = " ".join(each.args[0].id + "+" * each.args[3] for each in queue.enter.mock_calls)
     pauses = [round(after - before, 6) for before, after in itertools.pairwise(moments)]
-    return end, pauses, entered, [each.args[0].id for each in queue.leave.mock_calls]
+    return end, pauses, entered, left
 
 
 ENDS: list[tuple[Any, ...]] = [
@@ -51,10 +57,11 @@ ENDS: list[tuple[Any, ...]] = [
     ([REFUSED], 1.0, False, None, [], "1", []),
     ([GONE, USING], None, True, ("2", 7, 30.0, 2), [], "1 2", []),
     ([GONE], 0.0, True, None, [], "1", []),
-    ([GIVEN_UP] * 3 + [USING], None, True, ("4", 7, 30.14, 2), [0.02, 0.04, 0.08], "1 2 3 4", []),
-    ([GIVEN_UP, GONE, GIVEN_UP, USING], None, True, ("4", 7, 30.04, 2), [0.02, 0.02], "1 2 3 4", []),
-    ([GONE, *[GIVEN_UP] * 3, USING], None, True, ("5", 7, 30.14, 2), [0.02, 0.04, 0.08], "1 2 3 4 5", []),
-    ([GIVEN_UP] * 4, None, True, "UnknownOutcome", [0.02, 0.04, 0.08], "1 2 3 4", []),
+    ([GIVEN_UP] * 3 + [USING], None, True, ("4", 7, 30.14, 2), [0.02, 0.04, 0.08], "1 2 3 4", ["1?", "2?", "3?"]),
+    ([GIVEN_UP, GONE, GIVEN_UP, USING], None, True, ("4", 7, 30.04, 2), [0.02, 0.02], "1 2 3 4", ["1?", "3?"]),
+    ([GONE, *[GIVEN_UP] * 3, USING], None, True, ("5", 7, 30.14, 2), [0.02, 0.04, 0.08], "1 2 3 4 5",
+     ["2?", "3?", "4?"]),
+    ([GIVEN_UP] * 4, None, True, "UnknownOutcome", [0.02, 0.04, 0.08], "1 2 3 4", ["1?", "2?", "3?"]),
     ([UnknownOutcome("no answer")] * 3 + [USING], None, True, ("1", 7, 30.0015, 2), [0.0005] * 3, "1 1+ 1+ 1+", []),
     ([UnknownOutcome("no answer")] * 4, None, True, "UnknownOutcome", [0.0005] * 3, "1 1+ 1+ 1+", []),
     ([BUSY, BUSY._replace(look_again=1.0), BUSY, USING], None, True, ("1", 7, 31.021025, 2),
@@ -69,10 +76,10 @@ ENDS: list[tuple[Any, ...]] = [
     ([AWAY] * 9, 0.6, True, "StoreError", [0.25, 0.2625, 0.1075], "1 1 1 1", []),
     ([AWAY, AWAY, BUSY, AWAY, AWAY, USING], None, True, ("1", 7, 31.073, 2), [0.25, 0.2625, 0.0205, 0.27, 0.27],
      "1 1 1 1 1 1", []),
-    ([AWAY._replace(state="indeterminate")] * 9, 0.6, True, "StoreError", [0.25, 0.25, 0.1], "1 1+ 1+ 1+", ["1"]),
-    ([PENDING, PENDING, *[AWAY] * 9], 5.0, True, None, [4.0, 0.27, 0.27, 0.27, 0.19], "1 1+ 1+ 1+ 1+ 1+ 1+", ["1"]),
-    ([AWAY._replace(state="gone")] * 9, None, True, "StoreError", [0.25] * 3, "1 2 3 4", []),
-    ([AWAY._replace(state="gone")] * 9, 0.4, True, "StoreError", [0.25, 0.15], "1 2 3", []),
+    ([AWAY._replace(state="indeterminate")] * 9, 0.6, True, "StoreError", [0.25, 0.25, 0.1], "1 1+ 1+ 1+", ["1?"]),
+    ([PENDING, PENDING, *[AWAY] * 9], 5.0, True, None, [4.0, 0.27, 0.27, 0.27, 0.19], "1 1+ 1+ 1+ 1+ 1+ 1+", ["1?"]),
+    ([AWAY._replace(state="gone")] * 9, None, True, "StoreError", [0.25] * 3, "1 2 3 4", ["1?", "2?", "3?", "4?"]),
+    ([AWAY._replace(state="gone")] * 9, 0.4, True, "StoreError", [0.25, 0.15], "1 2 3", ["1?", "2?", "3?"]),
 ]  # fmt: skip
 
 

@@ -85,6 +85,17 @@ def test_a_primary_that_becomes_a_replica_is_a_clear_error(world: World, server:
     assert ann.do(grant.release) is True
 
 
+@pytest.mark.parametrize("how", [{"blocking": False}, {"timeout": 1}, {}], ids=["a try", "a wait", "without a limit"])
+def test_a_grant_that_no_replica_can_confirm_leaves_nothing(
+    world: World, server: RedisServer, ann: Actor, how: dict[str, Any]
+) -> None:
+    """The grant is made before WAIT is refused: no right to it, or a proxy without it."""
+    locks = connect_to(world, user(server, "~interlock:*", "&interlock:*", "+@all", "-wait") + "?replicas=1")
+    with pytest.raises(StoreError, match="wait"):
+        ann.do(locks.lock(world.name).acquire, **how)
+    assert world.nothing_left()
+
+
 # -- rights ----------------------------------------------------------------------------------------------
 
 

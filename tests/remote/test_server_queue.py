@@ -4,54 +4,67 @@ import asyncio
 import threading
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from interlock.core.claims import Claim, LockSpec
+from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import EnterResult
 from interlock.remote._async.listener import AsyncListener
-from interlock.remote._async.server_queue import AsyncServerQueue
 from interlock.remote._sync.listener import Listener
-from interlock.remote.failures import NoAnswer, Unreachable
+from interlock.remote._sync.server_queue import ServerQueue
+from interlock.remote.failures import ConnectionEnded, Denied, NoAnswer, NoRoom, Refused, Unreachable
 from interlock.remote.waiters import Waiters
-from interlock.remote.wire import NOT_THERE
 from interlock.runtime import clock
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 
+CLAIM = Claim("some", LockSpec("\0name"))
 
-def test_a_cancellation_forgets_no_claim_that_is_still_to_be_taken_out() -> None:
+
+def queue_that_meets(*errors: StoreError) -> tuple[Any, list[str]]:
+    """Return a queue whose requests meet these errors, one after the other, and the list of its requests."""
+    wire: Any = SimpleNamespace(
+        where="",
+        io_timeout=1.0,
+        enter=lambda claim, *_: f"enter {claim.id}",
+        entered=lambda reply: EnterResult("using", 1),
+    )
     asked: list[str] = []
-    leaving = asyncio.Event()
+    left = list(errors)
 
-    async def ask(request: str, *_: object) -> None:
+    def ask(request: str, *_: object) -> None:
         asked.append(request)
-        if request == "leave a":
-            leaving.set()
-        await asyncio.sleep(0)
-        if request in ("enter a", "enter b", "enter c"):
-            raise NoAnswer("by order of the test")
+        if left:
+            raise left.pop(0)
 
-    async def cancelled() -> None:
-        wire: Any = SimpleNamespace(
-            where="",
-            io_timeout=1.0,
-            enter=lambda claim, *_: f"enter {claim.id}",
-            entered=lambda reply: EnterResult("using", 1),
-            leave=lambda claim, *_: f"leave {claim.id}",
-            left=lambda reply: NOT_THERE,
-        )
-        pool: Any = SimpleNamespace(entering=set(), rest=bool, ask=ask)
-        queue = AsyncServerQueue[str, None](wire, pool, ask, "channel")
-        for id in "abc":
-            await queue.enter(Claim(id, LockSpec("\0name")), None, True, False)
-        first = asyncio.create_task(queue.enter(Claim("d", LockSpec("\0name")), None, True, False))
-        await leaving.wait()
-        first.cancel()
-        await asyncio.wait((first,))
-        await queue.enter(Claim("e", LockSpec("\0name")), None, True, False)
+    pool: Any = SimpleNamespace(entering=set(), rest=bool, ask=ask)
+    return ServerQueue[str, None](wire, pool, Mock(), "channel"), asked
 
-    asyncio.run(cancelled())
-    assert [each for each in asked if each.startswith("leave")] == ["leave a", "leave b", "leave c"]
+
+@pytest.mark.parametrize("error", [Refused("no"), NoRoom("full"), Unreachable("away"), Denied("wrong password")])
+def test_a_refusal_after_a_cut_does_not_say_that_nothing_was_done(error: StoreError) -> None:
+    queue, asked = queue_that_meets(ConnectionEnded("cut"), error)
+    with pytest.raises(UnknownOutcome, match=str(error)):
+        queue.enter(CLAIM, None, False, False)
+    assert asked == ["enter some"] * 2
+
+
+@pytest.mark.parametrize(
+    ("errors", "state"),
+    [
+        ([ConnectionEnded("cut"), Unreachable("away")], "indeterminate"),
+        ([ConnectionEnded("cut"), NoRoom("full")], "indeterminate"),
+        ([ConnectionEnded("cut")] * 7, "indeterminate"),
+        ([ConnectionEnded("cut"), NoAnswer("late")], "gone"),
+        ([NoAnswer("late")], "gone"),
+        ([Unreachable("away")], "busy"),
+        ([NoRoom("full")], "busy"),
+    ],
+)
+def test_a_caller_that_waits_hears_what_is_known_of_its_claim(errors: list[StoreError], state: str) -> None:
+    queue, _ = queue_that_meets(*errors)
+    assert queue.enter(CLAIM, None, True, False).state == state
 
 
 def test_a_listener_that_is_closed_while_it_pauses_subscribes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,8 @@ class Proxy(Closing):
         self._sent = bytearray()
         self._links: set[_Link] = set()
         self._patterns: list[bytes] = []
+        self._losing: tuple[int, bool, float] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._delay = self._scatter = 0.0
         self._swallows_requests = False
         self._swallows_replies = False
@@ -76,6 +78,16 @@ class Proxy(Closing):
     def drop_next_reply(self) -> None:
         """Pass the next request, wait for its reply, drop it, and close the connection."""
         self.cut_after_request(b"")
+
+    def lose_reply(self, number: int, swallow: bool = False, away: float = 0.0) -> None:
+        """Lose one reply of the server, and close its connection.
+
+        Args:
+            number: how many replies pass before it.
+            swallow: True to keep the connection, which is silent from then on.
+            away: seconds for which all connections are closed then and new ones refused.
+        """
+        self._losing = (number, swallow, away)
 
     def delay(self, seconds: float) -> None:
         """Delay each reply by so many seconds."""
@@ -119,6 +131,7 @@ class Proxy(Closing):
     def restore(self) -> None:
         """End all faults; dropped data stay lost, and the kept connections work again."""
         self._patterns = []
+        self._losing = None
         self._delay = self._scatter = 0.0
         self._swallows_requests = self._swallows_replies = self._forgets_new = False
         self._background.run(self._listen())
@@ -141,6 +154,11 @@ class Proxy(Closing):
             self._listener.close()
             self._listener = None
         await self._cut()
+
+    async def _go_away(self, seconds: float) -> None:
+        await self._refuse()
+        await asyncio.sleep(seconds)
+        await self._listen()
 
     def _accept(self, listener: socket.socket) -> None:
         """Accept connections without asyncio's server, which has accepted connections that are not visible yet."""
@@ -214,6 +232,16 @@ class Proxy(Closing):
             if link.cutting:
                 self.cuts += 1
                 return
+            if self._losing is not None and not link.forgotten:
+                number, swallow, away = self._losing
+                self._losing = (number - 1, swallow, away) if number else None
+                if not number:
+                    self.cuts += 1
+                    link.forgotten = swallow
+                    if away:
+                        self._ending = asyncio.create_task(self._go_away(away))
+                    if not swallow:
+                        return
             if self._swallows_replies or link.forgotten:
                 continue
             if self._delay or self._scatter:

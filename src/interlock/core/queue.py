@@ -28,8 +28,8 @@ class EnterResult(NamedTuple):
             "occupied": it is not in the line yet; subscribe, and enter again with the waiter.
             "refused": the try did not succeed and nothing of it is left.
             "done": it is a claim of `once`, and the record of a completed run is kept; nothing of it is left.
-            "gone": it expired or was evicted, or (with a `look_again`) was given up because a request of it had no
-            answer; start again with a fresh id, after `look_again` seconds.
+            "gone": it expired or was evicted, or (with an `outage`, or GIVEN_UP) was given up because a request of it
+            had no answer, so that it may be in the line; start again with a fresh id, after `look_again` seconds.
             "busy": the store could not be asked now; ask again after `look_again` seconds.
             "indeterminate": it was asked and did not answer, so that the claim may be in the line; ask again.
         fence: the fencing token, when using.
@@ -100,6 +100,7 @@ class AcquireCall:
     `first` is the store's answer if the claim has entered already; `now` is the clock.  `entered` is False while no
     claim of the call can be in the line, so that there is nothing to take out.  `on_queued` is called with this
     object each time that its claim begins to wait in line; `queued` is the claim that did so last, for that function.
+    `on_left` is called with each claim that the call gives up and that may be in the line.
     `done` is True if it is a claim of `once` that came too late.
 
     What it knows of its claim from one request to the next: `moment` is before the next request, `sent` before the
@@ -111,7 +112,8 @@ class AcquireCall:
 
     __slots__ = (
         "away_since", "claim", "closed", "deadline", "done", "entered", "first", "granted", "in_line", "left_behind",
-        "moment", "now", "on_queued", "queued", "sent", "started", "unanswered", "uncertain", "wait", "waiter",
+        "moment", "now", "on_left", "on_queued", "queued", "sent", "started", "unanswered", "uncertain", "wait",
+        "waiter",
     )  # fmt: skip
 
     def __init__(
@@ -134,6 +136,7 @@ class AcquireCall:
         self.done = False
         self.waiter: Any = None
         self.on_queued: Callable[[AcquireCall], object] | None = None
+        self.on_left: Callable[[Claim], object] = bool
         self.queued: Claim | None = None
         self.moment = self.sent = started
         self.in_line = self.uncertain = False

@@ -10,7 +10,8 @@ releases first.  So few swaps of this process conflict at the server.
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from interlock.core.claims import MICROS, PENDING, Check, Claim
 from interlock.core.errors import StoreError, UnknownOutcome
@@ -25,19 +26,24 @@ from interlock.core.line import (
     decode,
     encode,
     enter,
+    evict,
+    forget,
     kept,
     leave,
     look,
     renew,
 )
+from interlock.remote.failures import NoAnswer, Passing
 from interlock.remote.neighbours import LONGEST_LOOK, neighbours, sooner
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 
+T = TypeVar("T")
 SLACK = 250_000  # microseconds that the server's clock may differ from the estimate
 FRESH = 0.75  # a waiter that polls extends its own lease if less than this part of it is left
 LOOK_AGAIN = 5.0  # seconds; processes of this host notify; a waiter behind a holder of another host polls sooner
 TURN = 5.0  # seconds to wait for other steps of this process on the same name
+LOST = "the reply to a step was lost, and it may have been done before it was sent again"
 INTERRUPTED = "who did the step for others too was interrupted: ask again"
 LEAD, DONE = "lead", "done"  # messages to a step that waits for others
 TRIES = 8  # swaps before the store counts as busy
@@ -107,22 +113,26 @@ class Turn:
 
 
 class Asked:
-    """A step that a caller has requested, with its arguments; `step` is its result."""
+    """A step that a caller has requested, with its arguments; `step` is its result.
+
+    Attributes:
+        unknown: True if a swap of this step had no reply, so that the step may be in the line already.
+    """
 
     def __init__(self, decide: Decide, args: tuple[Any, ...], caller: object) -> None:
         self.decide = decide
         self.args = args
         self.caller = caller
         self.waiter: Any = None
+        self.unknown = False
         self.step: Step | StoreError | None = None
 
-    def do(self, line: Line, now: int, unknown: bool, slack: int, longest_look: int) -> Line:
+    def do(self, line: Line, now: int, slack: int, longest_look: int) -> Line:
         """Perform the step on a line; return the line to write.
 
         Args:
             line: the present line.
             now: the estimate of the server's time, in microseconds.
-            unknown: True if an earlier swap of this step had no reply, so that the step may be in the line already.
             slack: microseconds that the server's clock may differ from the estimate.
             longest_look: the most microseconds between two polls of a waiter.
         """
@@ -133,9 +143,9 @@ class Asked:
         step = sooner(step, step.line or line, Clock(now, now), longest_look)
         if self.decide is enter:
             step = _unwritten(step, line, now)
-        if unknown and step.answer is False and self.decide is leave:
+        if self.unknown and step.answer is False and self.decide is leave:
             step = step._replace(answer=True)  # the swap whose reply was lost has removed the claim
-        self.step = step
+        self.step = UnknownOutcome(LOST) if self.unknown and self.decide in (evict, forget) else step
         return line if step.line is None else step.line
 
     def refuse(self, place: Place, waits: Place | None, error: StoreError) -> None:
@@ -172,7 +182,8 @@ class SwapSteps:
         self._doubted: set[str] = set()  # keys with a swap whose reply was lost: it may still arrive at the server
         self._mutex = rt.Mutex()
         self._ahead: int | None = None  # the server's clock minus the one of this machine, in microseconds
-        self.keys = store.keys
+        self.keys = partial(_twice, store.keys)
+        self._patience: float = getattr(store, "patience", 0.0)
         self.doctor = store.doctor
         self.rest: Callable[[], object] = getattr(store, "rest", bool)
         neighbours.join()
@@ -184,7 +195,7 @@ class SwapSteps:
             UnknownOutcome: the reply was lost, so the step may have been performed or not.
         """
         if decide is kept:
-            text, value, now = self._store.load_kept(key)
+            text, value, now = _twice(self._store.load_kept, key)
             return Step(None, bool(text) and decode(text).done > now and value)
         mine = Asked(decide, args, rt.caller())
         with self._mutex:
@@ -208,9 +219,12 @@ class SwapSteps:
                 batch.append(turn.asked.popleft())
         try:
             self._do(key, batch)
-        except BaseException as error:
+        except StoreError as error:  # `step` raises it
             for each in batch:
-                each.step = error if isinstance(error, StoreError) else UnknownOutcome(INTERRUPTED)
+                each.step = UnknownOutcome(str(error)) if each.unknown else error
+        except BaseException:
+            for each in batch:
+                each.step = UnknownOutcome(INTERRUPTED)
             raise
         finally:
             for each in batch[1:]:
@@ -257,17 +271,19 @@ class SwapSteps:
     def _do(self, key: str, batch: "Sequence[Asked]") -> None:
         """Perform the steps of a batch in one swap, so that callers of this process don't conflict at the server."""
         known = self._remembered(key)
-        unknown, looks = False, any(each.decide is look for each in batch)
+        first, looks = batch[0], any(each.decide is look for each in batch)
+        patient = first.decide not in (enter, renew)  # `acquire` and the watchdog retry by themselves
+        until = clock.now() + self._patience * patient
         # The renewals of other lines wait for this one, so that it is not retried often.
-        tries = TRIES if batch[0].decide is not renew else 1 if known is None else 2
+        tries = TRIES if first.decide is not renew else 1 if known is None else 2
         for _ in range(tries):
             loaded = False
             if known is None or self._ahead is None or looks:
-                known, loaded = self._load(key), True
+                known, loaded = self._load(key, patient and not first.unknown), True
             now, slack = self._now(), getattr(self._store, "slack", SLACK)
             line = known.line
             for each in batch:
-                line = each.do(line, now, unknown, slack, self._longest_look)
+                line = each.do(line, now, slack, self._longest_look)
             if line is known.line and key not in self._doubted:
                 if loaded:
                     return
@@ -282,10 +298,18 @@ class SwapSteps:
             self._doubted.add(key)
             try:  # even an unchanged line is written: its new version refuses a lost swap that arrives late
                 version = self._store.swap(key, known.version, encode(line), now, next(completed, None))
-            except UnknownOutcome:
-                if unknown:
+            except UnknownOutcome as error:
+                again = not first.unknown and (first.decide is not enter or not isinstance(error, NoAnswer))
+                for each in batch:  # from now on, no refusal says that nothing was done
+                    each.unknown = True
+                if not again:
                     raise
-                unknown, known = True, None
+                known = None
+                continue
+            except Passing:  # other transactions hold the row for long
+                if clock.now() >= until:
+                    raise
+                known = None
                 continue
             self._doubted.discard(key)
             if version is not None:
@@ -293,7 +317,7 @@ class SwapSteps:
                 return
             known = None
         for each in batch:
-            each.step = None
+            each.step = UnknownOutcome(LOST) if each.unknown else None
 
     def _permitted(self, line: Line, before: Line, batch: "Sequence[Asked]", now: int) -> Line:
         """Return a line without the grants that the store does not permit: waiters stay pending, new claims go."""
@@ -310,10 +334,11 @@ class SwapSteps:
                         asked.refuse(place, waits, error)
         return line
 
-    def _load(self, key: str) -> Known:
+    def _load(self, key: str, again: bool) -> Known:
+        """Load a line; `again`: once more if there is no reply."""
         before = self._known.get(key)
         sent = clock.awake_or_not()
-        version, text, now = self._store.load(key)
+        version, text, now = _twice(self._store.load, key) if again else self._store.load(key)
         self._ahead = now - int((sent + clock.awake_or_not()) / 2 * MICROS)
         if before is not None and before.version == version:
             return before._replace(quiet=True)
@@ -368,6 +393,13 @@ class SwapSteps:
         self._store.close()
 
     abort = close
+
+
+def _twice(read: Callable[[str], T], key: str) -> T:
+    """Read; once more if there is no reply."""
+    with suppress(UnknownOutcome):
+        return read(key)
+    return read(key)
 
 
 def _longer(argument: Any, slack: int) -> Any:

@@ -16,7 +16,7 @@ from interlock.stores import Store
 class Around:
     """A store whose queues pass each step to a real store; subclasses override methods to add a fault.
 
-    The steps are "enter", "leave", "renew", "look" and "evict".
+    The steps are "enter", "leave", "renew", "adopt", "look", "evict" and "forget".
 
     Args:
         store: the real store.

@@ -172,3 +172,22 @@ def test_a_killed_server_is_a_store_error_and_its_locks_are_gone(own_server: Any
         assert lock.acquire()
         own_server.restart()
         assert lock.release() is False  # lost before any release was requested
+
+
+@pytest.mark.parametrize("name", ["KeyLock", "ReentrantKeyLock", "ClientLock"])
+def test_a_connection_that_fails_in_its_handshake_is_tried_once(house: Any, name: str) -> None:
+    """So it is with a proxy whose server is down, and with a server that has too many clients."""
+    proxy = house.proxy()
+    client = house.client_through(proxy, retries=0)
+    lock = house.lock(name, client=client, **({"timeout": 10} if name == "ClientLock" else {}))
+    assert house.do(lock.acquire)
+    proxy.redirect("127.0.0.1", 1)
+    proxy.cut()
+    before = proxy.connections
+    for step in (lock.release, lock.acquire, lock.release):
+        with pytest.raises((StoreError, redis.ConnectionError)):
+            house.do(step)
+    assert proxy.connections - before <= 6  # for the release that has to be settled, too
+    proxy.redirect(house.server.host, house.server.port)
+    assert house.do(lock.release) in (True, None)
+    assert not house.eye.exists(house.key)

@@ -749,7 +749,7 @@ class AsyncLocks(Same):
             name: of the run.
         """
         self._client.need("once")
-        return bool(await self._client.state().queue.forget(self._client.key(name)))
+        return await self._client.forget(self._client.key(name))
 
     async def claims(self, name: str | None = None) -> list[ClaimView]:
         """List holders and waiters in line order.

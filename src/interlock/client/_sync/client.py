@@ -2,7 +2,7 @@
 """The connection that locks and grants share: how it acquires, and how it closes."""
 
 import atexit
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, cast
 from weakref import ref
@@ -21,8 +21,8 @@ from interlock.client.base import (
 from interlock.client.cancel import Cancel, Cancels
 from interlock.client.events import EVERYWHERE
 from interlock.core._sync.acquire import acquire
-from interlock.core.claims import USING, Claim, ClaimView, LockSpec, name_of, shown_text
-from interlock.core.errors import LockError, LockTimeout, UnknownOutcome
+from interlock.core.claims import DONE, USING, Claim, ClaimView, LockSpec, name_of, shown_text
+from interlock.core.errors import LockError, LockTimeout, StoreError, UnknownOutcome
 from interlock.core.line import new
 from interlock.core.queue import AcquireCall, Held
 from interlock.remote.failures import NoAnswer, Refused, Unreachable
@@ -35,6 +35,7 @@ CLOSE_LIMIT = 2.0  # seconds that the calls of others have to leave the line by 
 AT_EXIT_LIMIT = 1.0  # seconds
 GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
 PAUSE = 0.002  # seconds between two looks
+LOST_REPLIES = 2  # so many times a step is sent again whose answer is not known
 CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
 Entering: TypeAlias = tuple[Claim | AcquireCall, rt.Caller]
 """A call of acquire in progress: its claim, and the thread that made the call."""
@@ -165,6 +166,7 @@ class Client(BaseClient):
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first)
                 call.entered = call.entered or first is None
+                call.on_left = state.watchdog.take_out
                 entering[id] = call, owner
                 call.on_queued = self.queued if self.listeners or EVERYWHERE else None
                 if cancel is None:
@@ -195,7 +197,8 @@ class Client(BaseClient):
                 state.watchdog.watched.pop(id, None)
                 grant._state = RELEASED
             try:
-                refused = call is None and isinstance(error, Refused)  # nothing was done
+                known = call is None or not (first is None or call.in_line or call.uncertain)
+                refused = known and isinstance(error, (Refused, Unreachable))  # nothing was done
                 if not refused and (call is None or call.entered):
                     state.watchdog.leave(call.claim if call is not None else claim)
             finally:
@@ -235,7 +238,7 @@ class Client(BaseClient):
         """
         try:
             return cast("Held | None", state.queue.adopt(claim.spec.key, id, claim, detached))
-        except (rt.CANCELLED, UnknownOutcome):
+        except (rt.CANCELLED, StoreError):
             state.watchdog.leave(claim)  # it may have been done, and only this call knows the new id
             raise
 
@@ -245,23 +248,51 @@ class Client(BaseClient):
 
     def evict(self, key: str, id: str | None) -> int:
         """Remove a claim, or all; notify the listeners, and the holders among the clients of this process."""
+        if id == "":  # some stores take "" for all
+            return 0
         here = self.state()
-        queue = here.queue
         held = [(state, grant) for each in clients for state in each.states for grant in state.watchdog.live()]
-        seen: Sequence[ClaimView] = ()
-        if self.listeners or EVERYWHERE:
-            with suppress(LockError):  # what it can't look at it may evict all the same
-                seen = queue.look(key)
-        removed = 0 if id == "" else int(queue.evict(key, id))  # some stores take "" for all
+        removed, seen = self._remove(
+            here.queue.evict, lambda view: view.state != DONE and id in (None, view.id), key, id
+        )
         for state, grant in held if removed else ():
             if grant._claim.spec.key == key and id in (None, grant.id):
                 if state is here:
                     state.watchdog.lost(grant, GONE_THERE)
                 else:  # perhaps it is of another store, and its callbacks belong to another loop
                     state.watchdog.doubt(grant.id)
-        for view in [view for view in seen if id is None or view.id == id][:removed]:
+        for view in seen[:removed]:
             self.tell("evicted", Claim(view.id, LockSpec(key, label=view.label)), fence=view.fence)
         return removed
+
+    def forget(self, key: str) -> bool:
+        """Forget the record of a completed run; True if there was one."""
+        return (self._remove(self.state().queue.forget, lambda view: view.state == DONE, key))[0] > 0
+
+    def _remove(
+        self, step: Callable[..., rt.Result[Any]], concerns: Callable[[ClaimView], bool], key: str, *args: object
+    ) -> tuple[int, list[ClaimView]]:
+        """Remove something from a line; return how many, also if a reply was lost, and what was there before.
+
+        Args:
+            step: a step of the queue.
+            concerns: says whether a view is of what is removed.
+            key, args: the arguments of the step.
+        """
+        seen: list[ClaimView] = []
+        with suppress(LockError):  # what it can't look at it may remove all the same
+            seen = [view for view in self.look(key) if concerns(view)]
+        for lost in range(LOST_REPLIES + 1):
+            try:
+                removed = int(step(key, *args))
+                break
+            except UnknownOutcome:
+                if lost == LOST_REPLIES:
+                    raise
+        if lost and removed < len(seen):  # an earlier request removed the others
+            left = {view.id for view in self.look(key)}
+            removed = sum(view.id not in left for view in seen)
+        return removed, seen
 
     def too_late(self, specs: Sequence[LockSpec], seconds: float | None, owner: rt.Caller) -> LockTimeout:
         """Return the error for locks that were not obtained in time; it names the holders, if the store can tell."""
@@ -319,16 +350,17 @@ class Client(BaseClient):
         rest = [each.claim if isinstance(each, AcquireCall) else each for each, _ in list(state.entering.values())]
         state.entering.clear()
         dropped = [claim for claim, until in list(state.watchdog.dropped) if self.now() < until]
+        stale = [claim for claim, until in list(state.watchdog.stale) if self.now() < until]
         failure: BaseException | None = None
         away: dict[object, BaseException] = {}
-        ending: list[Grant | Claim] = [*rest, *reversed(grants), *dropped]
+        ending: list[Grant | Claim] = [*rest, *reversed(grants), *dropped, *stale]
         for each in ending:
             node = state.watchdog.node_of(each if isinstance(each, Claim) else each._claim)
             try:
                 if node not in away:
                     (state.queue.leave(each) if isinstance(each, Claim) else each.release())
             except LockError as error:
-                failure = failure or error
+                failure = failure or (None if each in stale else error)
                 if isinstance(error, (NoAnswer, Unreachable)):
                     away[node] = error
         self._until(state.leaving, limit)

@@ -748,7 +748,7 @@ class Locks(Same):
             name: of the run.
         """
         self._client.need("once")
-        return bool(self._client.state().queue.forget(self._client.key(name)))
+        return self._client.forget(self._client.key(name))
 
     def claims(self, name: str | None = None) -> list[ClaimView]:
         """List holders and waiters in line order.

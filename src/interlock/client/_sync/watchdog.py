@@ -27,6 +27,8 @@ SHORTEST_RETRY = 0.02  # seconds
 AT_ONCE = 100  # leases in one request
 MOST_DOUBTED = 256
 MOST_DROPPED = 64
+MOST_STALE = 256
+TAKE_OUT_PAUSE = 0.25  # seconds between two attempts to take out stale claims
 
 
 class Watchdog:
@@ -43,6 +45,8 @@ class Watchdog:
         watched: by id, each grant with its claim, for the warning when it is collected.
         pid: of the process that it belongs to.
         dropped: the last claims whose grants were collected, and until when their leases may go on.
+        stale: claims that may be in the line although their callers have given up, and until when their leases may
+            last; they are taken out in the background.
     """
 
     def __init__(self, client: BaseClient, queue: Any) -> None:
@@ -55,6 +59,8 @@ class Watchdog:
         self._staying: dict[str, tuple[Claim, float]] = {}
         self._doubted: deque[str] = deque(maxlen=MOST_DOUBTED)
         self.dropped: deque[tuple[Claim, float]] = deque(maxlen=MOST_DROPPED)
+        self.stale: deque[tuple[Claim, float]] = deque(maxlen=MOST_STALE)
+        self._take_out_at = 0.0
         self._alarm = rt.Alarm(self._look, "interlock-watchdog", self._now, queue.rest)
         queue.doubt = self.doubt
 
@@ -73,6 +79,11 @@ class Watchdog:
         self._staying[grant.id] = grant._claim, grant._free_at
         self.watched.pop(grant.id, None)
         self._alarm.set(grant._free_at)
+
+    def take_out(self, claim: Claim) -> None:
+        """Take a claim that may be in the line out of it, in the background, until its lease has ended."""
+        self.stale.append((claim, self._now() + claim.spec.ttl))
+        self._alarm.set(self._take_out_at)
 
     def doubt(self, id: str) -> bool:
         """Ask the store at once about a claim that it may not have any more, also one that is being granted.
@@ -137,7 +148,10 @@ class Watchdog:
         try:
             for id, (claim, free_at) in list(self._staying.items()):
                 if free_at <= now and self._staying.pop(id, None) is not None:
-                    rt.spawn("interlock-at-least", self.leave, claim)
+                    self.take_out(claim)
+            if self.stale and self._take_out_at <= now:
+                self._take_out_at = math.inf  # until this attempt has ended
+                rt.spawn("interlock-take-out", self._take_out)
             due: dict[object, list[Grant]] = {}
             grants = self.live()
             soon = any(grant._due <= now for grant in grants)
@@ -154,6 +168,21 @@ class Watchdog:
         finally:
             self._alarm.set(min([grant._due for grant in self.live()], default=math.inf))
             self._alarm.set(min([free_at for _, free_at in list(self._staying.values())], default=math.inf))
+            self._alarm.set(self._take_out_at if self.stale else math.inf)
+
+    def _take_out(self) -> None:
+        """Take out stale claims, one after the other; a failure ends the attempt."""
+        try:
+            while self.stale:
+                claim, until = self.stale[0]
+                if self._now() < until:
+                    self._queue.leave(claim)
+                self.stale.popleft()
+        except LockError:
+            self.stale.rotate(-1)  # the next attempt begins with another claim
+        finally:
+            self._take_out_at = self._now() + TAKE_OUT_PAUSE
+            self._alarm.set(self._take_out_at)
 
     def _renew(self, grants: list[Grant]) -> None:
         """Renew leases at one node, those that end first in front."""
@@ -212,13 +241,14 @@ class Watchdog:
             rt.beside("interlock-events", _tell_each, grants, kind, reason)
 
     def leave(self, claim: Claim) -> None:
-        """Take a claim out of the line, to the end; if the store can't be asked, its lease ends."""
+        """Take a claim out of the line, to the end; if the store can't be asked, `take_out` goes on."""
         try:
             rt.finish(self._queue.leave, claim)
         except LockError as error:
             if not self._client.closed:  # else `close` has tried, too
                 name = name_of(claim.spec.key)
-                log.warn("could not take a claim of %r out of the line, its lease will end: %s", name, error)
+                log.warn("could not take a claim of %r out of the line, trying again: %s", name, error)
+                self.take_out(claim)
 
 
 def _tell_each(grants: Sequence[Grant], kind: Kind, reason: str) -> None:

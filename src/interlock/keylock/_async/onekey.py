@@ -129,9 +129,10 @@ class AsyncOneKey:
             failure = translated(error, name, self._key)
             if failure is None:
                 raise
-            if not isinstance(failure, LostReply) or sent is None or sent.again or name.times > 1:
+            # If it was never sent, the connection failed: the client has tried that as often as its user wants.
+            if not isinstance(failure, LostReply) or sent is None or sent.again or name.times != 1:
                 raise failure from error
-            name.times += 1
+            sent.again = True
         finally:
             if sent is not None:
                 sent.again = sent.again or name.times > 1

@@ -8,9 +8,7 @@ answer in time is followed by its `undo` on the same connection; so that claim's
 """
 
 import random
-from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Generic, Literal, Protocol
 
 from interlock.core.claims import Claim, LockSpec
@@ -38,7 +36,6 @@ from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 
 CUTS = 5  # so many connections may end in a row under one request
-MOST_GHOSTS = 256
 LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
 
 
@@ -91,7 +88,6 @@ class AsyncServerQueue(Generic[Q, A]):
         self._waiters = Successors()
         self.rest = pool.rest
         self._listener = AsyncListener(subscribe, self._waiters, wire.where, wire.io_timeout)
-        self._ghosts: deque[Claim] = deque(maxlen=MOST_GHOSTS)
         self.doubt: Callable[[str], object] = lambda id: None  # called with claims that the server may not have
         self._answered = False
 
@@ -117,21 +113,21 @@ class AsyncServerQueue(Generic[Q, A]):
             else:
                 mode = TRY  # a claim enters the line only when its process listens
         request, undo = self._wire.enter(claim, mode, self.channel), None if again else claim
+        lost = False
         self._pool.entering.add(claim.id)
         try:
             try:
                 reply = await self._pool.ask(request, clock.now() + self._wire.io_timeout, undo)
             except ConnectionEnded:
+                lost = True  # it may have been performed, whatever the next request meets
                 reply = await self._ask(request, undo)
             while (told := self._wire.entered(reply)) is BUSY:
                 reply = await self._ask(request, undo)
         except StoreError as error:
-            return self._failed(claim, error, wait, again, mode)
+            return self._failed(claim, error, wait, again, mode, lost)
         finally:
             self._pool.entering.discard(claim.id)
         self._answered = True
-        if self._ghosts:
-            await self._take_out_ghosts()
         answer = self._entered(claim.id, told, wait, again)
         if answer.state != "pending":
             return answer
@@ -152,7 +148,9 @@ class AsyncServerQueue(Generic[Q, A]):
         self._waiters.leaves(id)
         return answer or (GONE if again else OCCUPIED if wait else REFUSED)
 
-    def _failed(self, claim: Claim, error: StoreError, wait: bool, again: bool, mode: Mode | None) -> EnterResult:
+    def _failed(
+        self, claim: Claim, error: StoreError, wait: bool, again: bool, mode: Mode | None, lost: bool = False
+    ) -> EnterResult:
         """Return the state of a claim whose request failed.
 
         Args:
@@ -160,34 +158,28 @@ class AsyncServerQueue(Generic[Q, A]):
             error: why.
             wait, again: as for `enter`.
             mode: as it was sent; None if it was not.
+            lost: True if a connection ended under an earlier request of this step.
 
         Raises:
-            StoreError: waiting does not help, or is not wanted.
+            StoreError: waiting does not help, or is not wanted; Refused and Unreachable only if nothing was done.
         """
-        late = isinstance(error, NoAnswer) and mode is not None and not again
+        unknown = mode is not None and not again and (lost or isinstance(error, UnknownOutcome))
+        late = unknown and isinstance(error, NoAnswer)
         if not again:
             self._waiters.leaves(claim.id)
-        if late:
-            self._ghosts.append(claim)
         if isinstance(error, Passing):
             may_pass = again or not error.needs_operator
         else:
             may_pass = isinstance(error, (UnknownOutcome, Unreachable)) and not isinstance(error, Denied)
         if not may_pass or not (wait or late):
+            if unknown and not isinstance(error, UnknownOutcome):
+                raise UnknownOutcome(str(error)) from error
             raise error
         answered = self._answered or (isinstance(error, Passing) and not error.is_away)
-        state: Literal["gone", "busy", "indeterminate"] = "gone" if late else "busy"
-        if not again and not late and isinstance(error, UnknownOutcome) and mode is not None:
-            state = "indeterminate"
+        state: Literal["gone", "busy", "indeterminate"] = "gone" if late else "indeterminate" if unknown else "busy"
         return EnterResult(
             state, look_again=random.uniform(0.2, 0.4), asked=False, outage=outage(error, claim.spec.ttl, answered)
         )
-
-    async def _take_out_ghosts(self) -> None:
-        """Take out claims whose requests had no answer, in case their `undo` did not arrive either."""
-        while self._ghosts:
-            with suppress(StoreError, IndexError):  # its lease ends; or another thread was quicker
-                await self.leave(self._ghosts.popleft())
 
     async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `AsyncQueue.leave`."""
@@ -249,7 +241,7 @@ class AsyncServerQueue(Generic[Q, A]):
 
     async def forget(self, key: str) -> bool:
         """As `AsyncQueue.forget`."""
-        return self._wire.value(await self._ask(self._wire.kept(key, forget=True))) is not None
+        return self._wire.value(await self._ask_once(self._wire.kept(key, forget=True))) is not None
 
     async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         """As `AsyncQueue.adopt`."""
@@ -263,9 +255,9 @@ class AsyncServerQueue(Generic[Q, A]):
 
     async def evict(self, key: str, id: str | None) -> int:
         """As `AsyncQueue.evict`."""
-        count, more, rest = self._wire.evicted(await self._ask_twice(self._wire.evict(key, id)))
+        count, more, rest = self._wire.evicted(await self._ask_once(self._wire.evict(key, id)))
         while rest:
-            also, more, rest = self._wire.evicted(await self._ask_twice(self._wire.evict(key, id, rest)))
+            also, more, rest = self._wire.evicted(await self._ask_once(self._wire.evict(key, id, rest)))
             count += also
         if more:
             await self.leave(Claim(rt.fresh_id(), LockSpec(key)))  # of nobody: it promotes the others
@@ -296,6 +288,10 @@ class AsyncServerQueue(Generic[Q, A]):
             except ConnectionEnded:
                 pass
         return await self._pool.ask(request, deadline, undo)
+
+    async def _ask_once(self, request: Q) -> A:
+        """Ask what must not be done twice without the caller's knowledge."""
+        return await self._pool.ask(request, clock.now() + self._wire.io_timeout)
 
     async def _ask_twice(self, request: Q, limit: float | None = None) -> A:
         """Ask, and once more if no answer comes: what lies between may have forgotten the connection."""

@@ -9,9 +9,7 @@ answer in time is followed by its `undo` on the same connection; so that claim's
 """
 
 import random
-from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Generic, Literal, Protocol
 
 from interlock.core.claims import Claim, LockSpec
@@ -39,7 +37,6 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 
 CUTS = 5  # so many connections may end in a row under one request
-MOST_GHOSTS = 256
 LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
 
 
@@ -92,7 +89,6 @@ class ServerQueue(Generic[Q, A]):
         self._waiters = Successors()
         self.rest = pool.rest
         self._listener = Listener(subscribe, self._waiters, wire.where, wire.io_timeout)
-        self._ghosts: deque[Claim] = deque(maxlen=MOST_GHOSTS)
         self.doubt: Callable[[str], object] = lambda id: None  # called with claims that the server may not have
         self._answered = False
 
@@ -118,21 +114,21 @@ class ServerQueue(Generic[Q, A]):
             else:
                 mode = TRY  # a claim enters the line only when its process listens
         request, undo = self._wire.enter(claim, mode, self.channel), None if again else claim
+        lost = False
         self._pool.entering.add(claim.id)
         try:
             try:
                 reply = self._pool.ask(request, clock.now() + self._wire.io_timeout, undo)
             except ConnectionEnded:
+                lost = True  # it may have been performed, whatever the next request meets
                 reply = self._ask(request, undo)
             while (told := self._wire.entered(reply)) is BUSY:
                 reply = self._ask(request, undo)
         except StoreError as error:
-            return self._failed(claim, error, wait, again, mode)
+            return self._failed(claim, error, wait, again, mode, lost)
         finally:
             self._pool.entering.discard(claim.id)
         self._answered = True
-        if self._ghosts:
-            self._take_out_ghosts()
         answer = self._entered(claim.id, told, wait, again)
         if answer.state != "pending":
             return answer
@@ -153,7 +149,9 @@ class ServerQueue(Generic[Q, A]):
         self._waiters.leaves(id)
         return answer or (GONE if again else OCCUPIED if wait else REFUSED)
 
-    def _failed(self, claim: Claim, error: StoreError, wait: bool, again: bool, mode: Mode | None) -> EnterResult:
+    def _failed(
+        self, claim: Claim, error: StoreError, wait: bool, again: bool, mode: Mode | None, lost: bool = False
+    ) -> EnterResult:
         """Return the state of a claim whose request failed.
 
         Args:
@@ -161,34 +159,28 @@ class ServerQueue(Generic[Q, A]):
             error: why.
             wait, again: as for `enter`.
             mode: as it was sent; None if it was not.
+            lost: True if a connection ended under an earlier request of this step.
 
         Raises:
-            StoreError: waiting does not help, or is not wanted.
+            StoreError: waiting does not help, or is not wanted; Refused and Unreachable only if nothing was done.
         """
-        late = isinstance(error, NoAnswer) and mode is not None and not again
+        unknown = mode is not None and not again and (lost or isinstance(error, UnknownOutcome))
+        late = unknown and isinstance(error, NoAnswer)
         if not again:
             self._waiters.leaves(claim.id)
-        if late:
-            self._ghosts.append(claim)
         if isinstance(error, Passing):
             may_pass = again or not error.needs_operator
         else:
             may_pass = isinstance(error, (UnknownOutcome, Unreachable)) and not isinstance(error, Denied)
         if not may_pass or not (wait or late):
+            if unknown and not isinstance(error, UnknownOutcome):
+                raise UnknownOutcome(str(error)) from error
             raise error
         answered = self._answered or (isinstance(error, Passing) and not error.is_away)
-        state: Literal["gone", "busy", "indeterminate"] = "gone" if late else "busy"
-        if not again and not late and isinstance(error, UnknownOutcome) and mode is not None:
-            state = "indeterminate"
+        state: Literal["gone", "busy", "indeterminate"] = "gone" if late else "indeterminate" if unknown else "busy"
         return EnterResult(
             state, look_again=random.uniform(0.2, 0.4), asked=False, outage=outage(error, claim.spec.ttl, answered)
         )
-
-    def _take_out_ghosts(self) -> None:
-        """Take out claims whose requests had no answer, in case their `undo` did not arrive either."""
-        while self._ghosts:
-            with suppress(StoreError, IndexError):  # its lease ends; or another thread was quicker
-                self.leave(self._ghosts.popleft())
 
     def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `Queue.leave`."""
@@ -250,7 +242,7 @@ class ServerQueue(Generic[Q, A]):
 
     def forget(self, key: str) -> bool:
         """As `Queue.forget`."""
-        return self._wire.value(self._ask(self._wire.kept(key, forget=True))) is not None
+        return self._wire.value(self._ask_once(self._wire.kept(key, forget=True))) is not None
 
     def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         """As `Queue.adopt`."""
@@ -264,9 +256,9 @@ class ServerQueue(Generic[Q, A]):
 
     def evict(self, key: str, id: str | None) -> int:
         """As `Queue.evict`."""
-        count, more, rest = self._wire.evicted(self._ask_twice(self._wire.evict(key, id)))
+        count, more, rest = self._wire.evicted(self._ask_once(self._wire.evict(key, id)))
         while rest:
-            also, more, rest = self._wire.evicted(self._ask_twice(self._wire.evict(key, id, rest)))
+            also, more, rest = self._wire.evicted(self._ask_once(self._wire.evict(key, id, rest)))
             count += also
         if more:
             self.leave(Claim(rt.fresh_id(), LockSpec(key)))  # of nobody: it promotes the others
@@ -297,6 +289,10 @@ class ServerQueue(Generic[Q, A]):
             except ConnectionEnded:
                 pass
         return self._pool.ask(request, deadline, undo)
+
+    def _ask_once(self, request: Q) -> A:
+        """Ask what must not be done twice without the caller's knowledge."""
+        return self._pool.ask(request, clock.now() + self._wire.io_timeout)
 
     def _ask_twice(self, request: Q, limit: float | None = None) -> A:
         """Ask, and once more if no answer comes: what lies between may have forgotten the connection."""

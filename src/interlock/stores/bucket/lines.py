@@ -250,7 +250,10 @@ class BucketLines:
             put = self._ask(self._bucket.put, self._path(key), body, mode="create" if version is None else version)
         except (AlreadyExistsError, PreconditionError, NotFoundError, FileNotFoundError):
             # A program's own obstore client may retry after a lost reply, and then fails on its own first write.
-            loaded = self._load(key)
+            try:
+                loaded = self._load(key)
+            except StoreError as error:
+                raise UnknownOutcome(str(error)) from error
             return loaded.version if loaded.nonce == nonce else None
         self._known[key] = Loaded(version_of(put), text, kept, nonce)
         return self._known[key].version

@@ -24,7 +24,7 @@ from interlock.remote.failures import ConnectionEnded, NoRoom, Passing, Refused,
 from interlock.runtime import clock, log
 from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores.mysql import ddl
-from interlock.stores.mysql.options import AT_ONCE, NO_TABLE, READ_ONLY, MysqlOptions, meaning, refusal
+from interlock.stores.mysql.options import AT_ONCE, NO_TABLE, READ_ONLY, WAITED, MysqlOptions, meaning, refusal
 from interlock.stores.swap import SLACK
 
 SHORTEST = 0.001  # seconds to wait for a reply at least
@@ -177,6 +177,7 @@ class MysqlLines:
         self._options = options
         self._table = f"`{options.table}`"
         self._pool = Pool(self._open, options.where, options.max_connections)
+        self.patience = options.timeout  # seconds for which a locked row is tried again
         self._last: MysqlConnection | None = None
         self._swaps = count(1)
         self.rest = self._pool.rest
@@ -249,7 +250,7 @@ class MysqlLines:
         try:
             done = self._ask(statement)
         except Refused as error:
-            if error.code == DUPLICATE or error.code in AT_ONCE:
+            if error.code == DUPLICATE or (error.code in AT_ONCE and error.code != WAITED):
                 return None
             raise
         if next(self._swaps) % SWEEP_EVERY == 0:

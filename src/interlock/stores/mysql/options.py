@@ -21,7 +21,8 @@ FULL = ("1040", "1203", "1226")
 NO_TABLE = "1146"
 READ_ONLY = ("1290", "1792", "1836")
 ENDED = (1053, 1927)  # the server stops, or the connection was killed: the statement may have been performed
-AT_ONCE = ("1020", "1205", "1213", "1317")
+WAITED = "1205"  # for a row or table that is locked
+AT_ONCE = ("1020", WAITED, "1213", "1317")
 """Other transactions interfered, or the statement was cancelled: nothing was done, and the step can be retried."""
 
 _MANY = "the server has as many connections as it may have: raise its max_connections (or the account's), or let the "

@@ -42,9 +42,15 @@ class Redirected(Refused):
 
 
 def see_it_is_there(count: Reply, wanted: int, where: str) -> None:
-    """Raise StoreError if, by the reply to WAIT, fewer replicas than wanted have a grant."""
+    """Raise StoreError if, by the reply to WAIT, fewer replicas than wanted have a grant, or nobody knows how many.
+
+    Not Refused: the grant was made before.
+    """
     if isinstance(count, ReplyError):
-        raise refusal(count, where)
+        refused = refusal(count, where)
+        raise StoreError(
+            f"{refused}; without WAIT no replica is known to have the grant, so it is given back"
+        ) from refused
     if count < wanted:
         raise StoreError(
             f"{count} of {wanted} replicas of {where} say that they have the grant, so it is given back: are they "

@@ -1,10 +1,14 @@
 """Lost replies: a request was performed without the caller's knowledge; a retry leaves no second claim."""
 
+from typing import Any
+
 import pytest
 
 from interlock.core.errors import StoreError
+from interlock.remote.failures import Unreachable
 from interlock.testing.actors import Actor
-from interlock.testing.faults import Lossy
+from interlock.testing.contract.fixtures import needs
+from interlock.testing.faults import Failing, Lossy
 from interlock.testing.waiting import RENEWED, eventually, until_renewed
 from interlock.testing.world import Kind, World
 
@@ -74,3 +78,55 @@ def test_a_release_whose_reply_was_lost_can_be_repeated_and_is_no_loss(world: Wo
     assert grant.lost is False
     assert grant.held is False
     assert lost == []
+
+
+@pytest.mark.parametrize("losses", [1, 2])
+def test_an_eviction_whose_reply_was_lost_is_counted(world: World, locks: Any, ann: Actor, losses: int) -> None:
+    lossy_locks, lossy = world.connect_with(Lossy)
+    grants = [ann.do(locks.rwlock(world.name).read().acquire) for _ in range(3)]
+    lossy.losses["evict"] = losses
+    assert ann.do(lossy_locks.evict, world.name, grants[0].id) == 1
+    assert [view.id for view in world.eye.claims(world.name)] == [grant.id for grant in grants[1:]]
+    lossy.losses["evict"] = losses
+    assert ann.do(lossy_locks.evict, world.name) == 2
+    assert ann.do(lossy_locks.evict, world.name) == 0
+    assert lossy.losses["evict"] == 0
+
+
+@needs("once")
+def test_a_record_that_was_forgotten_by_a_lost_request_was_there(world: World, ann: Actor) -> None:
+    locks, lossy = world.connect_with(lambda store: Lossy(store, forget=1))
+    assert ann.do(locks.forget, world.name) is False
+    world.eye.once(world.name, keep=60).run(lambda: 1)
+    lossy.losses["forget"] = 2
+    assert ann.do(locks.forget, world.name) is True
+    assert world.eye.claims(world.name) == []
+    assert ann.do(locks.forget, world.name) is False
+
+
+@pytest.mark.parametrize("error", [StoreError, Unreachable])
+def test_a_claim_that_could_not_be_taken_out_is_taken_out_soon(
+    world: World, kind: Kind, ann: Actor, bob: Actor, error: type[StoreError]
+) -> None:
+    locks, failing = world.connect_with(lambda store: Failing(store, "leave", error=error))
+    holder = ann.do(kind.rival(world.connect(), world.name).acquire)
+    with pytest.raises(StoreError):
+        bob.do(kind.make(locks, world.name).acquire, timeout=0.1)
+    assert len(world.waiters()) == 1
+    failing.broken.clear()
+    eventually(lambda: not world.waiters(), within=5)  # long before its lease ends
+    assert ann.do(holder.release) is True
+
+
+def test_close_takes_out_what_could_not_be_taken_out_before(world: World, ann: Actor, bob: Actor) -> None:
+    locks, failing = world.connect_with(lambda store: Failing(store, "leave"))
+    holder = ann.do(world.connect().lock(world.name).acquire)
+    names = [world.fresh_name() for _ in range(3)]
+    for name in names:
+        ann.do(world.connect().lock(name).acquire)
+        with pytest.raises(StoreError):
+            bob.do(locks.lock(name).acquire, timeout=0.1)
+    failing.broken.clear()
+    bob.do(locks.close)
+    assert [len(world.eye.claims(name)) for name in names] == [1, 1, 1]
+    assert ann.do(holder.release) is True

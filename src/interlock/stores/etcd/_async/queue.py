@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -143,11 +142,12 @@ class AsyncEtcdQueue:
         """
         self._turns.remove(claim.id)
         if not again:
-            with suppress(StoreError):  # if this fails the lease expires, since nobody extends it
+            try:  # after the revocation a late request can't enter: it finds no lease
                 await self._leases.end(claim, self._gateway.deadline())
+            except StoreError:
+                error = UnknownOutcome(str(error))
         lost = isinstance(error, UnknownOutcome) and not again
         answer = away(claim, error, wait or lost, self._gateway.answered)
-        # After the revocation a late request can't enter: it finds no lease.
         return answer._replace(state="gone") if lost else answer
 
     async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
@@ -187,7 +187,7 @@ class AsyncEtcdQueue:
     async def forget(self, key: str) -> bool:
         """As `AsyncQueue.forget`."""
         path = self._folder(key) + DONE
-        return await self._change(path, [wire.delete(path)], self._gateway.deadline())
+        return await self._change(path, [wire.delete(path)], self._gateway.deadline(), repeat=False)
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `AsyncQueue.renew`: transactions read the lines of many names, then streams extend many leases."""
@@ -217,7 +217,10 @@ class AsyncEtcdQueue:
             changes = [wire.put(folder + claim.id, step.answer, await self._leases.take(claim, deadline))]
             if claim.id != id:
                 changes.append(wire.delete(folder + id))
-            if not await self._change(folder + id, changes, deadline):
+            look = wire.look(self._folder(key))
+            done = await self._gateway.transact([wire.is_there(folder + id)], changes, [look], deadline)
+            # Without the old key, an earlier request whose reply was lost may have renamed it.
+            if "succeeded" not in done and wire.looked(self._folder(key), done).place(claim.id) is None:
                 self._leases.free(claim)
                 return None
         return None if step.answer is None else Held(claim, step.answer.fence, 0.0, step.answer.slot)
@@ -225,7 +228,7 @@ class AsyncEtcdQueue:
     async def evict(self, key: str, id: str | None) -> int:
         """As `AsyncQueue.evict`."""
         changes = [wire.delete(self._folder(key) + CLAIMS + (id or ""))]
-        done = await self._gateway.transact([], changes, [], self._gateway.deadline())
+        done = await self._gateway.transact([], changes, [], self._gateway.deadline(), repeat=False)
         return int(done["responses"][0]["response_delete_range"].get("deleted", 0))
 
     async def look(self, key: str) -> list[ClaimView]:

@@ -81,10 +81,11 @@ class Leases:
 
     def end(self, claim: Claim, deadline: float) -> None:
         """Revoke the lease of a claim: this deletes its keys, and a late request can't put them there any more."""
-        lease = self.of.pop(claim.id, None)
+        lease = self.of.get(claim.id)
         if lease is not None:
             with suppress(LeaseEnded):
                 self._gateway.ask("lease/revoke", json.dumps({"ID": lease.id}), deadline)
+            self.of.pop(claim.id, None)  # not if this failed: then it is tried again
 
     def left(self, id: str, deadline: float) -> float:
         """Return how many seconds a lease has left; `id` is its number."""

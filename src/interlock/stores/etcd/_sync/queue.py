@@ -3,7 +3,6 @@
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -144,11 +143,12 @@ class EtcdQueue:
         """
         self._turns.remove(claim.id)
         if not again:
-            with suppress(StoreError):  # if this fails the lease expires, since nobody extends it
+            try:  # after the revocation a late request can't enter: it finds no lease
                 self._leases.end(claim, self._gateway.deadline())
+            except StoreError:
+                error = UnknownOutcome(str(error))
         lost = isinstance(error, UnknownOutcome) and not again
         answer = away(claim, error, wait or lost, self._gateway.answered)
-        # After the revocation a late request can't enter: it finds no lease.
         return answer._replace(state="gone") if lost else answer
 
     def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
@@ -188,7 +188,7 @@ class EtcdQueue:
     def forget(self, key: str) -> bool:
         """As `Queue.forget`."""
         path = self._folder(key) + DONE
-        return self._change(path, [wire.delete(path)], self._gateway.deadline())
+        return self._change(path, [wire.delete(path)], self._gateway.deadline(), repeat=False)
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `Queue.renew`: transactions read the lines of many names, then streams extend many leases."""
@@ -218,7 +218,10 @@ class EtcdQueue:
             changes = [wire.put(folder + claim.id, step.answer, self._leases.take(claim, deadline))]
             if claim.id != id:
                 changes.append(wire.delete(folder + id))
-            if not self._change(folder + id, changes, deadline):
+            look = wire.look(self._folder(key))
+            done = self._gateway.transact([wire.is_there(folder + id)], changes, [look], deadline)
+            # Without the old key, an earlier request whose reply was lost may have renamed it.
+            if "succeeded" not in done and wire.looked(self._folder(key), done).place(claim.id) is None:
                 self._leases.free(claim)
                 return None
         return None if step.answer is None else Held(claim, step.answer.fence, 0.0, step.answer.slot)
@@ -226,7 +229,7 @@ class EtcdQueue:
     def evict(self, key: str, id: str | None) -> int:
         """As `Queue.evict`."""
         changes = [wire.delete(self._folder(key) + CLAIMS + (id or ""))]
-        done = self._gateway.transact([], changes, [], self._gateway.deadline())
+        done = self._gateway.transact([], changes, [], self._gateway.deadline(), repeat=False)
         return int(done["responses"][0]["response_delete_range"].get("deleted", 0))
 
     def look(self, key: str) -> list[ClaimView]:
