@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.remote.redispy import ADVICE, advice_on, code_of, given_code, names_of
+from interlock.runtime.blocks import Place
 from interlock.runtime.clock import awake_or_not
 from interlock.runtime.process import checked_pid
 
@@ -29,7 +30,7 @@ class Holding:
             knows.
         owner: the thread or task that holds it; None if any may speak for it.
         pid: the process; a forked child is another one, however it was forked.
-        count: how many times it was acquired (re-entrant locks).
+        handles: the acquisitions that have not been released, the last one last; several of a re-entrant lock.
         left: None, unless it was perhaps released already: that was asked for, and no answer came.  Then True if that
             was before the deadline.
         over: True when the server has said that it does not exist any more.
@@ -41,7 +42,7 @@ class Holding:
     deadline: float | None
     owner: object
     pid: int = field(default_factory=checked_pid)
-    count: int = 1
+    handles: "list[Attempt]" = field(default_factory=list)
     left: bool | None = None
     over: bool = False
     lost: bool = False
@@ -59,7 +60,7 @@ class Holding:
         return None if self.deadline is None else max(0.0, self.deadline - awake_or_not())
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Attempt:
     """One call of acquire, and what came of it: known even to a caller that was interrupted.
 
@@ -69,6 +70,8 @@ class Attempt:
         ttl: seconds of lease; None for no limit.
         pauses: seconds between the tries.
         token: chosen by the caller, so that others may use it too; None for random ones.
+        caller: the thread or task that calls; the owner, unless the lock is shared.
+        place: where a block is entered; None for a call of `acquire`.
         holding: what was obtained.
     """
 
@@ -77,7 +80,17 @@ class Attempt:
     ttl: float | None
     pauses: Iterator[float]
     token: bytes | None = None
+    caller: object = None
+    place: Place | None = None
     holding: Holding | None = None
+
+    @property
+    def _over(self) -> bool:
+        return self.holding is None or self.holding.over or self not in self.holding.handles
+
+    @property
+    def _hold(self) -> object:
+        return self.holding
 
 
 class Holdings:

@@ -128,6 +128,10 @@ class Caller:
         """Return what people call it; as the name of a task."""
         return self.thread.name
 
+    def done(self) -> bool:
+        """Return True once the thread has ended; as a task does."""
+        return self.life() is None
+
 
 _callers = threading.local()
 
@@ -159,7 +163,7 @@ def works(owner: Caller) -> bool:
 
     Not by `sys._current_frames`: uWSGI cancels its threads, and what that reads of them is gone then.
     """
-    return owner is not caller() and owner.life() is not None
+    return owner is not caller() and not owner.done()
 
 
 here: None = None

@@ -51,10 +51,14 @@ def test_a_token_is_handed_over_to_another_program(house: Any) -> None:
     assert house.do(first.release) is False
 
 
-def test_a_body_may_end_in_another_thread_or_task_than_it_began(house: Any) -> None:
+def test_a_call_of_another_owner_ends_a_body_only_once_its_owner_has_ended(house: Any) -> None:
     lock, other = house.lock(), house.new_actor()
     begin, end = ("__enter__", "__exit__") if house.colour == "threads" else ("__aenter__", "__aexit__")
     house.do(getattr(lock, begin))
+    with pytest.raises(RuntimeWarning, match="released nothing"):
+        other.do(getattr(lock, end), None, None, None)
+    assert house.eye.exists(house.key)
+    house.actor.end()
     other.do(getattr(lock, end), None, None, None)
     assert not house.eye.exists(house.key)
 

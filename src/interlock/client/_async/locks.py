@@ -50,6 +50,7 @@ from interlock.core.functions import (
 )
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
+from interlock.runtime.blocks import Acquired, Place, place
 from interlock.stores import Store
 
 if TYPE_CHECKING:
@@ -64,16 +65,14 @@ G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
 class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
     """`async with`, decorator and ownership by task, for everything that can be acquired.
 
-    What was acquired and not released is kept with its owner, in that order.  Threads may use it at once, since each
-    change is one operation on the dictionary.
+    Threads may use it at once.
     """
 
     def __init__(self, client: AsyncClient, specs: Sequence[LockSpec], options: AcquireOptions) -> None:
         self._client = client
         self._specs = specs
         self._options = options
-        self._held: dict[G, rt.Caller] = {}
-        self._many = FEW
+        self._acquired = Acquired()
 
     @property
     def name(self) -> str:
@@ -117,24 +116,33 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
         """
         if cancel is not None and checked_cancel(cancel).is_set():
             return None
-        return await self._obtain(wait_limit(self._options, blocking, timeout), rt.caller(), cancel)
+        return await self._obtain(wait_limit(self._options, blocking, timeout), cancel)
 
-    async def _obtain(self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None) -> G | None:
+    async def _obtain(
+        self, seconds: float | None, cancel: Cancels | None = None, where: Place | None = None
+    ) -> G | Any:
+        owner = rt.caller()
         grant = await self._take(seconds, owner, cancel)
-        if grant is not None:
-            if len(self._held) >= self._many:
-                self._forget_ended()
-            self._held[grant] = owner
-            if self._options.at_least and isinstance(grant, AsyncGrant):
-                grant._stay_at_least()
+        if grant is None:
+            if where is not None:
+                raise await self._client.too_late(self._specs, seconds, owner)
+            return None
+        self._acquired.note(where, grant, owner)
+        if self._options.at_least and isinstance(grant, AsyncGrant):
+            grant._stay_at_least()
+        if where is not None:
+            grant._enter_body(owner)
         return grant
 
-    def _forget_ended(self) -> None:
-        """Forget what was released elsewhere or lost."""
-        for grant in self._held.copy():
-            if grant._body is None and (grant._over or grant.lost):
-                self._held.pop(grant, None)
-        self._many = FEW + 2 * len(self._held)
+    def _mine(self, owner: rt.Caller) -> tuple[Place | None, Any, Any] | None:
+        """Return what the caller acquired last; or the only grant of a task that has ended, such as of `wait_for`."""
+        acquired = self._acquired.copy()
+        mine = [each for each in acquired if each[2] is owner and not each[1]._over]
+        # async only
+        if not mine:
+            left = [each for each in acquired if each[0] is None and each[2].done() and not each[1]._over]
+            mine = left if len(left) == 1 else []
+        return mine[-1] if mine else None
 
     async def release(self) -> None:
         """Release what the calling task acquired last with this lock.
@@ -143,12 +151,10 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
             NotHeld: the calling task holds nothing of this lock.
             StoreError: the store could not be asked; call again.
         """
-        owner = rt.caller()
-        held = self._held.copy()
-        grant = next((each for each in reversed(held) if held[each] is owner and not each._over), None)
-        released = grant is not None and await grant.release()
-        if grant is not None:
-            self._held.pop(grant, None)
+        mine = self._mine(rt.caller())
+        released = mine is not None and await mine[1].release()
+        if mine is not None and mine[0] is None:
+            self._acquired.forget(mine)
         if not released:
             raise NotHeld(
                 f"the calling thread or task does not hold {self.name!r} by this lock object; to release it from "
@@ -158,29 +164,17 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
     def owned(self) -> bool:
         """Tell whether the calling task holds the lock by this lock object, with its lease still good."""
         owner = rt.caller()
-        return any(who is owner and grant.held for grant, who in self._held.copy().items())
+        return any(who is owner and grant.held for _, grant, who in self._acquired.copy())
 
-    async def __aenter__(self) -> G:
-        owner = rt.caller()
-        grant = await self._obtain(self._options.timeout, owner)
-        if grant is None:
-            raise await self._client.too_late(self._specs, self._options.timeout, owner)
-        grant._enter_body(owner)
-        return grant
+    def __aenter__(self) -> rt.Result[G]:
+        return self._obtain(self._options.timeout, None, place())
 
-    def __aexit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> rt.Result[None]:
-        owner, held = rt.caller(), self._held.copy()
-        mine = None
-        for grant, whose in held.items():
-            # The caller's last one; or the last of all, since an exit stack may end in another thread or task.
-            if grant._body is not None and (whose is owner or mine is None or held[mine] is not owner):
-                mine = grant
-        if mine is None:
-            return rt.give_way()  # it was released in the block
-        self._held.pop(mine, None)
-        return mine.__aexit__(kind, error, trace)
+    ) -> None:
+        ended = self._acquired.end(rt.caller, self)
+        mine: AsyncGrants = ended[0] if len(ended) == 1 else AsyncGrants(ended)
+        await mine.__aexit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
         """Decorate a function: it runs while the lock is held.

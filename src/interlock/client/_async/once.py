@@ -13,6 +13,7 @@ from interlock.core.claims import LockSpec, checked_seconds
 from interlock.core.errors import InvalidArgument, NotKept
 from interlock.core.functions import check_kind, name_of_arguments, see_it_finished
 from interlock.runtime import _aio as rt
+from interlock.runtime.blocks import Acquired, Place, place
 
 MOST = 65_536  # characters of JSON
 LONGEST_KEEP = 366 * 86400.0  # seconds
@@ -41,7 +42,7 @@ class AsyncRun:
         self._keep = keep
         self._result: Any = None
         self._text: str | None = text
-        self.grant = grant
+        self.grant = self._hold = grant
         self.due = grant is not None
 
     @property
@@ -56,6 +57,10 @@ class AsyncRun:
     @result.setter
     def result(self, value: Any) -> None:
         self._result, self._text = value, None
+
+    @property
+    def _over(self) -> bool:
+        return self.grant is None or self.grant._over
 
     async def __aenter__(self) -> Self:
         if self.grant is not None:
@@ -98,7 +103,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
         self._spec = spec
         self._options = options
         self._skips = skips
-        self._runs: dict[Any, list[AsyncRun]] = {}
+        self._acquired = Acquired()
 
     async def run(self, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
         """Call a function, unless a completed run is recorded; return its result after a round trip through JSON.
@@ -148,19 +153,19 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
             return AsyncRun(name, None)
         raise await client.too_late([spec], options.timeout, owner)
 
-    async def __aenter__(self) -> AsyncRun:
+    def __aenter__(self) -> rt.Result[AsyncRun]:
+        return self._enter(place())
+
+    async def _enter(self, where: Place) -> AsyncRun:
         run = await self._begin(self.name)
-        self._runs.setdefault(rt.caller(), []).append(run)
+        self._acquired.note(where, run, rt.caller())
         return await run.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        owner = rt.caller()
-        run = self._runs[owner].pop()
-        if not self._runs[owner]:
-            del self._runs[owner]
-        await run.__aexit__(kind, error, trace)
+        for run in self._acquired.end(rt.caller, self):
+            await run.__aexit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R | S]]:
         """Decorate a function: for each name that its arguments make it runs once.

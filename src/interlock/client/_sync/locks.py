@@ -51,6 +51,7 @@ from interlock.core.functions import (
 )
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
+from interlock.runtime.blocks import Acquired, Place, place
 from interlock.stores import Store
 
 if TYPE_CHECKING:
@@ -65,16 +66,14 @@ G = TypeVar("G", bound=Grant | Grants)
 class Lockable(rt.WrongWith, Same, Generic[G]):
     """`with`, decorator and ownership by thread, for everything that can be acquired.
 
-    What was acquired and not released is kept with its owner, in that order.  Threads may use it at once, since each
-    change is one operation on the dictionary.
+    Threads may use it at once.
     """
 
     def __init__(self, client: Client, specs: Sequence[LockSpec], options: AcquireOptions) -> None:
         self._client = client
         self._specs = specs
         self._options = options
-        self._held: dict[G, rt.Caller] = {}
-        self._many = FEW
+        self._acquired = Acquired()
 
     @property
     def name(self) -> str:
@@ -118,24 +117,29 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
         """
         if cancel is not None and checked_cancel(cancel).is_set():
             return None
-        return self._obtain(wait_limit(self._options, blocking, timeout), rt.caller(), cancel)
+        return self._obtain(wait_limit(self._options, blocking, timeout), cancel)
 
-    def _obtain(self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None) -> G | None:
+    def _obtain(
+        self, seconds: float | None, cancel: Cancels | None = None, where: Place | None = None
+    ) -> G | Any:
+        owner = rt.caller()
         grant = self._take(seconds, owner, cancel)
-        if grant is not None:
-            if len(self._held) >= self._many:
-                self._forget_ended()
-            self._held[grant] = owner
-            if self._options.at_least and isinstance(grant, Grant):
-                grant._stay_at_least()
+        if grant is None:
+            if where is not None:
+                raise self._client.too_late(self._specs, seconds, owner)
+            return None
+        self._acquired.note(where, grant, owner)
+        if self._options.at_least and isinstance(grant, Grant):
+            grant._stay_at_least()
+        if where is not None:
+            grant._enter_body(owner)
         return grant
 
-    def _forget_ended(self) -> None:
-        """Forget what was released elsewhere or lost."""
-        for grant in self._held.copy():
-            if grant._body is None and (grant._over or grant.lost):
-                self._held.pop(grant, None)
-        self._many = FEW + 2 * len(self._held)
+    def _mine(self, owner: rt.Caller) -> tuple[Place | None, Any, Any] | None:
+        """Return what the caller acquired last; or the only grant of a thread that has ended, such as of `wait_for`."""
+        acquired = self._acquired.copy()
+        mine = [each for each in acquired if each[2] is owner and not each[1]._over]
+        return mine[-1] if mine else None
 
     def release(self) -> None:
         """Release what the calling thread acquired last with this lock.
@@ -144,12 +148,10 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
             NotHeld: the calling thread holds nothing of this lock.
             StoreError: the store could not be asked; call again.
         """
-        owner = rt.caller()
-        held = self._held.copy()
-        grant = next((each for each in reversed(held) if held[each] is owner and not each._over), None)
-        released = grant is not None and grant.release()
-        if grant is not None:
-            self._held.pop(grant, None)
+        mine = self._mine(rt.caller())
+        released = mine is not None and mine[1].release()
+        if mine is not None and mine[0] is None:
+            self._acquired.forget(mine)
         if not released:
             raise NotHeld(
                 f"the calling thread or task does not hold {self.name!r} by this lock object; to release it from "
@@ -159,29 +161,17 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
     def owned(self) -> bool:
         """Tell whether the calling thread holds the lock by this lock object, with its lease still good."""
         owner = rt.caller()
-        return any(who is owner and grant.held for grant, who in self._held.copy().items())
+        return any(who is owner and grant.held for _, grant, who in self._acquired.copy())
 
-    def __enter__(self) -> G:
-        owner = rt.caller()
-        grant = self._obtain(self._options.timeout, owner)
-        if grant is None:
-            raise self._client.too_late(self._specs, self._options.timeout, owner)
-        grant._enter_body(owner)
-        return grant
+    def __enter__(self) -> rt.Result[G]:
+        return self._obtain(self._options.timeout, None, place())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> rt.Result[None]:
-        owner, held = rt.caller(), self._held.copy()
-        mine = None
-        for grant, whose in held.items():
-            # The caller's last one; or the last of all, since an exit stack may end in another thread.
-            if grant._body is not None and (whose is owner or mine is None or held[mine] is not owner):
-                mine = grant
-        if mine is None:
-            return rt.give_way()  # it was released in the block
-        self._held.pop(mine, None)
-        return mine.__exit__(kind, error, trace)
+    ) -> None:
+        ended = self._acquired.end(rt.caller, self)
+        mine: Grants = ended[0] if len(ended) == 1 else Grants(ended)
+        mine.__exit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
         """Decorate a function: it runs while the lock is held.

@@ -14,6 +14,7 @@ from interlock.core.claims import LockSpec, checked_seconds
 from interlock.core.errors import InvalidArgument, NotKept
 from interlock.core.functions import check_kind, name_of_arguments, see_it_finished
 from interlock.runtime import _threads as rt
+from interlock.runtime.blocks import Acquired, Place, place
 
 MOST = 65_536  # characters of JSON
 LONGEST_KEEP = 366 * 86400.0  # seconds
@@ -42,7 +43,7 @@ class Run:
         self._keep = keep
         self._result: Any = None
         self._text: str | None = text
-        self.grant = grant
+        self.grant = self._hold = grant
         self.due = grant is not None
 
     @property
@@ -57,6 +58,10 @@ class Run:
     @result.setter
     def result(self, value: Any) -> None:
         self._result, self._text = value, None
+
+    @property
+    def _over(self) -> bool:
+        return self.grant is None or self.grant._over
 
     def __enter__(self) -> Self:
         if self.grant is not None:
@@ -99,7 +104,7 @@ class Once(rt.WrongWith, Generic[S]):
         self._spec = spec
         self._options = options
         self._skips = skips
-        self._runs: dict[Any, list[Run]] = {}
+        self._acquired = Acquired()
 
     def run(self, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R | S:
         """Call a function, unless a completed run is recorded; return its result after a round trip through JSON.
@@ -149,19 +154,19 @@ class Once(rt.WrongWith, Generic[S]):
             return Run(name, None)
         raise client.too_late([spec], options.timeout, owner)
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> rt.Result[Run]:
+        return self._enter(place())
+
+    def _enter(self, where: Place) -> Run:
         run = self._begin(self.name)
-        self._runs.setdefault(rt.caller(), []).append(run)
+        self._acquired.note(where, run, rt.caller())
         return run.__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        owner = rt.caller()
-        run = self._runs[owner].pop()
-        if not self._runs[owner]:
-            del self._runs[owner]
-        run.__exit__(kind, error, trace)
+        for run in self._acquired.end(rt.caller, self):
+            run.__exit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R | S]]:
         """Decorate a function: for each name that its arguments make it runs once.

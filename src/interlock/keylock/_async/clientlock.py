@@ -13,6 +13,7 @@ from interlock.keylock.clients import Attempt, Holding
 from interlock.remote.redispy import library_of
 from interlock.runtime import _aio as rt
 from interlock.runtime import log
+from interlock.runtime.blocks import Place, place
 
 L = TypeVar("L", bound="AsyncDropIn")
 T = TypeVar("T")
@@ -67,27 +68,33 @@ class AsyncDropIn(AsyncOneKey):
             self._holdings.add(Holding(self._encoded_key, checked_bytes(token, "token"), None, self._owner()))
         elif mine is not None:
             self._holdings.remove(mine)
+            mine.handles.clear()
 
     def _inherits(self, owner: object) -> bool:
         return rt.TASKS
 
     def _acquire(
-        self, sleep: float | None, blocking: bool | None, seconds: float | None, token: str | bytes | None
+        self,
+        sleep: float | None,
+        blocking: bool | None,
+        seconds: float | None,
+        token: str | bytes | None,
+        where: Place | None = None,
     ) -> rt.Result[bool]:
         """Take the lock; wait for it unless told otherwise.
 
         Args:
             sleep, blocking, seconds: as in the lock, whose own count if None.
             token: what to write into the key instead of a random token.
+            where: the place of the block that is entered; None for a call.
         """
         limit = self.blocking_timeout if seconds is None else _checked_wait(seconds)
         pause = self.sleep if sleep is None else _checked_sleep(sleep)
         chosen = None if token is None else checked_bytes(token, "token")
         blocking = self.blocking if blocking is None else blocking
-        spread = pauses(pause, pause, 0.8)
-        return self._as_client(
-            self._obtain, Attempt(self._owner(), limit if blocking else 0.0, self.timeout, spread, chosen)
-        )
+        spread, seconds = pauses(pause, pause, 0.8), limit if blocking else 0.0
+        attempt = Attempt(self._owner(), seconds, self.timeout, spread, chosen, self._caller(), where)
+        return self._as_client(self._obtain, attempt)
 
     async def _as_client(self, function: Callable[..., rt.Result[T]], *args: object) -> T:
         """Call a step; raise what the client raised: programs that move over from redis-py catch that."""
@@ -166,16 +173,25 @@ class AsyncDropIn(AsyncOneKey):
         """Ask the server whether the caller holds the lock."""
         return self._as_client(self._is_held, self._mine())
 
-    async def __aenter__(self: L) -> L:
-        if not await self._acquire(None, None, None, None):
+    def __aenter__(self: L) -> rt.Result[L]:
+        return self._enter(place())
+
+    async def _enter(self: L, where: Place) -> L:
+        if not await self._acquire(None, None, None, None, where):
             self._fail(self._plain, "Unable to acquire lock within the time specified")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        ended = self._acquired.end(self._caller, self)
+        left = self._left(ended)
+        if left is None and ended and not self._shared:  # perhaps the caller has set a token in the block
+            left = self._holdings.find(self._owner(), self._encoded_key, lambda owner: False)
         try:
-            await self.release()
+            if left is None:
+                self._fail(self._plain, "Cannot release a lock that's not owned or is already unlocked.")
+            await self._give_back(left)
         except Exception as failure:
             if isinstance(failure, (self._plain, self._not_owned)) and not self.raise_on_release_error:
                 log.warn("the lock %r was unlocked or no longer owned when its body ended", self.name)

@@ -9,6 +9,8 @@ from interlock.keylock._async.onekey import PATIENCE, AsyncOneKey
 from interlock.keylock.arguments import checked_bytes, pauses, wait_limit
 from interlock.keylock.clients import Attempt, Holding, Sent, reentrant_of
 from interlock.runtime import _aio as rt
+from interlock.runtime.blocks import Place, place
+from interlock.runtime.process import checked_pid
 
 L = TypeVar("L", bound="AsyncKeyLock")
 
@@ -86,8 +88,9 @@ class AsyncKeyLock(AsyncOneKey):
         """
         return self._obtain(self._attempt(wait_limit(self._timeout, blocking, timeout, otherwise=0.0)))
 
-    def _attempt(self, seconds: float | None) -> Attempt:
-        return Attempt(self._owner(), seconds, self._ttl, pauses(self._poll / 32, self._poll, 0.5))
+    def _attempt(self, seconds: float | None, where: Place | None = None) -> Attempt:
+        spread = pauses(self._poll / 32, self._poll, 0.5)
+        return Attempt(self._owner(), seconds, self._ttl, spread, caller=self._caller(), place=where)
 
     def release(self) -> rt.Result[bool]:
         """Give the lock back if the calling thread or task holds it.
@@ -131,29 +134,31 @@ class AsyncKeyLock(AsyncOneKey):
         """
         return self._is_held(self._mine())
 
-    async def __aenter__(self: L) -> L:
-        attempt = self._attempt(wait_limit(self._timeout, UNSET, UNSET, otherwise=None))
-        await self._obtain(attempt)
-        if attempt.holding is None:
+    def __aenter__(self: L) -> rt.Result[L]:
+        return self._enter(self._attempt(wait_limit(self._timeout, UNSET, UNSET, otherwise=None), place()))
+
+    async def _enter(self: L, attempt: Attempt) -> L:
+        if not await self._obtain(attempt):
             raise LockTimeout(
                 f"the lock {self._key!r} was not obtained within {attempt.seconds or 0:g} s: another caller holds "
                 f"it; wait longer (timeout=), or see how long it lasts with PTTL"
             )
-        self._bodies.append((self._caller(), attempt.holding))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        holding = self._end_body()
+        ended = self._acquired.end(self._caller, self)
+        left = self._left(ended)
         try:
-            if holding is not None and not holding.over:
-                await self._release(holding)
+            if left is not None:
+                await self._release(left)
         except Exception as failure:
             if error is None:
                 raise
             self._note(error, failure)
-        if holding is None or not holding.lost:
+        holdings = [each.holding for each in ended if each.holding is not None]
+        if not any(each.lost and each.pid == checked_pid() for each in holdings):
             return
         loss = LockLost(
             f"the lock {self._key!r} ended before its body did: the lease was too short, or the key was deleted; "
@@ -196,14 +201,14 @@ class AsyncReentrantKeyLock(AsyncKeyLock):
         if mine is None or not mine.alive or mine.left is not None:
             return await super()._try(attempt)
         attempt.holding = mine
-        mine.count += 1
+        mine.handles.append(attempt)
         return True
 
     async def _leave(self, holding: Holding) -> bool:
-        if holding.count == 1:
+        if len(holding.handles) <= 1:
             return await super()._leave(holding)
         if holding.alive:
-            holding.count -= 1
+            holding.handles.pop()
             return True
         # The count dies with the lease: what is left of it is given up at once, and all its holders have lost it.
         await super()._leave(holding)

@@ -3,7 +3,7 @@
 Source of the scripts: https://redis.io/docs/latest/commands/set/.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from interlock.keylock.clients import (
 )
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
+from interlock.runtime.blocks import Acquired
 from interlock.runtime.process import checked_pid
 
 T = TypeVar("T")
@@ -74,8 +75,7 @@ class AsyncOneKey:
         self._shared = checked_flag(shared, "shared")
         self._holdings = Holdings()
         self._unsettled: dict[bytes, None] = {}
-        self._bodies: list[tuple[object, Holding]] = []
-        self._mutex = rt.Mutex()
+        self._acquired = Acquired()
 
     @property
     def key(self) -> str | bytes:
@@ -160,7 +160,10 @@ class AsyncOneKey:
         return self._held_by(self._owner())
 
     async def _obtain(self, attempt: Attempt) -> bool:
-        return await or_undo(self._undo, self._wait, attempt)
+        obtained = await or_undo(self._undo, self._wait, attempt)
+        if obtained and (attempt.place is not None or self._acquired):
+            self._acquired.note(attempt.place, attempt, attempt.caller)
+        return obtained
 
     async def _wait(self, attempt: Attempt) -> bool:
         """Try until it is obtained or the time is over; the last try is at the end of the time."""
@@ -188,6 +191,7 @@ class AsyncOneKey:
         holding = Holding(self._encoded_key, token, deadline, attempt.owner)
         if taken and holding.alive:
             attempt.holding = holding
+            holding.handles.append(attempt)
             self._holdings.add(holding)
         elif taken:  # the reply took longer than the lease
             self._unsettled[token] = None
@@ -239,15 +243,14 @@ class AsyncOneKey:
     async def _is_held(self, mine: Holding | None) -> bool:
         return mine is not None and await self._holder() == mine.token
 
-    def _end_body(self) -> Holding | None:
-        """Return what the body that ends was entered with; None in a forked child, whose parent entered it."""
-        me, here = self._caller(), checked_pid()
-        with self._mutex:
-            # If none is the caller's, it was entered in another thread or task, as fixtures do.
-            entered = sorted((each for each in self._bodies if each[1].pid == here), key=lambda each: each[0] is me)
-            if entered:
-                self._bodies.remove(entered[-1])
-        return entered[-1][1] if entered else None
+    def _left(self, ended: Sequence[Attempt]) -> Holding | None:
+        """Return what is left of what a body began; nothing in a forked child, whose parent entered the body."""
+        for each in ended:
+            if each.holding is not None and not each._over and each.holding.pid == checked_pid():
+                each.holding.handles.remove(each)
+                each.holding.handles.append(each)  # a release takes the last one
+                return each.holding
+        return None
 
     def _note(self, error: BaseException, failure: Exception) -> None:
         """Keep a failure at the end of a body that failed itself: its own error is what the caller is to hear of."""

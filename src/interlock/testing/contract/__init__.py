@@ -26,6 +26,7 @@ from interlock.testing.world import Kind, Place, World
 CHAPTERS = (
     "names",
     "grants",
+    "blocks",
     "dropped",
     "exclusion",
     "sharing",

@@ -1,0 +1,117 @@
+"""What one lock object has acquired, and the blocks that did so: an end finds what its own block began.
+
+A `with` statement enters and leaves from one frame, so the frame identifies the block, also if another thread or task
+closes its generator.  The frame itself is kept, not its `id()`: the address of an ended frame is used again.
+"""
+
+import sys
+import warnings
+from collections.abc import Callable
+from opcode import opmap
+from types import FrameType
+from typing import Any, TypeAlias
+
+_WITH = {opmap[name] for name in ("BEFORE_WITH", "BEFORE_ASYNC_WITH", "LOAD_SPECIAL") if name in opmap}
+_BACK = 2 if "LOAD_SPECIAL" in opmap else 0  # since Python 3.14, `with` loads `__enter__` first and then calls it
+_STACKS = {"contextlib", "unittest.case", "unittest.async_case"}
+Place: TypeAlias = FrameType | tuple[FrameType | None]
+"""The frame of a `with` statement; or, in a tuple, that of another caller of `__enter__`, None if it is of no use.
+
+Code that Cython has compiled has no frames: all its tasks may show that of one Python function.
+"""
+
+
+def place() -> Place:
+    """Return the place at which the caller's caller enters a block."""
+    try:
+        frame = sys._getframe(2)
+    except ValueError:  # C code calls
+        return (None,)
+    if frame.f_code.co_code[frame.f_lasti - _BACK] in _WITH:
+        return frame
+    # The frame of an exit stack returns before the block ends: it would keep its locals and callers alive.
+    return (None if frame.f_globals.get("__name__") in _STACKS else frame,)
+
+
+class Acquired(list[tuple[Place | None, Any, Any]]):
+    """What was acquired and not released: the place of its block or None, the grant or run, and its owner; in order.
+
+    A grant or run has `_over`, True once it was released or its loss is known to the caller; and perhaps `_hold`, the
+    same for all handles of one hold, None if it holds nothing.  Threads may use it at once: each change is one
+    operation on the list.
+    """
+
+    _many = 16
+
+    def note(self, where: Place | None, begun: object, owner: object) -> None:
+        """Note an acquisition; one whose block was left by hand is forgotten when there are many."""
+        if len(self) >= self._many:
+            for each in self.copy():
+                if not isinstance(each[0], FrameType) and (
+                    each[1]._over or (each[0] is None and getattr(each[1], "lost", False))
+                ):
+                    self.forget(each)
+            self._many = 16 + 2 * len(self)
+        self.append((where, begun, owner))
+
+    def forget(self, each: tuple[Place | None, Any, Any]) -> bool:
+        """Remove an acquisition; False if another thread was quicker."""
+        try:
+            self.remove(each)
+            return True
+        except ValueError:
+            return False
+
+    def end(self, caller: Callable[[], object], lock: object) -> list[Any]:
+        """Return what the ending block began; nothing, with a warning, if that can't be known.
+
+        Args:
+            caller: returns the thread or task that ends it.
+            lock: for the warning.
+
+        Returns:
+            The grant or run; and what its owner has acquired again in the block after a release, as a Condition does.
+        """
+        frame: object = self
+        try:
+            frame = sys._getframe(2)
+        except ValueError:
+            pass
+        for each in reversed(self):
+            where = each[0]
+            if where is frame and self[-1] is each:  # the short way of most blocks
+                self.remove(each)
+                return [each[1]]
+            if where is frame:
+                return self._take(each)
+            if isinstance(where, tuple) and where[0] is frame and each[2] is caller():
+                break
+        owner = caller()
+        loose = [(each, each[0][0]) for each in self.copy() if isinstance(each[0], tuple)]
+        own = [(each, entered) for each, entered in loose if each[2] is owner]
+        fit = [each for each, entered in own if entered is frame] or [each for each, _ in own]
+        if not fit and all(each[2] is not None and each[2].done() for each, _ in loose):
+            fit = [each for each, _ in loose]
+        if fit and len({_hold(each) for each in fit} - {None}) <= 1:
+            return self._take(min(reversed(fit), key=lambda each: _hold(each) is not None))
+        warnings.warn(
+            f"The end of a block of {lock!r} released nothing: {len(fit) or 'no'} open blocks of the caller fit. Use "
+            f"a `with` statement, or give the grant to the stack: `stack.enter_context(lock.acquire())`.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        return []
+
+    def _take(self, each: tuple[Place | None, Any, Any]) -> list[Any]:
+        _, begun, owner = each
+        found = self.copy()
+        if not self.forget(each):
+            return []
+        if found[-1] is each or not begun._over:
+            return [begun]
+        later = found[found.index(each) :]
+        return [begun, *[one for where, one, who in later if where is None and who is owner and not one._over][:1]]
+
+
+def _hold(each: tuple[Place | None, Any, Any]) -> object:
+    return getattr(each[1], "_hold", each[1])

@@ -1,0 +1,453 @@
+"""The matrix of block ends: ways to enter x kinds of locks x who ends the block x what became of its grant."""
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+import unittest
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import interlock
+from interlock.core.errors import LockError, LockLost
+from interlock.testing.actors import Actor
+from interlock.testing.contract.blocks import Block, Stack
+from interlock.testing.contract.fixtures import of_tasks, of_threads
+from interlock.testing.world import THREADS, World
+from tests.support.stores import ROWS, Row
+
+
+@pytest.fixture(params=["memory", "file"])
+def row(request: pytest.FixtureRequest) -> Row:
+    """The rows of memory:// and file://."""
+    return next(each for each in ROWS if each.name == request.param)
+
+
+class Moved(Stack):
+    """A block of an exit stack that is moved to another one, by `pop_all`, before it is closed."""
+
+    def leave(self, actor: Actor) -> None:
+        moved = self._stack.pop_all()
+        actor.do(moved.__exit__ if isinstance(moved, ExitStack) else moved.__aexit__, None, None, None)
+
+
+class Calls:
+    """A block that is entered and left by calls, as by a wrapper."""
+
+    def __init__(self, world: World, lock: Any) -> None:
+        ends = ("__enter__", "__exit__") if world.colour == THREADS else ("__aenter__", "__aexit__")
+        self._begin, self._end = (getattr(lock, name) for name in ends)
+
+    def enter(self, actor: Actor) -> Any:
+        return actor.do(self._begin)
+
+    def leave(self, actor: Actor) -> None:
+        actor.do(self._end, None, None, None)
+
+
+class Cleanup:
+    """A block that unittest enters, and ends with its clean-ups; for tasks like `Stack`."""
+
+    def __init__(self, world: World, lock: Any) -> None:
+        self._stack = None if world.colour == THREADS else Stack(world, lock)
+        self._lock = lock
+
+    def enter(self, actor: Actor) -> Any:
+        return actor.do(unittest.enterModuleContext, self._lock) if self._stack is None else self._stack.enter(actor)
+
+    def leave(self, actor: Actor) -> None:
+        actor.do(unittest.doModuleCleanups) if self._stack is None else self._stack.leave(actor)
+
+
+class Conditional(Calls):
+    """A block of a `threading.Condition` around the lock; for tasks like `Calls`."""
+
+    def __init__(self, world: World, lock: Any) -> None:
+        super().__init__(world, lock)
+        if world.colour == THREADS and hasattr(lock, "acquire"):
+            condition = threading.Condition(lock)
+            self._begin, self._end = condition.__enter__, condition.__exit__
+
+
+class Made(NamedTuple):
+    """A kind of lock in the matrix; `admits` is True if two blocks of one object can be open at once."""
+
+    make: Callable[[Any, str], Any]
+    admits: bool = False
+
+
+LOCKS = {
+    "lock": Made(lambda locks, name: locks.lock(name)),
+    "rlock": Made(lambda locks, name: locks.rlock(name)),
+    "semaphore": Made(lambda locks, name: locks.semaphore(name, 2), True),
+    "one_of": Made(lambda locks, name: locks.one_of(name, ["a", "b"]), True),
+    "all": Made(lambda locks, name: locks.all(name, f"{name} too")),
+    "reader": Made(lambda locks, name: locks.rwlock(name).read(), True),
+    "writer": Made(lambda locks, name: locks.rwlock(name).write()),
+    "once": Made(lambda locks, name: locks.once(name, keep=60)),
+}
+WAYS = {"with": Block, "stack": Stack, "pop_all": Moved, "cleanup": Cleanup, "calls": Calls, "condition": Conditional}
+OWNERS = ["same", "another", "another, the first ended"]
+
+
+def grants_of(begun: Any) -> list[Any]:
+    """Return the grants of what a block began: a grant, several, or a run."""
+    begun = getattr(begun, "grant", begun)
+    return list(begun) if isinstance(begun, tuple) else [begun]
+
+
+@pytest.mark.parametrize("state", ["held", "released", "lost"])
+@pytest.mark.parametrize("owner", OWNERS)
+@pytest.mark.parametrize("made", LOCKS.values(), ids=LOCKS)
+@pytest.mark.parametrize("way", WAYS)
+def test_an_end_ends_its_own_grant_or_warns(
+    world: World, locks: Any, way: str, made: Made, owner: str, state: str
+) -> None:
+    ann, bob, eve, guest = world.actors(4)
+    lock = made.make(locks, world.name)
+    block, other = WAYS[way](world, lock), Block(world, lock)
+    mine = grants_of(block.enter(ann))
+    if state == "lost" and world.colour != THREADS:
+        owner = OWNERS[2]  # a loss cancels a task that still is in its body
+    ender = ann if owner == "same" else bob
+    if owner == OWNERS[2]:
+        ann.end()
+    if state == "released":
+        for each in mine:
+            assert eve.do(each.release) is True
+    elif state == "lost":
+        for each in mine:
+            world.eye.evict(each.name)
+            assert eve.do(each.renew) is False
+    theirs = grants_of(other.enter(guest)) if made.admits or state != "held" else []
+    exact = way == "with" or owner != "another"
+    if exact:
+        with suppress(LockError):  # of a run that was released; a loss
+            block.leave(ender)
+    else:
+        with pytest.raises(RuntimeWarning, match="released nothing"):
+            block.leave(ender)
+    assert [each.held for each in theirs] == [True] * len(theirs)
+    assert [each.held for each in mine] == [state == "held" and not exact] * len(mine)
+    if theirs:
+        other.leave(guest)
+        assert [each.held for each in theirs] == [False] * len(theirs)
+    for each in mine:
+        eve.do(each.release)
+    assert not [view for view in world.eye.claims() if view.state == "using"]
+
+
+@pytest.mark.parametrize("way", ["with", "stack", "pop_all", "calls", "condition"])
+@pytest.mark.parametrize("made", [LOCKS["semaphore"], LOCKS["one_of"], LOCKS["reader"]])
+def test_two_blocks_of_one_owner_never_end_each_other(
+    world: World, locks: Any, ann: Actor, way: str, made: Made
+) -> None:
+    lock = made.make(locks, world.name)
+    first, second = WAYS[way](world, lock), WAYS[way](world, lock)
+    one, two = first.enter(ann), second.enter(ann)
+    if way == "with":
+        first.leave(ann)
+        assert (one.held, two.held) == (False, True)
+        second.leave(ann)
+        assert world.nothing_left()
+    else:
+        with pytest.raises(RuntimeWarning, match="2 open blocks"):
+            first.leave(ann)
+        assert (one.held, two.held) == (True, True)
+        ann.do(one.release)
+        ann.do(two.release)
+
+
+def test_a_stack_in_a_with_of_the_same_object_ends_its_own(world: World, locks: Any, ann: Actor) -> None:
+    lock = locks.semaphore(world.name, 2)
+    block, stack = Block(world, lock), Stack(world, lock)
+    one, two = block.enter(ann), stack.enter(ann)
+    block.leave(ann)
+    assert (one.held, two.held) == (False, True)
+    stack.leave(ann)
+    assert world.nothing_left()
+
+
+def test_an_end_without_a_begin_ends_nothing(world: World, locks: Any, ann: Actor) -> None:
+    lock = locks.lock(world.name)
+    grant = ann.do(lock.acquire)
+    with pytest.raises(RuntimeWarning, match="no open blocks"):
+        Calls(world, lock).leave(ann)
+    assert grant.held
+    ann.do(lock.release)
+
+
+@of_threads
+def test_nested_withs_of_one_frame_end_in_their_order(world: World, locks: Any) -> None:
+    lock = locks.semaphore(world.name, 3)
+    with lock as one, lock as two:
+        with lock as three:
+            pass
+        assert (one.held, two.held, three.held) == (True, True, False)
+        lock.__enter__()
+        lock.__exit__(None, None, None)
+        assert (one.held, two.held) == (True, True)
+    assert world.nothing_left()
+
+
+@of_threads
+def test_the_address_of_an_ended_frame_identifies_no_block(world: World, locks: Any) -> None:
+    lock = locks.semaphore(world.name, 2)
+    frames = []
+
+    def step(enters: bool) -> Any:
+        frames.append(id(sys._getframe()))
+        return lock.__enter__() if enters else lock.__exit__(None, None, None)
+
+    gc.collect()
+    one, two = step(True), step(True)
+    with pytest.raises(RuntimeWarning, match="2 open blocks"):
+        step(False)
+    assert (one.held, two.held) == (True, True)
+    one.release()
+    two.release()
+
+
+class Big:
+    """A local variable whose life is watched."""
+
+
+@of_threads
+@pytest.mark.parametrize("how", ["with", "stack", "generator"])
+def test_no_block_keeps_the_locals_of_its_callers_alive(world: World, locks: Any, how: str) -> None:
+    lock = locks.lock(world.name)
+    stack = ExitStack()
+
+    def caller() -> Any:
+        big = Big()
+        if how == "with":
+            with lock:
+                pass
+        elif how == "generator":
+            list(lock(lambda: (yield))())
+        else:
+            stack.enter_context(lock)
+        return weakref.ref(big)
+
+    gc.disable()
+    try:
+        assert caller()() is None  # of the stack, though it is open
+    finally:
+        gc.enable()
+    stack.close()
+    assert world.nothing_left()
+
+
+def test_a_block_entered_by_c_code_without_a_frame_ends() -> None:
+    code = (
+        "import _thread, interlock, sys, time\n"
+        "lock = interlock.connect('memory://').lock('x')\n"
+        "_thread.start_new_thread(lock.__enter__, ())\n"
+        "while not lock.locked(): time.sleep(0.002)\n"
+        "while lock.locked():\n"  # the thread may not have ended yet
+        "    _thread.start_new_thread(lock.__exit__, (None, None, None))\n"
+        "    time.sleep(0.02)\n"
+        "print('free')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "free\n"
+
+
+@of_threads
+def test_a_condition_waits_and_notifies_with_the_lock(world: World, locks: Any) -> None:
+    lock = locks.lock(world.name)
+    condition, ready, seen = threading.Condition(lock), [], []
+
+    def consume() -> None:
+        with condition:
+            ready.append(1)
+            while len(seen) < 3:
+                condition.wait(20)
+            seen.append("consumed")
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    while len(seen) < 3:
+        with condition:
+            if ready:
+                seen.append(lock.owned())
+                condition.notify()
+    consumer.join(20)
+    assert seen == [True, True, True, "consumed"]
+    assert world.nothing_left()
+
+
+@of_threads
+def test_half_read_decorated_generators_end_their_own_grants(world: World, locks: Any) -> None:
+    @locks.semaphore(world.name, 2)
+    def rows() -> Any:
+        yield 1
+        yield 2
+
+    first, second = rows(), rows()
+    assert (next(first), next(second)) == (1, 1)
+    first.close()
+    assert len(world.holders()) == 1
+    thread = threading.Thread(target=second.close)
+    thread.start()
+    thread.join(20)
+    assert world.nothing_left()
+
+
+@of_tasks
+def test_an_async_generator_that_the_loop_closes_ends_its_block(world: World) -> None:
+    async def main(locks: Any) -> bool:
+        lock = locks.lock(world.name)
+
+        async def held() -> Any:
+            async with lock:
+                yield 1
+
+        generator = held()
+        await asyncio.create_task(generator.__anext__())
+        assert await lock.locked()
+        await asyncio.get_running_loop().shutdown_asyncgens()
+        return bool(await lock.locked())
+
+    assert world.run(main(world.connect())) is False
+
+
+@of_tasks
+@pytest.mark.parametrize("how", ["wait_for", "gather", "create_task", "shield"])
+def test_a_task_releases_what_it_let_another_task_acquire(world: World, how: str) -> None:
+    calls: dict[str, Callable[[Any], Any]] = {
+        "wait_for": lambda call: asyncio.wait_for(call, 5),
+        "gather": lambda call: asyncio.gather(call),
+        "create_task": asyncio.create_task,
+        "shield": asyncio.shield,
+    }
+
+    async def main(locks: Any) -> tuple[bool, bool]:
+        for lock in (locks.lock(world.name), locks.rlock(world.name)):
+            await calls[how](lock.acquire())
+            await lock.release()
+            await calls[how](lock.__aenter__())
+            await lock.__aexit__(None, None, None)
+        return lock.owned(), await lock.locked()
+
+    assert world.run(main(world.connect())) == (False, False)
+
+
+@of_tasks
+def test_a_loss_after_a_second_acquire_in_the_block_is_raised(world: World, locks: Any, ann: Actor) -> None:
+    lock = locks.lock(world.name)
+
+    async def body(grant: Any) -> None:
+        await lock.release()
+        again = await lock.acquire()
+        world.eye.evict(world.name)
+        await again.renew()
+
+    with pytest.raises(LockLost):
+        ann.within(lock, body)
+
+
+CASE = """
+import sys, unittest, warnings
+import interlock
+warnings.simplefilter("error")
+url = {url!r}
+class Threads(unittest.TestCase):
+    def setUp(self):
+        self.locks = self.enterContext(interlock.connect(url))
+        self.grant = self.enterContext(self.locks.lock("case"))
+    def test_held(self):
+        self.assertTrue(self.grant.held)
+    def test_held_again(self):
+        self.assertTrue(self.grant.held)
+class Tasks(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        self.locks = await self.enterAsyncContext(interlock.aconnect(url))
+        self.grant = await self.enterAsyncContext(self.locks.lock("case"))
+    async def test_held(self):
+        self.assertTrue(self.grant.held)
+    async def test_held_again(self):
+        self.assertTrue(self.grant.held)
+unittest.main(argv=["case"])
+"""
+FIXTURES = """
+import pytest_asyncio, pytest
+import interlock
+@pytest_asyncio.fixture
+async def locks():
+    async with interlock.aconnect({url!r}) as locks:
+        yield locks
+@pytest_asyncio.fixture
+async def gpus(locks):
+    return locks.semaphore("gpu", 2)
+@pytest_asyncio.fixture
+async def one(gpus):
+    async with gpus as grant:
+        yield grant
+@pytest_asyncio.fixture
+async def two(gpus, one):
+    async with gpus as grant:
+        yield grant
+    assert one.held
+@pytest.mark.asyncio
+@pytest.mark.parametrize("again", [1, 2])
+async def test_held(one, two, again):
+    assert one.held and two.held and one.slot != two.slot
+    with pytest.raises(interlock.NotHeld):
+        await interlock.aconnect({url!r}).lock("other").release()
+"""
+
+
+@pytest.mark.parametrize("program", ["unittest", "pytest-asyncio"])
+def test_blocks_of_test_cases_and_fixtures_end(tmp_path: Path, program: str) -> None:
+    url = f"file://{tmp_path}/locks"
+    if program == "unittest":
+        command = [sys.executable, "-c", CASE.format(url=url)]
+    else:
+        (tmp_path / "test_fixtures.py").write_text(FIXTURES.format(url=url))
+        command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_fixtures.py"]
+        command[4:4] = ["-o", "asyncio_default_fixture_loop_scope=function"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with interlock.connect(url) as locks:
+        assert locks.claims() == []
+
+
+def test_a_dependency_with_yield_of_fastapi_ends_in_any_thread(tmp_path: Path) -> None:
+    from fastapi import Depends, FastAPI
+    from httpx import ASGITransport, AsyncClient
+
+    async def use() -> None:
+        async with AsyncClient(transport=ASGITransport(app=app), base_url="http://site") as client:
+            for number in [*range(20)] * 2:
+                assert (await client.get(f"/{number}")).json() is True
+
+    app = FastAPI()
+    with interlock.connect(f"file://{tmp_path}") as locks:
+        lock, ran = locks.lock("ledger"), []
+
+        def once(number: int) -> Any:
+            with locks.once(f"webhook:{number}", keep=60) as run:
+                yield run
+
+        def held() -> Any:
+            with lock as grant:
+                yield grant
+
+        @app.get("/{number}")
+        def pay(number: int, run: Any = Depends(once), grant: Any = Depends(held)) -> bool:
+            if run.due:
+                ran.append(number)
+                run.result = "paid"
+            return bool(grant.held)
+
+        asyncio.run(use())
+        assert ran == list(range(20))
+        assert all(locks.is_done(f"webhook:{number}") for number in range(20))
+        assert not lock.locked()
