@@ -1,5 +1,7 @@
 """With any client of the program: bytes or text, either protocol, its own retries, pools and sockets."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -20,7 +22,8 @@ from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, eventually, lasting
 from interlock.testing.world import TASKS, THREADS, Kind, World
 from tests.servers import Proxy, RedisSentinel, RedisServer, need
-from tests.support.redis_worlds import connect_to, in_colour, is_of_use, place_of
+from tests.servers.resp import Refused
+from tests.support.redis_worlds import connect_to, in_colour, is_of_use, place_of, servers_with
 
 HOW: dict[str, dict[str, Any]] = {
     "bytes": {},
@@ -99,6 +102,53 @@ def test_locks_work_over_a_unix_socket(world: World, server: RedisServer, made: 
     locks = connect_to(world, f"unix://{server.socket}")
     ann = world.actor()
     assert ann.do(ann.do(locks.lock(world.name).acquire).release) is True
+
+
+WITHOUT_HIREDIS = """
+import sys
+sys.modules["hiredis"] = None
+import asyncio, interlock, redis, redis.asyncio
+
+class Own(redis.Connection):
+    pass
+
+class AsyncOwn(redis.asyncio.Connection):
+    pass
+
+def place(module, kind):
+    how = {} if sys.argv[3] == "default" else {"protocol": int(sys.argv[3])}
+    pool = module.ConnectionPool(connection_class=kind, host=sys.argv[1], port=int(sys.argv[2]), **how)
+    return module.Redis(connection_pool=pool)
+
+async def main():
+    async with interlock.aconnect(place(redis.asyncio, AsyncOwn)) as locks, locks.lock("a"):
+        pass
+
+with interlock.connect(place(redis, Own)) as locks, locks.lock("a"):
+    pass
+asyncio.run(main())
+"""
+
+
+def plays(server: RedisServer, protocol: str) -> None:
+    """Lock over a connection class of the program in both colours, in a process without hiredis."""
+    command = [sys.executable, "-c", WITHOUT_HIREDIS, server.host, str(server.port), protocol]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("protocol", ["default", "2", "3"])
+def test_an_own_class_works_without_hiredis(server: RedisServer, protocol: str) -> None:
+    plays(server, protocol)
+
+
+@pytest.mark.parametrize("server", servers_with(config={"rename-command HELLO": '""'}), indirect=True)
+def test_locks_work_where_there_is_no_hello(world: World, server: RedisServer, made: Callable[..., Any]) -> None:
+    with pytest.raises(Refused, match="HELLO"):
+        server.command("HELLO", 3)
+    is_of_use(world, world.connect())
+    works(world, made(REDIS_PY, host=server.host, port=server.port, protocol=2))
+    plays(server, "default")
 
 
 def test_a_client_with_its_own_retries_leaves_no_orphan(

@@ -1,5 +1,6 @@
 """The options in a URL reach the connections, or are refused with an error that lists the known options."""
 
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -164,6 +165,34 @@ def test_the_options_of_a_sentinel_url_reach_the_servers(watched: RedisSentinel)
             assert key_of(world.name) in keys_in(master, db)
             assert keys_in(master, 0) == []
             assert ann.do(grant.release) is True
+
+
+@pytest.mark.parametrize("text", ["False", "True", "0", "1", "no", "yes", "false", "true", "FALSE", "N", "f", "on"])
+def test_a_check_of_host_names_is_read_as_by_redis_py(text: str) -> None:
+    from redis.connection import parse_url
+
+    for url in (f"rediss://h?ssl_check_hostname={text}", f"rediss+sentinel://h/service?ssl_check_hostname={text}"):
+        tls = settings_of(urlsplit(url)).tls
+        assert tls is not None
+        theirs = parse_url(f"rediss://h?ssl_check_hostname={text}")["ssl_check_hostname"]
+        assert tls.context.check_hostname is theirs
+        assert tls.context.verify_mode == ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize(
+    ("options", "checks", "mode"),
+    [
+        ("ssl_cert_reqs=none", False, ssl.CERT_NONE),
+        ("ssl_cert_reqs=none&ssl_check_hostname=true", False, ssl.CERT_NONE),
+        ("ssl_cert_reqs=optional", True, ssl.CERT_OPTIONAL),
+        ("ssl_cert_reqs=optional&ssl_check_hostname=no", False, ssl.CERT_OPTIONAL),
+        ("", True, ssl.CERT_REQUIRED),
+    ],
+)
+def test_host_names_are_checked_with_the_certificate(options: str, checks: bool, mode: ssl.VerifyMode) -> None:
+    tls = settings_of(urlsplit(f"rediss://h?{options}")).tls
+    assert tls is not None
+    assert (tls.context.check_hostname, tls.context.verify_mode) == (checks, mode)
 
 
 # -- TLS -----------------------------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ Credentials: TypeAlias = Callable[[], tuple[str, ...]]
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "ssl_cert_reqs": ("required", "optional", "none"),
-    "ssl_check_hostname": ("true", "false"),
     "ssl_min_version": ("TLSv1_2", "TLSv1_3"),
 }
 
@@ -34,6 +33,11 @@ def _choice(name: str, text: str) -> str:
     if text not in CHOICES[name]:
         raise InvalidArgument(f"{name} is one of {', '.join(CHOICES[name])}, not {said(text)}")
     return text
+
+
+def _truth(name: str, text: str) -> bool:
+    """Read a flag as redis-py does: what is not a form of "no" means yes."""
+    return text.upper() not in ("0", "F", "FALSE", "N", "NO")
 
 
 EVERYWHERE: dict[str, Reader] = {
@@ -54,6 +58,7 @@ TLS: dict[str, Reader] = {
         "ssl_keyfile", "ssl_certfile", "ssl_password", "ssl_ca_certs", "ssl_ca_data", "ssl_ca_path", "ssl_ciphers",
     ), text_in),
     **dict.fromkeys(CHOICES, _choice),
+    "ssl_check_hostname": _truth,
 }  # fmt: skip
 SENTINEL: dict[str, Reader] = {
     "sentinel_username": text_in, "sentinel_password": text_in, "sentinel_ssl": flag_in,
@@ -81,11 +86,10 @@ class Tls:
 
         context = ssl.create_default_context()
         wanted = self.options.get("ssl_cert_reqs", "required") or "none"
-        if wanted in ("none", "optional", ssl.CERT_NONE, ssl.CERT_OPTIONAL):
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE if wanted in ("none", ssl.CERT_NONE) else ssl.CERT_OPTIONAL
-        if self.options.get("ssl_check_hostname") in (False, "false"):
-            context.check_hostname = False
+        unverified = wanted in ("none", ssl.CERT_NONE)
+        context.check_hostname = not unverified and bool(self.options.get("ssl_check_hostname", True))
+        if unverified or wanted in ("optional", ssl.CERT_OPTIONAL):
+            context.verify_mode = ssl.CERT_NONE if unverified else ssl.CERT_OPTIONAL
         if certificate := self.options.get("ssl_certfile") or self.options.get("ssl_keyfile"):
             context.load_cert_chain(certificate, self.options.get("ssl_keyfile"), self.options.get("ssl_password"))
         authorities = [self.options.get(name) for name in ("ssl_ca_certs", "ssl_ca_path", "ssl_ca_data")]
