@@ -2,10 +2,14 @@
 
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from obstore.store import LocalStore, MemoryStore
@@ -123,3 +127,50 @@ def test_what_a_url_does_not_say_is_refused() -> None:
         with pytest.raises(InvalidArgument) as caught:
             interlock.connect(wrong)
         assert "secret" not in str(caught.value)
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Answers as S3 does, but each request for the object of the clock with an error."""
+
+    protocol_version = "HTTP/1.1"
+    status, code, methods = 409, "OperationAborted", ("PUT",)
+
+    def log_message(self, *args: object) -> None:
+        """Print nothing."""
+
+    def _answer(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fails = ".clock" in self.path and self.command in self.methods
+        there = self.command in ("PUT", "DELETE")
+        status = self.status if fails else 200 if there else 404
+        body = (
+            f"<Error><Code>{self.code}</Code></Error>".encode() if status != 200 and self.command != "HEAD" else b""
+        )
+        self.send_response(status)
+        self.send_header("ETag", '"0123456789abcdef"')
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_PUT = do_HEAD = do_GET = do_DELETE = do_POST = _answer
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "methods", "says"),
+    [
+        (409, "OperationAborted", ("PUT",), "OperationAborted"),
+        (404, "NoSuchKey", ("HEAD",), "404"),
+        (403, "RequestTimeTooSkewed", ("PUT",), "Set its clock"),
+    ],
+)
+def test_an_error_for_the_clock_is_a_store_error(status: int, code: str, methods: tuple[str, ...], says: str) -> None:
+    handler = type("Handler", (Answering,), {"status": status, "code": code, "methods": methods})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        with interlock.connect(f"s3://key:secret@locks/{uuid4().hex}?endpoint={endpoint}&timeout=2") as locks:
+            for call in (partial(locks.lock("a").acquire, timeout=1), partial(locks.claims, "a")):
+                with pytest.raises(StoreError, match=says):
+                    call()
+            assert locks.doctor()[0].status == "fail"
+        server.shutdown()

@@ -9,6 +9,7 @@ and the clock of this process; each sample narrows the bounds. The `slack` is ha
 process are stored longer by it, and leases of others count as expired later by it. A lease that seems to have expired
 is judged again by a fresh sample. Observations of this process count more than the stored times: a lease that it saw
 renewed lasts at least from its read before that, and a lease that stayed unchanged for its whole length has expired.
+Therefore a write leaves the stored ends of other processes' claims as they are.
 """
 
 import contextlib
@@ -43,6 +44,11 @@ MARGIN = 0.05  # seconds added to the slack, for the drift of the two clocks bet
 STALE = 600.0  # seconds after which a sample is repeated
 JUST_NOW = 1.0  # seconds; a younger sample counts as fresh
 CLOCK = ".clock"
+MISSING = (NotFoundError, FileNotFoundError)
+STATES = (AlreadyExistsError, PreconditionError, NotModifiedError, *MISSING)
+"""Errors about the state of an object."""
+SKEWED = ("RequestTimeTooSkewed", "RequestExpired", "date header too old")
+"""What S3 and Azure answer if the clock of the client differs by more than a quarter of an hour."""
 _runs_in: int | None = None  # the pid of the process in which obstore's threads run
 
 
@@ -108,12 +114,12 @@ class Seen(NamedTuple):
     """An observation of a claim by this process.
 
     Attributes:
-        beat: the claim's count of renewals.
+        mark: the claim's count of renewals, and the stored end of its lease, which a waiter extends when it polls.
         earliest: before which time of this process's clock the last renewal can't have been; None if unknown.
         latest: after which time it can't have been.
     """
 
-    beat: int
+    mark: tuple[int, int]
     earliest: float | None
     latest: float
 
@@ -146,8 +152,12 @@ class BucketLines:
         """Microseconds that the bucket's clock may differ from the estimate."""
         return int(self._ask(self._clock.slack, self._bucket) * MICROS)
 
-    def _ask(self, call: Any, *args: object, **how: object) -> Any:
-        """Call obstore, and translate its errors; those about the state of the object pass unchanged.
+    def _ask(self, call: Any, *args: object, expects: tuple[type[Exception], ...] = (), **how: object) -> Any:
+        """Call obstore, and translate its errors.
+
+        Args:
+            call, args, how: what to call.
+            expects: errors about the state of the object, which pass unchanged.
 
         Raises:
             Denied, Unreachable: nothing was done.
@@ -156,11 +166,20 @@ class BucketLines:
         see_that_it_runs_here()
         try:
             return call(*args, **how)
-        except (AlreadyExistsError, PreconditionError, NotFoundError, NotModifiedError, FileNotFoundError) as error:
+        except STATES as error:
             if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
                 raise Denied(f"{self._where} is not there: make the bucket first") from error
-            raise
+            if isinstance(error, expects):
+                raise
+            raise Unreachable(
+                f"{self._where} can't be used now: {first_line(error)}. If that lasts, run `interlock doctor`: locks "
+                "need a server that shows an object as soon as it is written"
+            ) from error
         except (PermissionDeniedError, UnauthenticatedError) as error:
+            if any(words in str(error) for words in SKEWED):
+                raise Denied(
+                    f"{self._where} refuses the time of this machine: {first_line(error)}. Set its clock, best by NTP"
+                ) from error
             raise Denied(f"{self._where}: {first_line(error)}; may you read, write and list there?") from error
         except BaseError as error:
             if "Connect" in str(error):
@@ -177,12 +196,14 @@ class BucketLines:
         known = self._known.get(key)
         options = {"if_none_match": known.version["e_tag"]} if known is not None and known.version else None
         try:
-            answer = self._ask(self._bucket.get, self._path(key), options=options)
+            answer = self._ask(
+                self._bucket.get, self._path(key), options=options, expects=(NotModifiedError, *MISSING)
+            )
             head, _, text = bytes(self._ask(answer.bytes)).decode().partition("\n")
         except NotModifiedError:
             assert known is not None
             return known
-        except (FileNotFoundError, NotFoundError):
+        except MISSING:
             return Loaded(None)
         if head.count(" ") != 2:
             raise StoreError(f"{self._where} has an object {self._path(key)} that is none of interlock's")
@@ -211,9 +232,9 @@ class BucketLines:
         before, known = self._seen.pop(key, (0.0, {}))
         seen: dict[str, Seen] = {}
         for place in line.places:
-            old = known.get(place.id)
-            if old is None or old.beat != place.beat:
-                old = Seen(place.beat, None if old is None else before, received)
+            old, mark = known.get(place.id), (place.beat, place.until)
+            if old is None or old.mark != mark:
+                old = Seen(mark, None if old is None else before, received)
             seen[place.id] = old
         if seen:
             self._seen[key] = sent, seen
@@ -240,6 +261,7 @@ class BucketLines:
         if known.version != version and version is not None:
             return None
         kept = known.value if value is None else value
+        text = _with_stored_ends(known.text, text)
         nonce = secrets.token_hex(8)
         head = f"{nonce} {quote(key, safe='')} {quote(kept, safe='')}"
         body = f"{head}\n{text}".encode()
@@ -247,8 +269,9 @@ class BucketLines:
             sleep(max(0.0, self._wrote.get(key, 0.0) + self._pace - clock.now()))
             self._wrote[key] = clock.now()
         try:
-            put = self._ask(self._bucket.put, self._path(key), body, mode="create" if version is None else version)
-        except (AlreadyExistsError, PreconditionError, NotFoundError, FileNotFoundError):
+            mode = "create" if version is None else version
+            put = self._ask(self._bucket.put, self._path(key), body, mode=mode, expects=STATES)
+        except STATES:
             # A program's own obstore client may retry after a lost reply, and then fails on its own first write.
             try:
                 loaded = self._load(key)
@@ -272,7 +295,8 @@ class BucketLines:
             for each in some:
                 name = each["path"].removeprefix(f"{self._prefix}/")
                 if name.startswith("~"):
-                    head = bytes(self._ask(self._bucket.get, each["path"]).bytes()).split(b"\n", 1)[0].decode()
+                    body = self._ask(lambda path=each["path"]: bytes(self._bucket.get(path).bytes()))
+                    head = body.partition(b"\n")[0].decode()
                     found.append(unquote(head.split(" ")[1]))
                 elif name.startswith("="):
                     namespace, _, rest = name.partition("/=")
@@ -302,8 +326,8 @@ class BucketLines:
 
     def _writes(self, path: str, mode: Any) -> bool:
         try:
-            self._ask(self._bucket.put, path, b"3", mode=mode)
-        except (AlreadyExistsError, PreconditionError):
+            self._ask(self._bucket.put, path, b"3", mode=mode, expects=STATES)
+        except STATES:
             return False
         return True
 
@@ -329,6 +353,26 @@ def see_that_it_runs_here() -> None:
             "a bucket was used before this process was forked, and the threads that speak to it are not here: use it "
             "in the children only, or start them by spawn or forkserver"
         )
+
+
+def _with_stored_ends(before: str, text: str) -> str:
+    """Return a line in which the claims of other processes that no step has renewed have their stored ends.
+
+    Their ends as this process judges them would look like renewals to the others.
+
+    Args:
+        before: the line as it is stored.
+        text: the line to write.
+    """
+    stored = {(place.id, place.beat): place.until for place in decode(before).places} if before else {}
+    line = decode(text)
+    places = (
+        place
+        if place.home == neighbours.home
+        else place._replace(until=stored.get((place.id, place.beat), place.until))
+        for place in line.places
+    )
+    return encode(line._replace(places=tuple(places)))
 
 
 def version_of(found: Any) -> dict[str, str]:

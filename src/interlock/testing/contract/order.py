@@ -1,5 +1,6 @@
 """Order: strictly first come, first served; no claim overtakes, none starves."""
 
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
@@ -7,9 +8,10 @@ from typing import Any
 from interlock.testing.actors import Actor, results
 from interlock.testing.contract.fixtures import of_threads
 from interlock.testing.remote import Remote
-from interlock.testing.waiting import RENEWED, WAIT_LIMIT
+from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
 from interlock.testing.world import Kind, World
 
+SHORT = 1.0  # seconds: the lease of a waiter that waits for longer
 SECTION = " with lock as grant: result.append(grant.fence)"
 MOST_PASSES = 5  # sections of others before a waiter of another process gets the lock, on a store without `order`
 
@@ -46,6 +48,22 @@ def test_a_process_that_waits_is_not_passed_by_another(world: World, locks: Any,
     assert others == sorted(set(others))
     passed = sum(each < fence for each in others)
     assert passed == 0 if "order" in locks.store.features else passed <= MOST_PASSES
+
+
+@of_threads
+def test_a_waiter_keeps_its_place_for_longer_than_its_lease(world: World, locks: Any, ann: Actor) -> None:
+    if world.place.url is None:
+        return  # the lines of this store are in one process
+    grant = ann.do(locks.lock(world.name).acquire)
+    with closing(Remote(world.place.url)) as first, closing(Remote(world.place.url)) as second:
+        for each, ttl in ((first, SHORT), (second, 30)):
+            before = len(world.waiters())
+            each.start(f"with locks.lock({world.name!r}, ttl={ttl}) as grant: result = grant.fence")
+            world.until_waiting(before + 1)
+        entered = time.monotonic()
+        eventually(lambda: time.monotonic() - entered > 3 * (SHORT + 2 * world.place.clock_error))
+        ann.do(grant.release)
+        assert first.answer() < second.answer()
 
 
 def test_who_releases_and_comes_again_stands_at_the_end(
