@@ -14,6 +14,7 @@ from interlock.core import line
 from interlock.runtime import clock
 from interlock.stores.files import FileStore
 from interlock.stores.memory import MemoryStore, Space
+from interlock.stores.postgresql import ddl as ddl_of
 from interlock.stores.redis.wire import SOURCES
 from interlock.testing.waiting import eventually
 from tests.servers import need
@@ -77,7 +78,7 @@ def test_a_server_answers_as_the_line(server: Any, game: int) -> None:
     compare(server, game)
 
 
-def compare(server: Any, game: int, finish: bool = False) -> None:
+def compare(server: Any, game: int, finish: bool = False, options: str = "") -> None:
     """Compare random steps on a server with memory://."""
 
     def pass_time(seconds: float) -> None:
@@ -86,13 +87,30 @@ def compare(server: Any, game: int, finish: bool = False) -> None:
         if isinstance(server, SteppedRedis):  # it looks at the clock now and then
             eventually(lambda: int(server.command("TIME")[0]) - clock.time_of_day() > server.ahead - 1.0)
 
-    same(game, [open_store(server.url)] * 2, pass_time, lambda: server.ahead, finish)
+    same(game, [open_store(server.url + options)] * 2, pass_time, lambda: server.ahead, finish)
+
+
+@pytest.mark.parametrize("server", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("game", range(2 * GAMES))
+def test_small_batches_of_sql_answer_as_the_line(server: Any, game: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "BATCH", 3)
+    monkeypatch.setattr(line, "DROPS", 3)
+    real = ddl_of.get_data
+    monkeypatch.setattr(
+        ddl_of, "get_data", lambda package, name: real(package, name).replace(b"integer := 1000", b"integer := 3")
+    )
+    ddl_of.ddl.cache_clear()
+    try:
+        compare(server, game + 1000, finish=True, options="?table=small")
+    finally:
+        ddl_of.ddl.cache_clear()
 
 
 @pytest.mark.parametrize("server", ["valkey", "redis"], indirect=True)
 @pytest.mark.parametrize("game", range(2 * GAMES))
 def test_small_batches_answer_as_the_line(server: Any, game: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "BATCH", 2)
+    monkeypatch.setattr(line, "DROPS", 2)
     for sha, text in SOURCES.items():
         small = text.replace(b"room = 1000, batch = 250", b"room = 3, batch = 2").replace(
             b"'COUNT', 250", b"'COUNT', 1"

@@ -7,6 +7,7 @@ import pytest
 from interlock.core.claims import DONE, PENDING, USING, WRITER_UNITS, Claim, LockSpec
 from interlock.core.line import (
     BATCH,
+    DROPS,
     EMPTY,
     GONE,
     IS_DONE,
@@ -67,6 +68,7 @@ OF_3 = [there("x", capacity=3, slot=1), there("y", PENDING, 1, 3), there("z", PE
 WAITS = MINE._replace(state=PENDING, held=0)
 KNOWN = Y._replace(id="a")
 MANY = [there(f"w{number}", PENDING, 1, WRITER_UNITS) for number in range(BATCH + 1)]
+CROWD = [there(f"o{number}", PENDING, once=True) for number in range(DROPS + 1)]
 RENEWED = X._replace(until=7_000_000, beat=8)
 RECORD = Place("", DONE, 0, 0, 5_000_001, 0, 0, 0, 0, 0, 0, True, "", "", "", "", "")
 ADOPTED = X._replace(
@@ -128,6 +130,12 @@ STEPS = [
     (leave, line(X, Y, ONCE), ("x",), Step(line(promoted(Y), ONCE), True, (promoted(Y),))),
     (leave, line(X, Y, ONCE), ("y",), Step(line(X, ONCE), True)),
     (leave, line(X, Y, ONCE), ("x", 64), Step(line(promoted(Y), done=9_000_064), True, (promoted(Y), ONCE))),
+    (leave, line(X, Y, *CROWD), ("x", 64),
+     Step(line(Y, CROWD[-1], done=9_000_064), True, (*CROWD[:-1],), 0, True)),
+    (settle, line(Y, CROWD[-1], done=9_000_064), (),
+     Step(line(promoted(Y), done=9_000_064), None, (promoted(Y), CROWD[-1]))),
+    (enter, line(Y, *CROWD, done=9_000_064), (claim(once=True), HERE, True, False),
+     Step(line(Y, CROWD[-1], done=9_000_064), IS_DONE, (*CROWD[:-1],), 0, True)),
     (complete, line(X), ("x", 64, "value"), Step(line(done=9_000_064), True)),
     (complete, line(X, Y), ("y", 64, "value"), Step(None, False)),
     (leave, line(OVER, Y), ("x",), Step(line(promoted(Y)), False, (promoted(Y),))),

@@ -15,6 +15,7 @@ grants, and a holder of the same process can tell its successor the fence before
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Concatenate, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -22,6 +23,7 @@ from interlock.core.claims import DONE, MICROS, PENDING, USING, Claim, fits
 
 LARGEST_SLOTS = 1024  # the largest capacity whose holders are numbered
 BATCH = 250  # promotions in one step
+DROPS = 1000  # claims of `once` that leave in one step after a completed run
 new: Any = tuple.__new__
 """Makes a named tuple: its own constructor is a Python function, and takes three times as long."""
 NOBODY: AbstractSet[str] = frozenset()
@@ -119,7 +121,7 @@ class Step(NamedTuple):
             there; of `renew`: a number for each id; of `evict`: how many.
         promoted: holders to be told of their fence, and waiters to be told to look again.
         look_in: microseconds after which a waiter should look again, since a lease before its own ends then.
-        more: True if more waiters can be promoted than one step does.
+        more: True if more waiters can be promoted, or must leave, than one step does.
         places: how many places are in the line; 0 if no claim entered it, or a free lock was taken.
     """
 
@@ -150,14 +152,24 @@ def is_nothing(line: Line, clock: Clock) -> bool:
 
 
 def settle(line: Line, clock: Clock) -> Step:
-    """Drop the places that are over, and promote from the head the places that have room."""
+    """Drop the places that are over, and promote from the head the places that have room.
+
+    While a completed run is recorded, no claim of `once` waits: those that do leave, and nobody is promoted before
+    that.
+    """
     places = live(line, clock)
-    promoted, more = _promotions(places, clock)
+    over: tuple[Place, ...] = ()
+    if places and line.done > clock.stamp:
+        over = tuple(islice((place for place in places if place.once and place.state == PENDING), DROPS))
+        if over:
+            gone = {place.id for place in over}
+            places = tuple(place for place in places if place.id not in gone)
+    promoted, more = _promotions(places, clock) if len(over) < DROPS else ((), True)
     if promoted:
         holders = {place.id: place for place in promoted}
         places = tuple(holders.get(place.id, place) for place in places)
     changed = None if places is line.places else Line(places, line.top, line.done)
-    return Step(changed, None, promoted, 0, more)
+    return Step(changed, None, (*promoted, *over), 0, more)
 
 
 def enter(line: Line, clock: Clock, claim: Claim, origin: Origin, wait: bool, again: bool) -> Step:
@@ -224,13 +236,9 @@ def leave(line: Line, clock: Clock, id: str, keep: int = 0) -> Step:
     if mine is None or (keep and mine.state != USING):
         return settled._replace(answer=False)
     left = tuple(each for each in now.places if each is not mine)
-    told: tuple[Place, ...] = ()
-    if keep:
-        told = tuple(each for each in left if each.once and each.state == PENDING)
-        left = tuple(each for each in left if each not in told)
     now = Line(left, now.top, clock.stamp + keep if keep else now.done)
     after = settle(now, clock)
-    promoted = (*(each for each in settled.promoted if each.id != id), *after.promoted, *told)
+    promoted = (*(each for each in settled.promoted if each.id != id), *after.promoted)
     return Step(now if after.line is None else after.line, True, promoted, 0, settled.more or after.more)
 
 
@@ -285,7 +293,7 @@ def evict(line: Line, clock: Clock, id: str | None) -> Step:
     """Take out one claim, or all claims, of any program; waiters among them are told to look."""
     places = live(line, clock)
     out = tuple(place for place in places if id is None or place.id == id)
-    left = Line(tuple(place for place in places if place not in out), line.top, line.done)
+    left = Line(() if id is None else tuple(place for place in places if place.id != id), line.top, line.done)
     settled = settle(left, clock)
     told = tuple(place for place in out if place.state == PENDING)
     now = left if settled.line is None else settled.line
@@ -326,6 +334,7 @@ def _promotions(places: Sequence[Place], clock: Clock) -> tuple[tuple[Place, ...
     """Return the waiters whose turn has come, as holders, and whether there are more than a batch."""
     promoted: list[Place] = []
     taken, limit = 0, places[0].capacity if places else 0
+    slots: set[int] | None = None
     for place in places:
         taken += place.units
         limit = min(limit, place.capacity)
@@ -336,7 +345,9 @@ def _promotions(places: Sequence[Place], clock: Clock) -> tuple[tuple[Place, ...
                 return tuple(promoted), True
             slot = 0
             if numbered(place.units, place.capacity):
-                slot = _free_slot((*places, *promoted), place.units, place.capacity)
+                slots = _slots(places) if slots is None else slots
+                slot = next(number for number in range(len(slots) + 1) if number not in slots)
+                slots.add(slot)
             promoted.append(place._replace(state=USING, held=clock.stamp, slot=slot))
     return tuple(promoted), False
 
@@ -345,8 +356,13 @@ def _free_slot(places: Sequence[Place], units: int, capacity: int) -> int:
     """Return the lowest number that no holder has."""
     if not numbered(units, capacity):
         return 0
-    taken = {each.slot for each in places if each.state == USING and numbered(each.units, each.capacity)}
+    taken = _slots(places)
     return next(slot for slot in range(len(taken) + 1) if slot not in taken)
+
+
+def _slots(places: Sequence[Place]) -> set[int]:
+    """Return the numbers that holders have."""
+    return {each.slot for each in places if each.state == USING and numbered(each.units, each.capacity)}
 
 
 def _look_in(line: Line, clock: Clock, at: int) -> int:

@@ -37,6 +37,7 @@ from interlock.runtime import clock
 
 CUTS = 5  # so many connections may end in a row under one request
 LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
+LOOKS_HERE = 200  # a second, by all waiters of a process together: thousands of them look less often
 
 
 class AsyncAsks(Protocol[Q_contra, A_co]):
@@ -131,7 +132,8 @@ class AsyncServerQueue(Generic[Q, A]):
         answer = self._entered(claim.id, told, wait, again)
         if answer.state != "pending":
             return answer
-        look_again = min(LOOK_AGAIN, answer.look_again) * random.uniform(1.0, 1.1)  # not all at the same moment
+        look_again = min(max(LOOK_AGAIN, len(self._waiters.by_id) / LOOKS_HERE), answer.look_again)
+        look_again *= random.uniform(1.0, 1.1)  # not all at the same moment
         return EnterResult("pending", look_again=look_again, waiter=made)
 
     def _entered(self, id: str, answer: EnterResult | Promised | None, wait: bool, again: bool) -> EnterResult:

@@ -86,6 +86,8 @@ END $$;
 -- cluster; so if the commit is synchronous (`lasting`, also set by the promotion of a lease longer than the grace), the
 -- caller must notify them after the commit.  It also notifies those of its own channel or of none.  These claims are in
 -- `told`, one in each line: channel, id, fence, slot.
+-- One call removes and promotes 1,000 claims at most, except for '*': if that is not all, `taken` is null, and the caller
+-- requests another step.  Behind the first waiter for which there is no room, only the claim itself and the last one count.
 CREATE OR REPLACE FUNCTION {walk}(
   _key bytea, _id text, _leaves text, _once boolean, _own text, moment bigint, open_from bigint,
   OUT taken bigint, OUT most bigint, OUT last bigint, OUT highest bigint, OUT finished bigint,
@@ -97,13 +99,15 @@ DECLARE
   open boolean := open_from <= moment;
   lost bigint := 0;
   leaves boolean;
+  left_out boolean := false;
+  room integer := 1000;
+  messages text[] := ARRAY[]::text[];  -- appending to a text would copy it each time
 BEGIN
   taken := 0;
   last := -1;
   highest := 0;
   finished := 0;
   removed := 0;
-  told := '';
   FOR one IN
     SELECT l.number, l.id, l.units, l.capacity, l.fence, l.top, l.until, l.held, l.slot, l.once, l.done, l.channel
     FROM {table} l WHERE l.key = _key ORDER BY l.number
@@ -114,8 +118,14 @@ BEGIN
       finished := one.done;
     END IF;
     CONTINUE WHEN one.id = '';
-    leaves := _leaves = '*' OR _leaves = one.id OR (_once AND one.once AND one.held = 0);
+    leaves := _leaves = '*' OR _leaves = one.id OR (one.once AND one.held = 0 AND (_once OR finished > moment));
+    IF room = 0 AND _leaves <> '*' AND (leaves OR one.until <= moment OR (open AND one.held = 0)) THEN
+      taken := NULL;
+      left_out := true;
+      EXIT;
+    END IF;
     IF leaves OR one.until <= moment THEN
+      room := room - 1;
       -- A renewal does not lock the name: it may have extended the lease after this row was read.
       IF one.number = 0 THEN
         UPDATE {table} l SET id = '', until = 0, top = greatest(l.top, l.fence)
@@ -131,7 +141,7 @@ BEGIN
           END IF;
           IF one.held = 0 AND one.id <> _id THEN
             IF lasting OR one.channel IN ('', _own) THEN
-              told := told || one.channel || ' ' || one.id || ' 0 0' || chr(10);
+              messages := messages || (one.channel || ' ' || one.id || ' 0 0' || chr(10));
             ELSE
               PERFORM pg_notify(one.channel, one.id || ' 0 0');
             END IF;
@@ -147,6 +157,7 @@ BEGIN
     IF taken > most THEN
       open := false;
     ELSIF open AND one.held = 0 THEN
+      room := room - 1;
       one.held := moment;
       one.slot := CASE
         WHEN one.units = 1 AND one.capacity BETWEEN 2 AND 1024 THEN {free_slot}(_key, one.capacity) ELSE 0
@@ -155,7 +166,7 @@ BEGIN
       UPDATE {table} l SET held = moment, slot = one.slot WHERE l.key = _key AND l.number = one.number;
       IF one.id <> _id THEN
         IF lasting OR one.channel IN ('', _own) THEN
-          told := told || one.channel || ' ' || one.id || ' ' || one.fence || ' ' || one.slot || chr(10);
+          messages := messages || (one.channel || ' ' || one.id || ' ' || one.fence || ' ' || one.slot || chr(10));
         ELSE
           PERFORM pg_notify(one.channel, one.id || ' ' || one.fence || ' ' || one.slot);
         END IF;
@@ -169,7 +180,28 @@ BEGIN
     ELSIF place IS NULL THEN
       soonest := least(soonest, one.until);
     END IF;
+    left_out := taken > most AND _leaves <> '*' AND NOT _once AND finished <= moment;
+    EXIT WHEN left_out;
   END LOOP;
+  IF left_out THEN
+    IF removed = 0 AND _leaves <> '' THEN
+      DELETE FROM {table} l WHERE l.key = _key AND l.id = _leaves AND l.number > 0
+      RETURNING l.id, l.fence, l.until, l.held, l.channel INTO one;
+      IF FOUND THEN
+        lost := greatest(lost, one.fence);
+        removed := (one.until > moment)::int;
+        IF one.held = 0 AND one.id <> _id AND one.until > moment THEN
+          messages := messages || (one.channel || ' ' || one.id || ' 0 0' || chr(10));
+        END IF;
+      END IF;
+    ELSIF place IS NULL AND _id <> '' THEN
+      SELECT l.number, l.fence, l.held, l.slot INTO place, fence, held, slot
+      FROM {table} l WHERE l.key = _key AND l.id = _id AND l.until > moment;
+    END IF;
+    SELECT l.number, greatest(highest, l.fence) INTO last, highest
+    FROM {table} l WHERE l.key = _key ORDER BY l.number DESC LIMIT 1;
+  END IF;
+  told := array_to_string(messages, '');
   IF lost > highest THEN
     highest := lost;
     INSERT INTO {table} AS l (key, number, top) VALUES (_key, 0, lost)
@@ -187,7 +219,7 @@ BEGIN
 END $$;
 
 -- Enter a claim, or return the state of one that entered before.  `_mode` is try, wait, or again (it entered before).
--- `state` is using, pending, refused, done or gone; `look_in` is the time until a lease before it expires, and `waited`
+-- `state` is using, pending, refused, done, gone or, if another step must come before that, more; `look_in` is the time until a lease before it expires, and `waited`
 -- the time since it entered, both in microseconds.
 CREATE OR REPLACE FUNCTION {enter}(
   _key bytea, _id text, _mode text, _channel text, _ttl bigint, _units bigint, _capacity bigint, _once boolean,
@@ -239,8 +271,13 @@ BEGIN
     WHERE l.key = _key AND l.number = line.place
     RETURNING moment - l.since INTO waited;
     lasting := lasting OR (line.held > 0 AND _ttl > {grace});
+    IF line.held = 0 AND line.taken IS NULL THEN
+      state := 'more';
+    END IF;
   ELSIF _mode = 'again' THEN
     state := 'gone';
+  ELSIF line.taken IS NULL THEN
+    state := 'more';
   ELSIF _once AND line.finished > moment THEN
     state := 'done';
   ELSE
@@ -275,7 +312,8 @@ END $$;
 
 -- Remove a claim and promote waiters; `_evict` if it is another caller's claim, with the id '*' for all claims.  With
 -- `_keep` (microseconds) the claim must hold the lock, and its run is recorded as completed for that time, with `_value`;
--- waiting claims of `once` leave then.
+-- waiting claims of `once` leave then.  `removed` says how many were removed; if another step must go on, 2 is added, or for
+-- `_evict` it is negative, and one less.
 CREATE OR REPLACE FUNCTION {leave}(
   _key bytea, _id text, _keep bigint, _evict boolean, _own text, _value text, OUT removed bigint, OUT told text
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
@@ -316,6 +354,9 @@ BEGIN
       _key, CASE WHEN _evict THEN '' ELSE _id END, _id, _keep > 0, _own, moment, open_from, _keep > 0 OR _evict
     );
     removed := line.removed;
+    IF line.taken IS NULL THEN
+      removed := CASE WHEN _evict THEN -1 - removed ELSE removed + 2 END;
+    END IF;
     IF _keep > 0 THEN
       INSERT INTO {table} AS l (key, number, done, value, namespace, name)
       VALUES (_key, 0, moment + _keep, _value, its.namespace, its.name)

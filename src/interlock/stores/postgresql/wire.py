@@ -12,7 +12,7 @@ from psycopg.pq.abc import PGconn
 from interlock.core.claims import MICROS, PENDING, SEPARATOR, USING, Claim, ClaimView, LockSpec, record_view
 from interlock.core.errors import StoreError
 from interlock.core.line import GONE
-from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
+from interlock.core.queue import BUSY, DONE_BEFORE, EnterResult, Renewed
 from interlock.remote.failures import Denied, NoRoom, Passing, Refused, Unreachable, ended
 from interlock.remote.wire import AGAIN, NOT_THERE, REMOVED, WAIT, LeaveResult, Mode
 from interlock.runtime._threads import sleep, spawn
@@ -251,7 +251,7 @@ class PostgresWire:
             if self.deaf:
                 pause = min(pause, LONGEST_POLL, max(SHORTEST_POLL, OF_THE_WAIT * int(waited) / MICROS))
             return EnterResult("pending", look_again=pause)
-        return DONE_BEFORE if state == "done" else None
+        return DONE_BEFORE if state == "done" else BUSY if state == "more" else None
 
     def leave(
         self, claim: Claim, channel: str = "", let_in: str = "", done: float = 0.0, value: str = ""
@@ -271,10 +271,11 @@ class PostgresWire:
     def left(self, reply: Sequence[Row]) -> LeaveResult:
         """As `Wire.left`; the result may contain waiters of other processes, which the caller ignores."""
         removed, told = reply[0]
-        if not told:
+        if not told and removed in ("0", "1"):
             return REMOVED if removed == "1" else NOT_THERE
         promoted = [line.split(" ") for line in told.splitlines()]
-        return LeaveResult(removed != "0", [(id, int(fence), int(slot)) for _, id, fence, slot in promoted])
+        more, done = divmod(int(removed), 2)
+        return LeaveResult(bool(done), [(id, int(fence), int(slot)) for _, id, fence, slot in promoted], bool(more))
 
     def renew(self, claims: Sequence[Claim]) -> PgStatement:
         """As `Wire.renew`."""
@@ -304,7 +305,8 @@ class PostgresWire:
 
     def evicted(self, reply: Sequence[Row]) -> tuple[int, bool, Sequence[str]]:
         """As `Wire.evicted`."""
-        return int(reply[0][0]), False, ()
+        count = int(reply[0][0])
+        return max(count, -1 - count), count < 0, ()
 
     def look(self, key: str) -> PgStatement:
         """Ask for the claims of a line, or of all lines of a namespace."""
