@@ -14,6 +14,11 @@ class Configuration:
         processes: the number of each caller's process.
         calls: how often each caller acquires.
         plain: the numbers of callers whose claims can't be let in locally.
+        runs: True if each caller is a run of `once`, which completes or fails.
+        reorders: True if the requests of one claim may overtake each other, as on two connections.
+        renewals, detaches: how often a holder may renew its lease, and detach.  A token is attached by another
+            call, or released.
+        releases: how often a used token is released again by the process that detached it.
         lapses, evictions, cancels, kills, losses, forgets: how often each may happen in one run.  A loss is a lost
             request, reply or message; a lapse is the end of a lease; a server that forgets loses the whole line, like
             one that was flushed, or restarted without its data.
@@ -32,6 +37,11 @@ class Configuration:
     large: bool = False
     rare: bool = False
     plain: tuple[int, ...] = ()
+    runs: bool = False
+    reorders: bool = False
+    renewals: int = 0
+    detaches: int = 0
+    releases: int = 0
 
 
 _ONE, _TWO, _MIXED, _APART = (0, 0, 0), (0, 0), (0, 0, 1), (0, 1, 2)
@@ -59,6 +69,20 @@ CONFIGURATIONS = (
     Configuration("three of one process, the server forgets", _ONE, forgets=1),
     Configuration("two and one, the server forgets", _MIXED, forgets=1),
     Configuration("two of one process, two calls each, the server forgets", _TWO, calls=2, forgets=1),
+    Configuration("two of one process, runs of once, a renewal", _TWO, runs=True, renewals=1, reorders=True),
+    Configuration("two of one process, runs of once, a message is lost", _TWO, runs=True, losses=1),
+    Configuration("two of one process, runs of once, a lease ends", _TWO, runs=True, lapses=1),
+    Configuration("three of one process, runs of once", _ONE, runs=True),
+    Configuration("three of one process, runs of once, one gives up", _ONE, runs=True, cancels=1),
+    Configuration("two and one, runs of once", _MIXED, runs=True),
+    Configuration(
+        "two of one process, a token, used twice, a renewal", _TWO, renewals=1, detaches=1, releases=1, reorders=True
+    ),
+    Configuration("two and one, a token, used twice", _MIXED, detaches=1, releases=1),
+    Configuration(
+        "two and one, a token, used twice, an eviction", _MIXED, detaches=1, releases=1, evictions=1, large=True
+    ),
+    Configuration("three of one process, two renewals", _ONE, renewals=2, reorders=True, large=True),
     Configuration("three of one process, two calls each", _ONE, calls=2, large=True),
     Configuration("three of one process, a lease ends", _ONE, lapses=1, large=True),
     Configuration("two processes, two calls each, a lease ends", (0, 1), calls=2, lapses=1, large=True),

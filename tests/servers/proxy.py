@@ -44,6 +44,7 @@ class Proxy(Closing):
         self._swallows_requests = False
         self._swallows_replies = False
         self._forgets_new = False
+        self._caught: tuple[bytes, str] | None = None
         self._listener: socket.socket | None = None
         self._background = Background()
         self._background.run(self._listen())
@@ -119,6 +120,20 @@ class Proxy(Closing):
         """Hold back the data of clients on the present connections, until `pass_on`; new ones work."""
         for link in list(self._links):
             link.held = b""
+
+    def catch(self, pattern: bytes, fault: str) -> None:
+        """Break the connection on which the next request that contains `pattern` comes, with that request.
+
+        Args:
+            pattern: a part of the request's bytes.
+            fault: "hold" as by `hold`, "drop" as by `forget`, or "cut" to close the connection.
+        """
+        self._caught = pattern, fault
+
+    @property
+    def has_caught(self) -> bool:
+        """True once the request of `catch` has come."""
+        return self._caught is None
 
     def pass_on(self) -> None:
         """Pass on the data that was held back, also of clients that have closed meanwhile."""
@@ -214,6 +229,12 @@ class Proxy(Closing):
         while data := await reader.read(CHUNK):
             self.requests += 1
             self._sent += data
+            if self._caught is not None and self._caught[0] in data:
+                fault, self._caught = self._caught[1], None
+                if fault == "cut":
+                    return
+                link.forgotten = fault == "drop"
+                link.held = b"" if fault == "hold" else None
             if self._swallows_requests or link.forgotten:
                 continue
             if link.held is not None:

@@ -548,6 +548,7 @@ class BaseGrant:
     def _lose(self, why: str) -> None:
         """Mark it lost, unless it was released or lost before."""
         if self._state == HELD:
+            self._watchdog.let_go(self.id)
             self._lost_because = AT_MOST if why is LEASE_ENDED and self._deadline >= self._ends_at else why
             # A release whose reply did not come may have been done: a claim that is gone then is no loss.
             self._state = RELEASED if self._leaving else LOST

@@ -8,8 +8,12 @@ released claim lets in its successor at once, and its `leave` tells the server w
 claim holds the lock until its `leave` arrives, or until its lease ends; whichever comes first, the successor is next,
 and no claim can enter between the two.
 
+A hand-over is a hint about the order, not a proof that the successor holds the lock: requests on two connections may
+overtake each other.  Until the release of its predecessor is answered, a successor's requests that need the lock on
+the server (complete, adopt, renew) name that predecessor, and the server removes it in the same step.
+
 What keeps that safe:
-- only a claim that holds the lock lets its successor in, and only once;
+- only a claim that this process holds now lets its successor in, and only once;
 - a successor that gives up is passed over: its own successor follows the claim before it;
 - a successor whose own clock says that its lease is over does not go in (`core.acquire`);
 - when the server answers that it no longer had the released claim, its promise is void: the successor's lease is
@@ -24,6 +28,7 @@ from interlock.core.queue import Granted, Tells
 from interlock.runtime.process import WeakRegistry, each_in_forked_child
 
 DIGITS = 19  # of the largest fence
+MOST_UNANSWERED = 64  # releases without an answer, after which the server chooses the next claim
 MESSAGE = re.compile(f"([^ ]*) ([0-9]{{1,{DIGITS}}})(?: ([0-9]{{1,{DIGITS}}}))?")
 
 
@@ -78,8 +83,34 @@ _all: WeakRegistry[Waiters] = WeakRegistry()
 each_in_forked_child(_all, lambda waiters: waiters.by_id.clear())
 
 
+class HandOver:
+    """A claim that has left, as the claims behind it see that until the server has answered.
+
+    Args:
+        before: the claim that left: it was released, or gave up.
+        id: the successor that it let in; "" if it gave up.
+
+    Attributes:
+        before, id: as given.
+        answered: True once the server has answered the release.
+        carried: True once a request of a successor has named the released claim.
+    """
+
+    __slots__ = ("answered", "before", "carried", "id")
+
+    def __init__(self, before: str, id: str) -> None:
+        self.before = before
+        self.id = id
+        self.answered = self.carried = False
+
+    def settle(self, removed: bool) -> bool:
+        """Note the answer of the server; True if this request or one of a successor removed the claim."""
+        self.answered = True
+        return removed or self.carried
+
+
 class Successors(Waiters):
-    """The waiting claims of one process or event loop, which of them hold the lock by now, and the successor of each.
+    """The waiting claims of one process or event loop, the claims that it holds now, and the successor of each.
 
     Each section under the mutex may be nested by a signal handler of its own thread: one operation of a
     dictionary decides which claim is let in.
@@ -91,20 +122,37 @@ class Successors(Waiters):
     def __init__(self) -> None:
         super().__init__()
         self.trusts = True
-        self._after: dict[str, tuple[str, int]] = {}
+        self._after: dict[str, tuple[str, int, tuple[HandOver, ...]]] = {}  # with who gave up between the two
         self._before: dict[str, str] = {}
-        self._held: set[str] = set()
+        self._held: dict[str, tuple[HandOver, ...]] = {}  # with the hand-overs before it that may be unanswered
         self._mutex = RLock()
 
-    def holds(self, id: str) -> None:
-        """Note that a claim holds the lock: it is no successor any more, and may have one."""
-        self._held.add(id)
+    def holds(self, id: str, before: tuple[HandOver, ...] = ()) -> None:
+        """Note that this process holds a claim: it is no successor any more, and may have one.
+
+        Args:
+            id: the claim.
+            before: the hand-overs before it, from the first one that has no answer.
+        """
+        self._held[id] = before
         if self._before:
             with self._mutex:
                 self._unlink(id)
 
-    def follow(self, before: str, id: str, fence: int) -> None:
-        """Note that the waiting claim `id` holds the lock with `fence` as soon as `before` has left."""
+    def before(self, id: str) -> list[str]:
+        """Return the claims that a request of a holder must name: their releases have no answer yet."""
+        unanswered = [each for each in self._held.get(id, ()) if not each.answered]
+        for each in unanswered:
+            each.carried = True
+        return [each.before for each in unanswered]
+
+    def follow(self, before: str, id: str, fence: int, between: tuple[HandOver, ...] = ()) -> None:
+        """Note that the waiting claim `id` holds the lock with `fence` as soon as `before` has left.
+
+        Args:
+            before, id, fence: as above.
+            between: the claims between the two that gave up.
+        """
         with self._mutex:
             waits = self.trusts and id in self.by_id and id not in self._held
             if waits and (before in self._held or before in self.by_id):
@@ -113,50 +161,59 @@ class Successors(Waiters):
                 if former is not None:
                     self._before.pop(former[0], None)
                 self._before[id] = before
-                self._after[before] = (id, fence)
+                self._after[before] = (id, fence, between)
 
-    def notify(self, id: str, fence: int, slot: int = 0) -> bool:
-        """As `Waiters.notify`: the server says that a claim holds the lock."""
+    def notify(self, id: str, fence: int, slot: int = 0, before: tuple[HandOver, ...] = ()) -> bool:
+        """As `Waiters.notify`: a claim holds the lock, as the server says, or after the hand-overs `before`."""
         fence = fence if self.trusts else 0
         if fence and id in self.by_id:
-            self.holds(id)
+            self.holds(id, before)
+            if id not in self.by_id:  # it gave up at this moment
+                self._held.pop(id, None)
         return super().notify(id, fence, slot)
 
-    def leaves(self, id: str, hands_over: bool = True) -> str:
-        """Note that a claim is released, or gives up; let in its successor if it held the lock.
-
-        Args:
-            id: the claim.
-            hands_over: False if the server must choose the next claim.
+    def leaves(self, id: str) -> HandOver | None:
+        """Note that a claim is released, or gives up; let in its successor if this process held it.
 
         Returns:
-            The successor that was let in; "" if none was.
+            The hand-over, whose `settle` takes the answer of the server; None if no claim depends on that answer.
         """
         self.by_id.pop(id, None)
-        held = id in self._held
-        self._held.discard(id)
+        held = self._held.pop(id, None)
         if not self._after:
-            return ""
+            return None
         with self._mutex:
-            before = self._unlink(id)
-            next, fence = self._after.pop(id, ("", 0))
+            before, earlier = self._unlink(id)
+            next, fence, between = self._after.pop(id, ("", 0, ()))
             if not next:
-                return ""
+                return None
             self._before.pop(next, None)
-            if held and hands_over:
-                self.notify(next, fence)
-                return next
-            if before and not held:
-                self.follow(before, next, fence)
-            return ""
+            chain = tuple([each for each in (*(held or earlier), *between) if not each.answered])
+            if len(chain) >= MOST_UNANSWERED or (held is None and not before):
+                return None
+            made = HandOver(id, "" if held is None else next)
+            if held is None:
+                self.follow(before, next, fence, (*chain, made))
+            else:
+                self.notify(next, fence, 0, (*chain, made))
+            return made
 
-    def forget(self, id: str) -> None:
-        """Note that the server no longer has a claim that held the lock: it lets no successor in."""
-        self._held.discard(id)
+    def forget(self, id: str) -> tuple[HandOver, ...] | None:
+        """Note that this process holds a claim no longer, though it was not released: it lets no successor in.
 
-    def _unlink(self, id: str) -> str:
-        """Take a claim from behind the one before it; return that one, or ""."""
+        Returns:
+            What `holds` takes if it holds the claim after all; None if it did not hold it.
+        """
+        return self._held.pop(id, None)
+
+    def clear(self) -> None:
+        """Note that this process holds nothing any more."""
+        self._held.clear()
+
+    def _unlink(self, id: str) -> tuple[str, tuple[HandOver, ...]]:
+        """Take a claim from behind the one before it; return that one, or "", and who gave up between the two."""
         before = self._before.pop(id, "")
-        if before and self._after.get(before, ("", 0))[0] == id:
+        next, _, between = self._after.get(before, ("", 0, ()))
+        if before and next == id:
             del self._after[before]
-        return before
+        return before, between

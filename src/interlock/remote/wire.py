@@ -18,6 +18,10 @@ WAIT: Mode = "w"  # enter the line if the lock is occupied
 AGAIN: Mode = "a"  # where does it stand: it is in line, or gone
 
 
+WAITS = 3
+"""An answer to `renew`: the claim does not hold the lock, it waits; its lease is extended."""
+
+
 class Promised(NamedTuple):
     """An answer to `enter`: the claim waits, and holds the lock with `fence` as soon as the one before it has left.
 
@@ -78,7 +82,15 @@ class Wire(Protocol[Q_co, A_contra]):
         `BUSY`: the step has dropped as many dead claims as one step does, and nothing else: it is repeated.
         """
 
-    def leave(self, claim: Claim, channel: str = "", let_in: str = "", done: float = 0.0, value: str = "") -> Q_co:
+    def leave(
+        self,
+        claim: Claim,
+        channel: str = "",
+        let_in: str = "",
+        done: float = 0.0,
+        value: str = "",
+        before: Sequence[str] = (),
+    ) -> Q_co:
         """Take a claim out.
 
         With the claim alone it undoes what had no answer: nobody waits for it, and no waiter is notified.
@@ -89,16 +101,18 @@ class Wire(Protocol[Q_co, A_contra]):
             let_in: the claim that knows already that it comes next; "" if none does.
             done: seconds for which a record is kept that its run was completed; 0 for none.
             value: what is kept with the record.
+            before: with a record: claims whose releases may not have arrived, to be removed in the same step before;
+                always empty where no answer is `Promised`.
         """
 
     def left(self, reply: A_contra) -> LeaveResult:
         """Read the answer."""
 
-    def renew(self, claims: Sequence[Claim]) -> Q_co:
-        """Extend leases; the claims are on one node (see `node_of`)."""
+    def renew(self, claims: Sequence[Claim], before: Sequence[Sequence[str]]) -> Q_co:
+        """Extend leases; the claims are on one node (see `node_of`); `before` each claim, as for `leave`."""
 
     def renewed(self, claims: Sequence[Claim], reply: A_contra) -> list[Renewed]:
-        """Read the answer, for each claim."""
+        """Read the answer, for each claim; WAITS only where `enter` may answer `Promised`."""
 
     def kept(self, key: str, forget: bool) -> Q_co:
         """Ask for the value of the record of a completed run, and forget the record if wanted."""
@@ -106,8 +120,8 @@ class Wire(Protocol[Q_co, A_contra]):
     def value(self, reply: A_contra) -> str | None:
         """Read the answer; None if no record is kept."""
 
-    def adopt(self, key: str, id: str, claim: Claim, channel: str) -> Q_co:
-        """Rename a claim that holds the lock."""
+    def adopt(self, key: str, id: str, claim: Claim, channel: str, before: Sequence[str] = ()) -> Q_co:
+        """Rename a claim that holds the lock; `before` as for `leave`."""
 
     def adopted(self, reply: A_contra) -> tuple[int, int] | None:
         """Read the answer: fence and slot; None if it is gone."""

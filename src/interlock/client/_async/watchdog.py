@@ -40,6 +40,7 @@ class AsyncWatchdog:
         queue: the store, as this process or loop uses it.
 
     Attributes:
+        let_go: notes in the queue that a claim was lost, or that its grant was collected.
         node_of: tells where a claim is asked for: one node that is away must not delay the claims of others.
         watched: by id, each grant with its claim, for the warning when it is collected.
         pid: of the process that it belongs to.
@@ -53,6 +54,7 @@ class AsyncWatchdog:
         self._queue = queue
         self._now = client.now
         self.node_of: Callable[[Claim], object] = getattr(queue, "node_of", lambda claim: None)
+        self.let_go: Callable[[str], object] = getattr(queue, "let_go", lambda id: None)
         self.pid = checked_pid()
         self.watched: dict[str, tuple[ref[AsyncGrant], Claim]] = {}
         self._staying: dict[str, tuple[Claim, float]] = {}
@@ -138,6 +140,7 @@ class AsyncWatchdog:
         """Forget a grant that was dropped; nothing here waits for a store or a mutex."""
         for id, (reference, claim) in list(self.watched.items()):
             if reference is gone and self.watched.pop(id, None) is not None:
+                self.let_go(id)
                 ends = sys is None or sys.is_finalizing()  # the interpreter, which may have cleared this module
                 if not (ends or self._client.closed) and self.pid == checked_pid():
                     self.dropped.append((claim, self._now() + claim.spec.ttl))

@@ -14,6 +14,7 @@ from typing import Generic, Literal, Protocol
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import GONE as GONE_THERE
+from interlock.core.line import WANTED
 from interlock.core.queue import BUSY, GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Tells
 from interlock.remote._async.listener import AsyncListener, AsyncSubscription
 from interlock.remote.failures import ConnectionEnded, Denied, NoAnswer, Passing, Unreachable, outage
@@ -23,6 +24,7 @@ from interlock.remote.wire import (
     REMOVED,
     TRY,
     WAIT,
+    WAITS,
     A,
     A_co,
     LeaveResult,
@@ -147,7 +149,10 @@ class AsyncServerQueue(Generic[Q, A]):
             self._waiters.holds(id)
             self._waiters.remove(id)
             return answer
-        self._waiters.leaves(id)
+        self._waiters.forget(id)  # it was evicted, if it was notified that it holds the lock
+        made = self._waiters.leaves(id)
+        if made is not None:
+            made.settle(False)
         return answer or (GONE if again else OCCUPIED if wait else REFUSED)
 
     def _failed(
@@ -186,8 +191,10 @@ class AsyncServerQueue(Generic[Q, A]):
     async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `AsyncQueue.leave`."""
         self._pool.entering.discard(claim.id)
-        let_in = self._waiters.leaves(claim.id, not done)
-        request = self._wire.leave(claim, self.channel, let_in, done, value)
+        before = self._waiters.before(claim.id) if done else ()
+        made = None if done else self._waiters.leaves(claim.id)
+        let_in = "" if made is None else made.id
+        request = self._wire.leave(claim, self.channel, let_in, done, value, before)
         lost = False
         try:
             try:
@@ -198,7 +205,12 @@ class AsyncServerQueue(Generic[Q, A]):
         except BaseException:
             self._left_unheard(let_in)
             raise
+        if done:
+            self._waiters.forget(claim.id)
+            self._waiters.remove(claim.id)
         left = self._wire.left(reply)
+        if made is not None and made.settle(left.removed) and not left.removed:
+            left = left._replace(removed=True)  # a request of its successor has removed it
         removed = left is REMOVED or await self._left(claim, left, let_in)
         if lost:
             self._waiters.wake_all()  # the lost reply named the promoted waiters
@@ -230,12 +242,16 @@ class AsyncServerQueue(Generic[Q, A]):
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `AsyncQueue.renew`; an attempt without an answer leaves time for others before a lease ends."""
         limit = min(self._wire.io_timeout, *[claim.spec.ttl / 3 for claim in claims])
-        reply = await self._ask_twice(self._wire.renew(claims), limit)
-        answers = self._wire.renewed(claims, reply)
-        for claim, answer in zip(claims, answers, strict=True):
-            if answer == GONE_THERE:
-                self._waiters.forget(claim.id)
+        request = self._wire.renew(claims, [self._waiters.before(claim.id) for claim in claims])
+        answers = self._wire.renewed(claims, await self._ask_twice(request, limit))
+        for at, claim in enumerate(claims):
+            if answers[at] == WAITS:  # on the server: what this process believes to hold was lost
+                answers[at] = WANTED if self._waiters.forget(claim.id) is None else GONE_THERE
         return answers
+
+    def let_go(self, id: str) -> None:
+        """Note that a claim was lost, or that its grant was collected: it lets no successor in."""
+        self._waiters.forget(id)
 
     async def kept(self, key: str) -> str | None:
         """As `AsyncQueue.kept`."""
@@ -247,12 +263,19 @@ class AsyncServerQueue(Generic[Q, A]):
 
     async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         """As `AsyncQueue.adopt`."""
-        request = self._wire.adopt(key, id, claim, self.channel)
-        # A caller that is cancelled takes the new id out afterwards, which must not overtake this.
-        found = self._wire.adopted(await rt.finish_within(self._wire.io_timeout, self._ask_twice, request))
+        request = self._wire.adopt(key, id, claim, self.channel, self._waiters.before(id))
+        before = self._waiters.forget(id)
+        try:
+            # A caller that is cancelled takes the new id out afterwards, which must not overtake this.
+            found = self._wire.adopted(await rt.finish_within(self._wire.io_timeout, self._ask_twice, request))
+        except BaseException:
+            if before is not None:  # it may be held as before
+                self._waiters.holds(id, before)
+            raise
         if found is None:
             return None
-        self._waiters.holds(claim.id)
+        if not detached:
+            self._waiters.holds(claim.id)
         return Held(claim, found[0], 0.0, found[1])
 
     async def evict(self, key: str, id: str | None) -> int:
@@ -272,6 +295,7 @@ class AsyncServerQueue(Generic[Q, A]):
     def abort(self) -> None:
         """Close all connections without waiting."""
         self._pool.close()
+        self._waiters.clear()
         self._waiters.wake_all()  # so that each waiter here finds it closed
         self._listener.close()
 

@@ -254,7 +254,13 @@ class PostgresWire:
         return DONE_BEFORE if state == "done" else BUSY if state == "more" else None
 
     def leave(
-        self, claim: Claim, channel: str = "", let_in: str = "", done: float = 0.0, value: str = ""
+        self,
+        claim: Claim,
+        channel: str = "",
+        let_in: str = "",
+        done: float = 0.0,
+        value: str = "",
+        before: Sequence[str] = (),
     ) -> PgStatement:
         """As `Wire.leave`."""
         about = (claim.id.encode(), micros(done), b"f", channel.encode(), value.encode())
@@ -277,7 +283,7 @@ class PostgresWire:
         more, done = divmod(int(removed), 2)
         return LeaveResult(bool(done), [(id, int(fence), int(slot)) for _, id, fence, slot in promoted], bool(more))
 
-    def renew(self, claims: Sequence[Claim]) -> PgStatement:
+    def renew(self, claims: Sequence[Claim], before: Sequence[Sequence[str]] = ()) -> PgStatement:
         """As `Wire.renew`."""
         keys = array(hashed(claim.spec.key) for claim in claims)
         return PgStatement(self._renew, (keys, array(claim.id.encode() for claim in claims)))
@@ -288,7 +294,7 @@ class PostgresWire:
         found = {id: held_up if answer == "-1" else int(answer) for id, answer in reply}
         return [found.get(claim.id, GONE) for claim in claims]
 
-    def adopt(self, key: str, id: str, claim: Claim, channel: str) -> PgStatement:
+    def adopt(self, key: str, id: str, claim: Claim, channel: str, before: Sequence[str] = ()) -> PgStatement:
         """As `Wire.adopt`."""
         hashed_key, about = self._fixed(claim.spec, claim.who, checked_pid())
         ids = (id.encode(), claim.id.encode(), channel.encode())

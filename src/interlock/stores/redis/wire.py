@@ -100,11 +100,18 @@ class RedisWire:
         return min(pause, DEAF_LOOK) if self.deaf else pause
 
     def leave(
-        self, claim: Claim, channel: str = "", let_in: str = "", done: float = 0.0, value: str = ""
+        self,
+        claim: Claim,
+        channel: str = "",
+        let_in: str = "",
+        done: float = 0.0,
+        value: str = "",
+        before: Sequence[str] = (),
     ) -> RedisCommand:
         """As `Wire.leave`."""
         if done:
-            return _call(LEAVE, line_of(claim.spec.key), _milliseconds(done), channel, let_in, claim.id, value)
+            line = line_of(claim.spec.key)
+            return _call(LEAVE, line, _milliseconds(done), channel, let_in, claim.id, value, *before)
         start, alone, line = _leaving(claim.spec.key, channel)
         return RedisCommand(ended(start, let_in, claim.id) if let_in else ended(alone, claim.id), line)
 
@@ -121,9 +128,12 @@ class RedisWire:
         ]
         return LeaveResult(bool(code & REMOVED_BIT), promoted, bool(code & MORE_BIT))
 
-    def renew(self, claims: Sequence[Claim]) -> RedisCommand:
+    def renew(self, claims: Sequence[Claim], before: Sequence[Sequence[str]]) -> RedisCommand:
         """As `Wire.renew`; a command for each claim, so that an error of one does not prevent the others."""
-        about = [(line_of(claim.spec.key), claim.id, _milliseconds(claim.spec.ttl)) for claim in claims]
+        about = [
+            (line_of(claim.spec.key), claim.id, _milliseconds(claim.spec.ttl), *ids)
+            for claim, ids in zip(claims, before, strict=True)
+        ]
         data = b"".join([_call(RENEW, *each).data for each in about])
         return RedisCommand(data, about[0][0], len(claims))
 
@@ -142,7 +152,7 @@ class RedisWire:
         """As `Wire.value`."""
         return None if reply is None else str(reply.decode())
 
-    def adopt(self, key: str, id: str, claim: Claim, channel: str) -> RedisCommand:
+    def adopt(self, key: str, id: str, claim: Claim, channel: str, before: Sequence[str] = ()) -> RedisCommand:
         """As `Wire.adopt`."""
         return _call(
             ADOPT,
@@ -152,6 +162,7 @@ class RedisWire:
             _milliseconds(claim.spec.ttl),
             channel,
             f"{HOST}\n{pid()}\n{claim.who}\n{claim.spec.label}",
+            *before,
         )
 
     def adopted(self, reply: Reply) -> tuple[int, int] | None:

@@ -16,6 +16,7 @@ from interlock.testing.waiting import RENEWED, eventually, throughout
 from interlock.testing.world import World
 
 LONG = 60.0
+ROUNDS = 20
 
 
 @needs("detach")
@@ -183,3 +184,56 @@ def test_a_renewal_under_the_old_name_is_told_as_a_loss_to_nobody(world: World, 
     attached = ann.do(locks.attach, token)
     eventually(lambda: attached.expires_in > 0)
     assert lost == []
+
+
+def _detached(world: World, lock: Any) -> Any:
+    """Return a function for an actor: it acquires, detaches at once, and returns the token."""
+
+    def steps() -> Generator[Any, Any, Any]:
+        grant = yield from world.result(lock.acquire())
+        return (yield from world.result(grant.detach()))
+
+    return world.function(steps)
+
+
+@needs("detach")
+def test_a_detach_right_after_a_hand_over_is_no_loss(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+    lock = locks.lock(world.name, ttl=LONG)
+    for _ in range(ROUNDS):
+        grant = ann.do(lock.acquire)
+        waiting = world.in_line(bob.start, _detached(world, lock))
+        assert ann.do(grant.release) is True
+        token = waiting.result(20)
+        assert [view.id for view in world.holders()] == [read(token).id]
+        assert ann.do(locks.release, token) is True
+        assert world.nothing_left()
+
+
+@pytest.mark.parametrize("where", ["the same client", "another client"])
+@needs("detach")
+def test_a_used_token_lets_nobody_in(world: World, locks: Any, where: str) -> None:
+    ann, bob, cyd = world.actors(3)
+    token = ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach)
+    waiting = world.in_line(bob.start, locks.lock(world.name).acquire)
+    attached = cyd.do((locks if where == "the same client" else world.connect()).attach, token)
+    assert ann.do(locks.release, token) is False
+    throughout(0.2, lambda: not waiting.done())
+    assert attached.held
+    assert cyd.do(attached.renew) is True
+    assert cyd.do(attached.release) is True
+    assert waiting.result(20).held
+
+
+@needs("detach")
+def test_a_released_token_lets_in_the_next_in_line(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+    ann.do(locks.release, ann.do(ann.do(locks.lock(world.fresh_name()).acquire).detach))  # no waiter stays without it
+    grant = ann.do(locks.lock(world.name, ttl=LONG).acquire)
+    waiting = world.in_line(bob.start, locks.lock(world.name).acquire)
+    token = ann.do(grant.detach)
+    throughout(0.2, lambda: not waiting.done())
+    assert ann.do(grant.release) is False
+    assert not waiting.done()
+    assert ann.do(locks.release, token) is True
+    assert waiting.result(20).held
+    assert ann.do(locks.release, token) is False
+    assert waiting.result().held

@@ -15,6 +15,7 @@ from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import THREADS, World
 
 MINUTE = 60.0
+ROUNDS = 20
 
 
 class Work:
@@ -105,6 +106,22 @@ def test_an_exception_records_nothing_and_the_next_one_runs(world: World, ann: A
     with pytest.raises(ZeroDivisionError):
         failing.result(20)
     assert waiting.result(20)["run"] == 1
+
+
+@needs("once")
+def test_a_run_right_after_a_failed_one_is_recorded(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
+    for _ in range(ROUNDS):
+        name, gate = world.fresh_name(), world.gate()
+        once, fails, works = locks.once(name, keep=MINUTE), Work(world, ZeroDivisionError("no"), gate), Work(world)
+        failing = ann.start(once.run, fails.function)
+        assert fails.begun.acquire(timeout=20)
+        waiting = bob.start(once.run, works.function)
+        world.until_waiting(1, name)
+        gate.open()
+        with pytest.raises(ZeroDivisionError):
+            failing.result(20)
+        assert waiting.result(20)["run"] == 1
+        assert ann.do(once.run, works.function)["run"] == 1
 
 
 @needs("once")

@@ -1,8 +1,8 @@
 -- Give the place of a holder to another id, with its fence and slot.
--- ARGV: id, new id, ttl, channel, about.
+-- ARGV: id, new id, ttl, channel, about, and the claims to remove before.
 -- Returns the fence, or {fence, slot}; -1 if it is gone.
 local id, new, ttl, channel, about = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
-local known = open(new)
+local known = take_along(6, new, open(new))
 drop('')  -- see `flush`
 known = settle(new, known)
 local answer = -1
@@ -26,5 +26,5 @@ else
   end
 end
 save()
-tell('', '')
+tell('', id)
 return answer

@@ -1,24 +1,18 @@
 -- Remove a claim; the next waiters become holders.
 -- ARGV: milliseconds for which its run is recorded as completed (0 for no record), channel, let_in (the waiter of the
--- same process that was let in already, or empty), id; with a record, its value.
+-- same process that was let in already, or empty), id; with a record, its value, and the claims to remove before.
 -- Returns 1 if the claim was there, else 0; plus 2 if work is left to the next step; or a list of that number and of id,
 -- fence and slot of the promoted waiters of the same channel.
 local record, channel, let_in, id, value = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local mine = open(id)
+local mine = take_along(6, id, open(id))
 if line.more > 0 or line.ends and line.ends <= now then mine = settle(id, mine) end
-local state, ended, u, c, _, number, slot = parse(mine)
+local state, ended = parse(mine)
 local removed = 0
 if state and ended > now and (record == 0 or state == 'u') then removed = 1 end
-drop('@' .. id)  -- if it is not there, see `flush`
 if removed == 0 and state and ended > now then
-  line.drops[#line.drops] = ''
-elseif state == 'p' then
-  drop('#' .. number)
-  flush()  -- it is not the next any more
-end
-if state == 'u' and (removed == 1 or ended <= now) then
-  uncount(u, c, slot)
-  if line.mixed == '1' then sweep(true) end
+  drop('')  -- see `flush`
+else
+  take_out(id, mine)
 end
 if removed == 1 and record > 0 then
   line.done = now + record

@@ -273,6 +273,30 @@ local function settle(id, mine)
   return call('HGET', line.key, '@' .. id)
 end
 
+-- Remove a claim by its record: its room, or its place among the waiters, is free.
+local function take_out(id, record)
+  local state, _, u, c, _, number, slot = parse(record)
+  drop('@' .. id)
+  if state == 'p' then
+    drop('#' .. number)
+    flush()  -- it is not the next any more
+  elseif state == 'u' then
+    uncount(u, c, slot)
+    if line.mixed == '1' then sweep(true) end
+  end
+end
+
+-- Remove the claims whose ids are in ARGV from the place `first`: their releases are on their way, and the process of
+-- `id` has let it in already.  Return the record of `id` after that.
+local function take_along(first, id, mine)
+  if not ARGV[first] then return mine end
+  drop('')  -- see `flush`
+  for place = first, #ARGV do take_out(ARGV[place], call('HGET', line.key, '@' .. ARGV[place])) end
+  hand_over()
+  flush()
+  return call('HGET', line.key, '@' .. id)
+end
+
 -- Write all that has changed.
 local function save()
   if line.counted and line.used > 0 then

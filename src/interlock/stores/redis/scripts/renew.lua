@@ -1,7 +1,8 @@
 -- Extend a lease that has not expired.
--- ARGV: id and ttl.  Returns 0 (gone), 1 (kept) or 2 (kept, and another claim waits).
+-- ARGV: id, ttl, and the claims to remove before.  Returns 0 (gone), 1 (kept), 2 (kept, and another claim waits) or 3 (it
+-- does not hold the lock, it waits).
 local id, stop = ARGV[1], now + 1 + tonumber(ARGV[2])
-local mine = open(id)
+local mine = take_along(3, id, open(id))
 drop('')  -- see `flush`
 local state, ended, u, c, its, number, slot, held, rest = parse(settle(id, mine))
 local answer = 0
@@ -12,8 +13,8 @@ if state and ended > now then
   end
   if state == 'u' and line.used == u then line.ends, line.counted = ended, true end
   keep(stop)
-  answer = (head() or line.more > 0) and 2 or 1
+  answer = state == 'p' and not unfinished() and 3 or (head() or line.more > 0) and 2 or 1
 end
 save()
-tell('', '')
+tell('', id)
 return answer
