@@ -451,3 +451,31 @@ def test_a_dependency_with_yield_of_fastapi_ends_in_any_thread(tmp_path: Path) -
         assert ran == list(range(20))
         assert all(locks.is_done(f"webhook:{number}") for number in range(20))
         assert not lock.locked()
+
+
+@of_threads
+def test_ends_of_many_threads_by_one_object_are_all_matched(world: World, locks: Any) -> None:
+    lock, failures = locks.semaphore(world.name, 12), []
+    before = sys.getswitchinterval()
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(60):
+                with lock as grant:
+                    if (turn + number) % 3 == 0:
+                        lock.release()
+                    assert grant.held is ((turn + number) % 3 != 0)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    finally:
+        sys.setswitchinterval(before)
+    assert failures == []
+    assert world.nothing_left()

@@ -33,7 +33,7 @@ def place() -> Place:
     return (None if frame.f_globals.get("__name__") in _STACKS else frame,)
 
 
-class Acquired(list[tuple[Place | None, Any, Any]]):
+class Acquired(list[tuple[Any, Any, Any]]):
     """What was acquired and not released: the place of its block or None, the grant or run, and its owner; in order.
 
     A grant or run has `_over`, True once it was released or its loss is known to the caller; and perhaps `_hold`, the
@@ -54,7 +54,7 @@ class Acquired(list[tuple[Place | None, Any, Any]]):
             self._many = 16 + 2 * len(self)
         self.append((where, begun, owner))
 
-    def forget(self, each: tuple[Place | None, Any, Any]) -> bool:
+    def forget(self, each: tuple[Any, Any, Any]) -> bool:
         """Remove an acquisition; False if another thread was quicker."""
         try:
             self.remove(each)
@@ -75,25 +75,27 @@ class Acquired(list[tuple[Place | None, Any, Any]]):
         frame: object = self
         try:
             frame = sys._getframe(2)
-        except ValueError:
+            last = self[-1]
+            if last[0] is frame:  # the short way of most blocks
+                self.remove(last)
+                return [last[1]]
+        except (ValueError, IndexError):  # C code calls; or nothing was entered
             pass
-        for each in reversed(self):
+        known = self.copy()  # an iterator of a list ends early if another thread makes the list shorter
+        for each in reversed(known):
             where = each[0]
-            if where is frame and self[-1] is each:  # the short way of most blocks
-                self.remove(each)
-                return [each[1]]
             if where is frame:
                 return self._take(each)
             if isinstance(where, tuple) and where[0] is frame and each[2] is caller():
                 break
         owner = caller()
-        loose = [(each, each[0][0]) for each in self.copy() if isinstance(each[0], tuple)]
-        own = [(each, entered) for each, entered in loose if each[2] is owner]
-        fit = [each for each, entered in own if entered is frame] or [each for each, _ in own]
-        if not fit and all(each[2] is not None and each[2].done() for each, _ in loose):
-            fit = [each for each, _ in loose]
-        if fit and len({_hold(each) for each in fit} - {None}) <= 1:
-            return self._take(min(reversed(fit), key=lambda each: _hold(each) is not None))
+        loose = [each for each in known if isinstance(each[0], tuple)]
+        own = [each for each in loose if each[2] is owner]
+        ended = all(each[2] is not None and each[2].done() for each in loose)
+        fit = [each for each in own if each[0][0] is frame] or own or (loose if ended else [])
+        held = [getattr(each[1], "_hold", each[1]) for each in fit]
+        if fit and len({*held} - {None}) <= 1:  # what holds nothing goes first
+            return self._take(fit[held.index(None) if None in held else -1])
         warnings.warn(
             f"The end of a block of {lock!r} released nothing: {len(fit) or 'no'} open blocks of the caller fit. Use "
             f"a `with` statement, or give the grant to the stack: `stack.enter_context(lock.acquire())`.",
@@ -102,7 +104,7 @@ class Acquired(list[tuple[Place | None, Any, Any]]):
         )
         return []
 
-    def _take(self, each: tuple[Place | None, Any, Any]) -> list[Any]:
+    def _take(self, each: tuple[Any, Any, Any]) -> list[Any]:
         _, begun, owner = each
         found = self.copy()
         if not self.forget(each):
@@ -111,7 +113,3 @@ class Acquired(list[tuple[Place | None, Any, Any]]):
             return [begun]
         later = found[found.index(each) :]
         return [begun, *[one for where, one, who in later if where is None and who is owner and not one._over][:1]]
-
-
-def _hold(each: tuple[Place | None, Any, Any]) -> object:
-    return getattr(each[1], "_hold", each[1])

@@ -134,13 +134,13 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
             grant._enter_body(owner)
         return grant
 
-    def _mine(self, owner: rt.Caller) -> tuple[Place | None, Any, Any] | None:
+    def _mine(self, owner: rt.Caller) -> tuple[Any, Any, Any] | None:
         """Return what the caller acquired last; or the only grant of a task that has ended, such as of `wait_for`."""
-        acquired = self._acquired.copy()
-        mine = [each for each in acquired if each[2] is owner and not each[1]._over]
+        mine = [each for each in self._acquired.copy() if each[2] is owner and not each[1]._over]
         # async only
         if not mine:
-            left = [each for each in acquired if each[0] is None and each[2].done() and not each[1]._over]
+            held = [each for each in self._acquired.copy() if not each[1]._over]
+            left = [each for each in held if each[0] is None and each[2].done()]
             mine = left if len(left) == 1 else []
         return mine[-1] if mine else None
 

@@ -135,10 +135,9 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
             grant._enter_body(owner)
         return grant
 
-    def _mine(self, owner: rt.Caller) -> tuple[Place | None, Any, Any] | None:
+    def _mine(self, owner: rt.Caller) -> tuple[Any, Any, Any] | None:
         """Return what the caller acquired last; or the only grant of a thread that has ended, such as of `wait_for`."""
-        acquired = self._acquired.copy()
-        mine = [each for each in acquired if each[2] is owner and not each[1]._over]
+        mine = [each for each in self._acquired.copy() if each[2] is owner and not each[1]._over]
         return mine[-1] if mine else None
 
     def release(self) -> None:

@@ -11,7 +11,6 @@ from interlock.keylock.arguments import checked_bytes, pauses, wait_limit
 from interlock.keylock.clients import Attempt, Holding, Sent, reentrant_of
 from interlock.runtime import _threads as rt
 from interlock.runtime.blocks import Place, place
-from interlock.runtime.process import checked_pid
 
 L = TypeVar("L", bound="KeyLock")
 
@@ -91,7 +90,7 @@ class KeyLock(OneKey):
 
     def _attempt(self, seconds: float | None, where: Place | None = None) -> Attempt:
         spread = pauses(self._poll / 32, self._poll, 0.5)
-        return Attempt(self._owner(), seconds, self._ttl, spread, caller=self._caller(), place=where)
+        return Attempt(self._owner(), seconds, self._ttl, spread, None, self._caller(), where)
 
     def release(self) -> rt.Result[bool]:
         """Give the lock back if the calling thread holds it.
@@ -158,8 +157,7 @@ class KeyLock(OneKey):
             if error is None:
                 raise
             self._note(error, failure)
-        holdings = [each.holding for each in ended if each.holding is not None]
-        if not any(each.lost and each.pid == checked_pid() for each in holdings):
+        if not any(each.holding is not None and each.holding.lost for each in ended):
             return
         loss = LockLost(
             f"the lock {self._key!r} ended before its body did: the lease was too short, or the key was deleted; "
