@@ -1,13 +1,21 @@
 """The token of a hold that outlives its process: every program that has it can use the lock, so it is never shown."""
 
 import json
+import os
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+from urllib.parse import unquote
 
 from interlock.core.claims import SEPARATOR, Claim, LockSpec, checked_ttl
 from interlock.core.errors import InvalidArgument, LockLost
 
 BEGINS = "interlock1."
+DEFAULTS = re.compile(r"^(?:localhost|127\.0\.0\.1|\[::1\])(?=:|$)|:(?:6379|5432|3306|2379)$")
+"""In a host: the names of this machine, and a port that need not be written."""
+SAME = {"valkey": "redis", "valkeys": "redis", "rediss": "redis", "mariadb": "mysql", "etcds": "etcd"}
+NAMING = ("db=", "table=", "schema=", "endpoint=", "host=", "port=", "dbname=", "unix_socket=")
+"""The options of a URL that select a store; the others say how to use it."""
 
 
 class Token(NamedTuple):
@@ -75,8 +83,58 @@ def read(text: object, namespace: str | None = None) -> Token:
     return token
 
 
-def gone(token: Token) -> LockLost:
-    """Return the error for a token whose claim is gone."""
+def identity(where: str) -> tuple[object, ...] | None:
+    """Return what identifies a store, the same for other spellings of its URL; None for a client without a URL.
+
+    Args:
+        where: the URL; neither user, password nor driver is part of the result.
+    """
+    scheme, slashes, rest = where.partition("://")
+    if not slashes:
+        return None
+    address, _, query = rest.partition("?")
+    kind = scheme.lower().partition("+")[0]
+    if kind in ("file", "sqlite"):
+        return kind, os.path.realpath("/" + unquote(address).removeprefix("localhost").lstrip("/"))
+    hosts, _, path = address.rpartition("@")[2].partition("/")
+    named = (DEFAULTS.sub("", host) for host in hosts.lower().split(","))
+    options = sorted(each for each in query.split("&") if each.startswith(NAMING))
+    return SAME.get(kind, kind), *named, path.strip("/").removeprefix("0"), *options
+
+
+def absent(token: Token, where: str) -> Literal[False]:
+    """Return False for a token whose claim was not found.
+
+    The store is asked first, and compared after: only the claim itself shows that two host names are one server.
+
+    Args:
+        token: whose claim was not found.
+        where: the store that was asked.
+
+    Raises:
+        InvalidArgument: the token belongs to another store.
+    """
+    theirs, ours = identity(token.where), identity(where)
+    if theirs and ours and theirs != ours:
+        raise InvalidArgument(
+            f"this token of {token.name!r} can't be used here: it belongs to {token.where}, and this connection is "
+            f"to {where}. Connect to {token.where}; if both URLs mean one store, the lock was released, its lease "
+            f"expired, or it was evicted"
+        )
+    return False
+
+
+def gone(token: Token, where: str) -> LockLost:
+    """Return the error for a token whose claim is gone.
+
+    Args:
+        token: whose claim was not found.
+        where: the store that was asked.
+
+    Raises:
+        InvalidArgument: the token belongs to another store.
+    """
+    absent(token, where)
     return LockLost(
         f"the lock {token.name!r} (fence {token.fence}) is not held by this token any more: it was used before, its "
         f"lease has ended, or it was evicted; acquire the lock anew"

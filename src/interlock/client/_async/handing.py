@@ -3,7 +3,7 @@
 from interlock.client._async.client import AsyncClient
 from interlock.client._async.grants import AsyncGrant
 from interlock.client.base import AcquireOptions, closed_meanwhile
-from interlock.client.tokens import Token, gone, read
+from interlock.client.tokens import Token, absent, gone, read
 from interlock.core.claims import Claim, shown_text
 from interlock.runtime import _aio as rt
 
@@ -13,6 +13,7 @@ async def attach(client: AsyncClient, text: str, ttl: float | None, options: Acq
 
     Raises:
         LockLost: it was used before, or its lease has ended, or it was evicted.
+        InvalidArgument: it is not a token of this store and namespace.
         StoreError: the store could not be asked.
     """
     token = _token_for(client, text)
@@ -23,7 +24,7 @@ async def attach(client: AsyncClient, text: str, ttl: float | None, options: Acq
     try:
         held = await client.adopt(state, token.id, claim)
         if held is None:
-            raise gone(token)
+            raise gone(token, client.where)
         grant = AsyncGrant(held._replace(deadline=sent + claim.spec.ttl), client, state.watchdog, owner, options)
         state.watchdog.add(grant)
         if client.closed:  # `close` may have looked at the watchdog before
@@ -39,13 +40,15 @@ async def extend(client: AsyncClient, text: str, ttl: float | None) -> bool:
     """Let the lease of a token's claim last for a full ttl from now; False if it is gone."""
     token = _token_for(client, text)
     claim = Claim(token.id, token.spec(ttl), token.who)
-    return await client.state().queue.adopt(claim.spec.key, token.id, claim, True) is not None
+    extended = await client.state().queue.adopt(claim.spec.key, token.id, claim, True)
+    return extended is not None or absent(token, client.where)
 
 
 async def give_back(client: AsyncClient, text: str) -> bool:
     """Release the claim of a token; False if it is gone."""
     token = _token_for(client, text)
-    return bool(await client.state().queue.leave(Claim(token.id, token.spec(None))))
+    released = await client.state().queue.leave(Claim(token.id, token.spec(None)))
+    return bool(released) or absent(token, client.where)
 
 
 def _token_for(client: AsyncClient, text: str) -> Token:

@@ -4,7 +4,7 @@
 from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant
 from interlock.client.base import AcquireOptions, closed_meanwhile
-from interlock.client.tokens import Token, gone, read
+from interlock.client.tokens import Token, absent, gone, read
 from interlock.core.claims import Claim, shown_text
 from interlock.runtime import _threads as rt
 
@@ -14,6 +14,7 @@ def attach(client: Client, text: str, ttl: float | None, options: AcquireOptions
 
     Raises:
         LockLost: it was used before, or its lease has ended, or it was evicted.
+        InvalidArgument: it is not a token of this store and namespace.
         StoreError: the store could not be asked.
     """
     token = _token_for(client, text)
@@ -24,7 +25,7 @@ def attach(client: Client, text: str, ttl: float | None, options: AcquireOptions
     try:
         held = client.adopt(state, token.id, claim)
         if held is None:
-            raise gone(token)
+            raise gone(token, client.where)
         grant = Grant(held._replace(deadline=sent + claim.spec.ttl), client, state.watchdog, owner, options)
         state.watchdog.add(grant)
         if client.closed:  # `close` may have looked at the watchdog before
@@ -40,13 +41,15 @@ def extend(client: Client, text: str, ttl: float | None) -> bool:
     """Let the lease of a token's claim last for a full ttl from now; False if it is gone."""
     token = _token_for(client, text)
     claim = Claim(token.id, token.spec(ttl), token.who)
-    return client.state().queue.adopt(claim.spec.key, token.id, claim, True) is not None
+    extended = client.state().queue.adopt(claim.spec.key, token.id, claim, True)
+    return extended is not None or absent(token, client.where)
 
 
 def give_back(client: Client, text: str) -> bool:
     """Release the claim of a token; False if it is gone."""
     token = _token_for(client, text)
-    return bool(client.state().queue.leave(Claim(token.id, token.spec(None))))
+    released = client.state().queue.leave(Claim(token.id, token.spec(None)))
+    return bool(released) or absent(token, client.where)
 
 
 def _token_for(client: Client, text: str) -> Token:

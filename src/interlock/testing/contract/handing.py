@@ -1,11 +1,14 @@
 """Handing over a held lock: detach and attach."""
 
+import json
+import re
+from base64 import urlsafe_b64encode
 from collections.abc import Generator
 from typing import Any
 
 import pytest
 
-from interlock.client.tokens import read
+from interlock.client.tokens import BEGINS, read
 from interlock.core.claims import USING
 from interlock.core.errors import InvalidArgument, LockLost, NotHeld, StoreError
 from interlock.testing.actors import Actor
@@ -68,6 +71,26 @@ def test_a_token_is_used_once(world: World, locks: Any) -> None:
     assert cyd.do(locks.release, token) is False
     assert attached.held
     assert bob.do(attached.renew) is True
+
+
+def moved(token: str, where: str) -> str:
+    """Return a token that says that its claim is in another store."""
+    told = read(token)._replace(where=where)
+    return BEGINS + urlsafe_b64encode(json.dumps(told).encode()).decode().rstrip("=")
+
+
+@needs("detach")
+@pytest.mark.parametrize("act", ["attach", "renew", "release"])
+def test_a_token_of_another_store_is_refused_by_name(world: World, locks: Any, ann: Actor, act: str) -> None:
+    other = "redis://elsewhere.example/7"
+    token = moved(ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach), other)
+    assert ann.do(locks.renew, token) is True  # another spelling, for all that the token knows
+    assert ann.do(locks.release, token) is True
+    if "://" in repr(locks):
+        with pytest.raises(InvalidArgument, match=re.escape(other)):
+            ann.do(getattr(locks, act), token)
+    elif act != "attach":
+        assert ann.do(getattr(locks, act), token) is False
 
 
 @needs("detach")
