@@ -195,7 +195,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     program = "import sys; sys.modules['opentelemetry'] = None; import interlock; import interlock.otel"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert "pip install 'interlock[otel]'" in done.stderr
+    assert 'pip install ".[otel]"' in done.stderr
 
 
 def test_what_can_not_be_called_is_refused() -> None:

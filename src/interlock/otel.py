@@ -4,15 +4,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeAlias
 
+from interlock.core.errors import InvalidArgument, install
+
 try:
     from opentelemetry.metrics import Histogram, MeterProvider, get_meter
     from opentelemetry.trace import Span, Status, StatusCode, TracerProvider, get_tracer
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}: pip install 'interlock[otel]'", name=error.name) from error
+    raise ModuleNotFoundError(f"{error}: {install('otel')}", name=error.name) from error
 
 from interlock.client.events import Event, Listener, subscribe
 from interlock.core.claims import said
-from interlock.core.errors import InvalidArgument
 from interlock.runtime.clock import time_of_day
 from interlock.runtime.process import checked_pid
 

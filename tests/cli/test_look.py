@@ -95,6 +95,29 @@ def test_ls_counts_no_record_of_once_as_a_holder(seen: Seen, locks: interlock.Lo
     assert rows(printed)[2][:4] == ["book", "exclusive, once", "1", "0"]
 
 
+def test_ls_shows_waiters_beside_a_record(seen: Seen, locks: interlock.Locks) -> None:
+    locks.once("book", keep=60).run(lambda: None)
+    (record,) = locks.claims("book")
+    waiter = record._replace(state="pending", id="1", units=1, capacity=1, since=1.0, label="waits")
+    table = output.locks_table(output.console(), [output.line_of("book", [record, waiter])])
+    assert [str(next(iter(column.cells))) for column in table.columns][2:6] == ["0", "1", "0@", "waits"]
+
+
+def test_a_record_of_once_is_shown_as_a_record(seen: Seen, locks: interlock.Locks) -> None:
+    locks.once("import", keep=7200).run(lambda: None)
+    (view,) = locks.claims("import")
+    assert (view.state, view.since, view.waiting_since, view.held_since) == ("done", None, None, None)
+    for words in (["ls"], ["show", "import"]):
+        _, printed, _ = seen(*words)
+        assert "kept for 1 h" in printed
+        assert not re.search(r"waiter|0@|\bago\b|since |thread", printed.replace("Waiters", "").replace("Since", ""))
+    (lock,) = seen.json("ls")
+    assert seen.json("show", "import")["holders"][0]["state"] == "done"
+    (record,) = lock["holders"]
+    facts = [record[key] for key in ("state", "kind", "since", "waiting_since", "held_since", "pid", "fence")]
+    assert facts == ["done", "once", None, None, None, None, None]
+
+
 def test_show_shows_the_line_in_its_order(house: House) -> None:
     house.hold("book", "--label", "first")
     for label in ("second", "third"):

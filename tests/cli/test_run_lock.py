@@ -199,7 +199,7 @@ def test_without_click_or_rich_it_says_what_to_install(house: House) -> None:
             without = house.python_with(f"raise ModuleNotFoundError('no {name}', name={name!r})\n", name)
             status, printed, errors = house.run(*words, extra=without)
         assert (status, printed, errors.count("\n")) == (69, "", 1)
-        assert "pip install 'interlock[cli]'" in errors
+        assert 'pip install ".[cli]"' in errors
 
 
 def test_run_imports_nothing_that_is_slow(house: House) -> None:

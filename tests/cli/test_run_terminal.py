@@ -126,3 +126,52 @@ def test_a_terminal_that_goes_away_hangs_up_the_command_of_a_session_leader(hous
 def is_stopped(pid: int) -> None:
     """Wait until a process is stopped: before that, it may still read what is typed."""
     eventually(lambda: state_of(pid) == "T")
+
+
+def test_a_key_reaches_the_command_of_lead_once(house: House) -> None:
+    with terminal(house, "lead", "book", "--", sys.executable, "-c", REPORTER) as person:
+        job = int(person.see(r"job (\d+)")[1])
+        person.see(r"command (\d+)")
+        for _ in range(3):
+            person.press(CTRL_C)
+            person.see("got SIGINT\n")
+            os.kill(job, signal.SIGUSR1)
+            assert person.see(r"got (\w+)")[1] == "SIGUSR1"
+        person.press(CTRL_D)
+        person.see("ended 0")  # and it does not start the command again
+
+
+WAITS = ["run book -- true", "once book --keep 1h -- true", "lead book -- true", "hold book"]
+
+
+@pytest.mark.parametrize("words", WAITS)
+def test_a_terminal_shows_what_a_command_waits_for(house: House, words: str) -> None:
+    grant = house.locks.lock("book", label="release 7").acquire()
+    assert grant is not None
+    with terminal(house, *words.split()) as person:
+        seen = person.see(r"interlock: waiting for 'book': held by (\d+)@\S+ (.*) for \d+ s; Ctrl-C stops\n")
+        assert seen.groups() == (str(os.getpid()), "(release 7)")
+        person.press(CTRL_C)
+        person.see("ended 130")
+    eventually(lambda: len(house.locks.claims("book")) == 1)
+
+
+def test_a_wait_without_a_terminal_says_nothing(house: House) -> None:
+    with house.locks.lock("book"):
+        assert house.run("run", "-w", "1.5", "book", "--", "true") == (1, "", "")
+
+
+def test_a_terminal_shows_who_has_the_items(house: House) -> None:
+    grant = house.locks.one_of("gpu", ["a"], label="trains").acquire()
+    assert grant is not None
+    with terminal(house, "run", "--one-of", "gpu=a", "--", "true") as person:
+        assert person.see(r"waiting for 'gpu=a': held by (\d+)@")[1] == str(os.getpid())
+        grant.release()
+        person.see("ended 0")
+
+
+def test_a_record_is_nothing_to_evict(house: House) -> None:
+    house.locks.once("import", keep=60).run(lambda: None)
+    with terminal(house, "evict", "import") as person:
+        person.see("nothing was removed from 'import'")
+        person.see("ended 1")

@@ -4,7 +4,7 @@ import json
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -156,3 +156,33 @@ def test_a_port_that_is_taken_is_69_and_a_store_that_is_away_75(
     assert main(["serve", "--store", url, "--port", str(page.port)]) == 69
     assert "--port 0" in capsys.readouterr().err
     assert main(["serve", "--store", "redis://127.0.0.1:1", "--port", "0"]) == 75
+
+
+@pytest.mark.parametrize("origin", ["http://[", "null", "http://evil.example", "http://[::1", "x", "http://"])
+def test_an_origin_that_is_not_the_page_is_refused(page: Served, origin: str) -> None:
+    status, answer = page.evict("book", "1", Origin=origin)
+    assert (status, "another site" in answer["error"]) == (403, True)
+
+
+HALVES = ["", "GET /look HTTP/1.1\r\nHost: ", "POST /evict HTTP/1.1\r\nHost: {}\r\nContent-Length: 9\r\n{}\r\n{{"]
+OURS = f"Content-Type: application/json\r\nAuthorization: Bearer {TOKEN}\r\n"
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_clients_that_send_half_a_request_keep_nobody_out(page: Served, half: str) -> None:
+    head = half.format(page.host, OURS).encode()
+    with ExitStack() as stack:
+        for _ in range(250):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", page.port), timeout=30))
+            client.send(head)
+        assert page.look()["locks"] == []
+        assert page.ask("/")[0] == 200
+
+
+def test_a_viewer_stays_connected_while_others_come(page: Served) -> None:
+    with closing(page.connect()) as viewer, ExitStack() as stack:
+        for _ in range(150):
+            stack.enter_context(socket.create_connection(("127.0.0.1", page.port), timeout=30))
+            viewer.request("GET", "/look", headers={"Host": page.host})
+            answer = viewer.getresponse()
+            assert (answer.status, bool(answer.read())) == (200, True)

@@ -106,3 +106,12 @@ def test_names_and_labels_of_others_are_text(house: House, browser: webdriver.Re
             browser.switch_to.alert.accept()  # the name goes there and back unchanged
             eventually(lambda: grant.lost)
             until(browser, lambda: not seen(browser, 0))
+
+
+def test_a_record_of_once_is_shown_as_a_record(house: House, browser: webdriver.Remote) -> None:
+    house.locks.once("import", keep=7200).run(lambda: None)
+    with served(house.url, house.folder) as page:
+        browser.get(f"http://{page.host}/")
+        record = ("import", "record", "once", "", "", "", "", "kept for 1 h", "", "")
+        until(browser, lambda: seen(browser, *range(10)) == [record])  # without a button
+        assert browser.find_element(By.ID, "counts").text == "1 locks, 0 holders, 0 waiters, 1 records"

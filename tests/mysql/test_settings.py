@@ -158,6 +158,8 @@ def test_a_release_while_a_restarted_server_grants_nothing_is_done_and_hands_ove
             server.start()
             eventually(lambda: not fails(lambda: locks.claims("a")))
             assert len(locks.claims("a")) == 2
+            checks = {check.name: check.status for check in locks.doctor()}
+            assert (checks["grace"], checks["round trip"]) == ("warn", "warn")
             assert grant.release() is True
             assert [view.state for view in locks.claims("a")] == ["pending"]
             later = waiting.result(30)

@@ -7,6 +7,7 @@ import select
 import signal
 import sys
 import time
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -43,6 +44,7 @@ class Terminal:
         self._master = master
         self.pid = pid
         self.seen = ""
+        self._decode = getincrementaldecoder("utf-8")().decode  # a read may end inside a letter
 
     def press(self, keys: str) -> None:
         """Press keys."""
@@ -54,7 +56,7 @@ class Terminal:
         while (match := re.search(pattern, self.seen)) is None:
             assert select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0], self.seen
             try:
-                self.seen += os.read(self._master, 4096).decode().replace("\r\n", "\n")
+                self.seen += self._decode(os.read(self._master, 4096)).replace("\r\n", "\n")
             except OSError:  # the last process has closed the terminal
                 raise AssertionError(f"{pattern!r} is not in {self.seen!r}") from None
         self.seen = self.seen[match.end() :]

@@ -1,5 +1,6 @@
 """The command `interlock`, and which locks its commands work on; it needs click and rich."""
 
+import io
 import sys
 from collections.abc import Callable, Sequence
 
@@ -7,6 +8,7 @@ import interlock
 from interlock import Locks
 from interlock.cli.exits import UNAVAILABLE, fail
 from interlock.client.connect import default_url
+from interlock.core.errors import install
 from interlock.core.redaction import masked
 
 _given: tuple[Callable[[str], interlock.Locks], str] | None = None
@@ -33,10 +35,10 @@ def called(store: str | None) -> str:
 
 
 NEEDED = {
-    **dict.fromkeys(("click", "rich"), "interlock[cli]"),
-    **dict.fromkeys(("starlette", "uvicorn", "anyio", "h11"), "interlock[serve]"),
+    **dict.fromkeys(("click", "rich"), "cli"),
+    **dict.fromkeys(("starlette", "uvicorn", "anyio", "h11"), "serve"),
 }
-"""The packages that commands need, and what installs them."""
+"""The packages that commands need, and the extra that installs them."""
 
 
 def main(
@@ -55,6 +57,9 @@ def main(
     """
     global _given
     _given = None if locks is None else (locks, called)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that the terminal lacks must not end a list
     try:
         from interlock.cli.group import main as run_group
 
@@ -64,7 +69,7 @@ def main(
     except Exception as error:
         missing = str(getattr(error, "name", "")).partition(".")[0]
         if isinstance(error, ModuleNotFoundError) and missing in NEEDED:
-            return fail(UNAVAILABLE, f"this command needs {missing}: pip install '{NEEDED[missing]}'")
+            return fail(UNAVAILABLE, f"this command needs {missing}: {install(NEEDED[missing])}")
         # Python's own status for this is 1, which would look like a lock that another program holds.
         import traceback
 

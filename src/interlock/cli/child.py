@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple, NoReturn
 from interlock.cli.exits import BY_SIGNAL, UNAVAILABLE
 
 ENDING = frozenset((signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2))
+ORDERS = ENDING - {signal.SIGUSR1, signal.SIGUSR2}  # what ends a command unless it has another use for them
 KEYBOARD = frozenset((signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP))
 WAKE = signal.SIGURG
 AGAIN = 0.05  # seconds between two pokes
@@ -112,6 +113,13 @@ class Signals:
             self._check()
             self._waiting = False
 
+    def wait_again(self) -> None:
+        """Let signals break what `breaking` contains, as before `wait_is_over`; those that nobody took count too."""
+        with self._mutex:
+            self._waiting = True
+        while (event := self.next(0.0)) is not None:
+            self._while_waiting(event.number)
+
     def next(self, seconds: float | None = None) -> SignalEvent | None:
         """Return the next event; None if none came within `seconds`."""
         try:
@@ -200,7 +208,7 @@ def in_foreground() -> bool:
 
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-FIRST_HIGH = 100  # scripts use low descriptors by number
+FIRST_HIGH, HIGH = 100, 10  # scripts use low descriptors by number; the second under a low `ulimit -n`
 SHELL = "/bin/sh"
 
 
@@ -237,7 +245,8 @@ class Child:
         self._alive = self._alive_in = -1
         if keep:
             self._alive, into = os.pipe()
-            self._alive_in = fcntl.fcntl(into, fcntl.F_DUPFD, FIRST_HIGH)  # it is inherited
+            lowest = min(FIRST_HIGH, max(HIGH, os.sysconf("SC_OPEN_MAX") // 2))
+            self._alive_in = fcntl.fcntl(into, fcntl.F_DUPFD, lowest)  # it is inherited
             os.close(into)
         self._die_with_us = dying_with(os.getpid())
 
@@ -320,8 +329,8 @@ def _execute(path: str, words: Sequence[str], environment: Mapping[str, str]) ->
         os.execve(SHELL, (SHELL, path, *words[1:]), environment)
 
 
-def dying_with(parent: int, number: int = signal.SIGKILL) -> Callable[[], None]:
-    """Return what a child calls so that it gets a signal when `parent` dies: no command works without the lock.
+def dying_with(parent: int) -> Callable[[], None]:
+    """Return what a child calls so that it is killed when `parent` dies: no command works without the lock.
 
     It is made before the fork: a child of a process with threads must not import.
     """
@@ -333,7 +342,7 @@ def dying_with(parent: int, number: int = signal.SIGKILL) -> Callable[[], None]:
             ask = ctypes.CDLL(None).prctl
 
     def die_with_it() -> None:
-        ask(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+        ask(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != parent:
             os._exit(0)
 

@@ -64,7 +64,8 @@ def names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Compl
 
 def ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the claims of the lock that stands before."""
-    return _found(ctx.params, incomplete, lambda locks: {view.id for view in locks.claims(ctx.params.get("name"))})
+    name = ctx.params.get("name")  # a record has no id
+    return _found(ctx.params, incomplete, lambda locks: {view.id for view in locks.claims(name)} - {""})
 
 
 def namespaces(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -9,6 +9,7 @@ CONFLICT = 1  # the lock was not obtained, unless -E says otherwise; evict: noth
 USAGE = 64
 UNAVAILABLE = 69  # the command to run is not there or not executable
 LOST = 70  # the lock was lost while the command ran; doctor: the store is not fit
+OUTPUT = 74  # the output, or another file, can't be written
 STORE = 75
 BY_SIGNAL = 128  # and the number of the signal
 
@@ -24,14 +25,19 @@ def say(text: str) -> None:
         sys.stderr.write(f"interlock: {one_line(text)}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
-        _drop_unwritten()
+        drop_unwritten("stderr")
 
 
-def _drop_unwritten() -> None:
-    """Speak without a buffer from now on: Python tries again at its end, and exits with 120 if that fails, too."""
+def drop_unwritten(name: str) -> None:
+    """Write without a buffer from now on: Python tries again at its end, and exits with 120 if that fails, too.
+
+    Args:
+        name: "stdout" or "stderr".
+    """
     with suppress(AttributeError, OSError, ValueError):  # none of Python's own streams, or a closed one
-        stream: Any = sys.stderr
-        sys.stderr = io.TextIOWrapper(stream.buffer.raw, stream.encoding, "backslashreplace", write_through=True)
+        stream: Any = getattr(sys, name)
+        raw = stream.buffer.raw
+        setattr(sys, name, io.TextIOWrapper(raw, stream.encoding, "backslashreplace", write_through=True))
 
 
 def fail(status: int, text: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import interlock
-from interlock.cli.exits import STORE, USAGE, fail
+from interlock.cli.exits import OUTPUT, STORE, USAGE, drop_unwritten, fail
 
 COMMANDS = {
     "run": ("run", "Hold a lock while a command runs."),
@@ -53,8 +53,11 @@ def main(arguments: Sequence[str]) -> int:
         return 130
     except interlock.InvalidArgument as error:
         return fail(USAGE, str(error))
-    except interlock.StoreError as error:
+    except interlock.LockError as error:
         return fail(STORE, f"the store can't be used: {error}")
+    except OSError as error:
+        drop_unwritten("stdout")
+        return fail(OUTPUT, f"can't write the output, or use a file: {error.strerror or error}")
     return int(status or 0)
 
 

@@ -2,6 +2,7 @@
 
 import math
 import os
+import random
 import signal
 import threading
 import time
@@ -10,8 +11,9 @@ from typing import Any, NamedTuple
 
 from interlock import Grant, Lock, LockError, LockLost, Locks, StoreError
 from interlock.cli import called, connect
-from interlock.cli.child import ENDING, Child, SignalEvent, Signals, WaitBroken, look_up, stop_here
-from interlock.cli.exits import BY_SIGNAL, LOST, UNAVAILABLE, USAGE, fail, say
+from interlock.cli.child import ENDING, ORDERS, Child, SignalEvent, Signals, WaitBroken, look_up, stop_here
+from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
+from interlock.cli.output import telling_wait
 from interlock.core.claims import fits
 from interlock.runtime import log
 
@@ -19,11 +21,13 @@ HELD = "INTERLOCK_HELD"
 """In the environment of a command: the ids of the claims of the runs around it, the innermost last."""
 LONGEST_LABEL = 200
 TIMED_OUT = 124  # as of timeout(1)
+SHORTEST, LONGEST = 1.0, 30.0  # seconds until a command of `lead` that ended is started again
+LASTED = 60.0  # seconds; a command that ran so long has not failed at its start
 LOOK_AGAIN = 1.0  # seconds; only a safety net: a thread that was here before us may take the signal of a death
 
 
 class Order(NamedTuple):
-    """What `interlock run` was asked to do.
+    """What `interlock run`, `once` or `lead` was asked to do.
 
     Attributes:
         name: of the lock.
@@ -41,6 +45,7 @@ class Order(NamedTuple):
         attach: the token of a hold to take over; None to acquire.
         one_of: "name=a,b" to hold one of several things; None for a lock.
         once: seconds for which a record of a completed run is kept; None to run in any case.
+        again: start the command again, after a pause and a new wait for the lock, until a signal ends this.
     """
 
     name: str
@@ -62,6 +67,7 @@ class Order(NamedTuple):
     attach: str | None = None
     one_of: str | None = None
     once: float | None = None
+    again: bool = False
 
 
 def waits_for_itself(order: Order, locks: Locks, lock: Any) -> str:
@@ -103,7 +109,26 @@ def run_guarded(order: Order) -> int:
         )
     _fill_standard_streams()
     with closing(Signals()) as signals:
-        return GuardedRun(order, signals, Child(path, order.command, signals, order.keep)).run()
+        pause = SHORTEST
+        while True:
+            began = time.monotonic()
+            guarded = GuardedRun(order, signals, Child(path, order.command, signals, order.keep))
+            try:
+                status = guarded.run()
+            except StoreError as error:
+                if not order.again:
+                    raise
+                status = fail(STORE, f"the store can't be used: {error}")
+            if guarded.ended_by or not order.again:
+                return status
+            pause = SHORTEST if time.monotonic() - began > LASTED else min(LONGEST, 2 * pause)
+            say(f"{order.command[0]!r} ended with {status}; next try for {order.name!r} in about {pause:g} s")
+            try:
+                signals.wait_again()
+                with signals.breaking():
+                    time.sleep(pause * random.uniform(0.5, 1.0))
+            except WaitBroken as signalled:
+                return BY_SIGNAL + signalled.number
 
 
 def _fill_standard_streams() -> None:
@@ -120,6 +145,9 @@ class GuardedRun:
         order: what to do.
         signals: those of this process.
         child: the process of the command, not started yet.
+
+    Attributes:
+        ended_by: the signal that ended the wait, or that was to end the command; 0 if none came.
     """
 
     def __init__(self, order: Order, signals: Signals, child: Child) -> None:
@@ -129,7 +157,7 @@ class GuardedRun:
         self._name = "what the token holds" if order.attach else repr(order.one_of or order.name)
         self._grant: Grant | None = None  # kept, so that closing the connection can release it once more
         self._lost = self._timed_out = False
-        self._ordered_to_end = False
+        self.ended_by = 0
 
     def run(self) -> int:
         """Wait for the lock, run the command, release; return the exit status.
@@ -140,6 +168,7 @@ class GuardedRun:
         try:
             return self._with_store()
         except WaitBroken as signalled:
+            self.ended_by = signalled.number
             self._tell(f"no longer waiting for {self._name}: got {signal.Signals(signalled.number).name}")
             return BY_SIGNAL + signalled.number
         except LockLost as error:
@@ -191,7 +220,8 @@ class GuardedRun:
         order = self._order
         started = time.monotonic()
         self._tell(f"waiting for {self._name} in {called(order.store)}")
-        with self._signals.breaking():
+        line = order.one_of.partition("=")[0] if order.one_of else order.name
+        with self._signals.breaking(), telling_wait(locks, line, self._name):
             if order.attach is not None:
                 grant = locks.attach(order.attach, ttl=order.ttl, on_lost=self._on_lost)
             else:
@@ -209,7 +239,7 @@ class GuardedRun:
         try:
             status = self._run_command(grant)
             until = obtained + order.at_least
-            if not self._lost and not self._ordered_to_end and until > time.monotonic():
+            if not self._lost and not self.ended_by and until > time.monotonic():
                 self._tell(f"the command ended with {status}, holding {self._name} as long as --at-least says")
                 status = self._hold_on(
                     status, until, " after the command had ended: it may run elsewhere sooner than --at-least says"
@@ -235,6 +265,8 @@ class GuardedRun:
             return fail(UNAVAILABLE, f"can't run {self._order.command[0]!r}: {error.strerror}; check the program")
         self._attend()
         status = TIMED_OUT if self._timed_out else child.status or 0
+        if self._order.once is not None and status == 0 and self._was_stopped():
+            status = BY_SIGNAL + self.ended_by  # it has ended well, but its work may be a part only
         if not self._order.keep or self._lost:
             return status
         self._tell(f"the command ended with {status}, holding {self._name} until its last process is gone")
@@ -264,6 +296,17 @@ class GuardedRun:
                 self._say_lost("; stopping the command")
                 kill_at = self._stop()
 
+    def _was_stopped(self) -> bool:
+        """Tell whether a signal that ends commands came before the command ended, taken by now or not."""
+        while (event := self._signals.next(0.0)) is not None and event.number != signal.SIGCHLD:
+            self._note(event)
+        return bool(self.ended_by)
+
+    def _note(self, event: SignalEvent) -> None:
+        """Remember a signal that ends commands, unless the command itself has sent it to its group."""
+        if event.number in ORDERS and event.sender != self._child.pid:
+            self.ended_by = event.number
+
     def _stop(self) -> float:
         """Let the command end; return when it is to be killed."""
         self._child.send(signal.SIGTERM)
@@ -273,7 +316,7 @@ class GuardedRun:
     def _pass_on(self, event: SignalEvent) -> None:
         if event.number == signal.SIGCHLD:
             return
-        self._ordered_to_end = self._ordered_to_end or event.number in ENDING
+        self._note(event)
         if not event.by_terminal and event.sender != self._child.pid:
             self._child.send(event.number)
         if event.number == signal.SIGTSTP:
@@ -301,7 +344,7 @@ class GuardedRun:
             elif event.number == signal.SIGTSTP:
                 stop_here()
             elif event.number in ENDING:
-                self._ordered_to_end = True
+                self.ended_by = event.number
                 if until == math.inf:
                     got = signal.Signals(event.number).name
                     say(f"got {got}: releasing {self._name}; processes of the command still run")

@@ -2,8 +2,11 @@
 
 import json
 import math
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import import_module
 from textwrap import TextWrapper
@@ -11,14 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from interlock import ClaimView
-from interlock.cli.exits import one_line
+from interlock import ClaimView, Locks
+from interlock.cli.exits import one_line, say
 from interlock.core.claims import DONE
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+SAY_AFTER = 1.0  # seconds of waiting until a terminal shows why
+LONGEST = 3.2e9  # seconds, a century; the system takes none much longer
 WIDE = 10_000  # columns where there is no terminal: nothing is cut or wrapped
 FOLDED = frozenset(("Lock", "Process", "First", "Label", "Finding"))  # columns that are folded when space is short
 SPARE = (
@@ -31,6 +36,7 @@ SPARE_LATER = ("Kind", "Process")  # left out where names would not even have th
 NAME_SPACE = 16  # columns
 INDENT = 8 * " "
 SPANS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+TIMES = ("since", "waiting_since", "held_since")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -98,12 +104,13 @@ def claim_json(view: ClaimView) -> dict[str, Any]:
         "capacity": view.capacity,
         "fence": view.fence,
         "host": view.host,
-        "pid": view.pid,
+        "pid": None if view.state == DONE else view.pid,
         "thread": view.thread,
         "label": view.label,
-        "since": iso(view.since),
-        "waiting_since": iso(view.waiting_since),
-        "held_since": None if view.held_since is None else iso(view.held_since),
+        **{
+            name: None if moment is None else iso(moment)
+            for name, moment in zip(TIMES, (view.since, view.waiting_since, view.held_since), strict=True)
+        },
         "expires_in": round(view.expires_in, 3),
     }
 
@@ -172,12 +179,12 @@ def locks_table(out: "Console", lines: Iterable[OutputLine]) -> "Table":
     """Return a table with a row for each lock."""
     rows = []
     for line in lines:
-        first = (*line.holders, *line.waiters)[0]
+        first, *_ = sorted((*line.holders, *line.waiters), key=lambda view: view.state == DONE)
         if first.state == DONE:
             rows.append((line.name, "once", "0", "0", "", "", f"kept for {duration(first.expires_in)}"))
             continue
         counts = (str(sum(view.state != DONE for view in line.holders)), str(len(line.waiters)))
-        rows.append((line.name, line.kinds, *counts, f"{first.pid}@{first.host}", first.label, ago(first.since)))
+        rows.append((line.name, line.kinds, *counts, f"{first.pid}@{first.host}", first.label, ago(first.since or 0)))
     return fitting(out, ("Lock", "Kind", "Holders", "Waiters", "First", "Label", "Since"), rows)
 
 
@@ -203,6 +210,8 @@ def picture_of(*parts: "str | Table") -> Any:
 def claim_text(view: ClaimView, width: int) -> str:
     """Return all that is known of a claim, in a few rows for a terminal of so many columns."""
     state, kind, process, label, since, lease = _main_facts(view)
+    if view.state == DONE:
+        return f"{state}  {kind}  {lease}"
     fence = "" if view.fence is None else f"fence {view.fence}, "
     rows = (
         f"{state}  {kind}  {process}" + (f"  {label}" if label else ""),
@@ -216,9 +225,50 @@ def claim_text(view: ClaimView, width: int) -> str:
 
 def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
     if view.state == DONE:
-        return "done", "once", "", "", "", f"kept for {duration(view.expires_in)}"
+        return "record", "once", "", "", "", f"kept for {duration(view.expires_in)}"
     state = "holder" if view.state == "using" else "waiter"
-    return state, view.kind, f"{view.pid}@{view.host}", view.label, ago(view.since), f"in {duration(view.expires_in)}"
+    return (
+        state,
+        view.kind,
+        f"{view.pid}@{view.host}",
+        view.label,
+        ago(view.since or 0),
+        f"in {duration(view.expires_in)}",
+    )
+
+
+@contextmanager
+def telling_wait(locks: Locks, name: str, shown: str) -> Iterator[None]:
+    """Say on a terminal who holds a lock, if the body waits longer than a second.
+
+    Args:
+        locks: the connection, which other threads may use too.
+        name: of the lock.
+        shown: what to call it.
+    """
+
+    def tell() -> None:
+        who = "other waiters are ahead"
+        with suppress(Exception):  # a store that can't say it, or not now
+            views = [view for view in locks.claims(name) if view.state == "using"]
+            who = _holders(views) if views else who
+        if not timer.finished.is_set():  # the wait is over: others write now
+            say(f"waiting for {shown}: {who}; Ctrl-C stops")
+
+    timer = threading.Timer(SAY_AFTER, tell)
+    timer.daemon = True
+    if sys.stderr is not None and sys.stderr.isatty():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _holders(views: Sequence[ClaimView]) -> str:
+    (pid, host, label), more = (views[0].pid, views[0].host, views[0].label), len(views) - 1
+    held = duration(time.time() - (views[0].held_since or views[0].since or math.inf))
+    return f"held by {pid}@{host}{label and f' ({label})'} for {held}{f' and {more} more' if more else ''}"
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg] # click before 8.4 can't subscript it
@@ -233,7 +283,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg] # click before 8.4 ca
             seconds = float(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else float(text)
         except ValueError:
             seconds = math.nan
-        if not 0 <= seconds < math.inf:
+        if not 0 <= seconds <= LONGEST:
             self.fail(f"{text!r} is no time: give one like 30, 30s, 10m, 2h or 1d", param, ctx)
         return seconds
 

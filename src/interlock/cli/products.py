@@ -1,26 +1,18 @@
 """Commands on top of `interlock run`: once, lead, hold, renew, release, create."""
 
+import errno
 import json
 import os
-import random
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from interlock import Locks
 from interlock.cli import connect
-from interlock.cli.exits import CONFLICT, fail, say
-from interlock.cli.output import Duration, json_option, name_argument, namespace_option, store_option
-from interlock.cli.run import Run, command_argument, refuse_memory
-from interlock.client.tokens import read
-
-SHORTEST, LONGEST = 1.0, 30.0  # seconds until a command that ended is started again
-LASTED = 60.0  # seconds; a command that ran so long has not failed at its start
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else (signal.SIGINT,)
+from interlock.cli.exits import CONFLICT, OUTPUT, drop_unwritten, fail
+from interlock.cli.output import Duration, json_option, name_argument, namespace_option, store_option, telling_wait
+from interlock.cli.run import Run, command_argument, refuse_memory, token_of
 
 
 @click.command(cls=Run)
@@ -38,7 +30,8 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if os.name == "posix"
 def once(keep: float, **given: Any) -> int:
     """Run COMMAND, unless a run of it has completed (exit status 0) within --keep; then print nothing and exit 0.
 
-    A call that comes while COMMAND runs waits for its end. Exit status: as that of interlock run.
+    A call that comes while COMMAND runs waits for its end. A run that was stopped by HUP, INT, QUIT or TERM does not
+    count. Exit status: as that of interlock run; 128+n after signal n, even if COMMAND returned 0.
     """
     from interlock.cli.guard import Order, run_guarded
 
@@ -60,44 +53,17 @@ def once(keep: float, **given: Any) -> int:
 @click.option("--label", metavar="TEXT", help="What ls and show display for this claim. Default: the command's name.")
 @name_argument
 @command_argument
-def lead(name: str, command: Sequence[str], store: str | None, **given: Any) -> int:
+def lead(**given: Any) -> int:
     """Keep COMMAND running on exactly one of the machines that call this.
 
-    A machine that loses the lead stops COMMAND with TERM, then KILL. Whenever COMMAND has ended, this machine stands
-    for election again after 1 to 30 seconds. INT, TERM and HUP are passed on to COMMAND, and end this command.
+    A machine that loses the lead stops COMMAND with TERM, then KILL. Whenever COMMAND has ended, this machine becomes
+    a candidate again after 1 to 30 seconds. Signals are passed on to COMMAND; HUP, INT, QUIT and TERM also end this
+    command as soon as COMMAND has ended. A signal that is ignored from the start (nohup) stays ignored.
     """
-    from interlock.cli.child import dying_with
+    from interlock.cli.guard import Order, run_guarded
 
-    refuse_memory(store)
-    options = [] if store is None else ["--store", store]
-    for option, value in given.items():
-        options += [] if value in (None, "") else [f"--{option}", str(value)]
-    words = [sys.executable, "-m", "interlock", "run", *options, name, "--", *command]
-    ended: list[int] = []
-    child: subprocess.Popen[bytes] | None = None
-
-    def end(number: int, frame: object) -> None:
-        ended.append(number)
-        if child is not None:
-            child.send_signal(number)
-
-    for number in FORWARDED:
-        signal.signal(number, end)
-    dies_with_us, pause = dying_with(os.getpid(), signal.SIGTERM), SHORTEST
-    while not ended:
-        began = time.monotonic()
-        child = subprocess.Popen(words, preexec_fn=dies_with_us)
-        if ended:
-            child.send_signal(ended[0])
-        status = child.wait()
-        if ended:
-            return status if status >= 0 else 128 - status
-        pause = SHORTEST if time.monotonic() - began > LASTED else min(LONGEST, 2 * pause)
-        say(f"{command[0]!r} ended with {status}; {name!r} is stood for again in about {pause:g} s")
-        until = time.monotonic() + pause * random.uniform(0.5, 1.0)
-        while not ended and time.monotonic() < until:
-            time.sleep(0.1)
-    return 128 + ended[0]
+    refuse_memory(given["store"])
+    return run_guarded(Order(wait=None, again=True, **given))
 
 
 @click.command()
@@ -112,24 +78,33 @@ def hold(name: str, ttl: float | None, wait: float | None, label: str | None, st
          as_json: bool) -> int:  # fmt: skip
     """Hold the lock NAME without a process; print a token for renew, release and run --attach.
 
-    Every program that has the token can use the lock. Exit status: 1 if the lock was not obtained.
+    Every program that has the token can use the lock. Exit status: 1 if the lock was not obtained; 74 if the token
+    can't be written: the lock is released then.
     """
     refuse_memory(store)
     with connect(store, namespace) as locks:
-        grant = locks.lock(name, ttl=ttl, label=label, renew=False).acquire(timeout=wait)
+        with telling_wait(locks, name, repr(name)):
+            grant = locks.lock(name, ttl=ttl, label=label, renew=False).acquire(timeout=wait)
         if grant is None:
             return fail(CONFLICT, f"did not obtain {name!r}: others hold it (interlock show {name!r})")
         fence, token = grant.fence, grant.detach()
-    click.echo(json.dumps({"name": name, "fence": fence, "token": token}) if as_json else token)
+        try:
+            if sys.stdout is None:
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            click.echo(json.dumps({"name": name, "fence": fence, "token": token}) if as_json else token)
+        except BaseException as error:
+            locks.release(token)
+            if not isinstance(error, OSError):
+                raise
+            drop_unwritten("stdout")
+            return fail(OUTPUT, f"the token can't be written ({error.strerror}): {name!r} was released")
     return 0
 
 
-def _of_token(text: str, store: str | None) -> tuple[str, Any]:
-    """Return a token as text, and the connection to where it is of."""
-    text = sys.stdin.readline().strip() if text == "-" else text
-    token = read(text)
-    known = "" if "***" in token.where or "://" not in token.where else token.where
-    return text, connect(store or os.environ.get("INTERLOCK_URL") or known or None, token.namespace)
+def _connected(text: str, store: str | None) -> tuple[str, Locks]:
+    """Return a token as text, and a connection to its store."""
+    text, token, store = token_of(text, store)
+    return text, connect(store, token.namespace)
 
 
 @click.command()
@@ -139,9 +114,11 @@ def _of_token(text: str, store: str | None) -> tuple[str, Any]:
 def renew(token: str, ttl: float | None, store: str | None) -> int:
     """Renew the lock that `interlock hold` has taken; if TOKEN is -, it is read from standard input.
 
+    The store is that of --store, else of $INTERLOCK_URL, else the one that the token names.
+
     Exit status: 1 if the lock is no longer held.
     """
-    text, locks = _of_token(token, store)
+    text, locks = _connected(token, store)
     with locks:
         return 0 if locks.renew(text, ttl=ttl) else fail(CONFLICT, "not held any more by this token: hold it anew")
 
@@ -152,9 +129,11 @@ def renew(token: str, ttl: float | None, store: str | None) -> int:
 def release(token: str, store: str | None) -> int:
     """Release the lock that `interlock hold` has taken; if TOKEN is -, it is read from standard input.
 
+    The store is that of --store, else of $INTERLOCK_URL, else the one that the token names.
+
     Exit status: 1 if the lock is no longer held.
     """
-    text, locks = _of_token(token, store)
+    text, locks = _connected(token, store)
     with locks:
         return 0 if locks.release(text) else fail(CONFLICT, "not held any more by this token")
 

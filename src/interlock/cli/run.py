@@ -1,7 +1,6 @@
 """The command line of `interlock run`."""
 
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 from interlock.cli import is_given
 from interlock.cli.exits import UNAVAILABLE, fail
 from interlock.cli.output import Duration, completed, name_argument, namespace_option, store_option
+from interlock.client.tokens import Token, read
 
 
 class Run(click.Command):
@@ -20,11 +20,11 @@ class Run(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put all options before NAME, and `--` after them: all that follows is the command's own."""
         try:
-            options, rest = self._divided(ctx, args)
+            options, rest, given = self._divided(ctx, args)
             name = ["-"]
-            if not any(word.partition("=")[0] in ("--attach", "--one-of") for word in options):
+            if given.isdisjoint(("attach", "one_of")):
                 name = rest[:1]
-                more, rest = self._divided(ctx, rest[1:])
+                more, rest, _ = self._divided(ctx, rest[1:])
                 options += more
             return super().parse_args(ctx, [*options, "--", *name, *rest])
         except click.NoSuchOption as error:
@@ -32,12 +32,12 @@ class Run(click.Command):
                 f"{error.format_message()} If it is the command's own, write -- before the command", ctx
             ) from None
 
-    def _divided(self, ctx: click.Context, words: list[str]) -> tuple[list[str], list[str]]:
-        """Return the options at the beginning, and what follows them and a `--`."""
+    def _divided(self, ctx: click.Context, words: list[str]) -> tuple[list[str], list[str], set[str]]:
+        """Return the options at the beginning, what follows them and a `--`, and the names of the options."""
         alone = click.Command(None, params=[each for each in self.params if isinstance(each, click.Option)])
-        _, rest, _ = alone.make_parser(ctx).parse_args(list(words))
+        given, rest, _ = alone.make_parser(ctx).parse_args(list(words))
         options = words[: len(words) - len(rest)]
-        return options[:-1] if options[-1:] == ["--"] else options, rest
+        return options[:-1] if options[-1:] == ["--"] else options, rest, set(given)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters; once the command has begun, a shell that completes finds no options any more."""
@@ -66,6 +66,23 @@ def refuse_memory(store: str | None) -> None:
         raise click.UsageError(
             "memory:// is seen by one process only and guards nothing: give --store file:///folder"
         )
+
+
+def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
+    """Return the text of a token, its contents, and the URL of the store to ask: --store, $INTERLOCK_URL, or its own.
+
+    Args:
+        text: "-" reads one line of standard input, and nothing behind it: that belongs to the command.
+        store: of --store.
+    """
+    if text == "-":
+        text = b"".join(iter(lambda: os.read(0, 1).strip(b"\n"), b"")).decode(errors="replace")
+    token = read(text)
+    if store is None and not is_given(store):
+        known = "" if "***" in token.where or "://" not in token.where else token.where
+        store = os.environ.get("INTERLOCK_URL") or known or None
+        refuse_memory(store)
+    return text, token, store
 
 
 @click.command(cls=Run)
@@ -178,8 +195,11 @@ def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | 
             f"which command is to run while {given['name']!r} is locked? Write it after --, or give it to -c"
         )
     refuse_memory(given["store"])
-    if given["attach"] == "-":
-        given["attach"] = sys.stdin.readline().strip()
+    if given["one_of"] is not None and not all(given["one_of"].partition("=")[2].split(",")):
+        raise click.UsageError(f"--one-of {given['one_of']}: no items. Write NAME=ITEM,ITEM")
+    if given["attach"] is not None:
+        given["attach"], token, given["store"] = token_of(given["attach"], given["store"])
+        given["namespace"] = given["namespace"] or token.namespace
     from interlock.cli.guard import Order, run_guarded
 
     return run_guarded(Order(command=command, **given))

@@ -83,7 +83,7 @@ class ClaimView(NamedTuple):
         units, capacity: what it asks for.
         fence: the fencing token of a holder; None for a waiter.
         host, pid, thread, label: of the program that made it.
-        since: when it was made, seconds since the epoch, by the clock of its host or of the store.
+        since: when it was made, seconds since the epoch, by the clock of its host or of the store; None for a record.
         expires_in: seconds until the lease ends unless it is renewed.
         held_since: since when it holds the lock, as `since`; None for a waiter, and where the store does not know.
     """
@@ -98,12 +98,12 @@ class ClaimView(NamedTuple):
     pid: int
     thread: str
     label: str
-    since: float
+    since: float | None
     expires_in: float
     held_since: float | None = None
 
     @property
-    def waiting_since(self) -> float:
+    def waiting_since(self) -> float | None:
         """When it entered the line, also for a holder: the same as `since`."""
         return self.since
 
@@ -134,7 +134,7 @@ def record_view(key: str, seconds: float) -> ClaimView:
         key: of the line.
         seconds: for which it is kept yet.
     """
-    return ClaimView(name_of(key), "", DONE, 0, 0, None, "", 0, "", "", 0.0, seconds)
+    return ClaimView(name_of(key), "", DONE, 0, 0, None, "", 0, "", "", None, seconds)
 
 
 def kind_of(units: int, capacity: int) -> str:

@@ -4,6 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 
+def install(extra: str) -> str:
+    """Return how to install an extra of this package; a checkout has it, as long as no release is published.
+
+    Args:
+        extra: its name in `pyproject.toml`.
+    """
+    return f'in a checkout of interlock, pip install ".[{extra}]"'
+
+
 class LockError(Exception):
     """The root of everything that this library raises on purpose."""
 

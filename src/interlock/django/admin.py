@@ -15,7 +15,7 @@ from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from interlock.core.claims import PENDING, SEPARATOR, USING, ClaimView
+from interlock.core.claims import DONE, PENDING, SEPARATOR, USING, ClaimView
 from interlock.core.errors import LockError
 from interlock.django.conf import DEFAULT
 from interlock.django.configured import locks
@@ -40,8 +40,9 @@ class Shown(NamedTuple):
     @property
     def ago(self) -> str:
         """The time since the claim was made, as text."""
-        seconds = max(0.0, clock.time_of_day() - self.view.since)
-        time = f"{seconds:.0f} s" if seconds < 120 else timesince(datetime.fromtimestamp(self.view.since))
+        since = self.view.since or 0.0  # a record shows none
+        seconds = max(0.0, clock.time_of_day() - since)
+        time = f"{seconds:.0f} s" if seconds < 120 else timesince(datetime.fromtimestamp(since))
         return _("%(time)s ago") % {"time": time}
 
     def is_wanted(self, query: QueryDict) -> bool:
@@ -97,7 +98,7 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
             "claims": [each for each in known if each.is_wanted(request.GET)],
             "aliases": list(locks),
             "chosen": alias,
-            "states": {USING: _("Using"), PENDING: _("Pending")},
+            "states": {USING: _("Using"), PENDING: _("Pending"), DONE: _("Record")},
             "selected": SELECTED,
             "may_evict": self.has_evict_permission(request),
             "refresh": refresh if refresh in INTERVALS else None,

@@ -22,7 +22,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
-from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.errors import InvalidArgument, StoreError, install
 from interlock.core.options import path_url
 from interlock.core.queue import Feature
 from interlock.django.conf import database_of_claims
@@ -166,7 +166,7 @@ def _records(alias: str, most: int) -> Store:
 
 OPENERS: dict[str, Callable[[str, int], Store]] = {"postgresql": _postgresql, "mysql": _mysql, "sqlite": _beside}
 
-DRIVERS = {"postgresql": "pip install 'psycopg[binary]'", "mysql": "pip install 'interlock[mariadb]'"}
+DRIVERS = {"postgresql": "pip install 'psycopg[binary]'", "mysql": install("mariadb")}
 """The packages that the locks need: psycopg 3, which Django then uses too; PyMySQL, beside the site's driver."""
 
 

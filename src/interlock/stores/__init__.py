@@ -49,12 +49,14 @@ def see_installed(module: str, need: str) -> None:
         need: what needs it, and how to install it.
 
     Raises:
-        StoreError: it is not installed.
+        StoreError: it is not installed, or what it needs itself is not.
     """
     try:
         import_module(module)
     except ImportError as error:
-        raise StoreError(f"{need} ({error})") from error
+        if "pq wrapper" in str(error):
+            need = "psycopg finds no libpq, the client library of PostgreSQL: pip install 'psycopg[binary]'"
+        raise StoreError(f"{need} ({' '.join(str(error).split())})") from error
 
 
 def from_client(client: Any, tasks: bool) -> Store:

@@ -145,3 +145,13 @@ def test_the_list_is_in_the_language_of_the_site() -> None:
         shown = client_of("view_claim").get(LIST).content.decode()
     for text in ("占用", "持有者", "剩余租期", "使用中"):
         assert text in shown, text
+
+
+def test_the_record_of_a_run_is_shown_as_a_record() -> None:
+    locks.once("import:2026-11", keep=3600).run(lambda: None)
+    shown = client_of("view_claim", "evict_claim").get(LIST, {"q": "import:2026-11"}).content.decode()
+    assert '<td class="field-state">Record</td>' in shown
+    assert '<td class="field-holder"></td>' in shown
+    assert '<td class="field-since"></td>' in shown
+    assert "action-select" not in shown  # there is no claim to evict
+    locks.forget("import:2026-11")

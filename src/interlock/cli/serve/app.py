@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -18,17 +18,19 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from interlock import InvalidArgument, LockError, Locks
 from interlock.cli import output
 from interlock.cli.exits import say
 
-MOST_CONNECTIONS = 200
+MOST_CONNECTIONS = 200  # from there on requests are refused
+MOST_OPEN = 100  # from there on the connection whose last answer is the oldest makes room
 IO_TIMEOUT = 1  # seconds that an end waits for a client that does not read
 INTERVAL = 0.9  # seconds between two looks at the store; the page asks once a second
 MOST_CLAIMS = 1000  # that are sent; a browser with more is slow
@@ -131,7 +133,7 @@ class Page:
         if self._token is None:
             raise HTTPException(403, "this page is read-only: start interlock serve with a token")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != headers["host"].lower():
+        if origin is not None and origin.partition("://")[2].lower() != headers["host"].lower():
             raise HTTPException(403, "another site asks for this; open the page itself")
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "send JSON")
@@ -146,7 +148,7 @@ async def _claim_of(request: Request) -> tuple[str, str]:
     """Return the name and the id that a request has."""
     try:
         given: Any = await request.json()
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, ClientDisconnect):
         given = None
     if not isinstance(given, dict) or not all(isinstance(given.get(key), str) for key in ("name", "id")):
         raise HTTPException(400, 'send {"name": …, "id": …}')
@@ -183,6 +185,36 @@ def app_of(locks: Locks, store: str, namespace: str, token: str | None, names: C
     )
 
 
+class PageConnection(H11Protocol):
+    """A connection; clients that send half a request and no more can't keep others out.
+
+    Attributes:
+        open: the connections, the one whose last answer is the oldest first.
+    """
+
+    open: ClassVar[dict[H11Protocol, None]] = {}
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # so does uvicorn
+        """Make room if there are many."""
+        super().connection_made(transport)
+        self.open[self] = None
+        if len(self.open) > MOST_OPEN:
+            oldest = next(iter(self.open))
+            del self.open[oldest]  # now: many connect before the loop calls `connection_lost`
+            oldest.transport.abort()
+
+    def on_response_complete(self) -> None:
+        """Count as the last that got an answer."""
+        super().on_response_complete()
+        if self.open.pop(self, self) is None:
+            self.open[self] = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leave."""
+        self.open.pop(self, None)
+        super().connection_lost(exc)
+
+
 class PageServer(uvicorn.Server):
     """uvicorn, whose end by a signal is no death by it."""
 
@@ -197,7 +229,7 @@ def run(app: Starlette, listening: socket.socket) -> None:
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http="h11",
+        http=PageConnection,
         ws="none",
         lifespan="off",
         log_level="error",

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from interlock.client._async.once import AsyncOnce
 
 DOCTOR_LIMIT = 5.0  # seconds for each acquire
+IN_GRACE = (Check("round trip", "warn", "not tried: no lock is granted during the grace. Run it again after that"),)
 R = TypeVar("R")
 G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
 
@@ -644,7 +645,7 @@ class AsyncLocks(Same):
             The grant, with the fence of before.
 
         Raises:
-            InvalidArgument: that is no token, or one of another namespace.
+            InvalidArgument: it is not a token of `detach`, or it belongs to another namespace or another store.
             LockLost: it was used before, its lease has ended, or it was evicted.
             StoreError: the store failed; Unsupported: its claims can't outlive their process.
         """
@@ -782,7 +783,8 @@ class AsyncLocks(Same):
             found = await queue.doctor()
         except LockError as error:
             found = [Check("server", "fail", str(error))]
-        return [*found, *await _round_trip(self)]
+        in_grace = any(check.name == "grace" and check.status == "warn" for check in found)
+        return [*found, *(IN_GRACE if in_grace else await _round_trip(self))]
 
     async def close(self) -> None:
         """End the waits of this connection, release all its locks, and close; safe to repeat.

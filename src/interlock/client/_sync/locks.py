@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from interlock.client._sync.once import Once
 
 DOCTOR_LIMIT = 5.0  # seconds for each acquire
+IN_GRACE = (Check("round trip", "warn", "not tried: no lock is granted during the grace. Run it again after that"),)
 R = TypeVar("R")
 G = TypeVar("G", bound=Grant | Grants)
 
@@ -638,7 +639,7 @@ class Locks(Same):
             The grant, with the fence of before.
 
         Raises:
-            InvalidArgument: that is no token, or one of another namespace.
+            InvalidArgument: it is not a token of `detach`, or it belongs to another namespace or another store.
             LockLost: it was used before, its lease has ended, or it was evicted.
             StoreError: the store failed; Unsupported: its claims can't outlive their process.
         """
@@ -776,7 +777,8 @@ class Locks(Same):
             found = queue.doctor()
         except LockError as error:
             found = [Check("server", "fail", str(error))]
-        return [*found, *_round_trip(self)]
+        in_grace = any(check.name == "grace" and check.status == "warn" for check in found)
+        return [*found, *(IN_GRACE if in_grace else _round_trip(self))]
 
     def close(self) -> None:
         """End the waits of this connection, release all its locks, and close; safe to repeat.

@@ -137,7 +137,7 @@ class GuardedAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subsc
         for editor in shown.open():
             who = _("Opened by %(name)s %(time)s ago, who may be editing it.") % {
                 "name": editor.label,
-                "time": timesince(datetime.fromtimestamp(editor.since, UTC)),
+                "time": timesince(datetime.fromtimestamp(editor.since or 0.0, UTC)),
             }
             advice = _("Nothing gets lost: the second to save is shown both values.")
             self.message_user(request, f"{who} {advice}", messages.WARNING)

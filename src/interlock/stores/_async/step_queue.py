@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from interlock.core.claims import MICROS, SEPARATOR, USING, Check, Claim, ClaimView, keys_of, namespace_of
+from interlock.core.claims import DONE, MICROS, SEPARATOR, USING, Check, Claim, ClaimView, keys_of, namespace_of
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import (
     GONE,
@@ -288,7 +288,7 @@ def view_of(key: str, place: Place, now: int) -> ClaimView:
         pid=int(pid or 0),
         thread=place.who,
         label=place.label,
-        since=place.since / MICROS,
+        since=None if place.state == DONE else place.since / MICROS,
         expires_in=max(0, place.until - now) / MICROS,
         held_since=place.held / MICROS if place.held else None,
     )

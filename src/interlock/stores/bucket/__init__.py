@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote
 
 from interlock.core.claims import Check
-from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.errors import InvalidArgument, StoreError, install
 from interlock.core.options import read_options, seconds_in, text_in
 from interlock.core.redaction import place_of, reads_url
 from interlock.stores import see_installed
@@ -51,7 +51,7 @@ class BucketStore(PlainStore):
         Credentials come from the environment, as for the cloud's own tools, or from the part of the URL before the @:
         access key and secret for S3, account and key for Azure.
         """
-        see_installed("obstore", "locks in a bucket need obstore: pip install 'interlock[bucket]'")
+        see_installed("obstore", f"locks in a bucket need obstore: {install('bucket')}")
         return _store_of(url)
 
     def steps(self) -> Any:

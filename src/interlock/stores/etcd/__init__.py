@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
 from interlock.core.claims import Claim
+from interlock.core.errors import install
 from interlock.stores import Store, see_installed
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class EtcdStore(Store):
     @classmethod
     def from_url(cls, url: SplitResult) -> "EtcdStore":
         """Connect to etcd://user:password@host:2379,host2:2379/prefix, or with TLS to etcds://…"""
-        see_installed("httpx", "locks in etcd need httpx: pip install 'interlock[etcd]'")
+        see_installed("httpx", f"locks in etcd need httpx: {install('etcd')}")
         from interlock.stores.etcd.options import options_of
 
         return cls(options_of(url))

@@ -6,11 +6,11 @@ from typing import Any
 from urllib.parse import SplitResult
 
 from interlock.core.claims import said
-from interlock.core.errors import InvalidArgument
+from interlock.core.errors import InvalidArgument, install
 from interlock.stores import see_installed
 from interlock.stores.plain import PlainStore
 
-NEEDS = ("pymysql", "locks in MySQL and MariaDB need PyMySQL: pip install 'interlock[mariadb]'")
+NEEDS = ("pymysql", f"locks in MySQL and MariaDB need PyMySQL: {install('mariadb')}")
 
 __all__ = ["TABLE", "MysqlStore", "checked_table", "ddl", "from_client"]
 

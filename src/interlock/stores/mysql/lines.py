@@ -321,6 +321,7 @@ class MysqlLines:
             f"SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND "
             f"TABLE_NAME = '{self._options.table}'"
         ).rows
+        grants_in = 0.0 if self._last is None else self._last.grants_at - clock.now()
         engine = str(about[0][0]) if about else "no engine"
         found: list[tuple[str, Literal["ok", "warn", "fail", ""], str]] = [
             (
@@ -336,6 +337,10 @@ class MysqlLines:
                 "clock", "ok" if abs(skew) <= SKEW else "warn",
                 f"differs from this machine's by {skew * 1000:.0f} ms; leases are judged by the server's clock "
                 f"alone, which must not jump: let NTP slew it",
+            ),
+            (
+                "grace", "warn" if grants_in > 0 else "",
+                f"the server has started a moment ago: locks are given out again in {grants_in:.0f} s",
             ),
             ("server", "ok", f"answers in {took * 1e6:.0f} us"),
             (

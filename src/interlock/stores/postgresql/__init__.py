@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
+from interlock.core.errors import install
 from interlock.stores import Store, see_installed
 
 if TYPE_CHECKING:
     from interlock.stores.postgresql.options import PostgresOptions
 
-NEEDS = ("psycopg", "locks in PostgreSQL need psycopg 3: pip install 'interlock[sql]'")
+NEEDS = ("psycopg", f"locks in PostgreSQL need psycopg 3: {install('sql')}")
 
 
 class PostgresStore(Store):

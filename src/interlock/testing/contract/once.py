@@ -89,6 +89,7 @@ def test_the_record_is_seen_from_outside_but_not_its_value(world: World, locks: 
     ann.do(locks.once(world.name, keep=MINUTE).run, Work(world, "secret").function)
     (view,) = world.eye.claims(world.name)
     assert (view.state, view.name, view.kind, view.fence) == (DONE, world.name, "once", None)
+    assert (view.since, view.waiting_since, view.held_since) == (None, None, None)
     assert 0 < view.expires_in <= MINUTE + 1
     assert "secret" not in repr(view)
     assert world.name in [each.name for each in world.eye.claims() if each.state == DONE]

@@ -34,21 +34,22 @@ function newRow() {
 }
 
 function fill(row, name, claim, now, again, canEvict) {
+  const isRecord = claim.state === "done";
   row.className = claim.state + (again ? " again" : "");
   const texts = [
     shown(name),
-    claim.state === "using" ? "holder" : "waiter",
+    { using: "holder", pending: "waiter", done: "record" }[claim.state],
     claim.kind,
-    shown(`${claim.pid}@${claim.host}`),
+    isRecord ? "" : shown(`${claim.pid}@${claim.host}`),
     shown(claim.thread),
     shown(claim.label),
-    `${duration((now - Date.parse(claim.held_since ?? claim.since)) / 1000)} ago`,
-    `in ${duration(claim.expires_in)}`,
+    isRecord ? "" : `${duration((now - Date.parse(claim.held_since ?? claim.since)) / 1000)} ago`,
+    `${isRecord ? "kept for" : "in"} ${duration(claim.expires_in)}`,
     claim.fence === null ? "" : String(claim.fence),
   ];
   texts.forEach((text, number) => put(row.cells[number], text));
   const button = row.cells[FIELDS.length].firstChild;
-  button.hidden = !canEvict;
+  button.hidden = !canEvict || isRecord;
   button.onclick = () => evict(name, claim);
 }
 
@@ -79,9 +80,10 @@ function show(look) {
     if (row === place) place = place.nextSibling;
     else body.insertBefore(row, place);
   }
-  const holders = look.locks.reduce((sum, line) => sum + line.holders.length, 0);
+  const count = (state) => [...claims.values()].filter(([, claim]) => claim.state === state).length;
+  const records = count("done") ? `, ${count("done")} records` : "";
   const more = look.hidden ? `; ${look.hidden} more claims are not shown` : "";
-  put(one("counts"), `${look.locks.length} locks, ${holders} holders, ${claims.size - holders} waiters${more}`);
+  put(one("counts"), `${look.locks.length} locks, ${count("using")} holders, ${count("pending")} waiters${records}${more}`);
   one("empty").hidden = claims.size > 0;
   document.querySelector("table").classList.remove("stale");
   one("state").className = "live";
