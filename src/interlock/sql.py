@@ -176,10 +176,7 @@ def once(connection: Any, name: str) -> bool:
         apart = plain.dialect.name in ("mysql", "mariadb")  # where DDL commits the transaction that it is in
         try:
             with plain.engine.begin() if apart else plain.begin_nested() as making:
-                if isinstance(making, Connection):
-                    table.create(making, checkfirst=True)
-                else:
-                    ONCE.create(plain, checkfirst=True)
+                table.create(making if isinstance(making, Connection) else plain, checkfirst=True)
         except DBAPIError as error:  # another transaction may have made it
             failed = error
     try:

@@ -176,11 +176,9 @@ class BucketLines:
                 "need a server that shows an object as soon as it is written"
             ) from error
         except (PermissionDeniedError, UnauthenticatedError) as error:
-            if any(words in str(error) for words in SKEWED):
-                raise Denied(
-                    f"{self._where} refuses the time of this machine: {first_line(error)}. Set its clock, best by NTP"
-                ) from error
-            raise Denied(f"{self._where}: {first_line(error)}; may you read, write and list there?") from error
+            skewed = any(words in str(error) for words in SKEWED)
+            advice = "Set the clock of this machine, best by NTP" if skewed else "May you read, write and list there?"
+            raise Denied(f"{self._where}: {first_line(error)}. {advice}") from error
         except BaseError as error:
             if "Connect" in str(error):
                 raise Unreachable(f"{self._where} can't be reached: {first_line(error)}") from error
@@ -269,8 +267,9 @@ class BucketLines:
             sleep(max(0.0, self._wrote.get(key, 0.0) + self._pace - clock.now()))
             self._wrote[key] = clock.now()
         try:
-            mode = "create" if version is None else version
-            put = self._ask(self._bucket.put, self._path(key), body, mode=mode, expects=STATES)
+            put = self._ask(
+                self._bucket.put, self._path(key), body, mode="create" if version is None else version, expects=STATES
+            )
         except STATES:
             # A program's own obstore client may retry after a lost reply, and then fails on its own first write.
             try:
@@ -295,9 +294,8 @@ class BucketLines:
             for each in some:
                 name = each["path"].removeprefix(f"{self._prefix}/")
                 if name.startswith("~"):
-                    body = self._ask(lambda path=each["path"]: bytes(self._bucket.get(path).bytes()))
-                    head = body.partition(b"\n")[0].decode()
-                    found.append(unquote(head.split(" ")[1]))
+                    body = self._ask(lambda path=each["path"]: bytes(self._bucket.get(path).bytes()).decode())
+                    found.append(unquote(body.split(" ", 2)[1]))
                 elif name.startswith("="):
                     namespace, _, rest = name.partition("/=")
                     found.append(unquote(namespace[1:]) + SEPARATOR + unquote(rest))
@@ -366,13 +364,16 @@ def _with_stored_ends(before: str, text: str) -> str:
     """
     stored = {(place.id, place.beat): place.until for place in decode(before).places} if before else {}
     line = decode(text)
-    places = (
-        place
-        if place.home == neighbours.home
-        else place._replace(until=stored.get((place.id, place.beat), place.until))
-        for place in line.places
+    return encode(
+        line._replace(
+            places=tuple(
+                place
+                if place.home == neighbours.home
+                else place._replace(until=stored.get((place.id, place.beat), place.until))
+                for place in line.places
+            )
+        )
     )
-    return encode(line._replace(places=tuple(places)))
 
 
 def version_of(found: Any) -> dict[str, str]:
