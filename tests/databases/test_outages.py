@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psycopg
+import pymysql  # type: ignore[import-untyped]
 import pytest
 
 import interlock
 from interlock.core.errors import StoreError
 from interlock.testing.waiting import eventually, moment, since
+from tests.servers import PostgresServer
 from tests.support.databases import somebody_on, started
+from tests.support.sides import COLOURS, side
 
 
 @pytest.fixture(scope="module", params=["postgresql", "mariadb"])
@@ -117,3 +121,40 @@ def test_a_server_that_is_not_there_is_an_error_that_says_so(server: Any, url: s
     server.stop()
     with interlock.connect(url) as locks, pytest.raises(StoreError, match="can't be reached"):
         locks.lock("a").acquire(timeout=0.5)
+
+
+@contextmanager
+def locked(server: Any, url: str, rows: bool) -> Iterator[None]:
+    """Lock a whole table, or all its rows, in another session during the block."""
+    table = url.rpartition("=")[2]
+    if isinstance(server, PostgresServer):
+        other: Any = psycopg.connect(server.url)
+        words = "LOCK TABLE {} IN ACCESS EXCLUSIVE MODE"
+    else:
+        other = pymysql.connect(host=server.host, port=server.port, user=server.user, database=server.database)
+        words = "LOCK TABLES {} WRITE"
+    with closing(other):
+        other.cursor().execute(f"SELECT * FROM {table} FOR UPDATE" if rows else words.format(table))
+        yield
+
+
+@pytest.mark.parametrize("rows", [False, True], ids=["table", "rows"])
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_waiter_at_a_locked_table_keeps_its_time(server: Any, url: str, colour: str, rows: bool) -> None:
+    """Its timeout, one I/O time-out for a look, and one for the withdrawal."""
+    place = f"{server.url}?create=true&grace=1&timeout=1&table={url.rpartition('=')[2]}"
+    with interlock.connect(url) as eye, side(colour, place) as one:
+        holder = eye.lock("a").acquire()
+        waiting = one.waits("a", timeout=2)
+        eventually(lambda: len(eye.claims("a")) == 2)
+        began = moment()
+        with locked(server, url, rows):
+            for result in (waiting, one.waits("a", timeout=2)):
+                try:
+                    assert result.result(20) is None
+                except StoreError:
+                    pass  # it could not be withdrawn in time
+                assert since(began) < 4.5
+                began = moment()
+        eventually(lambda: [view.id for view in eye.claims("a")] == [holder.id], within=5)
+        assert holder.release() is True

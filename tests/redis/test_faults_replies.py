@@ -1,5 +1,7 @@
 """Replies are cut off, delayed or swallowed on their way; requests too."""
 
+import asyncio
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from interlock.core.errors import LockError, LockLost, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, lasting, throughout
-from interlock.testing.world import Kind, World
+from interlock.testing.world import THREADS, Kind, World
 from tests.servers import Proxy
 from tests.support.redis_worlds import connect_to
 
@@ -193,3 +195,38 @@ def test_a_message_that_was_swallowed_is_made_good_by_a_slow_look(
     proxy.restore()
     assert bob.do(waiting.result(12).release) is True
     assert world.nothing_left()
+
+
+def test_stale_claims_delay_no_other_acquire_and_no_close(world: World, proxy: Proxy, ann: Actor) -> None:
+    """They are taken out in the background, one after the other."""
+    stale, delay = 12, 0.3
+    locks = warm(world, proxy, "?socket_timeout=1")
+    proxy.black_hole()
+    waiting = [actor.start(locks.lock(world.fresh_name()).acquire, timeout=0.1) for actor in world.actors(stale)]
+    for each in waiting:
+        with pytest.raises(StoreError):
+            each.result(WAIT_LIMIT)
+    proxy.restore()
+    proxy.delay(delay)  # a reply takes as long as it may
+    with lasting(0.0, stale * delay - SLACK):
+        assert ann.do(ann.do(locks.lock(world.name).acquire).release) is True
+    proxy.black_hole()
+    with lasting(0.0, 2 * 1.0 + SLACK):
+        ann.do(locks.close)
+
+
+def test_what_takes_out_stale_claims_ends_with_the_connection(world: World, proxy: Proxy, ann: Actor) -> None:
+    locks = warm(world, proxy, "?socket_timeout=0.5")
+    proxy.black_hole()
+    with pytest.raises(StoreError):
+        ann.do(locks.lock(world.name).acquire, timeout=0.1)
+    eventually(lambda: at_work(world, ann))
+    ann.do(locks.close)
+    eventually(lambda: not at_work(world, ann), within=2 * 0.5 + SLACK)
+
+
+def at_work(world: World, actor: Actor) -> bool:
+    """Say whether a thread or a task takes out stale claims."""
+    if world.colour == THREADS:
+        return any(each.name == "interlock-take-out" for each in threading.enumerate())
+    return bool(actor.do(lambda: any(each.get_name() == "interlock-take-out" for each in asyncio.all_tasks())))

@@ -10,8 +10,7 @@ releases first.  So few swaps of this process conflict at the server.
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 from interlock.core.claims import MICROS, PENDING, Check, Claim
 from interlock.core.errors import StoreError, UnknownOutcome
@@ -38,7 +37,6 @@ from interlock.remote.neighbours import LONGEST_LOOK, neighbours, sooner
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 
-T = TypeVar("T")
 SLACK = 250_000  # microseconds that the server's clock may differ from the estimate
 FRESH = 0.75  # a waiter that polls extends its own lease if less than this part of it is left
 LOOK_AGAIN = 5.0  # seconds; processes of this host notify; a waiter behind a holder of another host polls sooner
@@ -182,7 +180,7 @@ class SwapSteps:
         self._doubted: set[str] = set()  # keys with a swap whose reply was lost: it may still arrive at the server
         self._mutex = rt.Mutex()
         self._ahead: int | None = None  # the server's clock minus the one of this machine, in microseconds
-        self.keys = partial(_twice, store.keys)
+        self.keys = store.keys
         self._patience: float = getattr(store, "patience", 0.0)
         self.doctor = store.doctor
         self.rest: Callable[[], object] = getattr(store, "rest", bool)
@@ -195,7 +193,7 @@ class SwapSteps:
             UnknownOutcome: the reply was lost, so the step may have been performed or not.
         """
         if decide is kept:
-            text, value, now = _twice(self._store.load_kept, key)
+            text, value, now = self._store.load_kept(key)
             return Step(None, bool(text) and decode(text).done > now and value)
         mine = Asked(decide, args, rt.caller())
         with self._mutex:
@@ -272,14 +270,13 @@ class SwapSteps:
         """Perform the steps of a batch in one swap, so that callers of this process don't conflict at the server."""
         known = self._remembered(key)
         first, looks = batch[0], any(each.decide is look for each in batch)
-        patient = first.decide not in (enter, renew)  # `acquire` and the watchdog retry by themselves
-        until = clock.now() + self._patience * patient
+        until = clock.now() + self._patience * (first.decide is not enter)  # `acquire` retries by itself
         # The renewals of other lines wait for this one, so that it is not retried often.
         tries = TRIES if first.decide is not renew else 1 if known is None else 2
         for _ in range(tries):
             loaded = False
             if known is None or self._ahead is None or looks:
-                known, loaded = self._load(key, patient and not first.unknown), True
+                known, loaded = self._load(key), True
             now, slack = self._now(), getattr(self._store, "slack", SLACK)
             line = known.line
             for each in batch:
@@ -334,11 +331,10 @@ class SwapSteps:
                         asked.refuse(place, waits, error)
         return line
 
-    def _load(self, key: str, again: bool) -> Known:
-        """Load a line; `again`: once more if there is no reply."""
+    def _load(self, key: str) -> Known:
         before = self._known.get(key)
         sent = clock.awake_or_not()
-        version, text, now = _twice(self._store.load, key) if again else self._store.load(key)
+        version, text, now = self._store.load(key)
         self._ahead = now - int((sent + clock.awake_or_not()) / 2 * MICROS)
         if before is not None and before.version == version:
             return before._replace(quiet=True)
@@ -393,13 +389,6 @@ class SwapSteps:
         self._store.close()
 
     abort = close
-
-
-def _twice(read: Callable[[str], T], key: str) -> T:
-    """Read; once more if there is no reply."""
-    with suppress(UnknownOutcome):
-        return read(key)
-    return read(key)
 
 
 def _longer(argument: Any, slack: int) -> Any:

@@ -34,7 +34,6 @@ CLOSE_LIMIT = 2.0  # seconds that the calls of others have to leave the line by 
 AT_EXIT_LIMIT = 1.0  # seconds
 GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
 PAUSE = 0.002  # seconds between two looks
-LOST_REPLIES = 2  # so many times a step is sent again whose answer is not known
 CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
 Entering: TypeAlias = tuple[Claim | AcquireCall, rt.Caller]
 """A call of acquire in progress: its claim, and the thread or task that made the call."""
@@ -288,16 +287,12 @@ class AsyncClient(BaseClient):
         seen: list[ClaimView] = []
         with suppress(LockError):  # what it can't look at it may remove all the same
             seen = [view for view in await self.look(key) if concerns(view)]
-        for lost in range(LOST_REPLIES + 1):
-            try:
-                removed = int(await step(key, *args))
-                break
-            except UnknownOutcome:
-                if lost == LOST_REPLIES:
-                    raise
-        if lost and removed < len(seen):  # an earlier request removed the others
+        try:
+            removed = int(await step(key, *args))
+        except UnknownOutcome:  # it may have been done: then the second request does not count what is gone
+            removed = int(await step(key, *args))
             left = {view.id for view in await self.look(key)}
-            removed = sum(view.id not in left for view in seen)
+            removed = max(removed, sum(view.id not in left for view in seen))
         return removed, seen
 
     async def too_late(self, specs: Sequence[LockSpec], seconds: float | None, owner: rt.Caller) -> LockTimeout:

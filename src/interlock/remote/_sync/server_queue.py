@@ -126,6 +126,7 @@ class ServerQueue(Generic[Q, A]):
                 lost = True  # it may have been performed, whatever the next request meets
                 reply = self._ask(request, undo)
             while (told := self._wire.entered(reply)) is BUSY:
+                lost = True  # `_ask` does not say whether a connection ended
                 reply = self._ask(request, undo)
         except StoreError as error:
             return self._failed(claim, error, wait, again, mode, lost)

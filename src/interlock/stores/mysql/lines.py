@@ -20,7 +20,7 @@ from interlock.core.claims import MICROS, SEPARATOR, Check
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import Clock, Place, decode, is_nothing
 from interlock.remote._sync.pool import Pool
-from interlock.remote.failures import ConnectionEnded, NoRoom, Passing, Refused, no_answer
+from interlock.remote.failures import NoRoom, Passing, Refused, no_answer
 from interlock.runtime import clock, log
 from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores.mysql import ddl
@@ -196,11 +196,11 @@ class MysqlLines:
         """
         deadline = clock.now() + self._options.timeout
         reads = statement.startswith("SELECT")
-        again = reads  # an idle connection may have ended unnoticed: a read is retried on another one
+        again = reads  # a connection may have ended, or been forgotten on the way: a read is sent once more
         while True:
             try:
-                return self._pool.ask(statement, deadline)
-            except ConnectionEnded:
+                return self._pool.ask(statement, (clock.now() + deadline) / 2 if again else deadline)
+            except UnknownOutcome:
                 if not again:
                     raise
                 again = False

@@ -93,10 +93,10 @@ class Gateway:
         try:
             return self._ask(path, body, max(0.001, (deadline - clock.now()) / shares))
         except (Passing, Unreachable, UnknownOutcome) as error:
+            if member == self._member:  # else another request has changed the member already
+                self.distrust()
             if isinstance(error, Denied) or left == 1 or (isinstance(error, UnknownOutcome) and not repeat):
                 raise
-        if member == self._member:  # else another request has changed the member already
-            self.distrust()
         return self.ask(path, body, deadline, repeat, left - 1)
 
     def _ask(self, path: str, body: str, seconds: float) -> list[Json]:
