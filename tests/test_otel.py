@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,10 @@ from interlock.client.connect import open_store
 from interlock.client.events import EVERYWHERE, Event
 from interlock.otel import instrument
 from interlock.testing.faults import Failing
-from interlock.testing.waiting import RENEWED, eventually
+from interlock.testing.waiting import RENEWED, eventually, until_renewed
+from tests.support.stores import ROWS
+
+ETCD = next(row for row in ROWS if row.name == "etcd")
 
 
 class Seen:
@@ -201,3 +205,40 @@ def test_without_the_extra_it_says_what_to_install() -> None:
 def test_what_can_not_be_called_is_refused() -> None:
     with pytest.raises(interlock.InvalidArgument, match="attributes"):
         instrument(attributes={"kind": "book"})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def requests() -> Iterator[InMemorySpanExporter]:
+    """The spans that instrumentation makes of the requests of httpx."""
+    httpx = pytest.importorskip("opentelemetry.instrumentation.httpx")
+    exporter, tracers = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    instrumentor = httpx.HTTPXClientInstrumentor()
+    instrumentor.instrument(tracer_provider=tracers)
+    yield exporter
+    instrumentor.uninstrument()
+
+
+def _paths(exporter: InMemorySpanExporter) -> list[str]:
+    shown = [dict(span.attributes or {}) for span in exporter.get_finished_spans()]
+    return [str(each.get("url.full") or each.get("http.url")).rpartition("/v3/")[2] for each in shown]
+
+
+def test_renewals_by_threads_make_no_span(requests: InMemorySpanExporter, tmp_path: Path) -> None:
+    with interlock.connect(ETCD.place(tmp_path).url) as locks:
+        grant = locks.lock("a", ttl=2).acquire()
+        assert grant is not None
+        until_renewed(grant, 2)
+        assert "kv/txn" in _paths(requests)  # the caller's own requests are in its trace
+        assert "lease/keepalive" not in _paths(requests)
+
+
+def test_renewals_by_tasks_make_no_span(requests: InMemorySpanExporter, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with interlock.aconnect(ETCD.place(tmp_path).url) as locks:
+            grant = await locks.lock("a", ttl=2).acquire()
+            await asyncio.to_thread(until_renewed, grant, 2)
+            assert "kv/txn" in _paths(requests)
+            assert "lease/keepalive" not in _paths(requests)
+
+    asyncio.run(main())

@@ -4,6 +4,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Any, Generic, Literal, NamedTuple, NoReturn, ParamSpec, Self, TypeAlias, TypeVar
 
 from interlock.client.events import EVERYWHERE, Event, Kind, Listeners
@@ -408,6 +409,7 @@ class BaseGrant:
         "_body",
         "_claim",
         "_client",
+        "_context",
         "_deadline",
         "_due",
         "_ends_at",
@@ -437,6 +439,8 @@ class BaseGrant:
         self._renews = options.renew
         self._due = deadline - claim.spec.ttl * (2 / 3) if options.renew else deadline
         self._options = options
+        if options is not _DEFAULTS and (options.on_lost is not None or options.on_wanted is not None):
+            self._context = copy_context()  # for the callbacks
         self._wanted = False
         self._ends_at = math.inf
         if options.at_most < math.inf:

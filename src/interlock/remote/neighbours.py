@@ -12,6 +12,7 @@ import struct
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from contextvars import Context
 
 from interlock.core.claims import MICROS, PENDING, USING
 from interlock.core.line import Clock, Line, Origin, Place, Step
@@ -78,7 +79,10 @@ class Neighbours:
                 heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
                 heard.bind(f"\0{channel}")
-                threading.Thread(target=self._read, args=(heard,), name="interlock-listens", daemon=True).start()
+                empty = Context()  # some Pythons start a thread in a copy of its maker's context
+                threading.Thread(
+                    target=empty.run, args=(self._read, heard), name="interlock-listens", daemon=True
+                ).start()
             except (OSError, RuntimeError) as error:  # no name, no descriptor, no thread
                 if heard is not None:
                     heard.close()

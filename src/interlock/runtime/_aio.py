@@ -6,6 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
+from contextvars import Context, copy_context
 from functools import cache
 from threading import RLock, Thread, local
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
@@ -13,7 +14,7 @@ from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 from interlock.core.errors import InvalidArgument, NotHeld, StoreError
 from interlock.core.functions import Kind
 from interlock.runtime import clock, log
-from interlock.runtime._threads import logged, perform
+from interlock.runtime._threads import background, logged, perform
 from interlock.runtime._threads import strands as strands
 from interlock.runtime.clock import LONGEST_SLEEP, RETRY
 from interlock.runtime.process import checked_pid, in_forked_child, running_loop
@@ -120,10 +121,13 @@ in_forked_child(_workers.cache_clear)
 
 
 async def offload(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Call a function that may block in a thread; it comes to its end though the task is cancelled."""
+    """Call a function that may block in a thread; it comes to its end though the task is cancelled.
+
+    It runs in a copy of the caller's context; the thread, which serves others later, begins in an empty one.
+    """
     future: Future[T] = Future()
     try:
-        _workers().submit(perform, future, function, *args)
+        Context().run(_workers().submit, perform, future, copy_context().run, function, *args)
     except RuntimeError:  # no thread can be started, or the interpreter ends
         if future.cancel():  # else a thread has it: an executor keeps what it refuses
             return function(*args)
@@ -136,7 +140,8 @@ async def apart(function: Callable[[*Ts], T], *args: *Ts) -> T:
     A task that is cancelled does not wait for it.
     """
     future: Future[T] = Future()
-    Thread(target=perform, args=(future, function, *args), name="interlock-apart", daemon=True).start()
+    within = future, copy_context().run, function, *args
+    Thread(target=perform, args=within, name="interlock-apart", daemon=True).start()
     return await asyncio.wrap_future(future)
 
 
@@ -153,10 +158,11 @@ _spawned: set[asyncio.Task[object]] = set()
 
 
 def spawn(name: str, function: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts) -> asyncio.Task[T]:
-    """Call a function in a task of its own."""
-    task = asyncio.get_running_loop().create_task(function(*args), name=name)
+    """Call a function in a task and a context of its own."""
+    context = background()  # entered here, since a task factory of the program may not take a context
+    task = context.run(asyncio.get_running_loop().create_task, function(*args), name=name)
     _spawned.add(task)
-    task.add_done_callback(_ended)
+    task.add_done_callback(_ended, context=context)
     return task
 
 
@@ -166,9 +172,15 @@ def _ended(task: asyncio.Task[object]) -> None:
         log.warn("unexpected error in %s: %r", task.get_name(), task.exception())
 
 
-def beside(name: str, function: Callable[[*Ts], object], *args: *Ts) -> None:
-    """Call a function of the program, on the loop: it must not block it.  What it raises is logged."""
-    logged(function, *args)
+def beside(name: str, context: Context | None, function: Callable[[*Ts], object], *args: *Ts) -> None:
+    """Call a function of the program, on the loop: it must not block it.  What it raises is logged.
+
+    Args:
+        name: for threads.
+        context: for the call, in a copy; None for an empty one.
+        function, args: what to call.
+    """
+    (Context() if context is None else context.copy()).run(logged, function, *args)
 
 
 def caller() -> Caller:
@@ -237,7 +249,8 @@ class AsyncWaiter(Generic[T]):
 
     async def wait(self, seconds: float) -> T | None:
         """Wait until told or until `seconds` have passed; return the message or None."""
-        timer = self._loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), self._wake)
+        # The loop keeps a cancelled timer until its time comes, and would keep the caller's context with it.
+        timer = self._loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), self._wake, context=Context())
         try:
             if self._message is None:  # else it came together with a cancellation: then this waits for nothing
                 await self._future
@@ -266,7 +279,7 @@ class AsyncArrivals:
         self._fileno = fileno
         self._read = read
         self._waiter: AsyncWaiter[bool] = AsyncWaiter()
-        self._loop.add_reader(fileno, self._arrived)
+        Context().run(self._loop.add_reader, fileno, self._arrived)
 
     def _arrived(self) -> None:
         self._read()
@@ -338,6 +351,7 @@ class AsyncAlarm:
         self._now = now
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._context = Context()
         self._stopped = False
         self.moment = math.inf
 
@@ -346,7 +360,7 @@ class AsyncAlarm:
         if moment < self.moment:
             self.moment = moment
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._look)
+                self._loop.call_soon_threadsafe(self._look, context=self._context)
 
     def stop(self) -> None:
         """Never call it again."""

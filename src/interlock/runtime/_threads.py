@@ -2,10 +2,13 @@
 
 import math
 import select
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Annotated, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
+from contextvars import Context, copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 from weakref import ref
 
 from interlock.core.errors import InvalidArgument, StoreError
@@ -66,14 +69,29 @@ offload = apart = finish
 """For tasks they are others: there, a function that may block gets a thread."""
 
 
+def background() -> Context:
+    """Return a new context for work that serves many callers: it has the variables of none of them.
+
+    If instrumentation of OpenTelemetry is loaded, it ignores this work: each renewal would become a root span.
+    """
+    loaded: Any = sys.modules.get("opentelemetry.instrumentation.utils")
+    suppressed = getattr(loaded, "suppress_instrumentation", None)  # a module that is being imported may lack it
+    return Context() if suppressed is None else Context().run(_within, suppressed)
+
+
+def _within(block: Callable[[], Any]) -> Context:
+    with block():
+        return copy_context()
+
+
 def spawn(name: str, function: Callable[[*Ts], object], *args: *Ts) -> "threading.Thread | None":
-    """Call a function in a thread of its own; None, with a warning, if the interpreter is shutting down.
+    """Call a function in a thread and a context of its own; None, with a warning, if the interpreter ends.
 
     Raises:
         StoreError: this is a subinterpreter, which may have no such threads.
     """
     try:
-        thread = threading.Thread(target=function, args=args, name=name, daemon=True)
+        thread = threading.Thread(target=background().run, args=(function, *args), name=name, daemon=True)
         thread.start()
     except RuntimeError as error:
         if "interpreter" in str(error) and "shutdown" not in str(error):
@@ -86,12 +104,19 @@ def spawn(name: str, function: Callable[[*Ts], object], *args: *Ts) -> "threadin
     return thread
 
 
-def beside(name: str, function: Callable[[*Ts], object], *args: *Ts) -> None:
-    """Call a function of the program such that nothing that it does holds back others."""
-    spawn(name, logged, function, *args)
+def beside(name: str, context: Context | None, function: Callable[[*Ts], object], *args: *Ts) -> None:
+    """Call a function of the program such that nothing that it does holds back others.
+
+    Args:
+        name: of the thread.
+        context: for the call, in a copy; None for an empty one.
+        function, args: what to call.
+    """
+    within = Context() if context is None else context.copy()
+    spawn(name, partial(within.run, logged, function, *args))
 
 
-def logged(function: Callable[[*Ts], object], *args: *Ts) -> None:
+def logged(function: Callable[..., object], *args: object) -> None:
     """Call a function of the program; what it raises is logged."""
     try:
         function(*args)

@@ -1,6 +1,7 @@
 """Leader election: one candidate leads at a time."""
 
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from typing import Any, TypeAlias
 
 from interlock.client._async.client import AsyncClient
@@ -45,6 +46,7 @@ class AsyncElection(rt.AsyncWrongWith):
         self._term = 0
         self._stander: Any = None  # the task that stands for election; None if none does
         self._watching: list[Any] = []
+        self._context = Context()  # of the callbacks
 
     @property
     def name(self) -> str:
@@ -119,6 +121,7 @@ class AsyncElection(rt.AsyncWrongWith):
         if self._stander is not None:
             raise InvalidArgument(f"this candidate of {self.name!r} stands already: make another one")
         self._client.check_open()
+        self._context = copy_context()
         self._stander = "soon"
 
     async def _stand(self, work: Callable[..., rt.Result[object]] | None) -> None:
@@ -130,7 +133,15 @@ class AsyncElection(rt.AsyncWrongWith):
                 try:
                     await self._one_term(work)
                     pause = FIRST_PAUSE
-                except Exception as error:
+                except BaseException as error:
+                    ends = not isinstance(error, Exception)
+                    # async only
+                    if isinstance(error, rt.CANCELLED) and not rt.caller().cancelling():
+                        ends = False  # nobody cancelled this task: the work awaited what was cancelled
+                    if ends:
+                        if not isinstance(error, (rt.CANCELLED, GeneratorExit)):
+                            log.exception("the election %r ends: its work raised %s", self.name, type(error).__name__)
+                        raise
                     if isinstance(error, LockError):
                         log.warn("the election %r goes on in %g s: %s", self.name, pause, error)
                     else:
@@ -191,7 +202,7 @@ class AsyncElection(rt.AsyncWrongWith):
     def _call(self, function: Told | None) -> None:
         if function is not None:
             try:
-                function(self)
+                self._context.copy().run(function, self)
             except Exception:
                 log.exception("%r failed", function)
 

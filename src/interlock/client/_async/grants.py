@@ -105,7 +105,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         begins = wanted and not self._wanted
         self._wanted = wanted
         if begins and self._options.on_wanted is not None:
-            rt.beside("interlock-on-wanted", self._options.on_wanted, self)
+            rt.beside("interlock-on-wanted", self._context, self._options.on_wanted, self)
 
     async def detach(self) -> str:
         """Keep the claim, with a full lease from now, but stop holding and renewing it here.

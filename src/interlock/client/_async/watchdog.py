@@ -119,7 +119,7 @@ class AsyncWatchdog:
             if grant._deadline >= grant._ends_at and why is not CONNECTION_CLOSED:  # the store has it for longer
                 rt.spawn("interlock-at-most", self.leave, grant._claim)
             if grant._options.on_lost is not None:
-                rt.beside("interlock-on-lost", grant._options.on_lost, grant)
+                rt.beside("interlock-on-lost", grant._context, grant._options.on_lost, grant)
 
     def live(self) -> list[AsyncGrant]:
         """Return the grants under watch, in the order in which they were acquired."""
@@ -242,7 +242,7 @@ class AsyncWatchdog:
     def _tell(self, grants: Sequence[AsyncGrant], kind: Kind, reason: str) -> None:
         """Tell the listeners, in a place where they delay no renewal."""
         if grants and (self._client.listeners or EVERYWHERE):
-            rt.beside("interlock-events", _tell_each, grants, kind, reason)
+            rt.beside("interlock-events", None, _tell_each, grants, kind, reason)
 
     async def leave(self, claim: Claim) -> None:
         """Take a claim out of the line, to the end; if the store can't be asked, `take_out` goes on."""

@@ -2,6 +2,7 @@
 """Leader election: one candidate leads at a time."""
 
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from typing import Any, TypeAlias
 
 from interlock.client._sync.client import Client
@@ -46,6 +47,7 @@ class Election(rt.WrongWith):
         self._term = 0
         self._stander: Any = None  # the thread that stands for election; None if none does
         self._watching: list[Any] = []
+        self._context = Context()  # of the callbacks
 
     @property
     def name(self) -> str:
@@ -117,6 +119,7 @@ class Election(rt.WrongWith):
         if self._stander is not None:
             raise InvalidArgument(f"this candidate of {self.name!r} stands already: make another one")
         self._client.check_open()
+        self._context = copy_context()
         self._stander = "soon"
 
     def _stand(self, work: Callable[..., rt.Result[object]] | None) -> None:
@@ -128,7 +131,12 @@ class Election(rt.WrongWith):
                 try:
                     self._one_term(work)
                     pause = FIRST_PAUSE
-                except Exception as error:
+                except BaseException as error:
+                    ends = not isinstance(error, Exception)
+                    if ends:
+                        if not isinstance(error, (rt.CANCELLED, GeneratorExit)):
+                            log.exception("the election %r ends: its work raised %s", self.name, type(error).__name__)
+                        raise
                     if isinstance(error, LockError):
                         log.warn("the election %r goes on in %g s: %s", self.name, pause, error)
                     else:
@@ -189,7 +197,7 @@ class Election(rt.WrongWith):
     def _call(self, function: Told | None) -> None:
         if function is not None:
             try:
-                function(self)
+                self._context.copy().run(function, self)
             except Exception:
                 log.exception("%r failed", function)
 

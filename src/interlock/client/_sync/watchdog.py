@@ -118,7 +118,7 @@ class Watchdog:
             if grant._deadline >= grant._ends_at and why is not CONNECTION_CLOSED:  # the store has it for longer
                 rt.spawn("interlock-at-most", self.leave, grant._claim)
             if grant._options.on_lost is not None:
-                rt.beside("interlock-on-lost", grant._options.on_lost, grant)
+                rt.beside("interlock-on-lost", grant._context, grant._options.on_lost, grant)
 
     def live(self) -> list[Grant]:
         """Return the grants under watch, in the order in which they were acquired."""
@@ -241,7 +241,7 @@ class Watchdog:
     def _tell(self, grants: Sequence[Grant], kind: Kind, reason: str) -> None:
         """Tell the listeners, in a place where they delay no renewal."""
         if grants and (self._client.listeners or EVERYWHERE):
-            rt.beside("interlock-events", _tell_each, grants, kind, reason)
+            rt.beside("interlock-events", None, _tell_each, grants, kind, reason)
 
     def leave(self, claim: Claim) -> None:
         """Take a claim out of the line, to the end; if the store can't be asked, `take_out` goes on."""

@@ -114,8 +114,11 @@ class ServerQueue(Generic[Q, A]):
             if self._listener.live:
                 made = rt.Waiter()
                 self._waiters.add(claim.id, made)
-            else:
-                mode = TRY  # a claim enters the line only when its process listens
+            # A claim enters the line only when its process listens.  This is read after the waiter was added, because
+            # the listener ends only while there is no waiter.
+            if not self._listener.live:
+                self._waiters.remove(claim.id)
+                made, mode = None, TRY
         request, undo = self._wire.enter(claim, mode, self.channel), None if again else claim
         lost = False
         self._pool.entering.add(claim.id)

@@ -7,6 +7,7 @@ is discarded when it comes, and its `undo` follows on the same connection.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from typing import Any
 
 from interlock.core.claims import Claim
@@ -44,6 +45,7 @@ class Mux(asyncio.BufferedProtocol):
         self._parts: list[Reply] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._context = Context()
         self.closed = False
         self.good = True
         stream.give_to(self)
@@ -80,7 +82,7 @@ class Mux(asyncio.BufferedProtocol):
                 self.close()  # the oldest reply is overdue by another time-out
                 return
             self._timer_at = next
-            self._timer = self._loop.call_later(max(0.0, next - now), self._look_at_clock)
+            self._timer = self._loop.call_later(max(0.0, next - now), self._look_at_clock, context=self._context)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """As `BufferedProtocol.get_buffer`."""
@@ -205,7 +207,8 @@ class MuxPool:
         if self.closed:
             raise closed()
         if self._connecting is None:
-            self._connecting = asyncio.ensure_future(self._connect(deadline))
+            # In an empty context, which the reader of the connection has from then on.
+            self._connecting = Context().run(asyncio.ensure_future, self._connect(deadline))
             self._connecting.add_done_callback(self._made)
         mux = await asyncio.shield(self._connecting)
         if self.closed:

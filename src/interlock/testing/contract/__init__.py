@@ -51,6 +51,7 @@ CHAPTERS = (
     "slots",
     "once",
     "elections",
+    "contexts",
     "handing",
     "limits",
 )

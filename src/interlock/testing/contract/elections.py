@@ -1,5 +1,6 @@
 """Elections: one leader at a time, another one after each loss."""
 
+import asyncio
 from collections.abc import Generator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.actors import Actor
+from interlock.testing.contract.fixtures import of_tasks, of_threads
 from interlock.testing.faults import Failing
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import TASKS, THREADS, World
@@ -88,6 +90,60 @@ def test_an_exception_of_the_work_is_logged_and_it_leads_again(
     assert any("ZeroDivisionError" in (record.exc_text or "") for record in caplog.records)
     assert candidate.told == ["elected", "deposed", "elected"]
     candidate.stop()
+
+
+@of_tasks
+def test_a_cancellation_that_nobody_sent_does_not_end_it(
+    world: World, locks: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    election = locks.election(world.name)
+    terms: list[int] = []
+
+    async def work(election: Any) -> None:
+        terms.append(election.term)
+        helper = asyncio.ensure_future(asyncio.sleep(60))
+        if len(terms) == 1:
+            helper.cancel()  # by a pool or a client that was closed; not this task
+        await helper
+
+    running = world.actor().start(election.run, work)
+    eventually(lambda: len(terms) == 2 and election.leading)
+    assert any("CancelledError" in (record.exc_text or "") for record in caplog.records)
+    assert world.actor().do(election.stop) is True
+    running.result(20)
+
+
+@of_tasks
+def test_a_candidate_whose_task_is_cancelled_ends(world: World, locks: Any) -> None:
+    election = locks.election(world.name)
+
+    async def work(election: Any) -> None:
+        await asyncio.sleep(60)
+
+    async def story() -> Any:
+        task = asyncio.ensure_future(election.run(work))
+        assert await election.wait(20)
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert world.run(story())
+    assert not election.leading
+    world.until_free()
+
+
+@of_threads
+def test_work_that_exits_ends_it_with_a_log_line(
+    world: World, locks: Any, ann: Actor, caplog: pytest.LogCaptureFixture
+) -> None:
+    def work(election: Any) -> None:
+        raise SystemExit(3)
+
+    election = locks.election(world.name)
+    with pytest.raises(SystemExit):
+        ann.do(election.run, work)
+    assert any("ends" in message and "SystemExit" in message for message in caplog.messages)
+    world.until_free()
 
 
 def test_a_store_that_was_away_does_not_end_it(world: World) -> None:
