@@ -177,11 +177,11 @@ def problems_of(alias: str, by_orm: bool = False) -> Iterator[CheckMessage]:
     elif not by_orm and vendor in TABLES:
         try:
             (libpq_of if vendor == "postgresql" else pymysql_of)(alias)
-        except ImportError as error:
-            yield Error(
+        except ImportError as error:  # a warning: guarded models need no locks
+            yield Warning(
                 f"Locks in the database {alias!r} need another driver: {error}.",
                 hint=DRIVERS[vendor],
-                id="interlock.E010",
+                id="interlock.W006",
             )
         except LockError as error:
             yield Error(str(error), hint="Correct the OPTIONS of the database.", id="interlock.E006")

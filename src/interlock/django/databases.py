@@ -166,7 +166,11 @@ def _records(alias: str, most: int) -> Store:
 
 OPENERS: dict[str, Callable[[str, int], Store]] = {"postgresql": _postgresql, "mysql": _mysql, "sqlite": _beside}
 
-DRIVERS = {"postgresql": "pip install 'psycopg[binary]'", "mysql": install("mariadb")}
+_ORM = "to keep the present driver, set INTERLOCK = {'default': {'LOCATION': 'orm:'}}, which is slower"
+DRIVERS = {
+    "postgresql": f"pip install 'psycopg[binary]', or, {_ORM}",
+    "mysql": f"{install('mariadb')}, or, {_ORM}",
+}
 """The packages that the locks need: psycopg 3, which Django then uses too; PyMySQL, beside the site's driver."""
 
 

@@ -62,7 +62,10 @@ def answer_of(error: BaseException, retry_after: float = RETRY_AFTER) -> Answer 
         lost = _("The lock was lost while this was done; somebody else has it now. Nothing was saved.")
         return Answer(409, "lock-lost", _("Conflict"), lost)
     if isinstance(error, LockTimeout):
-        detail = _("Somebody else is working on this object.") + " " + again
+        detail = _("Somebody else is working on this object.")
+        if getattr(error, "named", False):
+            detail = _("Somebody else holds the lock “%(name)s”.") % {"name": error.name}
+        detail += " " + again
         return Answer(423, "locked", _("Locked"), detail, seconds)
     if isinstance(error, StoreError):
         detail = _("The locks can't be reached now.") + " " + again

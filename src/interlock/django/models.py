@@ -5,6 +5,14 @@ from datetime import datetime
 from django.db import models
 
 
+class NoRows(models.Manager["Claim"]):
+    """The manager of a model without a table: it has no rows, for `dumpdata` and others that read all models."""
+
+    def get_queryset(self) -> "models.QuerySet[Claim]":
+        """Return the empty query set, which sends no query."""
+        return super().get_queryset().none()
+
+
 class Claim(models.Model):
     """A claim, for the admin and its log; the model has no table.
 
@@ -14,8 +22,11 @@ class Claim(models.Model):
     claim: "models.CharField[str, str]" = models.CharField("id", max_length=64, primary_key=True)
     name: "models.TextField[str, str]" = models.TextField()
 
+    objects = NoRows()
+
     class Meta:
         managed = False
+        base_manager_name = "objects"
         default_permissions = ("view",)
         permissions = [("evict_claim", "Can evict claims")]
 

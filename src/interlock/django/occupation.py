@@ -129,7 +129,9 @@ class Occupation(Generic[R]):
     def _take_note(self) -> Relied:
         """Rely on the grant from now on."""
         if self.grant is None:
-            raise time_is_over(", ".join(self._names), self._timeout)
+            error = time_is_over(", ".join(self._names), self._timeout)
+            vars(error)["named"] = not self._rows  # the caller's own name, which a response may say
+            raise error
         self._relied = Relied(self._locks, self.grant)
         return self._relied
 

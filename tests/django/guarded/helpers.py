@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
+from django.db import connections, models, transaction
 from django.db.models.signals import pre_save
 from django.test.utils import CaptureQueriesContext
 from guarded.library.models import Book
@@ -76,13 +76,13 @@ def save(instance: Any, **values: Any) -> None:
 
 
 @contextmanager
-def before_saves(receiver: Callable[..., object]) -> Iterator[None]:
-    """Let a function be called before each save of a book in the block."""
-    pre_save.connect(receiver, sender=Book)
+def before_saves(receiver: Callable[..., object], model: type[models.Model] = Book) -> Iterator[None]:
+    """Let a function be called before each save of a book, or of another model, in the block."""
+    pre_save.connect(receiver, sender=model)
     try:
         yield
     finally:
-        pre_save.disconnect(receiver, sender=Book)
+        pre_save.disconnect(receiver, sender=model)
 
 
 def sql_of(function: Callable[..., object], *args: Any, **kwargs: Any) -> list[str]:

@@ -1,7 +1,5 @@
 """A form of books, and the data that a browser sends from its page."""
 
-import re
-from html import unescape
 from typing import Any
 
 from django import forms
@@ -56,20 +54,3 @@ def saved(form: Any) -> Any:
     assert form.is_valid(), form.errors
     form.save()
     return form._meta.model.objects.get()
-
-
-def sent_by(html: str) -> dict[str, str]:
-    """Return the data that a browser sends from an unchanged page of HTML."""
-    sent: dict[str, str] = {}
-    for tag in re.findall(r"<input [^>]*>", html):
-        attributes = {name: unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
-        kind = attributes.get("type")
-        chosen = kind not in ("checkbox", "radio", "submit", "file") or " checked" in tag
-        if "name" in attributes and chosen and not attributes["name"].startswith("_"):
-            sent[attributes["name"]] = attributes.get("value", "")
-    for name, body in re.findall(r'<select name="([^"]+)".*?>(.*?)</select>', html, re.DOTALL):
-        found = re.findall(r'<option value="([^"]*)" selected', body)
-        sent[name] = unescape(found[0]) if found else ""
-    for name, body in re.findall(r'<textarea name="([^"]+)"[^>]*>\n?(.*?)</textarea>', html, re.DOTALL):
-        sent[name] = unescape(body)
-    return sent

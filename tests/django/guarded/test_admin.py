@@ -6,17 +6,21 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.contrib.admin import ModelAdmin
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.forms import UserChangeForm
 from django.contrib.auth.models import Permission, User
 from django.db import connection
 from django.test import Client
+from guarded.browser import sent_by
 from guarded.helpers import before_saves, in_threads
 from guarded.library.models import Book, Magazine
-from guarded.pages import sent_by
 
 from interlock.django.guarded import StaleObject, changes
-from interlock.django.guarded.forms import READ
+from interlock.django.guarded.admin import GuardedAdmin
+from interlock.django.guarded.forms import READ, GuardedModelForm
 
 
 @pytest.fixture
@@ -131,6 +135,24 @@ def test_inherited_models_and_read_only_fields_are_edited(client: Client) -> Non
     client.post(url_of(magazine), {**sent_by(html), "interlock_keep_title": "theirs"})
     magazine.refresh_from_db()
     assert (magazine.title, magazine.issue, magazine.month, magazine.pages) == ("theirs", 7, "June", 5)
+
+
+class HidingForm(GuardedModelForm):
+    class Meta:
+        model = User
+        fields = ["username"]
+
+
+class DerivedForm(GuardedModelForm, UserChangeForm):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("form", "found"), [(HidingForm, ["interlock.E104"]), (DerivedForm, []), (UserChangeForm, []), (None, [])]
+)
+def test_a_guarded_form_that_hides_that_of_another_base_is_an_error(form: Any, found: list[str]) -> None:
+    made: Any = type("Made", (GuardedAdmin, UserAdmin), {} if form is None else {"form": form})
+    assert [each.id for each in made(User, admin.site).check() if each.id.startswith("interlock")] == found
 
 
 class TestInlines:

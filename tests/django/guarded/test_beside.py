@@ -1,19 +1,20 @@
 """Guarded models with signals, their own `save` methods, other mixins, asyncio and other libraries."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
-from django.apps import apps
-from django.db import connections, models
+from django.db import connections, migrations, models
 from django.db.migrations.state import ModelState, ProjectState
-from django.db.migrations.writer import MigrationWriter
+from django.db.migrations.writer import OperationWriter
 from django.db.models.signals import post_save, pre_save
 from django.test.utils import isolate_apps
 from guarded.helpers import refused, save
-from guarded.library.models import Book, OldRemembered, Remembered
+from guarded.library.models import Author, Book, Counter, Magazine, OldBook, OldRemembered, Place, Remembered, Ticket
 
 from interlock.django.guarded import Guarded, StaleObject, written
 
@@ -135,10 +136,23 @@ class TestMigrations:
         assert plain.options == safe.options
         assert list(plain.fields) == list(safe.fields)
 
-    def test_a_new_model_names_its_base_where_it_stays(self) -> None:
-        text, imports = MigrationWriter.serialize(Guarded)
-        assert text == "interlock.django.guarded.Guarded"
-        assert imports == {"import interlock.django.guarded"}
+    @pytest.mark.parametrize("model", [Book, Magazine, OldBook, Place, Ticket])
+    def test_they_name_no_class_of_interlock(self, model: type[models.Model]) -> None:
+        state = ModelState.from_model(model)
+        made = migrations.CreateModel(state.name, list(state.fields.items()), state.options, state.bases)
+        text, imports = OperationWriter(made).serialize()
+        assert "interlock" not in text + "".join(imports)
+
+    def test_those_that_name_guarded_still_run(self) -> None:
+        state = ProjectState()
+        fields = [("id", models.BigAutoField(primary_key=True)), ("total", models.IntegerField(default=0))]
+        options = {"db_table": Counter._meta.db_table, "managed": False}
+        state.add_model(ModelState("library", "Counter", fields, options, (Guarded, models.Model)))
+        historical: Any = state.apps.get_model("library", "Counter")
+        Counter.objects.create(total=5)
+        mine, theirs = historical.objects.get(), historical.objects.get()
+        save(theirs, total=6)
+        refused(save, mine, total=7)
 
 
 @pytest.mark.parametrize("model", [Remembered, OldRemembered])
@@ -152,13 +166,22 @@ def test_a_model_with_its_own_from_db_is_guarded_all_the_same(model: Any) -> Non
     refused(save, theirs, name="theirs")
 
 
-def test_the_models_of_migrations_are_guarded_and_refuse() -> None:
-    state = ProjectState.from_apps(apps)
-    historical: Any = state.apps.get_model("library", "Counter")
-    historical.objects.create(total=5)
-    mine, theirs = historical.objects.get(), historical.objects.get()
-    theirs.total += 1
-    theirs.save()
-    mine.total += 2
-    refused(mine.save)
-    assert historical.objects.get().total == 6
+def test_a_model_of_another_package_is_guarded_by_a_proxy() -> None:
+    with isolate_apps("guarded.library"):
+
+        class GuardedAuthor(Guarded, Author):
+            class Meta:
+                app_label = "library"
+                proxy = True
+
+        Author.objects.create(name="naem")
+        mine, theirs = GuardedAuthor.objects.get(), Author.objects.get()
+        assert GuardedAuthor._meta.ordering == ["name"]
+    save(theirs, name="theirs")
+    refused(save, mine, name="mine")
+
+
+def test_it_can_be_imported_before_the_settings_are_made() -> None:
+    script = "from interlock.django.guarded import Guarded, StaleObject; print(Guarded.__name__)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("Guarded\n", 0), done.stderr

@@ -7,9 +7,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.db.transaction import atomic
 from django.test import Client, override_settings
+from guarded.browser import sent_by
 from guarded.library.admin import BookAdmin
 from guarded.library.models import Book
-from guarded.pages import sent_by
 
 from interlock.django import locks
 from interlock.django.guarded.admin import EditedPage

@@ -88,7 +88,7 @@ class TestKeys:
         def test_a_key_of_several_columns_is_guarded(self) -> None:
             with isolate_apps("guarded.library"):
 
-                class Place(Guarded, models.Model):
+                class Seat(Guarded, models.Model):
                     pk = models.CompositePrimaryKey("row", "seat")
                     row = models.IntegerField()
                     seat = models.IntegerField()
@@ -99,17 +99,17 @@ class TestKeys:
                         app_label = "library"
 
             with connection.schema_editor() as editor:
-                editor.create_model(Place)
+                editor.create_model(Seat)
             try:
-                Place.objects.create(row=1, seat=2)
-                mine = Place.objects.get()
-                Place.objects.update(note="theirs")
+                Seat.objects.create(row=1, seat=2)
+                mine = Seat.objects.get()
+                Seat.objects.update(note="theirs")
                 save(mine, guest="mine")
-                assert Place.objects.values_list("guest", "note").get() == ("mine", "theirs")
+                assert Seat.objects.values_list("guest", "note").get() == ("mine", "theirs")
                 refused(save, mine, note="mine")
             finally:
                 with connection.schema_editor() as editor:
-                    editor.delete_model(Place)
+                    editor.delete_model(Seat)
 
 
 def test_a_model_that_selects_on_save_is_guarded_too() -> None:

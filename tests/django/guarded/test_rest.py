@@ -28,6 +28,15 @@ def tag(client: APIClient, url: str) -> str:
     return str(client.get(url)["ETag"])
 
 
+@pytest.mark.parametrize("headers", [{}, {"If-Match": '"other"'}])
+@pytest.mark.parametrize("view", ["strict", "books"])
+def test_options_describe_the_change_without_a_precondition(
+    client: APIClient, book: Book, view: str, headers: dict[str, str]
+) -> None:
+    response = client.options(f"/api/{view}/{book.pk}/", headers=headers)
+    assert set(response.json()["actions"]) == {"PUT"}
+
+
 class TestConflict:
     def test_it_is_409_with_the_fields_as_the_serializer_shows_them(
         self, client: APIClient, book: Book, meanwhile: Callable[..., None]

@@ -1,18 +1,21 @@
 """`save` of a guarded model: the columns that it writes, and the changes that it refuses."""
 
 import pickle
-from datetime import date
+from datetime import date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from django.core.files.base import ContentFile
-from django.db import DatabaseError, connection
-from django.db.models import F
+from django.db import DatabaseError, connection, models
+from django.db.models import Case, F, Value, When
+from django.db.models.functions import Now
+from django.test.utils import isolate_apps
 from guarded.helpers import refused, save, sql_of, statements
 from guarded.library.models import Author, Book, PlainBook
 
 from interlock.core.errors import LockError
-from interlock.django.guarded import Guarded, StaleObject, written
+from interlock.django.guarded import Guarded, StaleObject, changes, written
 
 
 def again(book: Book) -> Book:
@@ -215,6 +218,30 @@ class TestExpressions:
         save(mine, copies=F("copies") + 1)
         assert again(book).copies == 3
 
+    @pytest.mark.parametrize("expression", [F("copies") + 1, Value(2), Case(When(copies=1, then=2), default=0)])
+    def test_the_computed_value_is_the_next_that_is_checked(self, book: Book, mine: Book, expression: Any) -> None:
+        save(mine, copies=expression)
+        assert mine.copies == 2
+        assert changes(mine) == {}
+        Book.objects.update(copies=100)
+        refused(save, mine, copies=mine.copies + 1)
+        assert again(book).copies == 100
+
+    def test_a_computed_moment_is_known_after_the_save(self, book: Book) -> None:
+        save(book, due=Now())
+        Book.objects.update(name="theirs")
+        assert isinstance(book.due, datetime)
+        assert changes(book) == {}
+        book.refresh_from_db(fields=["name"])
+        save(book, due=book.due - timedelta(days=1))
+        assert again(book).due == book.due
+
+    def test_a_new_row_may_have_one(self) -> None:
+        made = Book.objects.create(name="new", copies=Value(2) + 3)
+        assert made.copies == 5
+        Book.objects.update(copies=100)
+        refused(save, made, copies=made.copies + 1)
+
     def test_fields_beside_an_expression_are_checked(self, book: Book, mine: Book) -> None:
         Book.objects.update(name="theirs")
         assert set(refused(save, mine, copies=F("copies") + 1, name="mine").fields) == {"name"}
@@ -230,9 +257,39 @@ def test_what_the_last_save_wrote_can_be_asked(mine: Book) -> None:
 
 
 def test_a_model_that_would_not_be_guarded_is_refused() -> None:
-    with pytest.raises(TypeError, match="Guarded must stand before"):
+    with pytest.raises(TypeError, match=r"Backwards can't be made: Guarded must stand before"):
 
-        class Backwards(PlainBook, Guarded):
+        class Backwards(models.Model, Guarded):
+            class Meta:
+                app_label = "library"
+
+
+def test_guarded_listed_twice_is_refused_with_the_cure() -> None:
+    with pytest.raises(TypeError, match=r"Twice can't be made.* is guarded too.*leave it out"):
+
+        class Twice(Guarded, Book):  # type: ignore[misc]
             class Meta:
                 app_label = "library"
                 proxy = True
+
+
+def test_other_bases_that_do_not_fit_have_the_error_of_python() -> None:
+    with pytest.raises(TypeError, match=r"^Cannot create"):
+
+        class Unrelated(models.Model, Author):
+            class Meta:
+                app_label = "library"
+
+
+def test_a_base_before_guarded_leaves_the_model_guarded() -> None:
+    with isolate_apps("guarded.library"):
+
+        class Late(PlainBook, Guarded):
+            class Meta:
+                app_label = "library"
+                proxy = True
+
+        PlainBook.objects.create(name="naem")
+        mine, theirs = Late.objects.get(), Late.objects.get()
+    save(theirs, name="theirs")
+    refused(save, mine, name="mine")

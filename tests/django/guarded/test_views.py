@@ -11,9 +11,9 @@ from django.template import engines
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 from django.urls import path
 from django.views.generic import DeleteView, UpdateView
+from guarded.browser import sent_by
 from guarded.helpers import in_threads
 from guarded.library.models import Book, PlainBook
-from guarded.pages import sent_by
 
 from interlock import LockLost, LockTimeout, NotHeld, StoreError
 from interlock.django import occupy

@@ -7,6 +7,7 @@ import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
+from django.core.management import call_command
 from django.db import connections
 from django.test import Client, override_settings
 from django.urls import path
@@ -14,6 +15,7 @@ from django.utils.translation import override
 from store.lines import end_leases
 
 from interlock.django import locks
+from interlock.django.models import Claim
 
 LIST = "/admin/interlock/claim/"
 
@@ -104,6 +106,16 @@ def test_it_refreshes_itself_on_request() -> None:
     assert 'href="?refresh=30&amp;state=using"' in shown
     for wrong in ("often", "9" * 5000):
         assert 'http-equiv="refresh"' not in client.get(f"{LIST}?refresh={wrong}").content.decode()
+
+
+def test_who_reads_the_rows_of_all_models_finds_none_of_claims(tmp_path: Path) -> None:
+    file = tmp_path / "all.json"
+    for everything in (False, True):
+        call_command("dumpdata", use_base_manager=everything, output=str(file), verbosity=0)
+        call_command("loaddata", str(file), verbosity=0)
+    for manager in (Claim._default_manager, Claim._base_manager):
+        assert (list(manager.all()), manager.count(), manager.filter(pk="a").exists()) == ([], 0, False)
+        assert manager.all().delete() == (0, {})
 
 
 def test_to_evict_needs_its_permission_and_is_logged() -> None:

@@ -15,8 +15,9 @@ from django.test import RequestFactory
 from django.utils.decorators import method_decorator
 from django.views import View
 
-from interlock import InvalidArgument
+from interlock import InvalidArgument, LockTimeout
 from interlock.django import alocks, locks, occupies
+from interlock.django.middleware import answer_of
 
 
 def held() -> list[str]:
@@ -33,6 +34,18 @@ def test_the_name_is_made_of_the_arguments() -> None:
     assert report(kind="long", date=datetime.date(2026, 5, 1)) == ["report:2026-05-01:long"]
     assert held() == []
     assert report.__name__ == "report"
+
+
+def test_a_response_speaks_of_the_name_that_is_held() -> None:
+    @occupies("report:{date}", timeout=0)
+    def report(date: str) -> None:
+        """Only its lock is of interest."""
+
+    with locks.lock("report:today"), pytest.raises(LockTimeout) as caught:
+        report("today")
+    answer = answer_of(caught.value, 2)
+    assert answer is not None
+    assert (answer.status, answer.detail) == (423, "Somebody else holds the lock “report:today”. Try again in 2 s.")
 
 
 def test_it_can_be_made_of_an_attribute_of_an_argument() -> None:

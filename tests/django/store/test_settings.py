@@ -208,6 +208,16 @@ if SERVER:
         finally:
             call_command("migrate", "interlock", database="other", verbosity=0)
 
+    def test_a_site_without_the_driver_of_the_locks_is_only_warned(monkeypatch: pytest.MonkeyPatch) -> None:
+        def missing(alias: str) -> Any:
+            raise ImportError("no driver")
+
+        monkeypatch.setattr(interlock.django.checks, "libpq_of", missing)
+        monkeypatch.setattr(interlock.django.checks, "pymysql_of", missing)
+        (message,) = problems_of("default")
+        assert (message.id, message.level) == ("interlock.W006", checks.WARNING)
+        assert "orm:" in str(message.hint)
+
 
 def test_there_is_no_migration_to_be_made() -> None:
     call_command("makemigrations", "interlock", "--check", "--dry-run", verbosity=0)

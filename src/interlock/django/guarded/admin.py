@@ -3,11 +3,11 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from django import forms
 from django.apps import apps
 from django.contrib import admin, messages
-from django.contrib.admin.options import InlineModelAdmin
-from django.contrib.admin.utils import unquote
+from django.contrib.admin.options import BaseModelAdmin, InlineModelAdmin
+from django.contrib.admin.utils import flatten_fieldsets, unquote
+from django.core.checks import Error
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import models
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -82,7 +82,38 @@ def _with_read_field(fieldsets: Any, shows_form: bool) -> Any:
     return kept
 
 
-class GuardedAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscripted at run time
+class _GuardsForms(BaseModelAdmin):  # type: ignore[type-arg] # can't be subscripted at run time
+    """What `GuardedAdmin` and `GuardedInline` share; their forms are made of those of the other base classes."""
+
+    def check(self, **kwargs: Any) -> Any:
+        """Return the findings of Django's checks, and an error if a form hides that of another base class."""
+        return [*super().check(**kwargs), *_problems_of_form(type(self))]
+
+    def _own_fields(self, request: HttpRequest, obj: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments for Django's factory of forms, which does not know the hidden field in the fieldsets."""
+        fields = kwargs["fields"] if "fields" in kwargs else flatten_fieldsets(self.get_fieldsets(request, obj))
+        named = isinstance(fields, list | tuple)
+        return {**kwargs, "fields": [name for name in fields if name != READ] if named else fields}
+
+
+def _problems_of_form(cls: Any) -> list[Error]:
+    """Return an error if the form of an admin class is guarded, but not derived from the form of a base class."""
+    return [
+        Error(
+            f"The form {cls.form.__name__} hides the form {vars(base)['form'].__name__} of {base.__name__}.",
+            hint="Leave out `form`: GuardedAdmin and GuardedInline guard the form of the other base class. Or derive "
+            f"{cls.form.__name__} from GuardedModelForm and {vars(base)['form'].__name__}.",
+            obj=cls,
+            id="interlock.E104",
+        )
+        for base in cls.__mro__
+        if "form" in vars(base)
+        and issubclass(cls.form, GuardedModelForm)
+        and not issubclass(cls.form, vars(base)["form"])
+    ][:1]
+
+
+class GuardedAdmin(_GuardsForms, admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscripted at run time
     """A `ModelAdmin` of a guarded model: on a stale save the page shows both values, and its editor chooses.
 
     Attributes:
@@ -90,13 +121,12 @@ class GuardedAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subsc
             it, unless they save before. None: editors are not shown.
     """
 
-    form: "type[forms.ModelForm[Any]]" = GuardedModelForm
     editing_lease: float | None = 600.0
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """Return the class of the change form."""
-        kwargs["form"] = guarded_form(kwargs.get("form", self.form))
-        return super().get_form(request, obj, change=change, **kwargs)
+        """Return the class of the form that the other base classes make; a form that changes an object is guarded."""
+        form = super().get_form(request, obj, change=change, **self._own_fields(request, obj, kwargs))
+        return form if obj is None else guarded_form(form)
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the fieldsets, with the hidden field that contains the values which the form has shown."""
@@ -152,15 +182,13 @@ class GuardedAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subsc
             return HttpResponseRedirect(request.get_full_path())
 
 
-class GuardedInline(InlineModelAdmin):  # type: ignore[type-arg]
+class GuardedInline(_GuardsForms, InlineModelAdmin):  # type: ignore[type-arg]
     """A mixin for inlines of a guarded model: `class CopyInline(GuardedInline, admin.TabularInline)`."""
 
-    form: "type[forms.ModelForm[Any]]" = GuardedModelForm
-
     def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
-        """Return the class of the formset."""
-        kwargs["form"] = guarded_form(kwargs.get("form", self.form))
-        return super().get_formset(request, obj, **kwargs)
+        """Return the class of the formset that the other base classes make, with guarded forms."""
+        made: Any = super().get_formset(request, obj, **self._own_fields(request, obj, kwargs))
+        return type(made)(made.__name__, (made,), {"form": guarded_form(made.form)})
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the fieldsets, with the hidden field that contains the values which the form has shown."""

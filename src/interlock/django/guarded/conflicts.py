@@ -5,7 +5,7 @@ module has merge functions for common cases; your own may raise `CannotMerge`.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeAlias
@@ -40,14 +40,20 @@ class StaleObject(LockError, DatabaseError):
         instance: the instance of the save; it still has all its values.
         fields: the `FieldConflict` of each conflicting field, by the name of the field; empty if the row is gone.
         deleted: True if the row does not exist any more.
+        set_by_save: the names of those fields that the model's own `save()`, or a `pre_save` receiver, has set.
     """
 
     def __init__(
-        self, instance: models.Model, fields: Mapping[str, FieldConflict] | None = None, deleted: bool = False
+        self,
+        instance: models.Model,
+        fields: Mapping[str, FieldConflict] | None = None,
+        deleted: bool = False,
+        set_by_save: Iterable[str] = (),
     ) -> None:
         self.instance: Any = instance
         self.fields: dict[str, FieldConflict] = dict(fields or {})
         self.deleted = deleted
+        self.set_by_save = tuple(set_by_save)
         super().__init__(self._message())
 
     def _message(self) -> str:
@@ -57,14 +63,21 @@ class StaleObject(LockError, DatabaseError):
                 f"{what} was deleted by somebody else since it was read, so it was not saved; "
                 f"save(force_insert=True) makes it anew"
             )
-        names = ", ".join(self.fields)
-        return (
+        names, model = ", ".join(self.fields), type(self.instance).__name__
+        message = (
             f"{what} was not saved: somebody else has changed {names} since it was read; refresh_from_db() and change"
-            f" it again, or say in {type(self.instance).__name__}.on_stale what is to be done with such a field"
+            f" it again, or say in {model}.on_stale what is to be done with such a field"
         )
+        if self.set_by_save:
+            said = ", ".join(f'"{name}": LAST_WINS' for name in self.set_by_save)
+            message += (
+                f". save() itself has set {', '.join(self.set_by_save)}: if the last such value may win, set "
+                f"{model}.on_stale = {{{said}}}"
+            )
+        return message
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return type(self), (self.instance, self.fields, self.deleted)
+        return type(self), (self.instance, self.fields, self.deleted, self.set_by_save)
 
 
 class CannotMerge(ValueError):

@@ -8,7 +8,7 @@ values and chooses.
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, time
 from typing import Any, Final
 
@@ -108,8 +108,15 @@ class GuardedModelForm(forms.ModelForm):  # type: ignore[type-arg] # can't be su
 
     def _taken(self, name: str, field: AnyField) -> "list[Any] | str":
         """Return the entry of a field in the hidden field: its value in a list, or the digest of a hidden value."""
-        text = to_text(field, self._now)
-        return [text] if shows_value(self[name], field.value_from_object(self._now)) else self._digest(name, text)
+        entry = self._entry(field, self._now)
+        return entry if shows_value(self[name], field.value_from_object(self._now)) else self._digest(name, entry)
+
+    def _entry(self, field: AnyField, instance: Model) -> list[Any]:
+        """Return a field's value, and the digest of fields that are one value with it and that the form lacks."""
+        plan = plan_of(type(self.instance))
+        mates = [plan.by_attname[attname] for attname in sorted(plan.together.get(field.attname, ()))]
+        rest = [to_text(mate, instance) for mate in mates if mate.name not in self._guarded_fields]
+        return [to_text(field, instance), *([self._digest(field.name, rest)] if rest else [])]
 
     def _digest(self, name: str, text: object) -> str:
         """Return a keyed digest of a value, by which it can be compared but not read."""
@@ -137,8 +144,9 @@ class GuardedModelForm(forms.ModelForm):  # type: ignore[type-arg] # can't be su
             for name, field in self._guarded_fields.items()
             if name in self._sent["shown"] and name in self.cleaned_data
         ]
+        touched = {choice.attname for choice in choices if choice.touched}
         for choice in choices:
-            self._settle(choice)
+            self._settle(choice, not touched.isdisjoint(choice.together))
         super()._post_clean()  # type: ignore[misc]
         if self.errors:
             # The page is shown once more: keep the user's choices in it.
@@ -146,10 +154,14 @@ class GuardedModelForm(forms.ModelForm):  # type: ignore[type-arg] # can't be su
                 if choice.answer == _THEIRS and choice.name not in self.errors:
                     self._ask(choice)
 
-    def _settle(self, choice: "_Choice") -> None:
-        """Decide which value of one submitted field is saved."""
+    def _settle(self, choice: "_Choice", with_mates: bool) -> None:
+        """Decide which value of one submitted field is saved.
+
+        Args:
+            with_mates: True if the user has changed a field that is one value with this one.
+        """
         name = choice.name
-        if choice.answer == _THEIRS or not choice.touched:
+        if choice.answer == _THEIRS or not (choice.touched or (with_mates and not choice.stands)):
             # Keep the present value: Django does not set a field on the object that is not in cleaned_data.
             del self.cleaned_data[name]
             self._kept.add(name)
@@ -195,15 +207,18 @@ class _Choice:
         self._form = form
         self._field = field
         self.name: str = field.name
+        self.attname: str = field.attname
         self._bound = form[self.name]
         self._cleaned = form.cleaned_data[self.name]
-        self.policy = plan_of(type(form.instance)).policies[field.attname]
+        plan = plan_of(type(form.instance))
+        self.policy = plan.policies[field.attname]
+        self.together: Collection[str] = plan.together.get(field.attname, ())
         self.theirs = getattr(form._now, field.attname)
         self._taken: list[Any] | str = token["shown"][self.name]
         if isinstance(self._taken, list):
             self.original = from_text(field, self._taken[0])
         else:
-            unchanged = self._taken == form._digest(self.name, to_text(field, form._now))
+            unchanged = self._taken == form._digest(self.name, form._entry(field, form._now))
             self.original = self.theirs if unchanged else UNKNOWN
         self._must_answer = self.name in token["asked"]
         answer = form.data.get(form.add_prefix(_KEEP + self.name)) if self._must_answer else None
@@ -215,7 +230,7 @@ class _Choice:
         if self.original is UNKNOWN:
             if isinstance(self._field, FileField):
                 return bool(self._bound.field.has_changed(None, self._bound.data))
-            return self._taken != self._form._digest(self.name, to_text(self._field, self._with_mine))
+            return self._taken != self._form._digest(self.name, self._form._entry(self._field, self._with_mine))
         shown_object = copy.copy(self._form._now)
         setattr(shown_object, self._field.attname, self.original)
         initial = self._field.value_from_object(shown_object)
@@ -240,18 +255,25 @@ class _Choice:
     @cached_property
     def stale(self) -> bool:
         """True if another writer has changed the field too, to another value, or if the user has not chosen yet."""
-        if same(self._field, self.mine, self.theirs, ordered=False):
+        if same(self._field, self.mine, self.theirs, ordered=False) and self._rest(self._with_mine) == self._rest(
+            self._form._now
+        ):
             return False
-        return not self._stands or (self._must_answer and self.answer is None)
+        return not self.stands or (self._must_answer and self.answer is None)
 
     @property
-    def _stands(self) -> bool:
+    def stands(self) -> bool:
         """True if the object still has the value that was shown."""
-        return self.original is not UNKNOWN and same(self._field, self.original, self.theirs, ordered=False)
+        if self.original is UNKNOWN or not same(self._field, self.original, self.theirs, ordered=False):
+            return False
+        return isinstance(self._taken, str) or self._taken[1:] == self._rest(self._form._now)
+
+    def _rest(self, instance: Model) -> list[Any]:
+        return self._form._entry(self._field, instance)[1:]
 
     def merged(self) -> Any:
         """Return the policy's result for the values, as the form would have cleaned it."""
-        if self._field.is_relation or not callable(self.policy) or self.original is UNKNOWN:
+        if self._field.is_relation or self.together or not callable(self.policy) or self.original is UNKNOWN:
             raise CannotMerge("only plain values are merged, and those that were shown")
         return self.policy(self.original, self.mine, self.theirs)
 
@@ -263,7 +285,7 @@ class _Choice:
         if not hidden:
             rows = getattr(self._bound.field, "queryset", None)
             context |= {"mine": shown(self._field, self.mine, rows), "theirs": shown(self._field, self.theirs, rows)}
-            if known and not self._must_answer and not self._stands:
+            if known and not self._must_answer and not self.stands:
                 context["original"] = shown(self._field, self.original, rows)
         return mark_safe(self._form.renderer.render("interlock/stale_field.html", context).strip())
 
@@ -355,7 +377,7 @@ def to_text(field: AnyField, instance: Model) -> Any:
         return None
     if isinstance(field, JSONField):
         return json.dumps(value, cls=field.encoder)
-    return field.value_to_string(instance)
+    return force_str(field.value_to_string(instance))  # django-money returns a number
 
 
 def from_text(field: AnyField, text: str | None) -> Any:

@@ -5,27 +5,28 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from decimal import Context, Decimal
+from threading import get_ident
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from django.core.checks import Error
 from django.db import connections, models, router, transaction
 from django.db.models.base import ModelBase
+from django.db.models.options import Options
 from django.utils.crypto import salted_hmac
 from django.utils.encoding import force_str
 
 from interlock.django.guarded.conflicts import OTHERS, FieldConflict, OnStale, Outcome, StaleObject, policies_of
-from interlock.django.guarded.plan import ModelPlan, plan_of
-from interlock.django.guarded.saving import SAVING, WRITTEN, TableSave, Triple, changed, locked_values
-from interlock.django.guarded.snapshot import KEY, Snapshot, of_row, of_values, snapshot_of
+from interlock.django.guarded.plan import ModelPlan, declared_groups, key_fields, plan_of
+from interlock.django.guarded.saving import CALLED, FROM, SAVING, WRITTEN, TableSave, Triple, changed, locked_values
+from interlock.django.guarded.snapshot import KEY, MISSING, Snapshot, of_row, of_values, snapshot_of
 from interlock.django.guarded.values import AnyField, prepared, same, thaw, thaw_held
-
-if TYPE_CHECKING:
-    Base = models.Model
-else:
-    Base = object
+from interlock.django.transactions import scope_of
 
 _GUARDS = "_interlock_guards"
+
+_refreshing: dict[int, list[models.Model]] = {}
+"""The instances that `refresh_from_db` has read, by the thread in which it runs."""
 
 
 def remembering(make: Any) -> Any:
@@ -42,6 +43,8 @@ def remembering(make: Any) -> Any:
         row = of_row(plan, db, field_names, values)  # before the model's `__init__` can change mutable values
         new = make(cls, db, field_names, values, **options) if options else make(cls, db, field_names, values)
         setattr(new, KEY, row)
+        if _refreshing and get_ident() in _refreshing:
+            _refreshing[get_ident()].append(new)
         if options and getattr(options.get("fetch_mode"), "track_peers", False):
             # Other fetch modes set deferred fields on many instances at once, without a call on each instance.
             new._state.fetch_mode = models.FETCH_ONE
@@ -51,7 +54,47 @@ def remembering(make: Any) -> Any:
     return classmethod(cast(Any, from_db))
 
 
-class Guarded(Base):
+def recording(cls: Any) -> Any:
+    """Return a `save` for a class that notes the attributes before it calls the class's own, or that of its bases."""
+    own = vars(cls).get("save")
+
+    @functools.wraps(own or cls.save)
+    def save(self: Any, *args: Any, **kwargs: Any) -> Any:
+        data, begins = vars(self), CALLED not in vars(self)
+        if begins:
+            data[CALLED] = dict(data)
+        try:
+            return (own or super(cls, type(self)).save)(self, *args, **kwargs)
+        finally:
+            if begins:
+                data.pop(CALLED, None)
+
+    setattr(save, _GUARDS, True)
+    return save
+
+
+class _Options:
+    """The `_meta` of `Guarded`, an abstract model; a subclass has that of its other bases until its own is made."""
+
+    def __get__(self, instance: object, owner: Any) -> Any:
+        return _options() if owner is Guarded else super(Guarded, owner)._meta  # type: ignore[misc]
+
+
+@functools.cache
+def _options() -> "Options[models.Model]":
+    """Return the options of `Guarded`; made at first use, since they need the settings."""
+    made: Options[Any] = Options(None, "interlock")
+    made.abstract, made.model, made.object_name, made.model_name = True, Guarded, "Guarded", "guarded"
+    return made
+
+
+def _abstract(name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
+    """Make an abstract model that needs no settings and no apps, so that it can be imported before them."""
+    # A model: migrations name a base class that is not one, and the site could not run them without interlock.
+    return type.__new__(ModelBase, name, bases, {**namespace, "_meta": _Options()})
+
+
+class Guarded(models.Model, metaclass=_abstract):  # type: ignore[metaclass] # a function: the class stays a ModelBase
     """A mixin that keeps a model's `save()` from overwriting what another writer has changed.
 
     `class Book(Guarded, models.Model)`: `save()` writes only the fields that have changed since they were read, in
@@ -62,25 +105,27 @@ class Guarded(Base):
         on_stale: `REFUSE` (the default: `StaleObject` is raised), `LAST_WINS`, a function of (original, mine, theirs)
             that returns the value to save, or a dictionary of these by the names of fields, with "*" for all other
             fields.
+        guarded_together: groups of fields that are one value each, as in `[("lat", "lon")]`: a save that changes one
+            of them is refused if another writer has changed another one.
     """
 
     on_stale: ClassVar[OnStale] = MappingProxyType({})
+    guarded_together: ClassVar[Sequence[Sequence[str]]] = ()
     _guarded_plan: ClassVar[ModelPlan | None] = None
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         # `Model.from_db`, or the class's own, which need not call those of its bases.
-        make = getattr(getattr(cls, "from_db", None), "__func__", None)
-        if make is not None and not hasattr(make, _GUARDS):
-            cls.from_db = remembering(make)  # type: ignore[method-assign]
-        order = cls.__mro__
-        if models.Model in order and order.index(models.Model) < order.index(Guarded):
-            raise TypeError(f"{cls.__name__} would not be guarded: Guarded must stand before its other base classes")
+        if not hasattr(cls.from_db, _GUARDS):
+            cls.from_db = remembering(cls.from_db.__func__)  # type: ignore[method-assign, attr-defined]
+        save: Any = cls.save
+        if save is not models.Model.save and not hasattr(save, _GUARDS):
+            cls.save = recording(cls)  # type: ignore[method-assign]
 
     @classmethod
     def check(cls, **kwargs: object) -> Any:
-        """Return the findings of Django's system check on the model, and those on its `on_stale`."""
-        return [*super().check(**kwargs), *problems_of_policies(cls)]
+        """Return the findings of Django's system check on the model, on `on_stale` and on `guarded_together`."""
+        return [*super().check(**kwargs), *problems_of_policies(cls), *problems_of_groups(cls)]
 
     def refresh_from_db(
         self,
@@ -91,29 +136,29 @@ class Guarded(Base):
         """Read fields again, and store their values in the snapshot; otherwise as Django's own."""
         plan, data = plan_of(type(self)), vars(self)
         names = None if fields is None else list(fields)
-        wanted = set(plan.attnames if names is None else names)
-        loaded = {attname for attname in plan.attnames if attname in data}
-        if names is None and len(loaded) < len(plan.attnames):
-            wanted = loaded
-        elif names is None and from_queryset is not None:
-            said, without = from_queryset.query.deferred_loading
-            wanted = {each for each in wanted if (each in said or plan.by_attname[each].name in said) != without}
         known = snapshot_of(self)
         named = using or getattr(from_queryset, "db", None)
         if known is not None and named is not None and not known.is_of_database(self, named):
             known = None
         more: Any = {} if from_queryset is None else {"from_queryset": from_queryset}
-        super().refresh_from_db(using=using, fields=names, **more)
-        fresh = {
-            attname: data[attname]
-            for attname, field in plan.by_attname.items()
-            if attname in data and (attname in wanted or field.name in wanted or attname in plan.keys)
-        }
-        shown = plan.shown.intersection(fresh)
-        if shown:  # Django has copied the values that the descriptors return, not those of the columns
-            rows = type(self)._base_manager.using(self._state.db).filter(pk=self.pk)
-            fresh |= dict(zip(shown, rows.values_list(*shown).first() or (), strict=False))
-        data[KEY] = (known or Snapshot(None, {})).with_read(self._state.db, of_values(plan, fresh))
+        thread, read = get_ident(), list[models.Model]()
+        outer, _refreshing[thread] = _refreshing.get(thread), read
+        try:
+            super().refresh_from_db(using=using, fields=names, **more)
+        finally:
+            if outer is None:
+                del _refreshing[thread]
+            else:
+                _refreshing[thread] = outer
+        # The row as it was read: Django has copied the values that descriptors return, not those of the columns.
+        rows = [
+            snapshot_of(each)
+            for each in read
+            if each.pk == self.pk and isinstance(each, type(self)._meta.concrete_model or ())
+        ]
+        keys = {attname: data[attname] for attname in plan.keys if attname in data}
+        fresh = of_values(plan, keys) | (rows[-1].values if rows and rows[-1] else {})
+        data[KEY] = (known or Snapshot(None, {})).with_read(self._state.db, fresh)
 
     def save_base(
         self,
@@ -131,7 +176,9 @@ class Guarded(Base):
         using = using or router.db_for_write(type(self), instance=self)
         connection = transaction.get_connection(using)
         broken = connection.needs_rollback
-        vars(self).pop(WRITTEN, None)
+        data = vars(self)
+        data.pop(WRITTEN, None)
+        before, data[FROM] = data.get(FROM), data.pop(CALLED, None) or dict(data)
         try:
             super().save_base(raw, force_insert, force_update, using, update_fields)
         except StaleObject as stale:
@@ -141,6 +188,10 @@ class Guarded(Base):
             if own and not broken and connection.in_atomic_block:
                 transaction.set_rollback(False, using)
             raise
+        finally:
+            data[FROM] = before
+            if before is None:
+                del data[FROM]
 
     save_base.alters_data = True  # type: ignore[attr-defined]
 
@@ -191,19 +242,26 @@ class Guarded(Base):
             return answer
         if forced_update and update_fields is None:
             return update(base_qs, [])
-        return [()] if more else True  # Django 6.0 and later expect the returned rows
+        if not more:
+            return True
+        # Django 6.0 and later expect the returned row: here the values that the instance has.
+        names, data = [field.attname for field in cast(Any, more[0])], vars(self)
+        return [tuple(data[name] for name in names) if data.keys() >= set(names) else ()]
 
     def delete(self, *args: Any, **kwargs: Any) -> Any:
-        """Delete the row, as Django's own; a later save inserts a new row."""
+        """Delete the row, as Django's own; a later save inserts a new row, unless the deletion is rolled back."""
+        using = kwargs.get("using") or router.db_for_write(type(self), instance=self)
         answer = super().delete(*args, **kwargs)
-        vars(self).pop(KEY, None)
+        data, snapshot = vars(self), snapshot_of(self)
+        # Django sets the key to None if the row is gone; a soft delete keeps both.
+        if snapshot is not None and all(
+            data.get(field.attname) is None for field in key_fields(cast(Any, self._meta))
+        ):
+            gone: dict[str, object] = dict.fromkeys(snapshot.values, MISSING)
+            data[KEY] = snapshot.with_written(using, gone, scope_of(connections[using]))
         return answer
 
     delete.alters_data = True  # type: ignore[attr-defined]
-
-
-# Migrations import a model's bases by this path, which therefore must not change.
-Guarded.__module__ = "interlock.django.guarded"
 
 
 def problems_of_policies(model: type[models.Model]) -> Iterator[Error]:
@@ -226,6 +284,36 @@ def problems_of_policies(model: type[models.Model]) -> Iterator[Error]:
             )
 
 
+def problems_of_groups(model: type[models.Model]) -> Iterator[Error]:
+    """Yield the errors in a model's `guarded_together`."""
+    plan = plan_of(model)
+    for group in declared_groups(model):
+        fields = [field for field in plan.fields if field.name in group]
+        if len(fields) < max(2, len(group)) or len({field.model for field in fields}) > 1:
+            yield Error(
+                f"guarded_together has {group!r}, which are not fields of one table of the model.",
+                hint='Name at least two fields of one table, as in guarded_together = [("lat", "lon")].',
+                obj=model,
+                id="interlock.E103",
+            )
+
+
+def _explained(cls: type) -> list[type]:
+    """Return the order of the base classes of a model, as Python does; explain the error if `Guarded` is one."""
+    try:
+        return type.mro(cls)
+    except TypeError as error:
+        if Guarded not in cls.__bases__:
+            raise
+        raise TypeError(
+            f"{cls.__name__} can't be made: Guarded must stand before its other base classes, and only once: a model "
+            f"whose base class is guarded is guarded too. Put Guarded before models.Model, or leave it out. ({error})"
+        ) from error
+
+
+# Python calls nothing else before it refuses the order of the bases.
+ModelBase.mro = _explained  # type: ignore[method-assign, assignment]
+
 _EXACT = Context(prec=1000)
 
 
@@ -238,8 +326,12 @@ def changes(instance: Guarded) -> dict[str, tuple[Any, Any]]:
     snapshot, plan = snapshot_of(instance), plan_of(type(instance))
     if snapshot is None:
         return {}
-    known = [each for each in plan.attnames if each in snapshot.values and each in vars(instance)]
-    mine = {attname: getattr(instance, attname) for attname in known if attname not in plan.computing}
+    mine = {
+        attname: getattr(instance, attname)
+        for attname, field in plan.by_attname.items()
+        if attname in snapshot.values and attname in vars(instance)
+        if attname not in plan.computing and not getattr(field, "generated", False)
+    }
     return {
         plan.by_attname[attname].name: (thaw(snapshot.values[attname]), mine[attname])
         for attname in changed(instance, plan, snapshot, mine)
@@ -302,6 +394,13 @@ def state_tag(instance: Guarded, fields: Iterable[str] | None = None) -> str:
     """
     plan = plan_of(type(instance))
     wanted = None if fields is None else set(fields)
+    if wanted is not None:
+        wanted |= {
+            plan.by_attname[mate].name
+            for each in plan.fields
+            if each.name in wanted
+            for mate in plan.together.get(each.attname, ())
+        }
     counted = [field for field in plan.checked() if wanted is None or field.name in wanted]
     for field in counted:
         getattr(instance, field.attname)  # loads a deferred field

@@ -12,7 +12,7 @@ transaction that writes it.
 import inspect
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import cache
 from typing import Any, TypeAlias
@@ -202,7 +202,11 @@ class ModelPlan:
         by_attname: the fields, by attribute.
         keys: the attributes of the primary keys of its tables.
         fences: the attributes of `FenceField`s.
-        computing: the attributes of fields that may set their value during the save, as with `auto_now`.
+        computing: the attributes of fields that set their value to the present time, as with `auto_now`.
+        converting: the attributes of other fields with a `pre_save` of their own and no policy of their own. A value
+            that the program has set is checked; a value that only `pre_save` has changed is not.
+        named: the attributes of fields with a policy of their own.
+        together: the attributes that are one value with an attribute, by that attribute: an amount and its currency.
         shown: the attributes with a descriptor of another library, such as a translated field: reading them may
             return the value of another column.
         policies: the policies of the fields, by attribute.
@@ -222,6 +226,15 @@ class ModelPlan:
         )
         named = policies_of(model)
         others = named.get(OTHERS, REFUSE)
+        self.named = self._those(lambda field: field.name in named)
+        self.converting = self._those(_has_own_pre_save) - self.computing - self.fences - self.named
+        self.together: dict[str, set[str]] = {}
+        for group in [*declared_groups(model), *_groups_of_fields(model)]:
+            members = {field.attname for field in self.fields if field.name in group or field.attname in group}
+            for attname in members:
+                table = self.by_attname[attname].model
+                mates = {each for each in members - {attname} if self.by_attname[each].model is table}
+                self.together.setdefault(attname, set()).update(mates)
         self.policies: dict[str, Policy] = {
             field.attname: named.get(field.name, LAST_WINS if field.attname in self.computing else others)
             for field in self.fields
@@ -294,8 +307,30 @@ def _is_closed(field: Any) -> bool:
     return field.get_internal_type() in _CLOSED_TYPES and not hasattr(field, "from_db_value")
 
 
+def _has_own_pre_save(field: Any) -> bool:
+    return type(field).pre_save not in (*_PLAIN_PRE_SAVES, *_CLOCK_PRE_SAVES)
+
+
 def _computes(field: Any) -> bool:
-    pre_save = type(field).pre_save
-    if pre_save in _CLOCK_PRE_SAVES:
-        return bool(field.auto_now)
-    return pre_save not in _PLAIN_PRE_SAVES and not getattr(field, "is_fence", False)
+    if _has_own_pre_save(field):  # such as AutoLastModifiedField of django-model-utils
+        return isinstance(field, models.DateField | models.TimeField) and not field.editable
+    return bool(getattr(field, "auto_now", False))
+
+
+def declared_groups(model: type[models.Model]) -> list[tuple[str, ...]]:
+    """Return the groups in `guarded_together` of a model and its bases."""
+    return [tuple(group) for base in model.__mro__ for group in vars(base).get("guarded_together", ())]
+
+
+def _groups_of_fields(model: type[models.Model]) -> Iterator[set[str]]:
+    """Yield the names of fields that another field declares as its parts.
+
+    A field names a part in an attribute `..._field`: `ct_field` of a generic foreign key, `width_field` of an image,
+    `price_field` of a currency. A composite foreign key has `from_fields`.
+    """
+    for field in [*model._meta.fields, *model._meta.private_fields]:
+        said = [value for name, value in vars(field).items() if name.endswith("_field")]
+        # An editable field is a value of its own: the original of a translated field.
+        parts = [each.name for each in said if isinstance(each, models.Field) and not each.editable]
+        names = [each for each in [*said, *(getattr(field, "from_fields", None) or ())] if isinstance(each, str)]
+        yield {field.name, *parts, *names}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from django import VERSION
 from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F
@@ -20,6 +21,7 @@ from interlock.django.guarded.values import (
     freeze,
     is_expression,
     kept_of,
+    reads_clock,
     same,
     thaw,
     thaw_held,
@@ -38,6 +40,12 @@ SAVING: Final = "_guarded_saving"
 WRITTEN: Final = "_guarded_written"
 """The attribute of an instance with the names of the fields that its last save has written."""
 
+CALLED: Final = "_guarded_called"
+"""The attribute of an instance with its attributes when `save()` was called, until the save begins."""
+
+FROM: Final = "_guarded_from"
+"""The same while the instance is saved."""
+
 _FENCED: Final = "_guarded_fences"
 
 
@@ -46,7 +54,7 @@ class FieldWrite(NamedTuple):
 
     Attributes:
         kept: the snapshot's value.
-        mine: the value to write.
+        mine: the value to write; MISSING if the column is only compared, as one value with a column that is written.
         checked: True if the column must still have the snapshot's value.
     """
 
@@ -131,7 +139,7 @@ class TableSave:
         raw: True for a fixture, which is written unchanged.
     """
 
-    __slots__ = ("instance", "model", "plan", "snapshot", "using", "wrote")
+    __slots__ = ("instance", "model", "plan", "snapshot", "touched", "using", "wrote")
 
     def __init__(
         self, instance: models.Model, plan: ModelPlan, model: type[models.Model], using: str, raw: bool
@@ -141,6 +149,10 @@ class TableSave:
         known = snapshot is not None and not raw and snapshot.is_of(instance, model._meta, using)
         self.snapshot = snapshot if known else None
         self.wrote: dict[str, Any] = {}
+        self.touched: set[str] = set()
+        if plan.converting and self.snapshot is not None:  # before `pre_save` may change the attributes
+            own = {each: value for each, value in self.values().items() if each in plan.converting}
+            self.touched.update(changed(instance, plan, self.snapshot, own))
 
     def values(self) -> dict[str, Any]:
         """Return the instance's present values for the table, by attribute."""
@@ -215,14 +227,24 @@ class TableSave:
     def note(self) -> None:
         """Store the row's values after the save in the snapshot, in the scope of the transaction, if any."""
         instance, meta, plan = self.instance, self.model._meta, self.plan
-        asked = self.adapted(self.wrote)
+        computed = [attname for attname, value in self.wrote.items() if is_expression(value)]
+        # Django 6.0 and later set the attribute to the computed value, or defer it.
+        late = [each for each in computed if VERSION < (6,) or is_expression(vars(instance).get(each))]
+        asked = [*self.adapted(self.wrote), *late]
+        row = self.model._base_manager.using(self.using).filter(pk=getattr(instance, meta.pk.attname))
+        found = (asked and row.values(*asked).first()) or {}
+        for attname in late:
+            setattr(instance, attname, found.get(attname))
+        self.wrote |= {attname: vars(instance).get(attname, MISSING) for attname in computed}
         kept = of_values(plan, self.wrote)
-        if asked:
-            row = self.model._base_manager.using(self.using).filter(pk=getattr(instance, meta.pk.attname))
-            for attname, value in (row.values(*asked).first() or {}).items():
-                field = plan.by_attname[attname]
-                if not same(field, self.wrote[attname], value):
-                    kept[attname] = Adapted(kept[attname], kept_of(field, value))
+        given = {each: vars(instance).get(each) for each in plan.converting.intersection(self.wrote)}
+        for attname, value in given.items():
+            if not same(plan.by_attname[attname], value, self.wrote[attname]):
+                kept[attname] = Adapted(freeze(value), kept[attname])
+        for attname, value in found.items():
+            field = plan.by_attname[attname]
+            if not same(field, self.wrote[attname], value):
+                kept[attname] = Adapted(kept[attname], kept_of(field, value))
         keys = {field.attname: vars(instance).get(field.attname, MISSING) for field in key_fields(meta)}
         snapshot = snapshot_of(instance)
         if snapshot is None or not snapshot.is_of(instance, meta, self.using, unknown=True):
@@ -234,25 +256,43 @@ class TableSave:
         vars(instance)[WRITTEN] = vars(instance).get(WRITTEN, frozenset()) | names
 
     def _write(self, base: models.QuerySet[models.Model], writes: list[FieldWrite], update: Update) -> Any:
-        self.wrote = {write.field.attname: write.mine for write in writes}
-        return update(base, [(write.field, None, write.mine) for write in writes])
+        self.wrote = {write.field.attname: write.mine for write in writes if write.mine is not MISSING}
+        return update(base, [(self.plan.by_attname[name], None, value) for name, value in self.wrote.items()])
 
     def _writes(self, snapshot: Snapshot, values: Mapping[str, object]) -> list[FieldWrite]:
         """Return the fields that have changed since they were read, and the fences to check."""
         plan = self.plan
         fenced = vars(self.instance).get(_FENCED, ())
+        mine_now = [*changed(self.instance, plan, snapshot, values)]
+        mates = {mate for attname in mine_now for mate in plan.together.get(attname, ())} if plan.together else ()
         writes = []
-        for attname in dict.fromkeys([*changed(self.instance, plan, snapshot, values), *fenced]):
-            if attname not in values:
+        for attname in dict.fromkeys([*mine_now, *fenced, *mates]):
+            kept, mine = snapshot.values.get(attname, MISSING), values.get(attname, MISSING)
+            if attname in mates and attname not in mine_now and plan.policies[attname] is not LAST_WINS:
+                if kept is not MISSING:
+                    writes.append(FieldWrite(plan.by_attname[attname], kept, MISSING, True))
                 continue
-            kept, mine = snapshot.values.get(attname, MISSING), values[attname]
+            if mine is MISSING:
+                continue
             if attname in plan.fences and kept is not MISSING:
                 keep_fenced(self.instance, attname)
             # A field that was never read has no value to compare with; an expression overwrites nothing.
-            comparable = kept is not MISSING and not is_expression(mine) and not is_expression(kept)
-            checked = comparable and (attname in plan.fences or plan.policies[attname] is not LAST_WINS)
+            comparable = kept is not MISSING and not is_expression(mine)
+            last_wins = plan.policies[attname] is LAST_WINS or self._computed(attname, mine)
+            checked = comparable and (attname in plan.fences or not last_wins)
             writes.append(FieldWrite(plan.by_attname[attname], kept, mine, checked))
         return writes
+
+    def _computed(self, attname: str, mine: object) -> bool:
+        """Return True if a value was computed during the save, and the program has not set the attribute itself."""
+        if attname in self.plan.converting:
+            return attname not in self.touched
+        return attname not in self.plan.named and self._set_by_save(attname) and reads_clock(mine)
+
+    def _set_by_save(self, attname: str) -> bool:
+        """Return True if the model's own `save()`, or a `pre_save` receiver, has set an attribute."""
+        data = vars(self.instance)
+        return FROM in data and data[FROM].get(attname, MISSING) is not data.get(attname, MISSING)
 
     def _update_locked(
         self, base: models.QuerySet[models.Model], writes: list[FieldWrite], update: Update, tried: bool
@@ -290,12 +330,20 @@ class TableSave:
         refused: dict[str, FieldConflict] = {}
         for write, their in zip(writes, theirs, strict=True):
             try:
-                final.append(write._replace(mine=self._decided(write, their)))
+                mates = self.plan.together.get(write.field.attname, ())
+                whole = not any(each.field.attname in mates and each.mine is not MISSING for each in writes)
+                final.append(write._replace(mine=self._decided(write, their, whole)))
             except CannotMerge:
-                refused[write.field.name] = FieldConflict(thaw(write.kept), write.mine, their)
+                mine = getattr(self.instance, write.field.attname) if write.mine is MISSING else write.mine
+                refused[write.field.name] = FieldConflict(thaw(write.kept), mine, their)
         return final, refused
 
-    def _decided(self, write: FieldWrite, theirs: Any) -> Any:
+    def _decided(self, write: FieldWrite, theirs: Any, whole: bool) -> Any:
+        """Return the value to write.
+
+        Args:
+            whole: False if other columns of the same value are written too, so that this one can't be merged.
+        """
         field, mine = write.field, write.mine
         policy = self.plan.policies[field.attname]
         if not write.checked:
@@ -307,7 +355,7 @@ class TableSave:
         # Equal new values are a conflict too: two writers that each count one book write the same number.
         if same(field, theirs, thaw_held(write.kept), ordered=False):
             return mine
-        if policy is REFUSE or policy is LAST_WINS:
+        if policy is REFUSE or policy is LAST_WINS or mine is MISSING or not whole:
             raise CannotMerge("it is refused")
         return policy(thaw(write.kept), mine, theirs)
 
@@ -315,6 +363,7 @@ class TableSave:
         fences = [self.plan.by_attname[attname] for attname in self.plan.fences]
         late = next((field for field in fences if field.name in refused), None)
         if late is None:
-            return StaleObject(self.instance, refused, deleted=not refused)
+            own = [each.name for each in self.plan.fields if each.name in refused and self._set_by_save(each.attname)]
+            return StaleObject(self.instance, refused, deleted=not refused, set_by_save=own)
         error: StaleObject = late.refusal(self.instance, refused[late.name])
         return error

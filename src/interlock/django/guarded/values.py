@@ -2,7 +2,7 @@
 
 import json
 import pickle
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from types import NoneType
 from typing import Any, NamedTuple, Never, TypeAlias
@@ -10,9 +10,11 @@ from uuid import UUID
 
 from django.db import models
 from django.db.models import FileField, JSONField
+from django.utils import timezone
 
 _SCALARS = (NoneType, bool, int, float, str, bytes, Decimal, date, datetime, time, timedelta, UUID)
 IMMUTABLE = frozenset(_SCALARS)
+_A_MINUTE = timedelta(minutes=1)
 AnyField: TypeAlias = "models.Field[Never, object]"
 """Any field of a model."""
 
@@ -42,6 +44,19 @@ class Adapted(NamedTuple):
 def is_expression(value: object) -> bool:
     """Return True if the database computes the value, as for F()."""
     return hasattr(value, "resolve_expression")
+
+
+def reads_clock(value: object) -> bool:
+    """Return True if a value is the present time, give or take a minute: a moment, a date, or seconds since 1970."""
+    now = datetime.now(UTC)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return abs(value - now) < _A_MINUTE
+    if isinstance(value, int | float):
+        return abs(value - now.timestamp()) < _A_MINUTE.total_seconds()
+    here = [now.astimezone(zone).replace(tzinfo=None) for zone in (UTC, None, timezone.get_current_timezone())]
+    if isinstance(value, datetime):
+        return any(abs(value - moment) < _A_MINUTE for moment in here)
+    return isinstance(value, date) and value in [moment.date() for moment in here]
 
 
 def freeze(value: object) -> Any:

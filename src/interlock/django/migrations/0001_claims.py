@@ -52,6 +52,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "permissions": [("evict_claim", "Can evict claims")],
+                "base_manager_name": "objects",
                 "default_permissions": ("view",),
                 "managed": False,
             },

@@ -173,7 +173,9 @@ class GuardedViewSetMixin(ProblemMixin):
     def get_object(self) -> Any:
         """Return the object, if it is in the state of the client's If-Match."""
         instance = super().get_object()
-        if self.request.method in CHANGING and self.etags and isinstance(instance, Guarded):
+        # For the metadata of OPTIONS, REST framework gets the object as for a PUT.
+        changes = self.request.method in CHANGING and self.request.META["REQUEST_METHOD"] != "OPTIONS"
+        if changes and self.etags and isinstance(instance, Guarded):
             wanted = self.request.headers.get("If-Match")
             if wanted is None and self.if_match_required:
                 raise PreconditionRequired

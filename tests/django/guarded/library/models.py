@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.conf import settings
+from django.contrib.contenttypes.fields import GenericForeignKey
+from django.contrib.contenttypes.models import ContentType
 from django.db import models
+from django.utils import timezone
 
 from interlock.django.fenced import FenceField
 from interlock.django.guarded import LAST_WINS, REFUSE, Guarded, added, merged_items, merged_keys
@@ -289,6 +292,73 @@ class Selected(Guarded, models.Model):
 
     class Meta:
         select_on_save = True
+
+
+class Code(Text):
+    """A text whose `pre_save` only converts it."""
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
+        return self.get_prep_value(super().pre_save(model_instance, add))
+
+    def get_prep_value(self, value: Any) -> Any:
+        return str(value).upper()
+
+
+class Place(Guarded, models.Model):
+    """A model with values of several columns."""
+
+    guarded_together = [("lat", "lon")]
+
+    name: "models.CharField[str, str]" = models.CharField(max_length=50, default="", blank=True)
+    lat: "models.FloatField[float, float]" = models.FloatField(default=0)
+    lon: "models.FloatField[float, float]" = models.FloatField(default=0)
+    country = Code(max_length=2, default="DE")
+    about_type: "models.ForeignKey[ContentType | None, ContentType | None]" = models.ForeignKey(
+        ContentType,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        db_constraint=False,  # the tables of apps without migrations are made first
+    )
+    about_id: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True, blank=True)
+    about = GenericForeignKey("about_type", "about_id")
+
+
+class CountedPlace(Place):
+    """A place whose coordinates have policies of their own."""
+
+    on_stale = {"lat": added, "lon": added}
+
+    class Meta:
+        proxy = True
+
+
+class CarelessPlace(Place):
+    on_stale = {"lat": LAST_WINS, "lon": LAST_WINS}
+
+    class Meta:
+        proxy = True
+
+
+class Ticket(Guarded, models.Model):
+    """A model whose own `save()` sets fields, as on many sites, and whose `delete()` keeps the row."""
+
+    title: "models.CharField[str, str]" = models.CharField(max_length=50)
+    status: "models.CharField[str, str]" = models.CharField(max_length=50, default="open")
+    modified: "models.DateTimeField[datetime | None, datetime | None]" = models.DateTimeField(null=True)
+    day: "models.DateField[date | None, date | None]" = models.DateField(null=True)
+    due: "models.DateTimeField[datetime | None, datetime | None]" = models.DateTimeField(null=True)
+    heading: "models.CharField[str, str]" = models.CharField(max_length=100, default="")
+    deleted_at: "models.DateTimeField[datetime | None, datetime | None]" = models.DateTimeField(null=True)
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        self.modified, self.day = timezone.now(), timezone.localdate()
+        self.heading = f"{self.title} ({self.status})"
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> Any:
+        self.deleted_at = timezone.now()
+        self.save()
 
 
 if settings.DATABASE == "postgresql":
