@@ -17,6 +17,12 @@ class Run(click.Command):
 
     allow_interspersed_args = False
 
+    def invoke(self, ctx: click.Context) -> int:
+        """Call the command, where there are processes as it needs them."""
+        if not hasattr(os, "fork"):
+            return fail(UNAVAILABLE, f"{ctx.command_path} needs a POSIX system: here, lock in the program itself")
+        return int(super().invoke(ctx) or 0)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put all options before NAME, and `--` after them: all that follows is the command's own."""
         try:
@@ -171,8 +177,6 @@ def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | 
     obtained; 124 if --timeout stopped the command; 64 wrong usage; 69 the command was not found or is not executable;
     70 the lock was lost and the command was stopped; 75 the store cannot be used.
     """
-    if not hasattr(os, "fork"):
-        return fail(UNAVAILABLE, "interlock run needs a POSIX system: here, lock in the program itself")
     chosen = (
         ("-s", given["shared"]), ("-x", exclusive), ("--permits", given["permits"]), ("--attach", given["attach"]),
         ("--one-of", given["one_of"]),
