@@ -14,7 +14,7 @@ from interlock.core.errors import StoreError
 from interlock.core.line import KEPT
 from interlock.testing.waiting import eventually, lasting
 from tests.mysql.conftest import Ask, table_of
-from tests.servers import MariaServer
+from tests.servers import MariaServer, Proxy
 from tests.support.crowd import nobody_waits_for_the_others
 
 OURS = "SELECT ID, INFO FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID()"
@@ -125,3 +125,12 @@ def test_a_crowd_of_tasks_waits_for_a_silent_server_no_longer_than_one(server: M
                 server.resume()
 
     asyncio.run(play())
+
+
+def test_a_read_waits_for_a_slow_connection_for_the_whole_time_out(server: MariaServer, url: str) -> None:
+    with interlock.connect(url) as eye, Proxy(server.host, server.port) as proxy:
+        grant = eye.lock("a").acquire()
+        proxy.delay(0.25)  # a log-in has at least five replies
+        with interlock.connect(f"{url.replace(f':{server.port}', f':{proxy.port}')}&timeout=2") as locks:
+            with lasting(1.0, 1.5):
+                assert [view.id for view in locks.claims("a")] == [grant.id]

@@ -184,7 +184,8 @@ class MysqlLines:
         self.close = self._pool.close
 
     def _open(self, deadline: float) -> MysqlConnection:
-        self._last = MysqlConnection(self._options, deadline)
+        # A read gives its first request half of the time, which need not be enough for a connection.
+        self._last = MysqlConnection(self._options, clock.now() + self._options.timeout)
         return self._last
 
     def _ask(self, statement: str) -> Done:
@@ -209,6 +210,9 @@ class MysqlLines:
                     raise
                 sleep(AGAIN)
             except Refused as error:
+                if again and not error.code:  # the first half of the time was over before the request was sent
+                    again = False
+                    continue
                 if error.code in READ_ONLY:
                     self._pool.distrust()  # after a fail-over the primary may have another address
                 if error.code in AT_ONCE and reads and clock.now() < deadline:
