@@ -98,7 +98,7 @@ class Acquired(list[tuple[Any, Any, Any]]):
             return self._take(fit[held.index(None) if None in held else -1])
         warnings.warn(
             f"The end of a block of {lock!r} released nothing: {len(fit) or 'no'} open blocks of the caller fit. Use "
-            f"a `with` statement, or give the grant to the stack: `stack.enter_context(lock.acquire())`.",
+            f"a `with` statement, or give the stack a grant: `stack.enter_context(lock.acquire())`.",
             RuntimeWarning,
             stacklevel=3,
         )
