@@ -194,6 +194,30 @@ def test_an_index_is_made_while_processes_wait(
     third.close()
 
 
+def test_a_session_that_waits_again_is_granted_nothing_early(own_server: PostgresServer) -> None:
+    """Nor does the server log an error at the end of a slice."""
+    other = OnPostgres(own_server)
+    fences = []
+    with interlock.connect(url_of(own_server)) as locks, ThreadPoolExecutor() as pool:
+        for _ in range(3):
+            other.lock("book")
+            found = pool.submit(locks.lock("book").acquire, timeout=60)
+            (session,) = eventually(lambda: other.locks(granted=False))
+            begun = f"SELECT query_start FROM pg_stat_activity WHERE pid = {session}"
+            for _ in range(2):
+                before = other.ask(begun)
+                eventually(lambda begun=begun, before=before: other.ask(begun) != before)
+            assert not found.done()
+            assert other.locks() == [other.number]
+            other.unlock("book")
+            fences.append(found.result(20).fence)
+            assert locks.lock("book").acquire(timeout=0) is None
+            assert found.result().release()
+    other.close()
+    assert fences == sorted(set(fences))
+    assert "statement timeout" not in own_server.log.read_text()
+
+
 @pytest.mark.parametrize("colour", COLOURS)
 def test_who_waits_leaves_no_transaction_open(server: PostgresServer, other: Any, colour: str) -> None:
     with side(colour, url_of(server)) as one:

@@ -7,8 +7,8 @@ the sequence that issues fences, {pid} is another session, {line} and {ticket} a
 waits for every such transaction.  So a waiter waits in slices of `SLICE` seconds; a session-level lock, which needs
 no transaction, keeps its place between two slices.  This lock is the ticket: two integers, the line of the name and
 the time of arrival.  In a slice the waiter first waits until all earlier tickets of the line have ended, then for the
-lock.  The end of a slice is an error of the statement, and the server may have granted the lock just before it.  The
-session keeps the lock then, and "attempt" finds that out.  "attempt" also passes a waiter that is stopped.
+lock.  A slice is ended by `statement_timeout`, and the server may have granted the lock just before it.  The session
+keeps the lock then, and a try at the end of the slice finds that out.  This try also passes a waiter that is stopped.
 """
 
 OF_THE_LOCK = (
@@ -33,12 +33,17 @@ POSTGRES = {
         "WHERE pg_try_advisory_lock({line}, ticket) LIMIT 1"
     ),
     "wait": (
-        f"SET LOCAL statement_timeout = {SLICE * 1000:.0f}; WITH before AS MATERIALIZED ("
-        "SELECT count(pg_advisory_xact_lock_shared({line}, ticket)::text) FROM ("
-        "SELECT DISTINCT l.objid::bigint::int AS ticket FROM pg_locks l "
-        f"WHERE {OF_THE_LINE} AND l.objid::bigint < {{ticket}} ORDER BY 1) AS earlier"
-        "), got AS MATERIALIZED (SELECT pg_advisory_lock{kind}({key}) FROM before) "
-        "SELECT nextval('{sequence}') FROM got, LATERAL pg_advisory_unlock({line}, {ticket})"
+        f"SET LOCAL statement_timeout = {SLICE * 1000:.0f}; DO $$ DECLARE earlier int; fence text; BEGIN "
+        "FOR earlier IN "
+        f"SELECT DISTINCT l.objid::bigint::int FROM pg_locks l WHERE {OF_THE_LINE} AND l.objid::bigint < {{ticket}} "
+        "ORDER BY 1 LOOP PERFORM pg_advisory_xact_lock_shared({line}, earlier); END LOOP; "
+        "WITH got AS MATERIALIZED (SELECT pg_advisory_lock{kind}({key})) SELECT "  # planned before it waits
+        "set_config('interlock.fence', nextval('{sequence}')::text, true) INTO fence "
+        "FROM got, LATERAL pg_advisory_unlock({line}, {ticket}); "
+        # Caught here: the server would log an error for each slice.
+        "EXCEPTION WHEN query_canceled THEN IF pg_try_advisory_lock{kind}({key}) THEN "
+        "PERFORM set_config('interlock.fence', nextval('{sequence}')::text, true); END IF; END $$; "
+        "SELECT nullif(current_setting('interlock.fence', true), '')"  # set for this transaction only
     ),
     "give back": "EXECUTE interlock_give_back",
     "ping": "SELECT 1",

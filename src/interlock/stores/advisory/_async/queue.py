@@ -181,12 +181,9 @@ class AsyncAdvisoryQueue:
         fence: str | None = None
         ((ticket,),) = await self._say(session, "queue", place.key)
         while fence is None and self._room.is_in(place):
-            try:
-                ((fence,),) = await self._say(
-                    session, "wait", place.key, place.kind, ticket=ticket, seconds=SLICE + IO_TIMEOUT
-                )
-            except Refused:  # mostly the end of the slice
-                ((fence,),) = await self._say(session, "attempt", place.key, place.kind)
+            ((fence,),) = await self._say(
+                session, "wait", place.key, place.kind, ticket=ticket, seconds=SLICE + IO_TIMEOUT
+            )
         return fence
 
     # -- leaving ----------------------------------------------------------------------------------------

@@ -176,12 +176,9 @@ class AdvisoryQueue:
         fence: str | None = None
         ((ticket,),) = self._say(session, "queue", place.key)
         while fence is None and self._room.is_in(place):
-            try:
-                ((fence,),) = self._say(
-                    session, "wait", place.key, place.kind, ticket=ticket, seconds=SLICE + IO_TIMEOUT
-                )
-            except Refused:  # mostly the end of the slice
-                ((fence,),) = self._say(session, "attempt", place.key, place.kind)
+            ((fence,),) = self._say(
+                session, "wait", place.key, place.kind, ticket=ticket, seconds=SLICE + IO_TIMEOUT
+            )
         return fence
 
     # -- leaving ----------------------------------------------------------------------------------------
