@@ -94,6 +94,7 @@ class ServerQueue(Generic[Q, A]):
         self._listener = Listener(subscribe, self._waiters, wire.where, wire.io_timeout)
         self.doubt: Callable[[str], object] = lambda id: None  # called with claims that the server may not have
         self._answered = False
+        self._wakes_at = 0.0
 
     def subscribe(self) -> rt.Waiter[Granted]:
         """Return what the caller can wait on."""
@@ -218,7 +219,7 @@ class ServerQueue(Generic[Q, A]):
             left = left._replace(removed=True)  # a request of its successor has removed it
         removed = left is REMOVED or self._left(claim, left, let_in)
         if lost:
-            self._waiters.wake_all()  # the lost reply named the promoted waiters
+            self._wake_all()  # the lost reply named the promoted waiters
         return removed or (lost and not done)  # an earlier request may have done it, so the answer is yes
 
     def _left(self, claim: Claim, left: LeaveResult, let_in: str) -> bool:
@@ -240,9 +241,15 @@ class ServerQueue(Generic[Q, A]):
 
     def _left_unheard(self, let_in: str) -> None:
         """The reply to a release is lost, or its promise is void: let all look, and the successor be renewed."""
-        self._waiters.wake_all()
+        self._wake_all()
         if let_in:
             self.doubt(let_in)
+
+    def _wake_all(self) -> None:
+        """Let all waiters look; thousands of them not again before they can have looked, which would be a storm."""
+        if clock.now() >= self._wakes_at:
+            self._wakes_at = clock.now() + max(0.0, len(self._waiters.by_id) / LOOKS_HERE - LOOK_AGAIN)
+            self._waiters.wake_all()
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `Queue.renew`; an attempt without an answer leaves time for others before a lease ends."""

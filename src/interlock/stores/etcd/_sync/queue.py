@@ -156,13 +156,15 @@ class EtcdQueue:
         self._turns.remove(claim.id)
         folder, deadline = self._folder(claim.spec.key), self._gateway.deadline()
         path = folder + CLAIMS + claim.id
-        changes = [wire.delete(path)]
+        changes, rest = [wire.delete(path)], []
         if done:
             places = (self._read(claim.spec.key, deadline)).line.places
             if all(place.id != claim.id or place.state == PENDING for place in places):
                 return False
             waits = [place.id for place in places if place.once and place.state == PENDING]
-            changes += [wire.delete(folder + CLAIMS + id) for id in waits[:AT_ONCE]]
+            drops = [wire.delete(folder + CLAIMS + id) for id in waits]
+            changes += drops[:AT_ONCE]
+            rest = drops[AT_ONCE:]
             record = self._leases.grant(int(done) + 1, deadline)
             changes.append(wire.put(folder + DONE, value, record.id))
         try:
@@ -170,6 +172,8 @@ class EtcdQueue:
         except UnknownOutcome:
             lone = self._change(path, changes, deadline)
             removed = lone or not done  # the first request may have removed the claim
+        for start in range(0, len(rest) if removed else 0, AT_ONCE):  # if this fails, they find the record later
+            self._gateway.transact([], rest[start : start + AT_ONCE], [], self._gateway.deadline())
         if lone:
             self._leases.free(claim)
         else:  # a cancelled request that arrives late must find no lease
