@@ -233,8 +233,9 @@ class ModelPlan:
             members = {field.attname for field in self.fields if field.name in group or field.attname in group}
             for attname in members:
                 table = self.by_attname[attname].model
-                mates = {each for each in members - {attname} if self.by_attname[each].model is table}
-                self.together.setdefault(attname, set()).update(mates)
+                for mate in members - {attname}:
+                    if self.by_attname[mate].model is table:
+                        self.together.setdefault(attname, set()).add(mate)
         self.policies: dict[str, Policy] = {
             field.attname: named.get(field.name, LAST_WINS if field.attname in self.computing else others)
             for field in self.fields

@@ -228,19 +228,22 @@ class TableSave:
         """Store the row's values after the save in the snapshot, in the scope of the transaction, if any."""
         instance, meta, plan = self.instance, self.model._meta, self.plan
         computed = [attname for attname, value in self.wrote.items() if is_expression(value)]
-        # Django 6.0 and later set the attribute to the computed value, or defer it.
-        late = [each for each in computed if VERSION < (6,) or is_expression(vars(instance).get(each))]
-        asked = [*self.adapted(self.wrote), *late]
-        row = self.model._base_manager.using(self.using).filter(pk=getattr(instance, meta.pk.attname))
-        found = (asked and row.values(*asked).first()) or {}
+        asked, late = self.adapted(self.wrote), list[str]()
+        if computed:  # Django 6.0 and later set the attribute to the computed value, or defer it
+            late = [each for each in computed if VERSION < (6,) or is_expression(vars(instance).get(each))]
+            asked += late
+        found: dict[str, Any] = {}
+        if asked:
+            row = self.model._base_manager.using(self.using).filter(pk=getattr(instance, meta.pk.attname))
+            found = row.values(*asked).first() or {}
         for attname in late:
             setattr(instance, attname, found.get(attname))
-        self.wrote |= {attname: vars(instance).get(attname, MISSING) for attname in computed}
+        for attname in computed:
+            self.wrote[attname] = vars(instance).get(attname, MISSING)
         kept = of_values(plan, self.wrote)
-        given = {each: vars(instance).get(each) for each in plan.converting.intersection(self.wrote)}
-        for attname, value in given.items():
-            if not same(plan.by_attname[attname], value, self.wrote[attname]):
-                kept[attname] = Adapted(freeze(value), kept[attname])
+        for attname in plan.converting and plan.converting.intersection(self.wrote):
+            if not same(plan.by_attname[attname], vars(instance).get(attname), self.wrote[attname]):
+                kept[attname] = Adapted(freeze(vars(instance).get(attname)), kept[attname])
         for attname, value in found.items():
             field = plan.by_attname[attname]
             if not same(field, self.wrote[attname], value):

@@ -43,7 +43,7 @@ class Adapted(NamedTuple):
 
 def is_expression(value: object) -> bool:
     """Return True if the database computes the value, as for F()."""
-    return hasattr(value, "resolve_expression")
+    return type(value) not in IMMUTABLE and hasattr(value, "resolve_expression")
 
 
 def reads_clock(value: object) -> bool:
