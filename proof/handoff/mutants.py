@@ -112,7 +112,7 @@ MUTANTS = (
         "a predecessor is taken along until its release is answered, however many follow",
         "is completing the lock, and had it no longer",
         Configuration("three of one process, runs of once", (0, 0, 0), runs=True),
-        Change(SUCCESSORS, "self.notify(next, fence, 0, (*chain, made))", "self.notify(next, fence, 0, (made,))"),
+        Change(SUCCESSORS, "self._held[next] = (*chain, made)", "self._held[next] = (made,)"),
     ),
     Mutant(
         "a claim that gave up is taken along until its departure is answered",

@@ -23,6 +23,7 @@ What keeps that safe:
 
 import re
 from threading import RLock
+from typing import TypeAlias
 
 from interlock.core.queue import Granted, Tells
 from interlock.runtime.process import WeakRegistry, each_in_forked_child
@@ -99,14 +100,18 @@ class HandOver:
     __slots__ = ("answered", "before", "carried", "id")
 
     def __init__(self, before: str, id: str) -> None:
-        self.before = before
-        self.id = id
+        self.before, self.id = before, id
         self.answered = self.carried = False
 
     def settle(self, removed: bool) -> bool:
         """Note the answer of the server; True if this request or one of a successor removed the claim."""
         self.answered = True
         return removed or self.carried
+
+
+Next: TypeAlias = tuple[str, int, tuple[HandOver, ...]]
+"""The claim behind another one, its fence, and the claims between the two that gave up."""
+NOBODY: Next = ("", 0, ())
 
 
 class Successors(Waiters):
@@ -122,7 +127,7 @@ class Successors(Waiters):
     def __init__(self) -> None:
         super().__init__()
         self.trusts = True
-        self._after: dict[str, tuple[str, int, tuple[HandOver, ...]]] = {}  # with who gave up between the two
+        self._after: dict[str, Next] = {}
         self._before: dict[str, str] = {}
         self._held: dict[str, tuple[HandOver, ...]] = {}  # with the hand-overs before it that may be unanswered
         self._mutex = RLock()
@@ -163,11 +168,11 @@ class Successors(Waiters):
                 self._before[id] = before
                 self._after[before] = (id, fence, between)
 
-    def notify(self, id: str, fence: int, slot: int = 0, before: tuple[HandOver, ...] = ()) -> bool:
-        """As `Waiters.notify`: a claim holds the lock, as the server says, or after the hand-overs `before`."""
+    def notify(self, id: str, fence: int, slot: int = 0) -> bool:
+        """As `Waiters.notify`: the server says that a claim holds the lock."""
         fence = fence if self.trusts else 0
         if fence and id in self.by_id:
-            self.holds(id, before)
+            self.holds(id)
             if id not in self.by_id:  # it gave up at this moment
                 self._held.pop(id, None)
         return super().notify(id, fence, slot)
@@ -184,18 +189,21 @@ class Successors(Waiters):
             return None
         with self._mutex:
             before, earlier = self._unlink(id)
-            next, fence, between = self._after.pop(id, ("", 0, ()))
+            next, fence, between = self._after.pop(id, NOBODY)
             if not next:
                 return None
             self._before.pop(next, None)
-            chain = tuple([each for each in (*(held or earlier), *between) if not each.answered])
+            left = (*(held or earlier), *between)
+            chain = tuple([each for each in left if not each.answered]) if left else ()
             if len(chain) >= MOST_UNANSWERED or (held is None and not before):
                 return None
             made = HandOver(id, "" if held is None else next)
             if held is None:
                 self.follow(before, next, fence, (*chain, made))
-            else:
-                self.notify(next, fence, 0, (*chain, made))
+                return made
+            self._held[next] = (*chain, made)
+            if not super().notify(next, fence):  # it gave up at this moment
+                self._held.pop(next, None)
             return made
 
     def forget(self, id: str) -> tuple[HandOver, ...] | None:
@@ -206,14 +214,9 @@ class Successors(Waiters):
         """
         return self._held.pop(id, None)
 
-    def clear(self) -> None:
-        """Note that this process holds nothing any more."""
-        self._held.clear()
-
     def _unlink(self, id: str) -> tuple[str, tuple[HandOver, ...]]:
         """Take a claim from behind the one before it; return that one, or "", and who gave up between the two."""
         before = self._before.pop(id, "")
-        next, _, between = self._after.get(before, ("", 0, ()))
-        if before and next == id:
-            del self._after[before]
-        return before, between
+        if not before or self._after.get(before, NOBODY)[0] != id:
+            return before, ()
+        return before, self._after.pop(before)[2]

@@ -75,6 +75,7 @@ class AsyncServerQueue(Generic[Q, A]):
 
     Attributes:
         channel: as given.
+        let_go: notes that a claim was lost, or that its grant was collected: it lets no successor in.
         rest: closes unused connections, except for one.
     """
 
@@ -89,6 +90,7 @@ class AsyncServerQueue(Generic[Q, A]):
         self._pool = pool
         self.channel = channel
         self._waiters = Successors()
+        self.let_go = self._waiters.forget
         self.rest = pool.rest
         self._listener = AsyncListener(subscribe, self._waiters, wire.where, wire.io_timeout)
         self.doubt: Callable[[str], object] = lambda id: None  # called with claims that the server may not have
@@ -260,10 +262,6 @@ class AsyncServerQueue(Generic[Q, A]):
                 answers[at] = WANTED if self._waiters.forget(claim.id) is None else GONE_THERE
         return answers
 
-    def let_go(self, id: str) -> None:
-        """Note that a claim was lost, or that its grant was collected: it lets no successor in."""
-        self._waiters.forget(id)
-
     async def kept(self, key: str) -> str | None:
         """As `AsyncQueue.kept`."""
         return self._wire.value(await self._ask_twice(self._wire.kept(key, forget=False)))
@@ -306,7 +304,6 @@ class AsyncServerQueue(Generic[Q, A]):
     def abort(self) -> None:
         """Close all connections without waiting."""
         self._pool.close()
-        self._waiters.clear()
         self._waiters.wake_all()  # so that each waiter here finds it closed
         self._listener.close()
 

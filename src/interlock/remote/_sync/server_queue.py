@@ -76,6 +76,7 @@ class ServerQueue(Generic[Q, A]):
 
     Attributes:
         channel: as given.
+        let_go: notes that a claim was lost, or that its grant was collected: it lets no successor in.
         rest: closes unused connections, except for one.
     """
 
@@ -90,6 +91,7 @@ class ServerQueue(Generic[Q, A]):
         self._pool = pool
         self.channel = channel
         self._waiters = Successors()
+        self.let_go = self._waiters.forget
         self.rest = pool.rest
         self._listener = Listener(subscribe, self._waiters, wire.where, wire.io_timeout)
         self.doubt: Callable[[str], object] = lambda id: None  # called with claims that the server may not have
@@ -261,10 +263,6 @@ class ServerQueue(Generic[Q, A]):
                 answers[at] = WANTED if self._waiters.forget(claim.id) is None else GONE_THERE
         return answers
 
-    def let_go(self, id: str) -> None:
-        """Note that a claim was lost, or that its grant was collected: it lets no successor in."""
-        self._waiters.forget(id)
-
     def kept(self, key: str) -> str | None:
         """As `Queue.kept`."""
         return self._wire.value(self._ask_twice(self._wire.kept(key, forget=False)))
@@ -307,7 +305,6 @@ class ServerQueue(Generic[Q, A]):
     def abort(self) -> None:
         """Close all connections without waiting."""
         self._pool.close()
-        self._waiters.clear()
         self._waiters.wake_all()  # so that each waiter here finds it closed
         self._listener.close()
 
