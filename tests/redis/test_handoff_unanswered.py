@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from interlock.client.tokens import read
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.errors import StoreError
 from interlock.core.line import KEPT, WANTED
@@ -259,9 +260,10 @@ def test_what_has_ended_is_remembered_nowhere(world: World, locks: Any, ann: Act
     brief = {"ttl": 0.2, "renew": False}
     for _ in range(20):
         grant = ann.do(locks.lock(world.name).acquire)
-        attached = bob.do(other.attach, ann.do(grant.detach))
+        token = ann.do(grant.detach)
+        attached = bob.do(other.attach, token)
         lapsing = ann.do(locks.lock(world.fresh_name(), **brief).acquire)
-        ids += [grant.id, attached.id, lapsing.id]
+        ids += [grant.id, read(token).id, attached.id, lapsing.id]
         assert bob.do(attached.release) is True
     eventually(lambda: kinds.count("lost") == 20)
     for actor in (ann, bob):
