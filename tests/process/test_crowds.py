@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import interlock
-from tests.support.crowd import doomed_crowd, until_there_are
+from tests.support.crowd import doomed_crowd, in_waves, until_there_are
 from tests.support.stores import ROWS, Row
 
-TTL = 10.0
+TTL = 15.0
 SIZES = {
     "valkey": (10_000, 20_000),
     "file": (200, 2_000),
@@ -62,7 +62,7 @@ def test_thousands_that_wait_for_one_run_get_its_result(locks: interlock.Locks, 
     runs = []
 
     async def main() -> list[Any]:
-        async with interlock.aconnect(url, ttl=TTL) as ours:
+        async with interlock.aconnect(url, ttl=120) as ours:
             once, started, go = ours.once("book", keep=60), asyncio.Event(), asyncio.Event()
 
             async def work() -> int:
@@ -73,10 +73,10 @@ def test_thousands_that_wait_for_one_run_get_its_result(locks: interlock.Locks, 
 
             first = asyncio.create_task(once.run(work))
             await started.wait()
-            others = [asyncio.create_task(once.run(work)) for _ in range(number)]
+            others = await in_waves(lambda: once.run(work), number)
             await asyncio.to_thread(until_there_are, locks, number + 1)
             go.set()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 return await asyncio.gather(first, *others)
 
     assert asyncio.run(main()) == [5] * (number + 1)
@@ -85,11 +85,11 @@ def test_thousands_that_wait_for_one_run_get_its_result(locks: interlock.Locks, 
 
 def test_one_command_evicts_thousands(locks: interlock.Locks, url: str, number: int) -> None:
     async def main() -> int:
-        async with interlock.aconnect(url, ttl=TTL) as ours:
+        async with interlock.aconnect(url, ttl=120) as ours:
             reader = ours.rwlock("book").read()
-            grants = await asyncio.gather(*(reader.acquire() for _ in range(number // 2)))
+            grants = await asyncio.gather(*await in_waves(reader.acquire, number // 2))
             writer = ours.rwlock("book").write()
-            waiting = [asyncio.create_task(writer.acquire()) for _ in range(number // 2)]
+            waiting = await in_waves(writer.acquire, number // 2)
             await asyncio.to_thread(until_there_are, locks, 2 * (number // 2))
             for each in waiting:
                 each.cancel()

@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from typing import Any
@@ -13,6 +13,7 @@ import interlock
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import WAIT_LIMIT
 
+WAVE = 200  # tasks
 CROWD = 64  # more than the worker threads of any store: consecutive time-outs would take longer than WAIT_LIMIT
 
 
@@ -59,6 +60,15 @@ def processes_at(url: str) -> Iterator[Callable[[], Remote]]:
         yield lambda: ends.enter_context(closing(Remote(url)))
 
 
+async def in_waves(run: Callable[[], Coroutine[Any, Any, Any]], number: int) -> list[asyncio.Task[Any]]:
+    """Start many tasks, some at a time: thousands of requests at once exceed their time-outs on a busy machine."""
+    tasks: list[asyncio.Task[Any]] = []
+    while len(tasks) < number:
+        tasks += [asyncio.create_task(run()) for _ in range(min(WAVE, number - len(tasks)))]
+        await asyncio.sleep(0.05)
+    return tasks
+
+
 async def acquire_many(url: str, kind: str, number: int, ttl: float) -> None:
     """Acquire one lock by many tasks, and stay until the process is killed.
 
@@ -70,7 +80,7 @@ async def acquire_many(url: str, kind: str, number: int, ttl: float) -> None:
     """
     async with interlock.aconnect(url, ttl=ttl) as locks:
         lock = locks.lock("book") if kind == "lock" else locks.rwlock("book").read()
-        grants = await asyncio.gather(*(lock.acquire() for _ in range(number)))
+        grants = await asyncio.gather(*await in_waves(lock.acquire, number))
         await asyncio.Event().wait()
         del grants
 
