@@ -13,6 +13,8 @@ from guarded.library.models import Account, Book, Ledger, Page
 
 import interlock
 from interlock import Grant, InvalidArgument, LockLost, Locks
+from interlock.client.connect import open_store
+from interlock.core.claims import SEPARATOR
 from interlock.django.fenced import FenceField, StaleFence, fenced
 from interlock.django.guarded import StaleObject
 
@@ -25,8 +27,8 @@ def locks() -> Iterator[Locks]:
 
 
 def taken(locks: Locks) -> Grant:
-    """Acquire the lock; evict its holder, who does not notice."""
-    locks.evict("ledger")
+    """Acquire the lock; its holder is evicted in the store, and does not notice."""
+    open_store("memory://fenced").queue().evict(SEPARATOR + "ledger", None)
     grant = locks.lock("ledger", renew=False, ttl=600).acquire(timeout=5)
     assert grant is not None
     return grant
