@@ -248,10 +248,13 @@ def test_a_reader_after_a_writer_is_detached_at_once(world: World, proxy: Proxy,
 
 
 def remembered(ids: list[str]) -> int:
-    """Return how many containers of this process have one of these ids."""
+    """Return how many containers of this process have one of these ids.
+
+    The collector does not know a dictionary of plain values itself, but the object that has it.
+    """
     wanted = set(ids)
-    found = (each for each in gc.get_objects() if type(each) in (dict, set) and each is not wanted)
-    return sum(not wanted.isdisjoint(each) for each in found)
+    found = {id(each): each for each in gc.get_referents(*gc.get_objects()) if type(each) in (dict, set)}
+    return sum(each is not wanted and not wanted.isdisjoint(each) for each in found.values())
 
 
 def test_what_has_ended_is_remembered_nowhere(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
