@@ -15,6 +15,8 @@ STEPS = [
 ]  # fmt: skip
 PLAIN = ["enter", "enter", "enter", "try", "leave", "leave", "leave", "leave", "renew"]
 """The steps of short lines of exclusive locks, which compiled code performs."""
+CROWDED = [*["enter"] * 12, "try", "again", "leave", "finish", "renew", "adopt", "evict all", "pass"]
+"""The steps of long lines."""
 LONG, BRIEF, PASS = 600.0, 5.0, 6.0  # seconds
 RECORD = 20.0  # seconds
 
@@ -90,7 +92,7 @@ def play(
         pass_time: moves the clocks of both forward; None if they can't be moved: then no lease expires, and every
             second seed has plain steps only.
         steps: the number of steps.
-        finish: True if a claim of nobody leaves after each step, which completes what was left to the next step.
+        finish: True for long lines; a claim of nobody leaves after each step, which completes what was left to it.
     """
     chance = random.Random(seed)
     key = f"game{SEPARATOR}of {seed} é\n'\\"
@@ -98,14 +100,14 @@ def play(
     some_kinds = chance.choice([KINDS, KINDS[:3], [(1, 3)], [(1, 1), (1, WRITER_UNITS)]])
     plain = pass_time is None and seed % 2 == 0
     for number in range(3 * steps if plain else steps):
-        what = chance.choice(PLAIN if plain else STEPS)
+        what = chance.choice(PLAIN if plain else CROWDED if finish else STEPS)
         process, other_process = chance.sample((0, 1), 2)
         if known and what not in ("enter", "try", "evict all", "pass"):
             process, claim = known[chance.choice(list(known))]
         else:
             units, capacity = (1, 1) if plain else chance.choice(some_kinds)
-            ttl = chance.choice((LONG, LONG, BRIEF if pass_time else LONG))
-            spec = LockSpec(key, units, capacity, ttl, "a läbel", chance.random() < 0.2 and not plain)
+            ttl = chance.choice((LONG, BRIEF if finish else LONG, BRIEF if pass_time else LONG))
+            spec = LockSpec(key, units, capacity, ttl, "a läbel", chance.random() < (0.5 if finish else 0.2) and not plain)
             claim = Claim(f"{seed:06}x{number:025}", spec, "a thread")
         adopted = Claim(f"{seed:06}y{number:025}", claim.spec, "another")
         answers = []
