@@ -107,7 +107,8 @@ def play(
         else:
             units, capacity = (1, 1) if plain else chance.choice(some_kinds)
             ttl = chance.choice((LONG, BRIEF if finish else LONG, BRIEF if pass_time else LONG))
-            spec = LockSpec(key, units, capacity, ttl, "a läbel", chance.random() < (0.5 if finish else 0.2) and not plain)
+            once = chance.random() < (0.5 if finish else 0.2) and not plain
+            spec = LockSpec(key, units, capacity, ttl, "a läbel", once)
             claim = Claim(f"{seed:06}x{number:025}", spec, "a thread")
         adopted = Claim(f"{seed:06}y{number:025}", claim.spec, "another")
         answers = []
