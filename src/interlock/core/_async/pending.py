@@ -162,7 +162,8 @@ class AsyncPending:
         while True:
             line = await records.list(claim.spec.key)  # 2. ... then look
             verdict, up, fence, junk, ahead = judge(claim.id, line)
-            del line
+            pause = NEIGHBOUR_PAUSE if verdict == "neighbour" else max(records.look_again, ahead / LOOKS)
+            del line, ahead  # what is kept over an `await` is part of the model checker's state
             if verdict == "gone":
                 return GONE
             if verdict == "holds":
@@ -185,7 +186,6 @@ class AsyncPending:
                 return GONE
         if junk is not None:
             await records.reap(claim.spec.key, junk)
-        pause = NEIGHBOUR_PAUSE if verdict == "neighbour" else max(records.look_again, ahead / LOOKS)
         return EnterResult("pending", look_again=pause)
 
     async def _forget(self, claim: Claim) -> None:
