@@ -11,7 +11,9 @@ import pytest
 import interlock.stores.files._sync.queue as files_queue
 from interlock.client.connect import open_store
 from interlock.core import line
+from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.runtime import clock
+from interlock.runtime._threads import fresh_id
 from interlock.stores.files import FileStore
 from interlock.stores.memory import MemoryStore, Space
 from interlock.stores.postgresql import ddl as ddl_of
@@ -81,13 +83,16 @@ def test_a_server_answers_as_the_line(server: Any, game: int) -> None:
 def compare(server: Any, game: int, finish: bool = False, options: str = "") -> None:
     """Compare random steps on a server with memory://."""
 
-    def pass_time(seconds: float) -> None:
-        assert isinstance(server, Stepped)
-        server.step(seconds)
-        if isinstance(server, SteppedRedis):  # it looks at the clock now and then
-            eventually(lambda: int(server.command("TIME")[0]) - clock.time_of_day() > server.ahead - 1.0)
+    stores = [open_store(server.url + options)] * 2
+    same(game, stores, lambda seconds: step_clock(server, seconds), lambda: server.ahead, finish)
 
-    same(game, [open_store(server.url + options)] * 2, pass_time, lambda: server.ahead, finish)
+
+def step_clock(server: Any, seconds: float) -> None:
+    """Move the clock of a server forward, and wait until its steps use the new time."""
+    assert isinstance(server, Stepped)
+    server.step(seconds)
+    if isinstance(server, SteppedRedis):  # it looks at the clock now and then
+        eventually(lambda: int(server.command("TIME")[0]) - clock.time_of_day() > server.ahead - 1.0)
 
 
 @pytest.mark.parametrize("server", ["postgresql"], indirect=True)
@@ -106,9 +111,9 @@ def test_small_batches_of_sql_answer_as_the_line(server: Any, game: int, monkeyp
         ddl_of.ddl.cache_clear()
 
 
-@pytest.mark.parametrize("server", ["valkey", "redis"], indirect=True)
-@pytest.mark.parametrize("game", range(2 * GAMES))
-def test_small_batches_answer_as_the_line(server: Any, game: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def small(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets a step of Redis, and of the model, check and promote two or three claims at most."""
     monkeypatch.setattr(line, "BATCH", 2)
     monkeypatch.setattr(line, "DROPS", 2)
     for sha, text in SOURCES.items():
@@ -119,7 +124,37 @@ def test_small_batches_answer_as_the_line(server: Any, game: int, monkeypatch: p
         monkeypatch.setitem(SOURCES, sha, small)
     server.command("SCRIPT", "FLUSH")
     server.command("CONFIG", "SET", "hash-max-ziplist-entries", 0)  # HSCAN returns all of a small hash at once
+
+
+@pytest.mark.parametrize("server", ["valkey", "redis"], indirect=True)
+@pytest.mark.parametrize("game", range(2 * GAMES))
+def test_small_batches_answer_as_the_line(server: Any, small: None, game: int) -> None:
     compare(server, game + 1000, finish=True)
+
+
+@pytest.mark.parametrize("server", ["valkey", "redis"], indirect=True)
+def test_a_holder_that_is_adopted_during_a_check_counts(server: Any, small: None) -> None:
+    queue = open_store(server.url).queue()
+    try:
+        holders = []
+        for number in range(40):
+            spec = LockSpec(f"n{SEPARATOR}adopted {number}", 1, 30, line_steps.LONG)
+            holders.append(Claim(fresh_id(), spec, "it lives"))
+            dead = [Claim(fresh_id(), spec._replace(capacity=20, ttl=line_steps.BRIEF)) for _ in range(12)]
+            for claim in (holders[-1], *dead):
+                assert queue.enter(claim, None, False, False).state == "using"
+        step_clock(server, line_steps.PASS)
+        for number, claim in enumerate(holders):
+            for _ in range(number % 12):  # each step checks a few of the holders
+                queue.renew([claim._replace(id="nobody")])
+            adopted = claim._replace(id=fresh_id())
+            assert queue.adopt(claim.spec.key, claim.id, adopted) is not None
+            for _ in range(number % 7):
+                queue.renew([adopted])
+            more = [claim._replace(id=fresh_id()) for _ in range(30)]
+            assert [queue.enter(each, None, False, False).state for each in more] == 29 * ["using"] + ["refused"]
+    finally:
+        queue.close()
 
 
 @pytest.mark.parametrize("game", range(GAMES))

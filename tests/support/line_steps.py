@@ -33,9 +33,7 @@ class Side:
         self.waiters: dict[str, Any] = {}
         self.grants: dict[str, int] = {}
         self.fences: dict[str, int] = {}
-        self.doubted: set[str] = set()
-        for queue in queues:
-            queue.doubt = self.doubted.add
+        self.over: set[str] = set()  # claims that have expired or were evicted; a local hand-off may let them in
 
     def enter(self, process: int, claim: Claim, wait: bool, again: bool) -> tuple[Any, ...]:
         """Enter a claim; return the answer without its fence, of which only the order must be the same."""
@@ -63,14 +61,14 @@ class Side:
         return [(view.id, view.state, view.units, view.capacity, view.thread, view.label) for view in views]
 
     def granted(self) -> dict[str, int]:
-        """Return the claims that were told that they hold, with their slots; except by a void promise."""
+        """Return the claims that were told that they hold, with their slots; not those that are over."""
         for id, waiter in self.waiters.items():
             message = waiter.wait(0.0)
-            if isinstance(message, Granted):
+            if isinstance(message, Granted) and id not in self.over:
                 assert message.id == id
                 self.saw(id, message.fence)
                 self.grants[id] = message.slot
-        return {id: slot for id, slot in self.grants.items() if id not in self.doubted}
+        return dict(self.grants)
 
     def close(self) -> None:
         """Close all queues."""
@@ -129,8 +127,12 @@ def play(
                     side.saw(adopted.id, held.fence)
             elif what == "pass":
                 answer = None
+                side.over.update(id for id, (_, each) in known.items() if each.spec.ttl == BRIEF and pass_time)
+            elif number % 3 == 0:
+                answer = queue.evict(key, None if what == "evict all" else claim.id)
+                side.over.update(known if what == "evict all" else [claim.id])
             else:
-                answer = queue.evict(key, None if what == "evict all" else claim.id) if number % 3 == 0 else 0
+                answer = 0
             answers.append(answer)
         if what == "pass" and pass_time is not None:
             pass_time(PASS)

@@ -19,8 +19,8 @@ else
     write('@' .. new, record_of('u', stop, u, c, its, number, slot, held, rest))
     line.counted = true
     if line.holder == id then line.holder = new end
-    line.ends = line.used == u and stop or math.min(line.ends, stop)
-    if line.cursor then line.soon = math.min(line.soon, stop) end
+    line.ends = line.used == u and not line.cursor and stop or math.min(line.ends, stop)
+    if line.cursor then alive(stop, c) end  -- HSCAN may have passed the place of the new field
     keep(stop)
     answer = granted(its, slot)
   end

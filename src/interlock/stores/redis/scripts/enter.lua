@@ -74,7 +74,7 @@ local function extended(record)
     write('@' .. id, record_of(state, stop, u, c, its, number, slot, held, its_rest))
   end
   if state == 'p' then return unfinished() and -3 or -10 - look_after(tonumber(number)) end
-  if line.used == u then line.ends, line.counted = ended, true end
+  if line.used == u and not line.cursor then line.ends, line.counted = ended, true end
   return granted(its, slot)
 end
 

@@ -156,6 +156,13 @@ local function uncount(u, c, slot)
   end
 end
 
+-- Add a holder to the totals of those that a check has found alive.
+local function alive(stop, c)
+  line.soon = math.min(line.soon, stop)
+  if line.least ~= 0 and line.least ~= c and line.varied == '0' then line.varied = '1' end
+  line.least = line.least == 0 and c or math.min(line.least, c)
+end
+
 -- Check the holders: drop those whose leases have expired, and find the totals of the others.  If that is more than one
 -- step does, `ends` is not in the future, and the next step goes on.  With `anew`, a holder has left: a check that is not
 -- complete is repeated after its end, since that holder may be in its totals.
@@ -175,9 +182,7 @@ local function sweep(anew)
       if string.sub(all[i], 1, 1) == '@' then
         local state, stop, u, c, _, _, slot = parse(all[i + 1])
         if state == 'u' and stop > now then
-          line.soon = math.min(line.soon, stop)
-          if line.least ~= 0 and line.least ~= c and line.varied == '0' then line.varied = '1' end
-          line.least = line.least == 0 and c or math.min(line.least, c)
+          alive(stop, c)
         elseif state == 'u' and call('HDEL', line.key, all[i]) == 1 then  -- HSCAN may return a field twice
           uncount(u, c, slot)
         end

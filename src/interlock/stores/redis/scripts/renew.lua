@@ -11,7 +11,7 @@ if state and ended > now then
     ended = stop
     write('@' .. id, record_of(state, stop, u, c, its, number, slot, held, rest))
   end
-  if state == 'u' and line.used == u then line.ends, line.counted = ended, true end
+  if state == 'u' and line.used == u and not line.cursor then line.ends, line.counted = ended, true end
   keep(stop)
   answer = state == 'p' and not unfinished() and 3 or (head() or line.more > 0) and 2 or 1
 end
