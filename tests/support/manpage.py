@@ -20,7 +20,7 @@ STATUSES = (
     ("64", "Wrong usage."),
     ("69", "The command to run was not found or is not executable; or interlock[cli] is not installed."),
     ("70", "The lock was lost (run), a check failed (doctor), or there is an error in interlock itself."),
-    ("74", "The output, or another file, cannot be written."),
+    ("74", "The output cannot be written, or another file cannot be used."),
     ("75", "The store cannot be used."),
     ("128+n", "Signal n ended the command."),
 )  # fmt: skip

@@ -30,8 +30,8 @@ from interlock.cli.run import Run, command_argument, refuse_memory, token_of
 def once(keep: float, **given: Any) -> int:
     """Run COMMAND, unless a run of it has completed (exit status 0) within --keep; then print nothing and exit 0.
 
-    A call that comes while COMMAND runs waits for its end. A run that was stopped by HUP, INT, QUIT or TERM does not
-    count. Exit status: as that of interlock run; 128+n after signal n, even if COMMAND returned 0.
+    While COMMAND runs, another call waits for its end. A run that HUP, INT, QUIT or TERM has stopped does not count.
+    Exit status: that of interlock run; 128+n after signal n, even if COMMAND returned 0.
     """
     from interlock.cli.guard import Order, run_guarded
 
@@ -57,8 +57,8 @@ def lead(**given: Any) -> int:
     """Keep COMMAND running on exactly one of the machines that call this.
 
     A machine that loses the lead stops COMMAND with TERM, then KILL. Whenever COMMAND has ended, this machine becomes
-    a candidate again after 1 to 30 seconds. Signals are passed on to COMMAND; HUP, INT, QUIT and TERM also end this
-    command as soon as COMMAND has ended. A signal that is ignored from the start (nohup) stays ignored.
+    a candidate again after 1 to 30 seconds. Signals reach COMMAND; HUP, INT, QUIT and TERM also end this command as
+    soon as COMMAND has ended. A signal that was ignored at the start (nohup) stays ignored.
     """
     from interlock.cli.guard import Order, run_guarded
 
@@ -79,7 +79,7 @@ def hold(name: str, ttl: float | None, wait: float | None, label: str | None, st
     """Hold the lock NAME without a process; print a token for renew, release and run --attach.
 
     Every program that has the token can use the lock. Exit status: 1 if the lock was not obtained; 74 if the token
-    can't be written: the lock is released then.
+    can't be written (then the lock is released).
     """
     refuse_memory(store)
     with connect(store, namespace) as locks:
@@ -114,7 +114,7 @@ def _connected(text: str, store: str | None) -> tuple[str, Locks]:
 def renew(token: str, ttl: float | None, store: str | None) -> int:
     """Renew the lock that `interlock hold` has taken; if TOKEN is -, it is read from standard input.
 
-    The store is that of --store, else of $INTERLOCK_URL, else the one that the token names.
+    The store is --store, or without it $INTERLOCK_URL, or without both the store that the token names.
 
     Exit status: 1 if the lock is no longer held.
     """
@@ -129,7 +129,7 @@ def renew(token: str, ttl: float | None, store: str | None) -> int:
 def release(token: str, store: str | None) -> int:
     """Release the lock that `interlock hold` has taken; if TOKEN is -, it is read from standard input.
 
-    The store is that of --store, else of $INTERLOCK_URL, else the one that the token names.
+    The store is --store, or without it $INTERLOCK_URL, or without both the store that the token names.
 
     Exit status: 1 if the lock is no longer held.
     """

@@ -257,7 +257,7 @@ def test_what_the_last_save_wrote_can_be_asked(mine: Book) -> None:
 
 
 def test_a_model_that_would_not_be_guarded_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"Backwards can't be made: Guarded must stand before"):
+    with pytest.raises(TypeError, match=r"Backwards can't be created: Guarded must come before"):
 
         class Backwards(models.Model, Guarded):
             class Meta:
@@ -265,7 +265,7 @@ def test_a_model_that_would_not_be_guarded_is_refused() -> None:
 
 
 def test_guarded_listed_twice_is_refused_with_the_cure() -> None:
-    with pytest.raises(TypeError, match=r"Twice can't be made.* is guarded too.*leave it out"):
+    with pytest.raises(TypeError, match=r"Twice can't be created.*only once.*leave it out if another base class is guarded"):
 
         class Twice(Guarded, Book):  # type: ignore[misc]
             class Meta:

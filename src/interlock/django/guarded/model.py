@@ -306,8 +306,8 @@ def _explained(cls: type) -> list[type]:
         if Guarded not in cls.__bases__:
             raise
         raise TypeError(
-            f"{cls.__name__} can't be made: Guarded must stand before its other base classes, and only once: a model "
-            f"whose base class is guarded is guarded too. Put Guarded before models.Model, or leave it out. ({error})"
+            f"{cls.__name__} can't be created: Guarded must come before the other base classes, and only once. Put "
+            f"Guarded before models.Model; or leave it out if another base class is guarded. ({error})"
         ) from error
 
 
