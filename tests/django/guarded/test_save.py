@@ -265,7 +265,9 @@ def test_a_model_that_would_not_be_guarded_is_refused() -> None:
 
 
 def test_guarded_listed_twice_is_refused_with_the_cure() -> None:
-    with pytest.raises(TypeError, match=r"Twice can't be created.*only once.*leave it out if another base class is guarded"):
+    with pytest.raises(
+        TypeError, match=r"Twice can't be created.*only once.*leave it out if another base class is guarded"
+    ):
 
         class Twice(Guarded, Book):  # type: ignore[misc]
             class Meta:
