@@ -17,7 +17,7 @@ SIZES = {
     "postgresql": (300, 1_000),
     "sqlite": (200, 1_000),
     "mariadb": (300, 1_000),
-    "etcd": (120, 300),
+    "etcd": (60, 300),
 }
 """How many claims on each store: in CI, and by `--whole`."""
 AT_ONCE = {"etcd": 40}
