@@ -184,11 +184,8 @@ if hasattr(signal, "sigwaitinfo"):
 
     def _take(awaited: set[signal.Signals]) -> SignalEvent:
         info = signal.sigwaitinfo(awaited)
-        if sys.platform == "linux":
-            by_terminal = info.si_code > 0 and info.si_signo in KEYBOARD  # positive: the kernel made it
-        else:
-            by_terminal = info.si_pid == 0 and info.si_signo in KEYBOARD
-        return SignalEvent("signal", info.si_signo, by_terminal, info.si_pid)
+        by_kernel = info.si_code > 0 if sys.platform == "linux" else info.si_pid == 0
+        return SignalEvent("signal", info.si_signo, by_kernel and info.si_signo in KEYBOARD, info.si_pid)
 
 else:
 
@@ -248,7 +245,8 @@ class Child:
             lowest = min(FIRST_HIGH, max(HIGH, os.sysconf("SC_OPEN_MAX") // 2))
             self._alive_in = fcntl.fcntl(into, fcntl.F_DUPFD, lowest)  # it is inherited
             os.close(into)
-        self._die_with_us = dying_with(os.getpid())
+        self._parent = os.getpid()
+        self._prctl = prctl()
 
     def start(self, environment: Mapping[str, str]) -> None:
         """Start it.
@@ -276,7 +274,9 @@ class Child:
 
     def _prepare(self) -> None:
         """In the child: leave signals to the command as interlock has found them."""
-        self._die_with_us()
+        self._prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)  # no command works without the lock
+        if os.getppid() != self._parent:
+            os._exit(0)
         for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores the last two
             if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, signal.SIG_DFL)
@@ -329,21 +329,14 @@ def _execute(path: str, words: Sequence[str], environment: Mapping[str, str]) ->
         os.execve(SHELL, (SHELL, path, *words[1:]), environment)
 
 
-def dying_with(parent: int) -> Callable[[], None]:
-    """Return what a child calls so that it is killed when `parent` dies: no command works without the lock.
+def prctl() -> Callable[..., object]:
+    """Return prctl(2), or a function that does nothing where there is none.
 
-    It is made before the fork: a child of a process with threads must not import.
+    It is looked up before the fork: a child of a process with threads must not import.
     """
-    ask: Callable[..., object] = lambda *_: None  # noqa: E731
     if sys.platform == "linux":
         with suppress(ImportError, OSError, AttributeError):  # a Python without ctypes: as on other systems
             import ctypes
 
-            ask = ctypes.CDLL(None).prctl
-
-    def die_with_it() -> None:
-        ask(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(0)
-
-    return die_with_it
+            return ctypes.CDLL(None).prctl
+    return lambda *_: None

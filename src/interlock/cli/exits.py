@@ -19,12 +19,10 @@ def say(text: str) -> None:
 
     It is one call of `write`: threads of the library speak too, and `print` makes several.
     """
-    if sys.stderr is None:
-        return
     try:
         sys.stderr.write(f"interlock: {one_line(text)}\n")
         sys.stderr.flush()
-    except (OSError, ValueError):
+    except (AttributeError, OSError, ValueError):  # the first: there is no stream, `sys.stderr` is None
         drop_unwritten("stderr")
 
 
@@ -48,6 +46,4 @@ def fail(status: int, text: str) -> int:
 
 def one_line(text: str) -> str:
     """Return `text` without what would move the cursor or start a new line: names and labels are others' words."""
-    if text.isprintable():
-        return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

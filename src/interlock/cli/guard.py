@@ -116,8 +116,6 @@ def run_guarded(order: Order) -> int:
             try:
                 status = guarded.run()
             except StoreError as error:
-                if not order.again:
-                    raise
                 status = fail(STORE, f"the store can't be used: {error}")
             if guarded.ended_by or not order.again:
                 return status
@@ -163,7 +161,7 @@ class GuardedRun:
         """Wait for the lock, run the command, release; return the exit status.
 
         Raises:
-            InvalidArgument, StoreError: the lock can't be asked for; `group.main` says so.
+            InvalidArgument, StoreError: the client could not request the lock.
         """
         try:
             return self._with_store()
@@ -255,8 +253,11 @@ class GuardedRun:
         child = self._child
         if grant.lost:
             return LOST
-        told = {"INTERLOCK_NAME": grant.name, "INTERLOCK_FENCE": str(grant.fence)}
-        told[HELD] = f"{os.environ.get(HELD, '')} {grant.id}".lstrip()
+        told = {
+            "INTERLOCK_NAME": grant.name,
+            "INTERLOCK_FENCE": str(grant.fence),
+            HELD: f"{os.environ.get(HELD, '')} {grant.id}".lstrip(),
+        }
         if self._order.one_of is not None:
             told["INTERLOCK_ITEM"] = grant.item
         try:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import import_module
+from itertools import groupby
+from operator import attrgetter
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,7 +38,6 @@ SPARE_LATER = ("Kind", "Process")  # left out where names would not even have th
 NAME_SPACE = 16  # columns
 INDENT = 8 * " "
 SPANS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
-TIMES = ("since", "waiting_since", "held_since")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -60,10 +61,8 @@ class OutputLine(NamedTuple):
 
 def lines_of(views: Iterable[ClaimView]) -> list[OutputLine]:
     """Return the lines that claims make, by name."""
-    claims: dict[str, list[ClaimView]] = {}
-    for view in views:
-        claims.setdefault(view.name, []).append(view)
-    return [line_of(name, claims[name]) for name in sorted(claims)]
+    by_name = attrgetter("name")
+    return [line_of(name, [*claims]) for name, claims in groupby(sorted(views, key=by_name), by_name)]
 
 
 def line_of(name: str, views: Sequence[ClaimView]) -> OutputLine:
@@ -77,10 +76,7 @@ def line_of(name: str, views: Sequence[ClaimView]) -> OutputLine:
 
 def duration(seconds: float) -> str:
     """Return a time span in its largest unit, rounded down: 45 s, 3 min, 2 h, 5 d."""
-    for size, unit in SPANS:
-        if seconds >= size:
-            return f"{int(seconds / size)} {unit}"
-    return "0 s"
+    return next((f"{int(seconds / size)} {unit}" for size, unit in SPANS if seconds >= size), "0 s")
 
 
 def ago(since: float) -> str:
@@ -89,9 +85,13 @@ def ago(since: float) -> str:
     return f"{duration(seconds)} ago" if seconds >= 1 else "just now"
 
 
-def iso(moment: float) -> str:
-    """Return a moment as ISO 8601, UTC, with milliseconds."""
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def iso(moment: float | None) -> str | None:
+    """Return a moment as ISO 8601, UTC, with milliseconds; None for None."""
+    return (
+        None
+        if moment is None
+        else datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
 
 
 def claim_json(view: ClaimView) -> dict[str, Any]:
@@ -107,10 +107,9 @@ def claim_json(view: ClaimView) -> dict[str, Any]:
         "pid": None if view.state == DONE else view.pid,
         "thread": view.thread,
         "label": view.label,
-        **{
-            name: None if moment is None else iso(moment)
-            for name, moment in zip(TIMES, (view.since, view.waiting_since, view.held_since), strict=True)
-        },
+        "since": iso(view.since),
+        "waiting_since": iso(view.waiting_since),
+        "held_since": iso(view.held_since),
         "expires_in": round(view.expires_in, 3),
     }
 
@@ -179,12 +178,10 @@ def locks_table(out: "Console", lines: Iterable[OutputLine]) -> "Table":
     """Return a table with a row for each lock."""
     rows = []
     for line in lines:
-        first, *_ = sorted((*line.holders, *line.waiters), key=lambda view: view.state == DONE)
-        if first.state == DONE:
-            rows.append((line.name, "once", "0", "0", "", "", f"kept for {duration(first.expires_in)}"))
-            continue
-        counts = (str(sum(view.state != DONE for view in line.holders)), str(len(line.waiters)))
-        rows.append((line.name, line.kinds, *counts, f"{first.pid}@{first.host}", first.label, ago(first.since or 0)))
+        first = min((*line.holders, *line.waiters), key=lambda view: view.state == DONE)
+        _, _, process, label, since, lease = _main_facts(first)
+        holders = sum(view.state != DONE for view in line.holders)
+        rows.append((line.name, line.kinds, str(holders), str(len(line.waiters)), process, label, since or lease))
     return fitting(out, ("Lock", "Kind", "Holders", "Waiters", "First", "Label", "Since"), rows)
 
 
@@ -226,9 +223,8 @@ def claim_text(view: ClaimView, width: int) -> str:
 def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
     if view.state == DONE:
         return "record", "once", "", "", "", f"kept for {duration(view.expires_in)}"
-    state = "holder" if view.state == "using" else "waiter"
     return (
-        state,
+        "holder" if view.state == "using" else "waiter",
         view.kind,
         f"{view.pid}@{view.host}",
         view.label,

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from interlock import Locks
 from interlock.cli import connect
 from interlock.cli.exits import CONFLICT, OUTPUT, drop_unwritten, fail
 from interlock.cli.output import Duration, json_option, name_argument, namespace_option, store_option, telling_wait
@@ -35,7 +34,6 @@ def once(keep: float, **given: Any) -> int:
     """
     from interlock.cli.guard import Order, run_guarded
 
-    refuse_memory(given["store"])
     return run_guarded(Order(once=keep, **given))
 
 
@@ -62,7 +60,6 @@ def lead(**given: Any) -> int:
     """
     from interlock.cli.guard import Order, run_guarded
 
-    refuse_memory(given["store"])
     return run_guarded(Order(wait=None, again=True, **given))
 
 
@@ -101,12 +98,6 @@ def hold(name: str, ttl: float | None, wait: float | None, label: str | None, st
     return 0
 
 
-def _connected(text: str, store: str | None) -> tuple[str, Locks]:
-    """Return a token as text, and a connection to its store."""
-    text, token, store = token_of(text, store)
-    return text, connect(store, token.namespace)
-
-
 @click.command()
 @click.argument("token")
 @click.option("--ttl", type=Duration(), help="New length of the lease, from now on. Default: as before.")
@@ -118,8 +109,8 @@ def renew(token: str, ttl: float | None, store: str | None) -> int:
 
     Exit status: 1 if the lock is no longer held.
     """
-    text, locks = _connected(token, store)
-    with locks:
+    text, said, store = token_of(token, store)
+    with connect(store, said.namespace) as locks:
         return 0 if locks.renew(text, ttl=ttl) else fail(CONFLICT, "not held any more by this token: hold it anew")
 
 
@@ -133,8 +124,8 @@ def release(token: str, store: str | None) -> int:
 
     Exit status: 1 if the lock is no longer held.
     """
-    text, locks = _connected(token, store)
-    with locks:
+    text, said, store = token_of(token, store)
+    with connect(store, said.namespace) as locks:
         return 0 if locks.release(text) else fail(CONFLICT, "not held any more by this token")
 
 

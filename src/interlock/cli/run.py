@@ -18,9 +18,10 @@ class Run(click.Command):
     allow_interspersed_args = False
 
     def invoke(self, ctx: click.Context) -> int:
-        """Call the command, where there are processes as it needs them."""
+        """Call the command, where there are processes as it needs them, and a store that they see."""
         if not hasattr(os, "fork"):
             return fail(UNAVAILABLE, f"{ctx.command_path} needs a POSIX system: here, lock in the program itself")
+        refuse_memory(ctx.params["store"])
         return int(super().invoke(ctx) or 0)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -182,25 +183,34 @@ def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | 
         ("--one-of", given["one_of"]),
     )  # fmt: skip
     kinds = [spelling for spelling, is_chosen in chosen if is_chosen]
-    if len(kinds) > 1:
-        raise click.UsageError(f"{' and '.join(kinds)} contradict each other: give one of them")
-    if given["units"] and not given["permits"]:
-        raise click.UsageError("--units counts units of a semaphore: say how many there are with --permits")
-    if nonblock and given["wait"]:
-        raise click.UsageError("-n and -w contradict each other: give one of them")
+    one_of = given["one_of"]
+    refused = (
+        (len(kinds) > 1, f"{' and '.join(kinds)} contradict each other: give one of them"),
+        (
+            given["units"] and not given["permits"],
+            "--units counts units of a semaphore: say how many there are with --permits",
+        ),
+        (nonblock and given["wait"], "-n and -w contradict each other: give one of them"),
+        (
+            shell is not None and command,
+            f"-c takes one COMMAND as one word: quote it, and leave out {''.join(command[:1])!r}",
+        ),
+        (
+            shell is None and not command,
+            f"which command is to run while {given['name']!r} is locked? Write it after --, or give it to -c",
+        ),
+        (
+            one_of is not None and not all(one_of.partition("=")[2].split(",")),
+            f"--one-of {one_of}: no items. Write NAME=ITEM,ITEM",
+        ),
+    )
+    for is_wrong, why in refused:
+        if is_wrong:
+            raise click.UsageError(why)
     if nonblock:
         given["wait"] = 0.0
-    if shell is not None and command:
-        raise click.UsageError(f"-c takes one COMMAND as one word: quote it, and leave out {command[0]!r}")
     if shell is not None:
         command = (os.environ.get("SHELL") or "/bin/sh", "-c", shell)
-    if not command:
-        raise click.UsageError(
-            f"which command is to run while {given['name']!r} is locked? Write it after --, or give it to -c"
-        )
-    refuse_memory(given["store"])
-    if given["one_of"] is not None and not all(given["one_of"].partition("=")[2].split(",")):
-        raise click.UsageError(f"--one-of {given['one_of']}: no items. Write NAME=ITEM,ITEM")
     if given["attach"] is not None:
         given["attach"], token, given["store"] = token_of(given["attach"], given["store"])
         given["namespace"] = given["namespace"] or token.namespace

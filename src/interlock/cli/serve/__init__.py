@@ -25,9 +25,9 @@ def token_of(file: TextIO | None) -> str | None:
         UsageError: it is no token; the message says what to do.
     """
     token = os.environ.get(TOKEN) if file is None else file.read(LONGEST + 2).strip()
-    if token is None:
-        return None
-    if not (token.isascii() and token.isprintable() and " " not in token and SHORTEST <= len(token) <= LONGEST):
+    if token is not None and not (
+        token.isascii() and token.isprintable() and " " not in token and SHORTEST <= len(token) <= LONGEST
+    ):
         raise click.UsageError(
             f"the token must have {SHORTEST} or more printable ASCII characters without spaces; make one by: "
             f"python3 -c 'import secrets; print(secrets.token_urlsafe())'"
@@ -74,7 +74,10 @@ def serve(
     with connect(store, namespace=namespace) as locks:
         list(locks.claims())  # a store that can't be used is to be told now
         try:
-            listening = _listening(host, port)
+            # uvicorn itself would end the process with a traceback where it can't listen.
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            family, _, _, _, place = found[0]
+            listening = socket.create_server(place[:2], family=family, backlog=128)
         except OSError as error:
             return fail(UNAVAILABLE, f"can't listen on {host} port {port}: {error.strerror or error}; try --port 0")
         with listening:
@@ -86,9 +89,3 @@ def serve(
                 say("every client that reaches this port can read the names of locks; there is no TLS")
             run(app_of(locks, name, namespace, token, {host, *allow_host}), listening)
     return 0
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; uvicorn would end the process with a traceback where it can't."""
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    return socket.create_server(address[:2], family=family, backlog=128)

@@ -6,6 +6,7 @@ import math
 import socket
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from ipaddress import ip_address
 from pathlib import Path
@@ -29,8 +30,8 @@ from interlock import InvalidArgument, LockError, Locks
 from interlock.cli import output
 from interlock.cli.exits import say
 
-MOST_CONNECTIONS = 200  # from there on requests are refused
-MOST_OPEN = 100  # from there on the connection whose last answer is the oldest makes room
+MOST_OPEN = 100  # connections; from there on the connection whose last answer is the oldest makes room
+MOST_REQUESTS = 1000  # at once, also those of closed connections; from there on requests are refused
 IO_TIMEOUT = 1  # seconds that an end waits for a client that does not read
 INTERVAL = 0.9  # seconds between two looks at the store; the page asks once a second
 MOST_CLAIMS = 1000  # that are sent; a browser with more is slow
@@ -192,22 +193,21 @@ class PageConnection(H11Protocol):
         open: the connections, the one whose last answer is the oldest first.
     """
 
-    open: ClassVar[dict[H11Protocol, None]] = {}
+    open: ClassVar[OrderedDict[H11Protocol, None]] = OrderedDict()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # so does uvicorn
         """Make room if there are many."""
         super().connection_made(transport)
         self.open[self] = None
         if len(self.open) > MOST_OPEN:
-            oldest = next(iter(self.open))
-            del self.open[oldest]  # now: many connect before the loop calls `connection_lost`
+            oldest, _ = self.open.popitem(last=False)  # now: many connect before the loop calls `connection_lost`
             oldest.transport.abort()
 
     def on_response_complete(self) -> None:
         """Count as the last that got an answer."""
         super().on_response_complete()
-        if self.open.pop(self, self) is None:
-            self.open[self] = None
+        if self in self.open:
+            self.open.move_to_end(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave."""
@@ -236,7 +236,7 @@ def run(app: Starlette, listening: socket.socket) -> None:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        limit_concurrency=MOST_REQUESTS,
         timeout_graceful_shutdown=IO_TIMEOUT,
     )
     asyncio.run(PageServer(config).serve([listening]))
