@@ -97,10 +97,9 @@ def check_before_commit(connection: BaseDatabaseWrapper, relied: Iterable[Relied
     """
     by_alias: dict[str, list[BaseGrant]] = {}
     for each in relied:
-        by_alias.setdefault(each.alias, []).extend(each.held())
+        if held := each.held():
+            by_alias.setdefault(each.alias, []).extend(held)
     for alias, grants in by_alias.items():
-        if not grants:
-            continue
         queue = locks[alias]._client.state().queue
         if _is_in(connection, locks[alias].store):
             _lock_claims(connection, queue, grants)

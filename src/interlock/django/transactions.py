@@ -82,19 +82,15 @@ class Watch:
 
     def savepoint_rollback(self, sid: str) -> None:
         """Roll back to a savepoint."""
-        self._drop("savepoint_rollback", sid)
-        # A savepoint from before the watch has no mark: then all known scopes are after it.
-        self._end(self._marks.get(sid, 0), undone=True)
+        self._undo("savepoint_rollback", sid)
 
     def rollback(self) -> None:
         """Roll back the transaction."""
-        self._drop("rollback")
-        self._end(0, undone=True)
+        self._undo("rollback")
 
     def close(self) -> None:
         """Close the connection, which rolls back."""
-        self._drop("close")
-        self._end(0, undone=True)
+        self._undo("close")
 
     def commit(self) -> None:
         """Commit, if the locks that the transaction relies on are still held.
@@ -131,15 +127,17 @@ class Watch:
         if first == 0:
             self._marks.clear()
 
-    def _drop(self, name: str, *args: object) -> None:
+    def _undo(self, name: str, *sid: str) -> None:
         """Call Django's own method, and then the releases among the `on_commit` functions that it has dropped."""
         # After, not before: a release would wait for the claim's row while this session has it locked.
         kept = self._kept()
         try:
-            self._django[name](*args)
+            self._django[name](*sid)
         finally:
             still = self._kept()
             _call_all([hook for hook in kept if hook not in still])
+        # A savepoint from before the watch has no mark: then all known scopes are after it.
+        self._end(self._marks.get(sid[0], 0) if sid else 0, undone=True)
 
     def _kept(self) -> "list[Release]":
         return [hook for _, hook, *_ in self._connection.run_on_commit if isinstance(hook, Release)]
