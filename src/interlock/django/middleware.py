@@ -41,6 +41,10 @@ class Answer(NamedTuple):
             "detail": self.detail,
         }
 
+    def headers(self) -> dict[str, str]:
+        """Return the headers that the response needs besides those of its content."""
+        return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+
 
 def answer_of(error: BaseException, retry_after: float = RETRY_AFTER) -> Answer | None:
     """Return the response for an error; None if it isn't one of interlock's.
@@ -52,24 +56,25 @@ def answer_of(error: BaseException, retry_after: float = RETRY_AFTER) -> Answer 
     seconds = math.ceil(retry_after)
     again = _("Try again in %(seconds)d s.") % {"seconds": seconds}
     if isinstance(error, StaleObject):
-        if error.deleted:
-            return Answer(409, "stale-object", _("Conflict"), _("Somebody else has deleted this meanwhile."))
-        changed = _(
+        detail = _(
             "Somebody else has changed this meanwhile. Nothing was saved; read it again, and do your change again."
         )
-        return Answer(409, "stale-object", _("Conflict"), changed)
+        if error.deleted:
+            detail = _("Somebody else has deleted this meanwhile.")
+        return Answer(409, "stale-object", _("Conflict"), detail)
     if isinstance(error, LockLost):
-        lost = _("The lock was lost while this was done; somebody else has it now. Nothing was saved.")
-        return Answer(409, "lock-lost", _("Conflict"), lost)
+        detail = _("The lock was lost while this was done; somebody else has it now. Nothing was saved.")
+        return Answer(409, "lock-lost", _("Conflict"), detail)
     if isinstance(error, LockTimeout):
-        detail = _("Somebody else is working on this object.")
-        if getattr(error, "named", False):
-            detail = _("Somebody else holds the lock “%(name)s”.") % {"name": error.name}
-        detail += " " + again
-        return Answer(423, "locked", _("Locked"), detail, seconds)
+        detail = (
+            _("Somebody else holds the lock “%(name)s”.") % {"name": error.name}
+            if getattr(error, "named", False)
+            else _("Somebody else is working on this object.")
+        )
+        return Answer(423, "locked", _("Locked"), f"{detail} {again}", seconds)
     if isinstance(error, StoreError):
-        detail = _("The locks can't be reached now.") + " " + again
-        return Answer(503, "store-error", _("Service Unavailable"), detail, seconds)
+        detail = _("The locks can't be reached now.")
+        return Answer(503, "store-error", _("Service Unavailable"), f"{detail} {again}", seconds)
     return None
 
 
@@ -90,15 +95,11 @@ class LockErrorMiddleware(MiddlewareMixin):
         answer = answer_of(exception, self.retry_after)
         if answer is None:
             return None
+        how: dict[str, Any] = {"status": answer.status, "headers": {**answer.headers(), "Cache-Control": "no-store"}}
         if wants_json(request):
-            response: HttpResponse = JsonResponse(answer.problem(), status=answer.status, content_type=MEDIA_TYPE)
-        else:
-            page = select_template([f"interlock/error_{answer.status}.html", "interlock/error.html"])
-            response = HttpResponse(page.render({"answer": answer}, request), status=answer.status)
-        if answer.retry_after is not None:
-            response["Retry-After"] = str(answer.retry_after)
-        response["Cache-Control"] = "no-store"
-        return response
+            return JsonResponse(answer.problem(), content_type=MEDIA_TYPE, **how)
+        page = select_template([f"interlock/error_{answer.status}.html", "interlock/error.html"])
+        return HttpResponse(page.render({"answer": answer}, request), **how)
 
 
 def wants_json(request: HttpRequest) -> bool:

@@ -88,14 +88,10 @@ def problem_of(exc: Exception, context: Mapping[str, object]) -> Response | None
         return None
     members = {"deleted": exc.deleted, "fields": _fields(exc, view)} if isinstance(exc, StaleObject) else {}
     views.set_rollback()
-    response = Response(answer.problem() | members, status=answer.status)
-    if answer.retry_after is not None:
-        response["Retry-After"] = str(answer.retry_after)
+    # The media type only for JSON: the browsable API and XML keep their own content type.
     renderer = getattr(context.get("request"), "accepted_renderer", None)
-    if renderer is None or renderer.format == "json":
-        # Only for JSON: the browsable API and XML keep their own content type.
-        response.content_type = MEDIA_TYPE
-    return response
+    kind = MEDIA_TYPE if renderer is None or renderer.format == "json" else None
+    return Response(answer.problem() | members, answer.status, headers=answer.headers(), content_type=kind)
 
 
 def _fields(exc: StaleObject, view: object) -> dict[str, Any]:
