@@ -149,7 +149,6 @@ def databases() -> dict[str, str]:
     found: dict[str, str] = {}
     with suppress(LockError):  # the system checks report it
         for alias in places():
-            database = place(alias).database
-            if database is not None:
+            if (database := place(alias).database) is not None:
                 found[alias] = database
     return found

@@ -37,8 +37,7 @@ class Row(Generic[M]):
             self._pk = _key_of(model._meta.pk, pk)
         except NO_KEY as error:
             raise InvalidArgument(f"{pk!r} can't be a primary key of {model._meta.label}: {error}") from error
-        hints = {} if instance is None else {"instance": instance}
-        self.using = router.db_for_write(model, **hints)
+        self.using = router.db_for_write(model, **({} if instance is None else {"instance": instance}))
 
     def name(self, alias: str = DEFAULT) -> str:
         """Return the lock's name: the same for a model, its proxies, and the models that inherit its table.

@@ -1,7 +1,7 @@
 """Test tools for sites: locks in memory instead of the configured ones, and assertions."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -61,9 +61,7 @@ class LocksMixin:
     def setUp(self) -> None:
         """Replace the configured locks by locks in memory."""
         super().setUp()  # type: ignore[misc]
-        undo = ExitStack()
-        undo.enter_context(override_locks(self.locks_alias))
-        self.addCleanup(undo.close)  # type: ignore[attr-defined]
+        self.enterContext(override_locks(self.locks_alias))  # type: ignore[attr-defined]
 
     def assertHeld(self, what: "str | models.Model") -> None:
         """Fail unless the lock of that name or row is held."""
