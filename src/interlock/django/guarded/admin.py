@@ -89,6 +89,12 @@ class _GuardsForms(BaseModelAdmin):  # type: ignore[type-arg] # can't be subscri
         """Return the findings of Django's checks, and an error if a form hides that of another base class."""
         return [*super().check(**kwargs), *_problems_of_form(type(self))]
 
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return the fieldsets, with the hidden field that contains the values which the form has shown."""
+        is_guarded = obj is not None or isinstance(self, InlineModelAdmin)  # the form that adds an object is not
+        shows_form = is_guarded and self.has_change_permission(request, obj)
+        return _with_read_field(super().get_fieldsets(request, obj), shows_form)
+
     def _own_fields(self, request: HttpRequest, obj: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return arguments for Django's factory of forms, which does not know the hidden field in the fieldsets."""
         fields = kwargs["fields"] if "fields" in kwargs else flatten_fieldsets(self.get_fieldsets(request, obj))
@@ -127,11 +133,6 @@ class GuardedAdmin(_GuardsForms, admin.ModelAdmin):  # type: ignore[type-arg] # 
         """Return the class of the form that the other base classes make; a form that changes an object is guarded."""
         form = super().get_form(request, obj, change=change, **self._own_fields(request, obj, kwargs))
         return form if obj is None else guarded_form(form)
-
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the fieldsets, with the hidden field that contains the values which the form has shown."""
-        shows_form = obj is not None and self.has_change_permission(request, obj)
-        return _with_read_field(super().get_fieldsets(request, obj), shows_form)
 
     def changeform_view(
         self,
@@ -189,7 +190,3 @@ class GuardedInline(_GuardsForms, InlineModelAdmin):  # type: ignore[type-arg]
         """Return the class of the formset that the other base classes make, with guarded forms."""
         made: Any = super().get_formset(request, obj, **self._own_fields(request, obj, kwargs))
         return type(made)(made.__name__, (made,), {"form": guarded_form(made.form)})
-
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the fieldsets, with the hidden field that contains the values which the form has shown."""
-        return _with_read_field(super().get_fieldsets(request, obj), self.has_change_permission(request, obj))

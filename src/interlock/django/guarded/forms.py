@@ -29,7 +29,7 @@ from django.utils.text import Truncator
 from django.utils.timezone import template_localtime  # type: ignore[attr-defined] # as templates show it
 from django.utils.translation import gettext as _
 
-from interlock.django.guarded.conflicts import LAST_WINS, REFUSE, CannotMerge
+from interlock.django.guarded.conflicts import LAST_WINS, CannotMerge
 from interlock.django.guarded.model import Guarded
 from interlock.django.guarded.plan import plan_of
 from interlock.django.guarded.values import AnyField, same
@@ -165,11 +165,7 @@ class GuardedModelForm(forms.ModelForm):  # type: ignore[type-arg] # can't be su
             # Keep the present value: Django does not set a field on the object that is not in cleaned_data.
             del self.cleaned_data[name]
             self._kept.add(name)
-        elif not choice.stale:
-            return
-        elif choice.policy is REFUSE:
-            self._ask(choice)
-        elif choice.policy is not LAST_WINS:
+        elif choice.stale and choice.policy is not LAST_WINS:
             try:
                 self.cleaned_data[name] = choice.merged()
             except CannotMerge:
@@ -255,26 +251,31 @@ class _Choice:
     @cached_property
     def stale(self) -> bool:
         """True if another writer has changed the field too, to another value, or if the user has not chosen yet."""
-        if same(self._field, self.mine, self.theirs, ordered=False) and self._rest(self._with_mine) == self._rest(
-            self._form._now
-        ):
-            return False
-        return not self.stands or (self._must_answer and self.answer is None)
+        alike = same(self._field, self.mine, self.theirs, ordered=False) and (
+            self._rest(self._with_mine) == self._rest(self._form._now)
+        )
+        return not alike and (not self.stands or (self._must_answer and self.answer is None))
 
     @property
     def stands(self) -> bool:
         """True if the object still has the value that was shown."""
-        if self.original is UNKNOWN or not same(self._field, self.original, self.theirs, ordered=False):
-            return False
-        return isinstance(self._taken, str) or self._taken[1:] == self._rest(self._form._now)
+        return (
+            self.original is not UNKNOWN
+            and same(self._field, self.original, self.theirs, ordered=False)
+            and (isinstance(self._taken, str) or self._taken[1:] == self._rest(self._form._now))
+        )
 
     def _rest(self, instance: Model) -> list[Any]:
         return self._form._entry(self._field, instance)[1:]
 
     def merged(self) -> Any:
-        """Return the policy's result for the values, as the form would have cleaned it."""
+        """Return the result of the policy for the values.
+
+        Raises:
+            CannotMerge: the policy refuses, or can't merge these values.
+        """
         if self._field.is_relation or self.together or not callable(self.policy) or self.original is UNKNOWN:
-            raise CannotMerge("only plain values are merged, and those that were shown")
+            raise CannotMerge("only a function merges, only plain values, and only values that were shown")
         return self.policy(self.original, self.mine, self.theirs)
 
     def question(self) -> SafeString:
