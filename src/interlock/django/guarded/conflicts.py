@@ -119,12 +119,8 @@ def merged_items(original: Any, mine: Any, theirs: Any) -> list[Any]:
     """
     original, mine, theirs = (list(each or ()) for each in (original, mine, theirs))
     kept = [item for item in theirs if item in mine or item not in original]
-    new = [item for item in mine if item not in original]
-    merged: list[Any] = []
-    for item in kept + new:
-        if item not in merged:
-            merged.append(item)
-    return merged
+    merged = kept + [item for item in mine if item not in original]
+    return [item for index, item in enumerate(merged) if item not in merged[:index]]
 
 
 def merged_keys(original: Any, mine: Any, theirs: Any) -> dict[Any, Any]:

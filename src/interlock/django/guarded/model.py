@@ -156,8 +156,9 @@ class Guarded(models.Model, metaclass=_abstract):  # type: ignore[metaclass] # a
             for each in read
             if each.pk == self.pk and isinstance(each, type(self)._meta.concrete_model or ())
         ]
-        keys = {attname: data[attname] for attname in plan.keys if attname in data}
-        fresh = of_values(plan, keys) | (rows[-1].values if rows and rows[-1] else {})
+        fresh = of_values(plan, {attname: data[attname] for attname in plan.keys if attname in data}) | (
+            rows[-1].values if rows and rows[-1] else {}
+        )
         data[KEY] = (known or Snapshot(None, {})).with_read(self._state.db, fresh)
 
     def save_base(
@@ -184,8 +185,7 @@ class Guarded(models.Model, metaclass=_abstract):  # type: ignore[metaclass] # a
         except StaleObject as stale:
             # Django marks an atomic block as broken if an exception leaves a save in it. If this save has raised the
             # exception and has written nothing, the block stays usable for code that catches it.
-            own = stale.instance is self and WRITTEN not in vars(self)
-            if own and not broken and connection.in_atomic_block:
+            if stale.instance is self and WRITTEN not in data and not broken and connection.in_atomic_block:
                 transaction.set_rollback(False, using)
             raise
         finally:
@@ -206,9 +206,8 @@ class Guarded(models.Model, metaclass=_abstract):  # type: ignore[metaclass] # a
     ) -> Any:
         django: Any = super()._save_table  # type: ignore[misc]
         saving = vars(self)[SAVING] = TableSave(self, plan_of(type(self)), cls, using, raw)
-        reads_back = bool(saving.adapted(vars(self)))
-        try:
-            with transaction.atomic(using=using, savepoint=False) if reads_back else nullcontext():
+        try:  # values that are read back are read in the transaction that writes them
+            with transaction.atomic(using=using, savepoint=False) if saving.adapted(vars(self)) else nullcontext():
                 updated = django(raw, cls, force_insert, force_update, using, update_fields)
                 if not updated:
                     saving.wrote = saving.values()
@@ -257,8 +256,9 @@ class Guarded(models.Model, metaclass=_abstract):  # type: ignore[metaclass] # a
         if snapshot is not None and all(
             data.get(field.attname) is None for field in key_fields(cast(Any, self._meta))
         ):
-            gone: dict[str, object] = dict.fromkeys(snapshot.values, MISSING)
-            data[KEY] = snapshot.with_written(using, gone, scope_of(connections[using]))
+            data[KEY] = snapshot.with_written(
+                using, dict.fromkeys(snapshot.values, MISSING), scope_of(connections[using])
+            )
         return answer
 
     delete.alters_data = True  # type: ignore[attr-defined]
@@ -371,11 +371,10 @@ def verify(instance: Guarded) -> None:
     values = locked_values(rows, fields, connection)
     if values is None:
         raise StaleObject(instance, deleted=True)
-    originals = [thaw_held(snapshot.values[field.attname]) for field in fields]
     found = {
         field.name: FieldConflict(original, getattr(instance, field.attname), theirs)
-        for field, original, theirs in zip(fields, originals, values, strict=True)
-        if not same(field, original, theirs, ordered=False)
+        for field, theirs in zip(fields, values, strict=True)
+        if not same(field, original := thaw_held(snapshot.values[field.attname]), theirs, ordered=False)
     }
     if found:
         raise StaleObject(instance, found)

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import cache
+from itertools import permutations
 from typing import Any, TypeAlias
 
 from django.db import connections, models
@@ -188,8 +189,10 @@ _CLOSED_TYPES = frozenset(
         "PositiveSmallIntegerField", "SlugField", "TextField", "TimeField", "UUIDField",
     }
 )  # fmt: skip
-_PLAIN_PRE_SAVES = (models.Field.pre_save, models.FileField.pre_save)
-_CLOCK_PRE_SAVES = (models.DateField.pre_save, models.DateTimeField.pre_save, models.TimeField.pre_save)
+_PRE_SAVES_OF_DJANGO = tuple(
+    field.pre_save
+    for field in (models.Field, models.FileField, models.DateField, models.DateTimeField, models.TimeField)
+)
 
 
 class ModelPlan:
@@ -225,20 +228,17 @@ class ModelPlan:
             lambda field: not isinstance(inspect.getattr_static(model, field.attname, None), DeferredAttribute)
         )
         named = policies_of(model)
-        others = named.get(OTHERS, REFUSE)
         self.named = self._those(lambda field: field.name in named)
         self.converting = self._those(_has_own_pre_save) - self.computing - self.fences - self.named
         self.together: dict[str, set[str]] = {}
         for group in [*declared_groups(model), *_groups_of_fields(model)]:
-            members = {field.attname for field in self.fields if field.name in group or field.attname in group}
-            for attname in members:
-                table = self.by_attname[attname].model
-                for mate in members - {attname}:
-                    if self.by_attname[mate].model is table:
-                        self.together.setdefault(attname, set()).add(mate)
+            members = [field for field in self.fields if field.name in group or field.attname in group]
+            for field, mate in permutations(members, 2):
+                if field.model is mate.model:
+                    self.together.setdefault(field.attname, set()).add(mate.attname)
         self.policies: dict[str, Policy] = {
-            field.attname: named.get(field.name, LAST_WINS if field.attname in self.computing else others)
-            for field in self.fields
+            attname: named.get(field.name, LAST_WINS if attname in self.computing else named.get(OTHERS, REFUSE))
+            for attname, field in self.by_attname.items()
         }
 
     def _those(self, are: Callable[[AnyField], bool]) -> frozenset[str]:
@@ -309,7 +309,7 @@ def _is_closed(field: Any) -> bool:
 
 
 def _has_own_pre_save(field: Any) -> bool:
-    return type(field).pre_save not in (*_PLAIN_PRE_SAVES, *_CLOCK_PRE_SAVES)
+    return type(field).pre_save not in _PRE_SAVES_OF_DJANGO
 
 
 def _computes(field: Any) -> bool:

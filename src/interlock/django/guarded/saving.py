@@ -87,14 +87,18 @@ def changed(
             # The common case, without a call of `same`.
             simple = kind is type(kept) and kind in IMMUTABLE
             untouched = type(kept) is Frozen and kept == freeze(mine)
-            if untouched or kept is mine or (kept == mine if simple else same(field, thaw(kept), mine)):
-                continue
-            if type(kept) is Adapted and same(field, thaw(kept.held), mine):
+            if (
+                untouched
+                or kept is mine
+                or (kept == mine if simple else same(field, thaw(kept), mine))
+                or (type(kept) is Adapted and same(field, thaw_held(kept), mine))
+            ):
                 continue
             if attname in plan.shown and len(snapshot.values) >= len(plan.attnames):
                 if as_read is None:
-                    read = [thaw(snapshot.values[each]) for each in plan.attnames]
-                    as_read = type(instance).from_db(snapshot.db, plan.attnames, read)
+                    as_read = type(instance).from_db(
+                        snapshot.db, plan.attnames, [thaw(snapshot.values[each]) for each in plan.attnames]
+                    )
                 if same(field, getattr(as_read, attname), mine):
                     continue
         yield attname
@@ -156,8 +160,11 @@ class TableSave:
 
     def values(self) -> dict[str, Any]:
         """Return the instance's present values for the table, by attribute."""
-        attnames = [field.attname for field in self.model._meta.local_concrete_fields]
-        return {each: getattr(self.instance, each) for each in attnames if each in vars(self.instance)}
+        return {
+            field.attname: getattr(self.instance, field.attname)
+            for field in self.model._meta.local_concrete_fields
+            if field.attname in vars(self.instance)
+        }
 
     def adapted(self, values: Mapping[str, object]) -> list[str]:
         """Return the attributes whose columns may store these values differently."""
@@ -228,14 +235,13 @@ class TableSave:
         """Store the row's values after the save in the snapshot, in the scope of the transaction, if any."""
         instance, meta, plan = self.instance, self.model._meta, self.plan
         computed = [attname for attname, value in self.wrote.items() if is_expression(value)]
-        asked, late = self.adapted(self.wrote), list[str]()
-        if computed:  # Django 6.0 and later set the attribute to the computed value, or defer it
-            late = [each for each in computed if VERSION < (6,) or is_expression(vars(instance).get(each))]
-            asked += late
+        # Django 6.0 and later set the attribute to the computed value, or defer it.
+        late = [each for each in computed if VERSION < (6,) or is_expression(vars(instance).get(each))]
+        asked = [*self.adapted(self.wrote), *late]
         found: dict[str, Any] = {}
         if asked:
-            row = self.model._base_manager.using(self.using).filter(pk=getattr(instance, meta.pk.attname))
-            found = row.values(*asked).first() or {}
+            rows = self.model._base_manager.using(self.using).filter(pk=getattr(instance, meta.pk.attname))
+            found = rows.values(*asked).first() or {}
         for attname in late:
             setattr(instance, attname, found.get(attname))
         for attname in computed:
@@ -255,8 +261,9 @@ class TableSave:
         vars(instance)[KEY] = snapshot.with_written(
             self.using, of_values(plan, keys) | kept, scope_of(connections[self.using])
         )
-        names = {plan.by_attname[attname].name for attname in self.wrote}
-        vars(instance)[WRITTEN] = vars(instance).get(WRITTEN, frozenset()) | names
+        vars(instance)[WRITTEN] = vars(instance).get(WRITTEN, frozenset()) | {
+            plan.by_attname[attname].name for attname in self.wrote
+        }
 
     def _write(self, base: models.QuerySet[models.Model], writes: list[FieldWrite], update: Update) -> Any:
         self.wrote = {write.field.attname: write.mine for write in writes if write.mine is not MISSING}
@@ -281,8 +288,9 @@ class TableSave:
                 keep_fenced(self.instance, attname)
             # A field that was never read has no value to compare with; an expression overwrites nothing.
             comparable = kept is not MISSING and not is_expression(mine)
-            last_wins = plan.policies[attname] is LAST_WINS or self._computed(attname, mine)
-            checked = comparable and (attname in plan.fences or not last_wins)
+            checked = comparable and (
+                attname in plan.fences or not (plan.policies[attname] is LAST_WINS or self._computed(attname, mine))
+            )
             writes.append(FieldWrite(plan.by_attname[attname], kept, mine, checked))
         return writes
 
@@ -363,10 +371,10 @@ class TableSave:
         return policy(thaw(write.kept), mine, theirs)
 
     def _refusal(self, refused: dict[str, FieldConflict]) -> StaleObject:
-        fences = [self.plan.by_attname[attname] for attname in self.plan.fences]
-        late = next((field for field in fences if field.name in refused), None)
+        fields = [field for field in self.plan.fields if field.name in refused]
+        late = next((field for field in fields if field.attname in self.plan.fences), None)
         if late is None:
-            own = [each.name for each in self.plan.fields if each.name in refused and self._set_by_save(each.attname)]
+            own = [field.name for field in fields if self._set_by_save(field.attname)]
             return StaleObject(self.instance, refused, deleted=not refused, set_by_save=own)
         error: StaleObject = late.refusal(self.instance, refused[late.name])
         return error

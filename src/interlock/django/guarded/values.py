@@ -49,13 +49,11 @@ def is_expression(value: object) -> bool:
 def reads_clock(value: object) -> bool:
     """Return True if a value is the present time, give or take a minute: a moment, a date, or seconds since 1970."""
     now = datetime.now(UTC)
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return abs(value - now) < _A_MINUTE
     if isinstance(value, int | float):
         return abs(value - now.timestamp()) < _A_MINUTE.total_seconds()
     here = [now.astimezone(zone).replace(tzinfo=None) for zone in (UTC, None, timezone.get_current_timezone())]
     if isinstance(value, datetime):
-        return any(abs(value - moment) < _A_MINUTE for moment in here)
+        return any(abs(value - moment) < _A_MINUTE for moment in (here if value.tzinfo is None else [now]))
     return isinstance(value, date) and value in [moment.date() for moment in here]
 
 
