@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from interlock.client.connect import open_store
 from interlock.client.tokens import read
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.errors import StoreError
 from interlock.core.line import KEPT, WANTED
 from interlock.remote.wire import WAITS
+from interlock.runtime._threads import fresh_id
 from interlock.stores.redis.resp import Parser, RedisCommand
 from interlock.stores.redis.wire import RedisWire, with_source
 from interlock.testing.actors import Actor
@@ -31,6 +33,7 @@ ANSWER = 1.0  # seconds that a client waits for an answer
 BOUND = 4 * ANSWER  # seconds: a request, its retry, and the pauses
 MINUTE = 60.0
 FAULTS = ["hold", "drop", "cut"]
+PASSED_OVER = 2500  # claims that gave up between two others: more than two steps pass over
 
 
 def through(world: World, proxy: Proxy) -> Any:
@@ -347,6 +350,38 @@ def test_taking_along_is_leaving_and_then_the_step(server: RedisServer, seed: in
         assert along == apart
     else:
         assert (along == -1) == (apart == -1)
+
+
+@pytest.mark.parametrize("step", ["complete", "adopt"])
+def test_a_step_passes_over_thousands_that_gave_up(server: RedisServer, proxy: Proxy, step: str) -> None:
+    queue = open_store(proxy.url).queue()
+    spec = LockSpec(f"{SEPARATOR}crowd", ttl=MINUTE)
+    first, second, *others = (Claim(fresh_id(), spec) for _ in range(PASSED_OVER + 2))
+    waiters = {claim.id: queue.subscribe() for claim in (*others, second)}
+    try:
+        assert queue.enter(first, None, True, False).state == "using"
+        for claim in (*others, second):
+            assert queue.enter(claim, waiters[claim.id], True, False).state == "pending"
+        for claim in others:
+            assert queue.leave(claim)
+        proxy.catch(f"{second.id}\r\n$32\r\n{first.id}\r\n".encode(), "hold")
+        released: list[bool] = []
+        thread = threading.Thread(target=lambda: released.append(queue.leave(first)))
+        thread.start()
+        assert waiters[second.id].wait(BOUND) is not None
+        eventually(lambda: proxy.has_caught)
+        if step == "complete":
+            assert queue.leave(second, MINUTE, "7")
+            assert queue.kept(spec.key) == "7"
+        else:
+            assert queue.adopt(spec.key, second.id, Claim(fresh_id(), spec)) is not None
+        proxy.pass_on()
+        thread.join(BOUND)
+        assert released == [True]
+    finally:
+        queue.close()
+        for waiter in waiters.values():
+            waiter.close()
 
 
 def test_a_renewal_says_of_a_waiting_claim_that_it_waits(server: RedisServer) -> None:

@@ -123,8 +123,8 @@ class Wire(Protocol[Q_co, A_contra]):
     def adopt(self, key: str, id: str, claim: Claim, channel: str, before: Sequence[str] = ()) -> Q_co:
         """Rename a claim that holds the lock; `before` as for `leave`."""
 
-    def adopted(self, reply: A_contra) -> tuple[int, int] | None:
-        """Read the answer: fence and slot; None if it is gone."""
+    def adopted(self, reply: A_contra) -> tuple[int, int] | EnterResult | None:
+        """Read the answer: fence and slot; None if it is gone; `BUSY` as for `entered`."""
 
     def evict(self, key: str, id: str | None, rest: Sequence[str] = ...) -> Q_co:
         """Take out a claim, or all of a key; `rest` is of the answer to the step before."""

@@ -219,6 +219,8 @@ class AsyncServerQueue(Generic[Q, A]):
         if made is not None and made.settle(left.removed) and not left.removed:
             left = left._replace(removed=True)  # a request of its successor has removed it
         removed = left is REMOVED or await self._left(claim, left, let_in)
+        if done and left.more and not removed:  # one step passes over a limited number of claims
+            removed = await self._left(claim, self._wire.left(await self._ask(request)), "")
         if lost:
             self._wake_all()  # the lost reply named the promoted waiters
         return removed or (lost and not done)  # an earlier request may have done it, so the answer is yes
@@ -229,7 +231,11 @@ class AsyncServerQueue(Generic[Q, A]):
         self._tell(left)
         nobody = claim._replace(id=rt.fresh_id())  # a refused record leaves the claim itself in the line
         while left.more:
-            left = self._wire.left(await self._ask(self._wire.leave(nobody, self.channel, "")))
+            try:
+                left = self._wire.left(await self._ask(self._wire.leave(nobody, self.channel, "")))
+            except StoreError:  # the outcome for the claim is known; the next request for this name continues
+                self._wake_all()
+                break
             self._tell(left)
         if let_in and not removed:
             # The server no longer had the claim that let it in: what it promised to those behind may be void.
@@ -276,7 +282,9 @@ class AsyncServerQueue(Generic[Q, A]):
         before = self._waiters.forget(id)
         try:
             # A caller that is cancelled takes the new id out afterwards, which must not overtake this.
-            found = self._wire.adopted(await rt.finish_within(self._wire.io_timeout, self._ask_twice, request))
+            found: tuple[int, int] | EnterResult | None = BUSY
+            while isinstance(found, EnterResult):
+                found = self._wire.adopted(await rt.finish_within(self._wire.io_timeout, self._ask_twice, request))
         except BaseException:
             if before is not None:  # it may be held as before
                 self._waiters.holds(id, before)

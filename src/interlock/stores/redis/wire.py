@@ -165,11 +165,11 @@ class RedisWire:
             *before,
         )
 
-    def adopted(self, reply: Reply) -> tuple[int, int] | None:
+    def adopted(self, reply: Reply) -> tuple[int, int] | EnterResult | None:
         """As `Wire.adopted`."""
         if type(reply) is list:
             return reply[0], reply[1]
-        return None if reply == GONE_THERE else (reply, 0)
+        return None if reply == GONE_THERE else BUSY if reply == UNFINISHED_THERE else (reply, 0)
 
     def evict(self, key: str, id: str | None, rest: Sequence[str] = ("", "")) -> RedisCommand:
         """As `Wire.evict`."""

@@ -1,6 +1,6 @@
 -- Give the place of a holder to another id, with its fence and slot.
 -- ARGV: id, new id, ttl, channel, about, and the claims to remove before.
--- Returns the fence, or {fence, slot}; -1 if it is gone.
+-- Returns the fence, or {fence, slot}; -1 if it is gone; -3 as in enter.lua.
 local id, new, ttl, channel, about = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local known = take_along(6, new, open(new))
 drop('')  -- see `flush`
@@ -23,6 +23,8 @@ else
     if line.cursor then alive(stop, c) end  -- HSCAN may have passed the place of the new field
     keep(stop)
     answer = granted(its, slot)
+  elseif state and unfinished() then  -- its turn may come
+    answer = -3
   end
 end
 save()
