@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import interlock
-from interlock.core.errors import LockError, LockLost
+from interlock.core.errors import LockError, LockLost, NotHeld
 from interlock.testing.actors import Actor
 from interlock.testing.contract.blocks import Block, Stack
 from interlock.testing.contract.fixtures import of_tasks, of_threads
@@ -351,6 +351,80 @@ def test_a_loss_after_a_second_acquire_in_the_block_is_raised(world: World, lock
 
     with pytest.raises(LockLost):
         ann.within(lock, body)
+
+
+@of_threads
+@pytest.mark.parametrize("made", [LOCKS["lock"], Made(lambda locks, name: locks.rlock(name)), LOCKS["all"]])
+def test_a_block_leaves_what_another_block_was_given_in_it(world: World, locks: Any, made: Made) -> None:
+    lock = made.make(locks, world.name)
+    with ExitStack() as stack:
+        with lock:
+            lock.release()
+            grant = stack.enter_context(lock.acquire())
+        assert grant.held
+    assert world.nothing_left()
+
+
+@of_tasks
+def test_a_release_leaves_the_body_of_another_living_task(world: World) -> None:
+    async def main(locks: Any) -> None:
+        lock = locks.semaphore(world.name, 2)
+        async with await asyncio.create_task(lock.acquire()) as grant:
+            with pytest.raises(NotHeld):
+                await asyncio.create_task(lock.release())
+            assert grant.held
+            await lock.release()
+        assert not await lock.locked()
+
+    world.run(main(world.connect()))
+
+
+@of_threads
+def test_an_open_stack_is_known_after_many_acquisitions(world: World, locks: Any) -> None:
+    lock = locks.semaphore(world.name, 64)
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(lock).release()
+    others = [lock.acquire() for _ in range(40)]
+    grant = second.enter_context(lock)
+    with pytest.raises(RuntimeWarning, match="2 open blocks"):
+        first.close()
+    assert grant.held
+    for each in (grant, *others):
+        each.release()
+
+
+@of_threads
+def test_an_interrupt_at_any_call_of_an_enter_keeps_no_lock(world: World) -> None:
+    library, number, held = str(Path(interlock.__file__).parent), 0, 0
+    while number >= 0:
+        number += 1
+        left = number
+        locks, renewed = world.connect(ttl=0.2), threading.Event()
+
+        def interrupt(frame: Any, event: str, arg: object) -> None:
+            nonlocal left
+            left -= frame.f_code.co_filename.startswith(library)
+            if left == 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+
+        lock = locks.lock(world.name)
+        try:
+            sys.settrace(interrupt)
+            with lock:
+                sys.settrace(None)
+                number = -1
+        except KeyboardInterrupt:
+            held += bool(world.holders())
+        finally:
+            sys.settrace(None)
+        locks.subscribe(lambda event, renewed=renewed: event.kind != "renewed" or renewed.set())
+        for _ in range(5):  # a slow machine may be too late once
+            with suppress(LockLost), locks.lock(world.name, timeout=20):  # the lease of what was not released ends
+                if renewed.wait(1):
+                    break
+        assert renewed.is_set(), number
+    assert held < 10
 
 
 CASE = """

@@ -125,6 +125,24 @@ def test_a_body_that_forks_keeps_its_lock_when_the_child_leaves_it(locks: interl
     assert locks.claims() == []
 
 
+@CHILD_LOCKS
+def test_a_stack_of_a_child_ends_its_own_beside_an_inherited_one(remote: Start) -> None:
+    holder = remote()
+    holder.do(IN_CHILD)
+    held = holder.do(
+        "from contextlib import ExitStack\n"
+        "def own():\n"
+        "    with ExitStack() as inner:\n"
+        "        mine = inner.enter_context(lock)\n"
+        "    return [mine.held, grant.held]\n"
+        "lock = locks.semaphore('book', 2)\n"
+        "with ExitStack() as stack:\n"
+        "    grant = stack.enter_context(lock)\n"
+        "    result = [in_child(own), grant.held, len(locks.claims())]"
+    )
+    assert held == [[False, False], True, 1]
+
+
 def test_the_lease_is_renewed_by_the_parent_after_a_fork(locks: interlock.Locks, remote: Start) -> None:
     holder = holder_of(remote, ttl=RENEWED)
     holder.do("in_child(lambda: None)")

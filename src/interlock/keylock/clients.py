@@ -92,6 +92,11 @@ class Attempt:
     def _hold(self) -> object:
         return self.holding
 
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child, which owns nothing of its parent's acquisitions."""
+        return self.holding is not None and self.holding.pid != checked_pid()
+
 
 class Holdings:
     """The holdings of one lock object, or of all re-entrant ones of a server; any thread may use it."""

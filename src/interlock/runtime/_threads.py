@@ -302,11 +302,15 @@ class Alarm:
     def set(self, moment: float) -> None:
         """Call it at that moment at the latest."""
         if moment < self.moment:
-            self.moment = moment
             with self._starting:
-                self._rung.tell(True)
-                if (self._thread is None or not self._thread.is_alive()) and not self._stopped:
-                    self._thread = spawn(self._name, self._run)
+                before, self.moment = self.moment, min(moment, self.moment)
+                try:
+                    self._rung.tell(True)
+                    if (self._thread is None or not self._thread.is_alive()) and not self._stopped:
+                        self._thread = spawn(self._name, self._run)
+                except BaseException:  # an interrupt: perhaps no thread waits for this moment, so set it again
+                    self.moment = before
+                    raise
 
     def stop(self) -> None:
         """Never call it again."""

@@ -36,20 +36,24 @@ def place() -> Place:
 class Acquired(list[tuple[Any, Any, Any]]):
     """What was acquired and not released: the place of its block or None, the grant or run, and its owner; in order.
 
-    A grant or run has `_over`, True once it was released or its loss is known to the caller; and perhaps `_hold`, the
-    same for all handles of one hold, None if it holds nothing.  Threads may use it at once: each change is one
-    operation on the list.
+    A grant or run has `_over`, True once it was released or its loss is known to the caller; `inherited`, True in a
+    forked child; perhaps `_hold`, the same for all handles of one hold, None if it holds nothing; and perhaps
+    `_body`, the caller in its own `with`.  Threads may use it at once: each change is one operation on the list.
     """
 
     _many = 16
+    _most = 1000
 
     def note(self, where: Place | None, begun: object, owner: object) -> None:
-        """Note an acquisition; one whose block was left by hand is forgotten when there are many."""
+        """Note an acquisition; if there are many, forget those that are over; if far too many, also their blocks."""
         if len(self) >= self._many:
+            by_hand = len(self) >= self._most  # a block left without its end; of a few, each may be open
             for each in self.copy():
-                if not isinstance(each[0], FrameType) and (
-                    each[1]._over or (each[0] is None and getattr(each[1], "lost", False))
-                ):
+                if each[0] is None:
+                    over = each[1]._over or getattr(each[1], "lost", False)
+                else:
+                    over = by_hand and isinstance(each[0], tuple) and each[1]._over
+                if over:
                     self.forget(each)
             self._many = 16 + 2 * len(self)
         self.append((where, begun, owner))
@@ -61,6 +65,12 @@ class Acquired(list[tuple[Any, Any, Any]]):
             return True
         except ValueError:
             return False
+
+    def drop(self, begun: object) -> None:
+        """Remove an acquisition that was interrupted, if it was noted."""
+        for each in self.copy():
+            if each[1] is begun:
+                self.forget(each)
 
     def end(self, caller: Callable[[], object], lock: object) -> list[Any]:
         """Return what the ending block began; nothing, with a warning, if that can't be known.
@@ -90,6 +100,7 @@ class Acquired(list[tuple[Any, Any, Any]]):
                 break
         owner = caller()
         loose = [each for each in known if isinstance(each[0], tuple)]
+        loose = [each for each in loose if not each[1].inherited] or loose  # a forked child's own blocks go first
         own = [each for each in loose if each[2] is owner]
         ended = all(each[2] is not None and each[2].done() for each in loose)
         fit = [each for each in own if each[0][0] is frame] or own or (loose if ended else [])
@@ -111,5 +122,5 @@ class Acquired(list[tuple[Any, Any, Any]]):
             return []
         if found[-1] is each or not begun._over:
             return [begun]
-        later = found[found.index(each) :]
-        return [begun, *[one for where, one, who in later if where is None and who is owner and not one._over][:1]]
+        later = [one for where, one, who in found[found.index(each) :] if where is None and who is owner]
+        return [begun, *[one for one in later if not one._over and getattr(one, "_body", None) is None][:1]]

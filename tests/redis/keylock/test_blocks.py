@@ -106,6 +106,19 @@ def test_a_release_in_a_nested_block_is_not_done_twice(house: Any) -> None:
     assert not house.eye.exists(house.key)
 
 
+def test_a_lost_block_leaves_what_a_later_block_acquired(house: Any) -> None:
+    lock = made(house, "ClientLock")
+    block, later = Block(house, lock), Stack(house, lock)
+    block.enter(house.actor)
+    house.eye.delete(house.key)
+    later.enter(house.actor)
+    with pytest.raises(redis.exceptions.LockError):
+        block.leave(house.actor)
+    assert house.eye.exists(house.key)
+    later.leave(house.actor)
+    assert not house.eye.exists(house.key)
+
+
 def test_a_token_that_was_given_away_in_the_block_stays(house: Any) -> None:
     lock = made(house, "ClientLock")
     block = Block(house, lock)

@@ -128,12 +128,17 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
             if where is not None:
                 raise await self._client.too_late(self._specs, seconds, owner)
             return None
-        self._acquired.note(where, grant, owner)
-        if self._options.at_least and isinstance(grant, AsyncGrant):
-            grant._stay_at_least()
-        if where is not None:
-            grant._enter_body(owner)
-        return grant
+        try:
+            self._acquired.note(where, grant, owner)
+            if self._options.at_least and isinstance(grant, AsyncGrant):
+                grant._stay_at_least()
+            if where is not None:
+                grant._enter_body(owner)
+            return grant
+        except BaseException:  # an interrupt: the caller has no grant, and no block will end this one
+            self._acquired.drop(grant)
+            await rt.finish(grant.release)
+            raise
 
     def _mine(self, owner: rt.Caller) -> tuple[Any, Any, Any] | None:
         """Return what the caller acquired last; or the only grant of a task that has ended, such as of `wait_for`."""
@@ -141,7 +146,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
         # async only
         if not mine:
             held = [each for each in self._acquired.copy() if not each[1]._over]
-            left = [each for each in held if each[0] is None and each[2].done()]
+            left = [each for each in held if each[0] is None and each[2].done() and each[1]._body in (None, owner)]
             mine = left if len(left) == 1 else []
         return mine[-1] if mine else None
 

@@ -59,6 +59,11 @@ class AsyncRun:
         self._result, self._text = value, None
 
     @property
+    def inherited(self) -> bool:
+        """True in a forked child, which owns nothing of its parent's runs."""
+        return self.grant is not None and self.grant.inherited
+
+    @property
     def _over(self) -> bool:
         return self.grant is None or self.grant._over
 
@@ -158,8 +163,14 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
 
     async def _enter(self, where: Place) -> AsyncRun:
         run = await self._begin(self.name)
-        self._acquired.note(where, run, rt.caller())
-        return await run.__aenter__()
+        try:
+            self._acquired.note(where, run, rt.caller())
+            return await run.__aenter__()
+        except BaseException:  # an interrupt: no block will end it
+            self._acquired.drop(run)
+            if run.grant is not None:
+                await rt.finish(run.grant.release)
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

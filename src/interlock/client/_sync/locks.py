@@ -129,12 +129,17 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
             if where is not None:
                 raise self._client.too_late(self._specs, seconds, owner)
             return None
-        self._acquired.note(where, grant, owner)
-        if self._options.at_least and isinstance(grant, Grant):
-            grant._stay_at_least()
-        if where is not None:
-            grant._enter_body(owner)
-        return grant
+        try:
+            self._acquired.note(where, grant, owner)
+            if self._options.at_least and isinstance(grant, Grant):
+                grant._stay_at_least()
+            if where is not None:
+                grant._enter_body(owner)
+            return grant
+        except BaseException:  # an interrupt: the caller has no grant, and no block will end this one
+            self._acquired.drop(grant)
+            rt.finish(grant.release)
+            raise
 
     def _mine(self, owner: rt.Caller) -> tuple[Any, Any, Any] | None:
         """Return what the caller acquired last; or the only grant of a thread that has ended, such as of `wait_for`."""

@@ -60,6 +60,11 @@ class Run:
         self._result, self._text = value, None
 
     @property
+    def inherited(self) -> bool:
+        """True in a forked child, which owns nothing of its parent's runs."""
+        return self.grant is not None and self.grant.inherited
+
+    @property
     def _over(self) -> bool:
         return self.grant is None or self.grant._over
 
@@ -159,8 +164,14 @@ class Once(rt.WrongWith, Generic[S]):
 
     def _enter(self, where: Place) -> Run:
         run = self._begin(self.name)
-        self._acquired.note(where, run, rt.caller())
-        return run.__enter__()
+        try:
+            self._acquired.note(where, run, rt.caller())
+            return run.__enter__()
+        except BaseException:  # an interrupt: no block will end it
+            self._acquired.drop(run)
+            if run.grant is not None:
+                rt.finish(run.grant.release)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -160,10 +160,7 @@ class AsyncOneKey:
         return self._held_by(self._owner())
 
     async def _obtain(self, attempt: Attempt) -> bool:
-        obtained = await or_undo(self._undo, self._wait, attempt)
-        if obtained and (attempt.place is not None or self._acquired):
-            self._acquired.note(attempt.place, attempt, attempt.caller)
-        return obtained
+        return await or_undo(self._undo, self._wait, attempt)
 
     async def _wait(self, attempt: Attempt) -> bool:
         """Try until it is obtained or the time is over; the last try is at the end of the time."""
@@ -174,6 +171,8 @@ class AsyncOneKey:
                 return False
             pause = next(attempt.pauses)
             await rt.sleep(pause if left is None else min(pause, left))
+        if attempt.place is not None or self._acquired:
+            self._acquired.note(attempt.place, attempt, attempt.caller)
         return True
 
     async def _try(self, attempt: Attempt) -> bool:
@@ -209,6 +208,7 @@ class AsyncOneKey:
 
     async def _undo(self, attempt: Attempt) -> None:
         """Undo an acquire that was interrupted, perhaps after it succeeded."""
+        self._acquired.drop(attempt)
         if attempt.holding is not None:
             await self._leave(attempt.holding)
         await self._settle(None)

@@ -189,6 +189,8 @@ class DropIn(OneKey):
         left = self._left(ended)
         if left is None and ended and not self._shared:  # perhaps the caller has set a token in the block
             left = self._holdings.find(self._owner(), self._encoded_key, lambda owner: False)
+            if left is not None and left.handles:  # another acquisition, which this block did not begin
+                left = None
         try:
             if left is None:
                 self._fail(self._plain, "Cannot release a lock that's not owned or is already unlocked.")

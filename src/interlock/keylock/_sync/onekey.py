@@ -161,10 +161,7 @@ class OneKey:
         return self._held_by(self._owner())
 
     def _obtain(self, attempt: Attempt) -> bool:
-        obtained = or_undo(self._undo, self._wait, attempt)
-        if obtained and (attempt.place is not None or self._acquired):
-            self._acquired.note(attempt.place, attempt, attempt.caller)
-        return obtained
+        return or_undo(self._undo, self._wait, attempt)
 
     def _wait(self, attempt: Attempt) -> bool:
         """Try until it is obtained or the time is over; the last try is at the end of the time."""
@@ -175,6 +172,8 @@ class OneKey:
                 return False
             pause = next(attempt.pauses)
             rt.sleep(pause if left is None else min(pause, left))
+        if attempt.place is not None or self._acquired:
+            self._acquired.note(attempt.place, attempt, attempt.caller)
         return True
 
     def _try(self, attempt: Attempt) -> bool:
@@ -210,6 +209,7 @@ class OneKey:
 
     def _undo(self, attempt: Attempt) -> None:
         """Undo an acquire that was interrupted, perhaps after it succeeded."""
+        self._acquired.drop(attempt)
         if attempt.holding is not None:
             self._leave(attempt.holding)
         self._settle(None)
