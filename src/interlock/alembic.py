@@ -71,8 +71,10 @@ class TableOfLocks:
         Raises:
             InvalidArgument: such a name or grace is not possible, or the database is another one.
         """
-        there = _is_postgresql(operations, schema)
-        _execute(operations, ddl.ddl(table, schema, grace) if there else mysql.ddl(table))
+        _execute(
+            operations,
+            ddl.ddl(table, schema, grace) if _is_postgresql(operations, schema) else mysql.ddl(table),
+        )
 
     @classmethod
     def drop_interlock(cls, operations: Operations, table: str = ddl.TABLE, schema: str = "") -> None:
@@ -85,9 +87,11 @@ class TableOfLocks:
         Raises:
             InvalidArgument: such a name is not possible, or the database is another one.
         """
-        there = _is_postgresql(operations, schema)
         _execute(
-            operations, ddl.undo(table, schema) if there else f"DROP TABLE IF EXISTS {mysql.checked_table(table)}"
+            operations,
+            ddl.undo(table, schema)
+            if _is_postgresql(operations, schema)
+            else f"DROP TABLE IF EXISTS {mysql.checked_table(table)}",
         )
 
 

@@ -79,9 +79,9 @@ class Neighbours:
                 heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
                 heard.bind(f"\0{channel}")
-                empty = Context()  # some Pythons start a thread in a copy of its maker's context
+                # Some Pythons start a thread in a copy of its maker's context.
                 threading.Thread(
-                    target=empty.run, args=(self._read, heard), name="interlock-listens", daemon=True
+                    target=Context().run, args=(self._read, heard), name="interlock-listens", daemon=True
                 ).start()
             except (OSError, RuntimeError) as error:  # no name, no descriptor, no thread
                 if heard is not None:

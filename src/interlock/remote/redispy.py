@@ -1,6 +1,8 @@
 """Clients of redis-py and valkey-py: how they are recognised, and what their errors mean; neither is imported."""
 
+import re
 from inspect import iscoroutinefunction
+from itertools import chain
 
 from interlock.core.errors import InvalidArgument
 from interlock.core.redaction import described
@@ -52,6 +54,19 @@ _BY_CLASS = {
 }
 """The error codes of the libraries' own classes, whose texts lack the code."""
 
+_BY_TEXT = {
+    code: re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for code, pattern in {
+        # First: its text has the words of the command, so the name of a lock.
+        "UNKNOWN": "unknown (redis )?command|unsupported|not supported",
+        "NOPERM": "permission|acl failure|the user executing the script can't",
+        # The script stumbled over what it found under the key.
+        "WRONGTYPE": "attempt to.*script|script.*attempt to",
+        "NOAUTH": "unauthenticated|without any password configured",
+    }.items()
+}
+"""The error codes of texts that lack one."""
+
 
 def library_of(client: object) -> str | None:
     """Return the name of the library that a client, or what its class is made of, comes from; None if from none."""
@@ -85,10 +100,8 @@ def names_of(error: BaseException) -> set[str]:
 
 def given_code(error: BaseException) -> str:
     """Return the code that a refusal was given: by its class, else the first word of its text."""
-    for each in type(error).__mro__:
-        if each.__name__ in _BY_CLASS:
-            return _BY_CLASS[each.__name__]
-    return str(error).partition(" ")[0]
+    classes = [each.__name__ for each in type(error).__mro__]
+    return next((_BY_CLASS[name] for name in classes if name in _BY_CLASS), str(error).partition(" ")[0])
 
 
 def code_of(error: BaseException) -> str:
@@ -96,16 +109,9 @@ def code_of(error: BaseException) -> str:
     text, code = str(error), given_code(error)
     if code in ADVICE or code == "NOSCRIPT":
         return code
-    lower = text.lower()
-    if any(each in lower for each in ("unknown command", "unknown redis command", "unsupported", "not supported")):
-        return "UNKNOWN"  # first: its text has the words of the command, so the name of a lock
-    if "permission" in lower or "acl failure" in lower or "the user executing the script can't" in lower:
-        return "NOPERM"
-    if "attempt to" in lower and "script" in lower:
-        return "WRONGTYPE"  # the script stumbled over what it found under the key
-    if "unauthenticated" in lower or "without any password configured" in lower:
-        return "NOAUTH"
-    return next((each for each in ADVICE if each in text and each not in ("MOVED", "ASK")), code)
+    by_words = (each for each, pattern in _BY_TEXT.items() if pattern.search(text))
+    by_code = (each for each in ADVICE if each in text and each not in ("MOVED", "ASK"))
+    return next(chain(by_words, by_code), code)
 
 
 def advice_on(code: str, text: str = "") -> str:

@@ -172,15 +172,15 @@ def _ended(task: asyncio.Task[object]) -> None:
         log.warn("unexpected error in %s: %r", task.get_name(), task.exception())
 
 
-def beside(name: str, context: Context | None, function: Callable[[*Ts], object], *args: *Ts) -> None:
+def beside(name: str, context: Context, function: Callable[[*Ts], object], *args: *Ts) -> None:
     """Call a function of the program, on the loop: it must not block it.  What it raises is logged.
 
     Args:
         name: for threads.
-        context: for the call, in a copy; None for an empty one.
+        context: for the call, in a copy.
         function, args: what to call.
     """
-    (Context() if context is None else context.copy()).run(logged, function, *args)
+    context.copy().run(logged, function, *args)
 
 
 def caller() -> Caller:

@@ -104,16 +104,15 @@ def spawn(name: str, function: Callable[[*Ts], object], *args: *Ts) -> "threadin
     return thread
 
 
-def beside(name: str, context: Context | None, function: Callable[[*Ts], object], *args: *Ts) -> None:
+def beside(name: str, context: Context, function: Callable[[*Ts], object], *args: *Ts) -> None:
     """Call a function of the program such that nothing that it does holds back others.
 
     Args:
         name: of the thread.
-        context: for the call, in a copy; None for an empty one.
+        context: for the call, in a copy.
         function, args: what to call.
     """
-    within = Context() if context is None else context.copy()
-    spawn(name, partial(within.run, logged, function, *args))
+    spawn(name, partial(context.copy().run, logged, function, *args))
 
 
 def logged(function: Callable[..., object], *args: object) -> None:

@@ -8,6 +8,7 @@ import math
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from typing import Any
 from weakref import ref
 
@@ -242,7 +243,7 @@ class AsyncWatchdog:
     def _tell(self, grants: Sequence[AsyncGrant], kind: Kind, reason: str) -> None:
         """Tell the listeners, in a place where they delay no renewal."""
         if grants and (self._client.listeners or EVERYWHERE):
-            rt.beside("interlock-events", None, _tell_each, grants, kind, reason)
+            rt.beside("interlock-events", Context(), _tell_each, grants, kind, reason)
 
     async def leave(self, claim: Claim) -> None:
         """Take a claim out of the line, to the end; if the store can't be asked, `take_out` goes on."""

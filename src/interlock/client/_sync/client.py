@@ -250,16 +250,21 @@ class Client(BaseClient):
         if id == "":  # some stores take "" for all
             return 0
         here = self.state()
-        held = [(state, grant) for each in clients for state in each.states for grant in state.watchdog.live()]
+        held = [
+            (state, grant)
+            for each in clients
+            for state in each.states
+            for grant in state.watchdog.live()
+            if grant._claim.spec.key == key and id in (None, grant.id)
+        ]
         removed, seen = self._remove(
             here.queue.evict, lambda view: view.state != DONE and id in (None, view.id), key, id
         )
         for state, grant in held if removed else ():
-            if grant._claim.spec.key == key and id in (None, grant.id):
-                if state is here:
-                    state.watchdog.lost(grant, GONE_THERE)
-                else:  # perhaps it is of another store, and its callbacks belong to another loop
-                    state.watchdog.doubt(grant.id)
+            if state is here:
+                state.watchdog.lost(grant, GONE_THERE)
+            else:  # perhaps it is of another store, and its callbacks belong to another loop
+                state.watchdog.doubt(grant.id)
         for view in seen[:removed]:
             self.tell("evicted", Claim(view.id, LockSpec(key, label=view.label)), fence=view.fence)
         return removed

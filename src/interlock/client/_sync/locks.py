@@ -558,11 +558,11 @@ class Locks(Same):
 
         def decorate(function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R | None]]:
             name_for = name_of_arguments(name, function, "guard")
-
-            def lock_for(args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
-                return self.lock(name_for(args, kwargs), timeout=seconds, **how)
-
-            return _held_around(function, lock_for, on_busy == "skip")
+            return _held_around(
+                function,
+                lambda args, kwargs: self.lock(name_for(args, kwargs), timeout=seconds, **how),
+                on_busy == "skip",
+            )
 
         return decorate
 

@@ -9,6 +9,7 @@ import math
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from typing import Any
 from weakref import ref
 
@@ -241,7 +242,7 @@ class Watchdog:
     def _tell(self, grants: Sequence[Grant], kind: Kind, reason: str) -> None:
         """Tell the listeners, in a place where they delay no renewal."""
         if grants and (self._client.listeners or EVERYWHERE):
-            rt.beside("interlock-events", None, _tell_each, grants, kind, reason)
+            rt.beside("interlock-events", Context(), _tell_each, grants, kind, reason)
 
     def leave(self, claim: Claim) -> None:
         """Take a claim out of the line, to the end; if the store can't be asked, `take_out` goes on."""

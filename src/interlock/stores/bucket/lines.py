@@ -49,6 +49,11 @@ STATES = (AlreadyExistsError, PreconditionError, NotModifiedError, *MISSING)
 """Errors about the state of an object."""
 SKEWED = ("RequestTimeTooSkewed", "RequestExpired", "date header too old")
 """What S3 and Azure answer if the clock of the client differs by more than a quarter of an hour."""
+STALE_IS_WRITTEN = Check(
+    "conditional writes",
+    "fail",
+    "it writes although another client has written: do not use it (interlock doctor --race shows it)",
+)
 _runs_in: int | None = None  # the pid of the process in which obstore's threads run
 
 
@@ -314,13 +319,11 @@ class BucketLines:
             slack = self.slack / MICROS
         except LockError as error:
             return [Check("server", "fail", str(error))]
-        checks = [Check("server", "ok", f"writes in {took * 1000:.1f} ms")]
-        words = f"known to {slack:.2f} s; leases of others count as over {2 * slack:.2f} s late"
-        checks.append(Check("clock", "ok", words))
-        if wrong:
-            words = "it writes although another client has written: do not use it (interlock doctor --race shows it)"
-            return [*checks, Check("conditional writes", "fail", words)]
-        return [*checks, Check("conditional writes", "ok", "a stale write is refused")]
+        return [
+            Check("server", "ok", f"writes in {took * 1000:.1f} ms"),
+            Check("clock", "ok", f"known to {slack:.2f} s; leases of others count as over {2 * slack:.2f} s late"),
+            STALE_IS_WRITTEN if wrong else Check("conditional writes", "ok", "a stale write is refused"),
+        ]
 
     def _writes(self, path: str, mode: Any) -> bool:
         try:

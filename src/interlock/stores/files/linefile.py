@@ -148,20 +148,19 @@ class LineFile(OpenFile):
         folder = self._folder
         folder.stay()
         try:
-            fd = open_file(folder.lines, self.name, folder.sharing)
+            self.fd = open_file(folder.lines, self.name, folder.sharing)
         except FileNotFoundError:
             folder.mend()
-            fd = open_file(folder.lines, self.name, folder.sharing)
+            self.fd = open_file(folder.lines, self.name, folder.sharing)
         try:
-            self.hold(fd)
+            self.identify()
             # A random file offset, which pread and pwrite do not change.  If the program closes the descriptor and
             # another file gets its number, the offset differs.
-            self.mark = os.lseek(fd, (1 << 30) + int.from_bytes(os.urandom(4)) // 4, os.SEEK_SET)
-            if NOATIME and os.fstat(fd).st_uid == os.geteuid():  # else each read updates the access time
-                fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | NOATIME)
+            self.mark = os.lseek(self.fd, (1 << 30) + int.from_bytes(os.urandom(4)) // 4, os.SEEK_SET)
+            if NOATIME and os.fstat(self.fd).st_uid == os.geteuid():  # else each read updates the access time
+                fcntl(self.fd, F_SETFL, fcntl(self.fd, F_GETFL) | NOATIME)
         except BaseException:
-            os.close(fd)
-            self.fd = -1
+            self.close()
             raise
 
     def is_ours(self) -> bool:

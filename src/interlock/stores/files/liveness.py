@@ -239,18 +239,17 @@ class Liveness:
     def watch(self, pipe: WakeupPipe, tokens: Iterable[str]) -> None:
         """Let the death of exactly these processes wake the waiter at a pipe."""
         wanted = {token for token in tokens if token != self.token and token}
-        if wanted or pipe.watched:
-            pipe.unwatch([token for token, each in pipe.watched.items() if token not in wanted or each.fd < 0])
-            for token in wanted - pipe.watched.keys():
-                other = pipe.watched[token] = OpenFile(self._folder / token)
-                try:
-                    open_pipe(other, os.O_WRONLY)
-                except BaseException as error:
-                    pipe.unwatch((token,))
-                    if not isinstance(error, OSError):
-                        raise
-                    if not self.is_alive(token):
-                        pipe.ring()  # the process died after the line was read: the waiter must look at once
+        pipe.unwatch([token for token, each in pipe.watched.items() if token not in wanted or each.fd < 0])
+        for token in wanted - pipe.watched.keys():
+            other = pipe.watched[token] = OpenFile(self._folder / token)
+            try:
+                open_pipe(other, os.O_WRONLY)
+            except BaseException as error:
+                pipe.unwatch((token,))
+                if not isinstance(error, OSError):
+                    raise
+                if not self.is_alive(token):
+                    pipe.ring()  # the process died after the line was read: the waiter must look at once
 
     def sweep(self) -> None:
         """Remove the pipes of dead processes from alive/."""
@@ -361,7 +360,7 @@ def make_pipe(pipe: OpenFile) -> None:
             else:
                 os.mkfifo(path, sharing.file_mode)
             pipe.fd = descriptor(path.name, os.O_RDWR | FLAGS, at=at)
-        pipe.hold(pipe.fd)
+        pipe.identify()
         found = os.fstat(pipe.fd)
         if not found.st_nlink:
             raise FileNotFoundError(errno.ENOENT, "it was removed while it was made", pipe.path)

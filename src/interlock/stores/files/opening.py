@@ -85,16 +85,15 @@ class OpenFile:
         self.path = os.fspath(path)
         self.fd = self.device = self.inode = self.mark = -1
 
-    def hold(self, fd: int) -> None:
-        """Set the descriptor, and record the identity of its file."""
-        self.fd = fd  # first: from here on `close` closes it
-        found = os.fstat(fd)
+    def identify(self) -> None:
+        """Record the identity of the file that was opened; until then `close` closes any file of that number."""
+        found = os.fstat(self.fd)
         self.device, self.inode = found.st_dev, found.st_ino
 
     def take(self, flags: int) -> None:
         """Open the file at the path.  The caller closes it if this raises."""
         self.fd = descriptor(self.path, flags | FLAGS)
-        self.hold(self.fd)
+        self.identify()
 
     def links(self) -> int:
         """Return the number of hard links of the file; -1 if the descriptor is not ours any more."""
