@@ -3,8 +3,8 @@
 `op.create_interlock()` makes what the first use makes on PostgreSQL, MySQL and MariaDB; `op.drop_interlock()` drops
 it. Both work offline, too (`alembic upgrade --sql`).
 
-A program's own metadata lacks the tables of interlock, so that `alembic revision --autogenerate` would drop them. The
-import of this module prevents that; `include_object` also prevents that the tables are compared at all.
+The metadata of a program does not contain the tables of interlock, so `alembic revision --autogenerate` would drop
+these tables. The import of this module prevents that. `include_object` also keeps Alembic from comparing the tables.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ PRIORITY = getattr(util, "DispatchPriority", None)  # since Alembic 1.18; before
 
 
 def include_object(object: Any, name: str | None, type_: str, reflected: bool, compare_to: object) -> bool:
-    """Return False for a table of interlock that the program's metadata lacks.
+    """Return False for a table of interlock that is not in the program's metadata.
 
     Args:
         object, name, type_, reflected, compare_to: as Alembic gives them to `context.configure(include_object=…)`.
@@ -43,7 +43,7 @@ def _is_ours(table: Table) -> bool:
 
 @comparators.dispatch_for("schema", **({} if PRIORITY is None else {"priority": PRIORITY.LAST}))
 def _keep_ours(context: object, upgrade: UpgradeOps, schemas: object) -> None:
-    """Remove from a generated revision what drops a table of interlock, and the indexes of that table."""
+    """Remove the operations from a generated revision that drop a table of interlock or its indexes."""
     drops = [each for each in upgrade.ops if isinstance(each, DropTableOp) and _is_ours(each.to_table())]
     ours = {(each.schema, each.table_name) for each in drops}
     upgrade.ops[:] = [

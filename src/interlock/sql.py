@@ -152,8 +152,8 @@ def once(connection: Any, name: str) -> bool:
     """Record in the caller's own transaction that something is done: a crash leaves both or neither.
 
     Who comes while another transaction has written the record waits for its end.  The records are in a table of our
-    own, `interlock_once`, which is made at the first use: in the schema that the connection's `schema_translate_map`
-    has for None, else in the default schema.
+    own, `interlock_once`, which the first use creates: in the schema that the connection's `schema_translate_map`
+    gives for None, or else in the default schema.
 
     Args:
         connection: a Connection or a Session; its transaction stays the caller's to commit.
@@ -164,7 +164,7 @@ def once(connection: Any, name: str) -> bool:
 
     Raises:
         InvalidArgument: no such name is possible, or the connection is in autocommit.
-        StoreError: there is no table and this role may not make it, or the role may not write to it.
+        StoreError: the table is missing and the role must not create it, or the role must not write to it.
     """
     key = hashlib.sha256(checked_name(name).encode()).hexdigest()
     plain = connection_of(connection, ONCE)
@@ -189,8 +189,8 @@ def once(connection: Any, name: str) -> bool:
             raise  # such as a deadlock, after which the program may repeat its transaction
         making_it = " ".join(str(CreateTable(table).compile(dialect=plain.dialect)).split())
         raise StoreError(
-            f"{name!r} was not recorded: {str((failed or error).orig).partition(chr(10))[0]}. Let the owner of the "
-            f"schema run {making_it}; and GRANT INSERT ON {table} to this role. If its search_path is empty, "
+            f"{name!r} was not recorded: {str((failed or error).orig).partition(chr(10))[0]}. As the owner of the "
+            f"schema, run {making_it}; and GRANT INSERT ON {table} to this role. If its search_path is empty, "
             "name the schema by execution_options(schema_translate_map={None: 'app'})"
         ) from error
     return True

@@ -52,7 +52,7 @@ def test_a_grant_counts_when_as_many_replicas_have_it_as_are_wanted(
     assert bob.do(later.release) is True
     with pytest.raises(StoreError, match="0 of 1 replicas"):
         waiting.result(10)
-    with pytest.raises(StoreError, match=r"given back.*\?replicas="):
+    with pytest.raises(StoreError, match=r"released.*\?replicas="):
         bob.do(locks.lock(world.name).acquire)
     assert world.eye.claims() == []
     replica.resume()

@@ -59,7 +59,7 @@ def main(
     _given = None if locks is None else (locks, called)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a name that the terminal lacks must not end a list
+            stream.reconfigure(errors="backslashreplace")  # an unprintable name must not end a list
     try:
         from interlock.cli.group import main as run_group
 

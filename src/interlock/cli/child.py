@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, NoReturn
 from interlock.cli.exits import BY_SIGNAL, UNAVAILABLE
 
 ENDING = frozenset((signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2))
-ORDERS = ENDING - {signal.SIGUSR1, signal.SIGUSR2}  # what ends a command unless it has another use for them
+ORDERS = ENDING - {signal.SIGUSR1, signal.SIGUSR2}  # they end a command that does not handle them
 KEYBOARD = frozenset((signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP))
 WAKE = signal.SIGURG
 AGAIN = 0.05  # seconds between two pokes
@@ -114,7 +114,7 @@ class Signals:
             self._waiting = False
 
     def wait_again(self) -> None:
-        """Let signals break what `breaking` contains, as before `wait_is_over`; those that nobody took count too."""
+        """Let signals interrupt `breaking` again, as before `wait_is_over`; pending signals count too."""
         with self._mutex:
             self._waiting = True
         while (event := self.next(0.0)) is not None:
@@ -205,7 +205,7 @@ def in_foreground() -> bool:
 
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-FIRST_HIGH, HIGH = 100, 10  # scripts use low descriptors by number; the second under a low `ulimit -n`
+FIRST_HIGH, HIGH = 100, 10  # scripts use low numbers; HIGH is for a low `ulimit -n`
 SHELL = "/bin/sh"
 
 
@@ -330,9 +330,9 @@ def _execute(path: str, words: Sequence[str], environment: Mapping[str, str]) ->
 
 
 def prctl() -> Callable[..., object]:
-    """Return prctl(2), or a function that does nothing where there is none.
+    """Return prctl(2), or, if the system has none, a function that does nothing.
 
-    It is looked up before the fork: a child of a process with threads must not import.
+    Call this before the fork: a child of a process with threads must not import.
     """
     if sys.platform == "linux":
         with suppress(ImportError, OSError, AttributeError):  # a Python without ctypes: as on other systems

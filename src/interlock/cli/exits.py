@@ -9,7 +9,7 @@ CONFLICT = 1  # the lock was not obtained, unless -E says otherwise; evict: noth
 USAGE = 64
 UNAVAILABLE = 69  # the command to run is not there or not executable
 LOST = 70  # the lock was lost while the command ran; doctor: the store is not fit
-OUTPUT = 74  # the output, or another file, can't be written
+OUTPUT = 74  # the output can't be written, or another file can't be used
 STORE = 75
 BY_SIGNAL = 128  # and the number of the signal
 
@@ -27,7 +27,7 @@ def say(text: str) -> None:
 
 
 def drop_unwritten(name: str) -> None:
-    """Write without a buffer from now on: Python tries again at its end, and exits with 120 if that fails, too.
+    """Write without a buffer from now on: otherwise Python flushes at exit, and exits with 120 if that fails.
 
     Args:
         name: "stdout" or "stderr".

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         return fail(STORE, f"the store can't be used: {error}")
     except OSError as error:
         drop_unwritten("stdout")
-        return fail(OUTPUT, f"can't write the output, or use a file: {error.strerror or error}")
+        return fail(OUTPUT, f"can't write the output or use a file: {error.strerror or error}")
     return int(status or 0)
 
 

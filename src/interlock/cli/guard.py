@@ -27,7 +27,7 @@ LOOK_AGAIN = 1.0  # seconds; only a safety net: a thread that was here before us
 
 
 class Order(NamedTuple):
-    """What `interlock run`, `once` or `lead` was asked to do.
+    """The arguments of `interlock run`, `once` or `lead`.
 
     Attributes:
         name: of the lock.
@@ -45,7 +45,7 @@ class Order(NamedTuple):
         attach: the token of a hold to take over; None to acquire.
         one_of: "name=a,b" to hold one of several things; None for a lock.
         once: seconds for which a record of a completed run is kept; None to run in any case.
-        again: start the command again, after a pause and a new wait for the lock, until a signal ends this.
+        again: restart the command, after a pause and a new wait for the lock, until a signal arrives.
     """
 
     name: str
@@ -145,7 +145,7 @@ class GuardedRun:
         child: the process of the command, not started yet.
 
     Attributes:
-        ended_by: the signal that ended the wait, or that was to end the command; 0 if none came.
+        ended_by: the signal that ended the wait or was passed on to end the command; 0 if there was none.
     """
 
     def __init__(self, order: Order, signals: Signals, child: Child) -> None:
@@ -267,7 +267,7 @@ class GuardedRun:
         self._attend()
         status = TIMED_OUT if self._timed_out else child.status or 0
         if self._order.once is not None and status == 0 and self._was_stopped():
-            status = BY_SIGNAL + self.ended_by  # it has ended well, but its work may be a part only
+            status = BY_SIGNAL + self.ended_by  # it returned 0, but its work may be incomplete
         if not self._order.keep or self._lost:
             return status
         self._tell(f"the command ended with {status}, holding {self._name} until its last process is gone")
@@ -298,13 +298,13 @@ class GuardedRun:
                 kill_at = self._stop()
 
     def _was_stopped(self) -> bool:
-        """Tell whether a signal that ends commands came before the command ended, taken by now or not."""
+        """Return True if a signal that ends commands arrived before the command ended, handled or pending."""
         while (event := self._signals.next(0.0)) is not None and event.number != signal.SIGCHLD:
             self._note(event)
         return bool(self.ended_by)
 
     def _note(self, event: SignalEvent) -> None:
-        """Remember a signal that ends commands, unless the command itself has sent it to its group."""
+        """Remember a signal that ends commands, unless the command itself sent the signal to its group."""
         if event.number in ORDERS and event.sender != self._child.pid:
             self.ended_by = event.number
 

@@ -150,7 +150,7 @@ def evict(name: str, id: str | None, yes: bool, store: str | None, namespace: st
 
 
 def _confirmed(locks: Locks, name: str, id: str | None) -> bool:
-    views = [view for view in locks.claims(name) if view.id and id in (None, view.id)]  # no record
+    views = [view for view in locks.claims(name) if view.id and id in (None, view.id)]  # not the record
     if not views:
         return False
     out = output.console(stderr=True)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-SAY_AFTER = 1.0  # seconds of waiting until a terminal shows why
-LONGEST = 3.2e9  # seconds, a century; the system takes none much longer
+SAY_AFTER = 1.0  # seconds of waiting until the terminal shows the holder
+LONGEST = 3.2e9  # seconds, 100 years; the system refuses much longer times
 WIDE = 10_000  # columns where there is no terminal: nothing is cut or wrapped
 FOLDED = frozenset(("Lock", "Process", "First", "Label", "Finding"))  # columns that are folded when space is short
 SPARE = (
@@ -235,20 +235,20 @@ def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
 
 @contextmanager
 def telling_wait(locks: Locks, name: str, shown: str) -> Iterator[None]:
-    """Say on a terminal who holds a lock, if the body waits longer than a second.
+    """Print the holder of a lock on a terminal, if the body waits longer than a second.
 
     Args:
         locks: the connection, which other threads may use too.
         name: of the lock.
-        shown: what to call it.
+        shown: the name as printed.
     """
 
     def tell() -> None:
         who = "other waiters are ahead"
-        with suppress(Exception):  # a store that can't say it, or not now
+        with suppress(Exception):  # the store does not know its holders, or is unavailable
             views = [view for view in locks.claims(name) if view.state == "using"]
             who = _holders(views) if views else who
-        if not timer.finished.is_set():  # the wait is over: others write now
+        if not timer.finished.is_set():  # after the wait the terminal belongs to the command
             say(f"waiting for {shown}: {who}; Ctrl-C stops")
 
     timer = threading.Timer(SAY_AFTER, tell)

@@ -18,9 +18,9 @@ class Run(click.Command):
     allow_interspersed_args = False
 
     def invoke(self, ctx: click.Context) -> int:
-        """Call the command, where there are processes as it needs them, and a store that they see."""
+        """Call the command, if the system has the processes that it needs, and if these can use the store."""
         if not hasattr(os, "fork"):
-            return fail(UNAVAILABLE, f"{ctx.command_path} needs a POSIX system: here, lock in the program itself")
+            return fail(UNAVAILABLE, f"{ctx.command_path} needs a POSIX system. Use a lock in the program itself")
         refuse_memory(ctx.params["store"])
         return int(super().invoke(ctx) or 0)
 
@@ -40,7 +40,7 @@ class Run(click.Command):
             ) from None
 
     def _divided(self, ctx: click.Context, words: list[str]) -> tuple[list[str], list[str], set[str]]:
-        """Return the options at the beginning, what follows them and a `--`, and the names of the options."""
+        """Return the options at the beginning, the words after them (and `--`), and the names of the options."""
         alone = click.Command(None, params=[each for each in self.params if isinstance(each, click.Option)])
         given, rest, _ = alone.make_parser(ctx).parse_args(list(words))
         options = words[: len(words) - len(rest)]
@@ -76,10 +76,10 @@ def refuse_memory(store: str | None) -> None:
 
 
 def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
-    """Return the text of a token, its contents, and the URL of the store to ask: --store, $INTERLOCK_URL, or its own.
+    """Return the text of a token, its contents, and the URL of its store: --store, $INTERLOCK_URL, or its own.
 
     Args:
-        text: "-" reads one line of standard input, and nothing behind it: that belongs to the command.
+        text: "-" reads one line of standard input; the following lines belong to the command.
         store: of --store.
     """
     if text == "-":

@@ -42,7 +42,7 @@ G = TypeVar("G", bound="BaseGrant", covariant=True)
 HELD, RELEASED, LOST = "held", "released", "lost"
 GONE_THERE = "the store no longer has its claim: it expired there or was evicted"
 LEASE_ENDED = "its lease ended before it was renewed"
-CONNECTION_CLOSED = "its connection was closed, or its event loop had ended, and its claim lives no longer than that"
+CONNECTION_CLOSED = "its connection was closed, or its event loop ended, and the claim ended with the connection"
 AT_MOST = "it was held for as long as its at_most says"
 GONE_FROM_LINE = "its claim was gone, it expired or was evicted; another one lines up in its place"
 TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy

@@ -105,11 +105,11 @@ def identity(where: str) -> tuple[object, ...] | None:
 def absent(token: Token, where: str) -> Literal[False]:
     """Return False for a token whose claim was not found.
 
-    The store is asked first, and compared after: only the claim itself shows that two host names are one server.
+    The client compares the URLs only after it has queried the store: two host names can be the same server.
 
     Args:
         token: whose claim was not found.
-        where: the store that was asked.
+        where: the URL of the store that was queried.
 
     Raises:
         InvalidArgument: the token belongs to another store.
@@ -117,8 +117,8 @@ def absent(token: Token, where: str) -> Literal[False]:
     theirs, ours = identity(token.where), identity(where)
     if theirs and ours and theirs != ours:
         raise InvalidArgument(
-            f"this token of {token.name!r} can't be used here: it belongs to {token.where}, and this connection is "
-            f"to {where}. Connect to {token.where}; if both URLs mean one store, the lock was released, its lease "
+            f"cannot use this token of {token.name!r}: it belongs to {token.where}, and this connection is to "
+            f"{where}. Connect to {token.where}. If both URLs mean the same store, the lock was released, its lease "
             f"expired, or it was evicted"
         )
     return False
@@ -129,7 +129,7 @@ def gone(token: Token, where: str) -> LockLost:
 
     Args:
         token: whose claim was not found.
-        where: the store that was asked.
+        where: the URL of the store that was queried.
 
     Raises:
         InvalidArgument: the token belongs to another store.

@@ -83,7 +83,7 @@ class ClaimView(NamedTuple):
         units, capacity: what it asks for.
         fence: the fencing token of a holder; None for a waiter.
         host, pid, thread, label: of the program that made it.
-        since: when it was made, seconds since the epoch, by the clock of its host or of the store; None for a record.
+        since: when it was made, seconds since the epoch, by the clock of its host or the store; None for a record.
         expires_in: seconds until the lease ends unless it is renewed.
         held_since: since when it holds the lock, as `since`; None for a waiter, and where the store does not know.
     """

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def install(extra: str) -> str:
-    """Return how to install an extra of this package; a checkout has it, as long as no release is published.
+    """Return the command that installs an extra; from a checkout, as long as no release is published.
 
     Args:
         extra: its name in `pyproject.toml`.

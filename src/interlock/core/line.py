@@ -121,8 +121,8 @@ class Step(NamedTuple):
             there; of `renew`: a number for each id; of `evict`: how many.
         promoted: holders to be told of their fence, and waiters to be told to look again.
         look_in: microseconds after which a waiter should look again, since a lease before its own ends then.
-        more: True if more waiters can be promoted, or must leave, than one step does.
-        places: how many places are in the line; 0 if no claim entered it, or a free lock was taken.
+        more: True if work on the waiters (promotions, departures) is left for the next step.
+        places: the number of places in the line; 0 if no claim entered the line, or a free lock was acquired.
     """
 
     line: Line | None
@@ -154,8 +154,8 @@ def is_nothing(line: Line, clock: Clock) -> bool:
 def settle(line: Line, clock: Clock) -> Step:
     """Drop the places that are over, and promote from the head the places that have room.
 
-    While a completed run is recorded, no claim of `once` waits: those that do leave, and nobody is promoted before
-    that.
+    While a completed run is recorded, no claim of `once` waits: such claims leave first, and only then are waiters
+    promoted.
     """
     places = live(line, clock)
     over: tuple[Place, ...] = ()
@@ -361,7 +361,7 @@ def _free_slot(places: Sequence[Place], units: int, capacity: int) -> int:
 
 
 def _slots(places: Sequence[Place]) -> set[int]:
-    """Return the numbers that holders have."""
+    """Return the slot numbers of the holders."""
     return {each.slot for each in places if each.state == USING and numbered(each.units, each.capacity)}
 
 

@@ -35,7 +35,7 @@ Reader: TypeAlias = Callable[[str, str], Any]
 
 
 def path_url(path: str, begin: str = "file://") -> str:
-    """Return the URL of an absolute path, in which "%", "?" and "#" mean themselves.
+    """Return the URL of an absolute path; escape the special characters "%", "?" and "#".
 
     Args:
         path: as `os.fsdecode` returns it; it need not be UTF-8.

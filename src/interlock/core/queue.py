@@ -28,8 +28,9 @@ class EnterResult(NamedTuple):
             "occupied": it is not in the line yet; subscribe, and enter again with the waiter.
             "refused": the try did not succeed and nothing of it is left.
             "done": it is a claim of `once`, and the record of a completed run is kept; nothing of it is left.
-            "gone": it expired or was evicted, or (with an `outage`, or GIVEN_UP) was given up because a request of it
-            had no answer, so that it may be in the line; start again with a fresh id, after `look_again` seconds.
+            "gone": it expired or was evicted; or (with an `outage`, or GIVEN_UP) the client gave it up because one of
+            its requests had no reply, so that it may be in the line; start again with a fresh id, after `look_again`
+            seconds.
             "busy": the store could not be asked now; ask again after `look_again` seconds.
             "indeterminate": it was asked and did not answer, so that the claim may be in the line; ask again.
         fence: the fencing token, when using.
@@ -49,7 +50,7 @@ class EnterResult(NamedTuple):
     waiter: "Tells | None" = None
 
 
-LOOKS = 20  # at a long line per second, by all of its waiters, where a look reads the whole line
+LOOKS = 20  # polls per second of one long line, by all its waiters, on stores where each poll reads the whole line
 
 OCCUPIED = EnterResult("occupied")
 REFUSED = EnterResult("refused")
@@ -100,7 +101,7 @@ class AcquireCall:
     `first` is the store's answer if the claim has entered already; `now` is the clock.  `entered` is False while no
     claim of the call can be in the line, so that there is nothing to take out.  `on_queued` is called with this
     object each time that its claim begins to wait in line; `queued` is the claim that did so last, for that function.
-    `on_left` is called with each claim that the call gives up and that may be in the line.
+    The client calls `on_left` with each claim that it gives up and that may be in the line.
     `done` is True if it is a claim of `once` that came too late.
 
     What it knows of its claim from one request to the next: `moment` is before the next request, `sent` before the

@@ -40,7 +40,7 @@ class Shown(NamedTuple):
     @property
     def ago(self) -> str:
         """The time since the claim was made, as text."""
-        since = self.view.since or 0.0  # a record shows none
+        since = self.view.since or 0.0  # a record has no time
         seconds = max(0.0, clock.time_of_day() - since)
         time = f"{seconds:.0f} s" if seconds < 120 else timesince(datetime.fromtimestamp(since))
         return _("%(time)s ago") % {"time": time}

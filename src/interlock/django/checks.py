@@ -177,7 +177,7 @@ def problems_of(alias: str, by_orm: bool = False) -> Iterator[CheckMessage]:
     elif not by_orm and vendor in TABLES:
         try:
             (libpq_of if vendor == "postgresql" else pymysql_of)(alias)
-        except ImportError as error:  # a warning: guarded models need no locks
+        except ImportError as error:  # only a warning, because guarded models need no locks
             yield Warning(
                 f"Locks in the database {alias!r} need another driver: {error}.",
                 hint=DRIVERS[vendor],

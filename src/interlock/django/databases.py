@@ -166,7 +166,7 @@ def _records(alias: str, most: int) -> Store:
 
 OPENERS: dict[str, Callable[[str, int], Store]] = {"postgresql": _postgresql, "mysql": _mysql, "sqlite": _beside}
 
-_ORM = "to keep the present driver, set INTERLOCK = {'default': {'LOCATION': 'orm:'}}, which is slower"
+_ORM = "to keep the current driver, set INTERLOCK = {'default': {'LOCATION': 'orm:'}} (slower)"
 DRIVERS = {
     "postgresql": f"pip install 'psycopg[binary]', or, {_ORM}",
     "mysql": f"{install('mariadb')}, or, {_ORM}",

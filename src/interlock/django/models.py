@@ -6,10 +6,10 @@ from django.db import models
 
 
 class NoRows(models.Manager["Claim"]):
-    """The manager of a model without a table: it has no rows, for `dumpdata` and others that read all models."""
+    """The manager of a model without a table: no rows, so that `dumpdata` and other tools can read all models."""
 
     def get_queryset(self) -> "models.QuerySet[Claim]":
-        """Return the empty query set, which sends no query."""
+        """Return an empty query set, which sends no query."""
         return super().get_queryset().none()
 
 

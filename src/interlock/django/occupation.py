@@ -130,7 +130,7 @@ class Occupation(Generic[R]):
         """Rely on the grant from now on."""
         if self.grant is None:
             error = time_is_over(", ".join(self._names), self._timeout)
-            vars(error)["named"] = not self._rows  # the caller's own name, which a response may say
+            vars(error)["named"] = not self._rows  # a name of the caller, which a response may show
             raise error
         self._relied = Relied(self._locks, self.grant)
         return self._relied

@@ -30,7 +30,7 @@ class Holding:
             knows.
         owner: the thread or task that holds it; None if any may speak for it.
         pid: the process; a forked child is another one, however it was forked.
-        handles: the acquisitions that have not been released, the last one last; several of a re-entrant lock.
+        handles: the acquisitions that are not released, in order; several for a re-entrant lock.
         left: None, unless it was perhaps released already: that was asked for, and no answer came.  Then True if that
             was before the deadline.
         over: True when the server has said that it does not exist any more.
@@ -70,8 +70,8 @@ class Attempt:
         ttl: seconds of lease; None for no limit.
         pauses: seconds between the tries.
         token: chosen by the caller, so that others may use it too; None for random ones.
-        caller: the thread or task that calls; the owner, unless the lock is shared.
-        place: where a block is entered; None for a call of `acquire`.
+        caller: the calling thread or task, which is the owner unless the lock is shared.
+        place: the place where a block is entered; None for a call of `acquire`.
         holding: what was obtained.
     """
 

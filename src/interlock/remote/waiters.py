@@ -29,7 +29,7 @@ from interlock.core.queue import Granted, Tells
 from interlock.runtime.process import WeakRegistry, each_in_forked_child
 
 DIGITS = 19  # of the largest fence
-MOST_UNANSWERED = 64  # releases without an answer, after which the server chooses the next claim
+MOST_UNANSWERED = 64  # releases without a reply, after which the server chooses the next claim
 MESSAGE = re.compile(f"([^ ]*) ([0-9]{{1,{DIGITS}}})(?: ([0-9]{{1,{DIGITS}}}))?")
 
 
@@ -85,15 +85,15 @@ each_in_forked_child(_all, lambda waiters: waiters.by_id.clear())
 
 
 class HandOver:
-    """A claim that has left, as the claims behind it see that until the server has answered.
+    """A released or withdrawn claim, until the server has replied to its departure.
 
     Args:
-        before: the claim that left: it was released, or gave up.
+        before: the claim that was released, or that gave up.
         id: the successor that it let in; "" if it gave up.
 
     Attributes:
-        before, id: as given.
-        answered: True once the server has answered the release.
+        before, id: the arguments.
+        answered: True once the server has replied to the release.
         carried: True once a request of a successor has named the released claim.
     """
 
@@ -104,7 +104,7 @@ class HandOver:
         self.answered = self.carried = False
 
     def settle(self, removed: bool) -> bool:
-        """Note the answer of the server; True if this request or one of a successor removed the claim."""
+        """Record the server's reply; True if this request or a request of a successor removed the claim."""
         self.answered = True
         return removed or self.carried
 
@@ -129,15 +129,15 @@ class Successors(Waiters):
         self.trusts = True
         self._after: dict[str, Next] = {}
         self._before: dict[str, str] = {}
-        self._held: dict[str, tuple[HandOver, ...]] = {}  # with the hand-overs before it that may be unanswered
+        self._held: dict[str, tuple[HandOver, ...]] = {}  # with the hand-overs before it that may have no reply
         self._mutex = RLock()
 
     def holds(self, id: str, before: tuple[HandOver, ...] = ()) -> None:
-        """Note that this process holds a claim: it is no successor any more, and may have one.
+        """Record that this process holds a claim: it is no longer a successor, and may have a successor.
 
         Args:
             id: the claim.
-            before: the hand-overs before it, from the first one that has no answer.
+            before: the hand-overs before it, from the first hand-over without a reply.
         """
         self._held[id] = before
         if self._before:
@@ -145,7 +145,7 @@ class Successors(Waiters):
                 self._unlink(id)
 
     def before(self, id: str) -> list[str]:
-        """Return the claims that a request of a holder must name: their releases have no answer yet."""
+        """Return the claims that a holder's request must name, because their releases have no reply yet."""
         unanswered = [each for each in self._held.get(id, ()) if not each.answered]
         for each in unanswered:
             each.carried = True
@@ -178,10 +178,10 @@ class Successors(Waiters):
         return super().notify(id, fence, slot)
 
     def leaves(self, id: str) -> HandOver | None:
-        """Note that a claim is released, or gives up; let in its successor if this process held it.
+        """Record that a claim is released or gives up; if this process held the claim, let in its successor.
 
         Returns:
-            The hand-over, whose `settle` takes the answer of the server; None if no claim depends on that answer.
+            The hand-over, whose `settle` takes the server's reply; None if no claim depends on that reply.
         """
         self.by_id.pop(id, None)
         held = self._held.pop(id, None)
@@ -207,15 +207,15 @@ class Successors(Waiters):
             return made
 
     def forget(self, id: str) -> tuple[HandOver, ...] | None:
-        """Note that this process holds a claim no longer, though it was not released: it lets no successor in.
+        """Record that this process no longer holds a claim that was not released: no successor goes in.
 
         Returns:
-            What `holds` takes if it holds the claim after all; None if it did not hold it.
+            The argument of `holds`, in case the process still holds the claim; None if it did not hold the claim.
         """
         return self._held.pop(id, None)
 
     def _unlink(self, id: str) -> tuple[str, tuple[HandOver, ...]]:
-        """Take a claim from behind the one before it; return that one, or "", and who gave up between the two."""
+        """Detach a claim from its predecessor; return the predecessor, or "", and the claims that gave up between."""
         before = self._before.pop(id, "")
         if not before or self._after.get(before, NOBODY)[0] != id:
             return before, ()

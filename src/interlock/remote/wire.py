@@ -19,7 +19,7 @@ AGAIN: Mode = "a"  # where does it stand: it is in line, or gone
 
 
 WAITS = 3
-"""An answer to `renew`: the claim does not hold the lock, it waits; its lease is extended."""
+"""A reply to `renew`: the claim is a waiter, not a holder; its lease is extended."""
 
 
 class Promised(NamedTuple):
@@ -45,7 +45,7 @@ class LeaveResult(NamedTuple):
         removed: whether the claim was there.
         promoted: id, fence and slot of the waiters of the same channel that hold the lock now (with fence 0: that
             must look); only this answer notifies them.
-        more: True if more can be promoted or dropped than one step does: it is asked again.
+        more: True if one step could not promote or drop all claims: the client requests another step.
     """
 
     removed: bool
@@ -77,9 +77,9 @@ class Wire(Protocol[Q_co, A_contra]):
         """
 
     def entered(self, reply: A_contra) -> EnterResult | Promised | None:
-        """Read the answer: using, pending, done before; None: not in line (refused, occupied, or gone).
+        """Read the reply: using, pending, done before; None: not in the line (refused, occupied, or gone).
 
-        `BUSY`: the step has dropped as many dead claims as one step does, and nothing else: it is repeated.
+        `BUSY`: the step has only dropped dead claims, as many as one step can; the client repeats the step.
         """
 
     def leave(
@@ -101,18 +101,18 @@ class Wire(Protocol[Q_co, A_contra]):
             let_in: the claim that knows already that it comes next; "" if none does.
             done: seconds for which a record is kept that its run was completed; 0 for none.
             value: what is kept with the record.
-            before: with a record: claims whose releases may not have arrived, to be removed in the same step before;
-                always empty where no answer is `Promised`.
+            before: with a record, the claims whose releases may not have arrived; the step removes them first;
+                always empty if no reply is `Promised`.
         """
 
     def left(self, reply: A_contra) -> LeaveResult:
         """Read the answer."""
 
     def renew(self, claims: Sequence[Claim], before: Sequence[Sequence[str]]) -> Q_co:
-        """Extend leases; the claims are on one node (see `node_of`); `before` each claim, as for `leave`."""
+        """Extend leases; the claims are on one node (see `node_of`); `before` for each claim, as for `leave`."""
 
     def renewed(self, claims: Sequence[Claim], reply: A_contra) -> list[Renewed]:
-        """Read the answer, for each claim; WAITS only where `enter` may answer `Promised`."""
+        """Read the reply for each claim; WAITS only on stores where `enter` may reply `Promised`."""
 
     def kept(self, key: str, forget: bool) -> Q_co:
         """Ask for the value of the record of a completed run, and forget the record if wanted."""
@@ -127,12 +127,12 @@ class Wire(Protocol[Q_co, A_contra]):
         """Read the answer: fence and slot; None if it is gone; `BUSY` as for `entered`."""
 
     def evict(self, key: str, id: str | None, rest: Sequence[str] = ...) -> Q_co:
-        """Take out a claim, or all of a key; `rest` is of the answer to the step before."""
+        """Remove a claim, or all claims of a key; `rest` comes from the reply to the previous step."""
 
     def evicted(self, reply: A_contra) -> tuple[int, bool, Sequence[str]]:
         """Read the answer.
 
         Returns:
-            How many claims the step evicted; whether it left work to other steps, which a `leave` of a claim that is
-            not there performs; and the position of the next step of the eviction, empty if all are evicted.
+            The number of evicted claims; whether work is left for another step, which a `leave` of an unknown claim
+            performs; and the position of the next step of the eviction, empty if all claims are evicted.
         """

@@ -121,9 +121,9 @@ in_forked_child(_workers.cache_clear)
 
 
 async def offload(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Call a function that may block in a thread; it comes to its end though the task is cancelled.
+    """Call a function that may block in a thread; it runs to its end even if the task is cancelled.
 
-    It runs in a copy of the caller's context; the thread, which serves others later, begins in an empty one.
+    The function runs in a copy of the caller's context; the thread, which is reused, begins in an empty context.
     """
     future: Future[T] = Future()
     try:
@@ -158,8 +158,8 @@ _spawned: set[asyncio.Task[object]] = set()
 
 
 def spawn(name: str, function: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts) -> asyncio.Task[T]:
-    """Call a function in a task and a context of its own."""
-    context = background()  # entered here, since a task factory of the program may not take a context
+    """Call a function in a new task with its own context."""
+    context = background()  # entered here, because a program's task factory may not accept a context
     task = context.run(asyncio.get_running_loop().create_task, function(*args), name=name)
     _spawned.add(task)
     task.add_done_callback(_ended, context=context)
@@ -173,7 +173,7 @@ def _ended(task: asyncio.Task[object]) -> None:
 
 
 def beside(name: str, context: Context, function: Callable[[*Ts], object], *args: *Ts) -> None:
-    """Call a function of the program, on the loop: it must not block it.  What it raises is logged.
+    """Call a function of the program on the loop, which it must not block; log its exceptions.
 
     Args:
         name: for threads.
@@ -249,7 +249,7 @@ class AsyncWaiter(Generic[T]):
 
     async def wait(self, seconds: float) -> T | None:
         """Wait until told or until `seconds` have passed; return the message or None."""
-        # The loop keeps a cancelled timer until its time comes, and would keep the caller's context with it.
+        # The loop keeps a cancelled timer, and the context of its caller, until the time of the timer.
         timer = self._loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), self._wake, context=Context())
         try:
             if self._message is None:  # else it came together with a cancellation: then this waits for nothing

@@ -70,12 +70,12 @@ offload = apart = finish
 
 
 def background() -> Context:
-    """Return a new context for work that serves many callers: it has the variables of none of them.
+    """Return a new context for work that serves many callers, without the variables of any caller.
 
-    If instrumentation of OpenTelemetry is loaded, it ignores this work: each renewal would become a root span.
+    If OpenTelemetry is loaded, its instrumentation ignores this work; otherwise each renewal would be a root span.
     """
     loaded: Any = sys.modules.get("opentelemetry.instrumentation.utils")
-    suppressed = getattr(loaded, "suppress_instrumentation", None)  # a module that is being imported may lack it
+    suppressed = getattr(loaded, "suppress_instrumentation", None)  # missing if the module is still being imported
     return Context() if suppressed is None else Context().run(_within, suppressed)
 
 
@@ -85,7 +85,7 @@ def _within(block: Callable[[], Any]) -> Context:
 
 
 def spawn(name: str, function: Callable[[*Ts], object], *args: *Ts) -> "threading.Thread | None":
-    """Call a function in a thread and a context of its own; None, with a warning, if the interpreter ends.
+    """Call a function in a new thread with its own context; None, with a warning, if the interpreter exits.
 
     Raises:
         StoreError: this is a subinterpreter, which may have no such threads.
@@ -105,7 +105,7 @@ def spawn(name: str, function: Callable[[*Ts], object], *args: *Ts) -> "threadin
 
 
 def beside(name: str, context: Context, function: Callable[[*Ts], object], *args: *Ts) -> None:
-    """Call a function of the program such that nothing that it does holds back others.
+    """Call a function of the program in a thread, so that it delays nothing else.
 
     Args:
         name: of the thread.
@@ -153,7 +153,7 @@ class Caller:
         return self.thread.name
 
     def done(self) -> bool:
-        """Return True once the thread has ended; as a task does."""
+        """Return True once the thread has ended, like `Task.done`."""
         return self.life() is None
 
 

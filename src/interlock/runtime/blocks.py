@@ -1,7 +1,7 @@
-"""What one lock object has acquired, and the blocks that did so: an end finds what its own block began.
+"""The grants of one lock object and the blocks that acquired them: the end of a block finds the grant of this block.
 
-A `with` statement enters and leaves from one frame, so the frame identifies the block, also if another thread or task
-closes its generator.  The frame itself is kept, not its `id()`: the address of an ended frame is used again.
+A `with` statement enters and leaves from one frame, so the frame identifies the block, even if another thread or task
+closes its generator.  The record keeps the frame and not its `id()`: Python reuses the address of an ended frame.
 """
 
 import sys
@@ -12,12 +12,12 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 _WITH = {opmap[name] for name in ("BEFORE_WITH", "BEFORE_ASYNC_WITH", "LOAD_SPECIAL") if name in opmap}
-_BACK = 2 if "LOAD_SPECIAL" in opmap else 0  # since Python 3.14, `with` loads `__enter__` first and then calls it
+_BACK = 2 if "LOAD_SPECIAL" in opmap else 0  # since Python 3.14, `with` loads `__enter__` and then calls it
 _STACKS = {"contextlib", "unittest.case", "unittest.async_case"}
 Place: TypeAlias = FrameType | tuple[FrameType | None]
-"""The frame of a `with` statement; or, in a tuple, that of another caller of `__enter__`, None if it is of no use.
+"""The frame of a `with` statement; or a tuple with the frame of another caller of `__enter__`, None if it is useless.
 
-Code that Cython has compiled has no frames: all its tasks may show that of one Python function.
+Code compiled by Cython has no frames: all its tasks may show the frame of one Python function.
 """
 
 
@@ -25,7 +25,7 @@ def place() -> Place:
     """Return the place at which the caller's caller enters a block."""
     try:
         frame = sys._getframe(2)
-    except ValueError:  # C code calls
+    except ValueError:  # called from C code
         return (None,)
     if frame.f_code.co_code[frame.f_lasti - _BACK] in _WITH:
         return frame
@@ -34,7 +34,7 @@ def place() -> Place:
 
 
 class Acquired(list[tuple[Any, Any, Any]]):
-    """What was acquired and not released: the place of its block or None, the grant or run, and its owner; in order.
+    """The unreleased acquisitions in order: the place of the block or None, the grant or run, and the owner.
 
     A grant or run has `_over`, True once it was released or its loss is known to the caller; `inherited`, True in a
     forked child; perhaps `_hold`, the same for all handles of one hold, None if it holds nothing; and perhaps
@@ -73,23 +73,23 @@ class Acquired(list[tuple[Any, Any, Any]]):
                 self.forget(each)
 
     def end(self, caller: Callable[[], object], lock: object) -> list[Any]:
-        """Return what the ending block began; nothing, with a warning, if that can't be known.
+        """Return the grant of the ending block; if it can't be identified, nothing, with a warning.
 
         Args:
-            caller: returns the thread or task that ends it.
-            lock: for the warning.
+            caller: returns the thread or task that ends the block.
+            lock: the lock object, for the warning.
 
         Returns:
-            The grant or run; and what its owner has acquired again in the block after a release, as a Condition does.
+            The grant or run; and the grant that its owner has acquired again in the block, like a Condition.
         """
         frame: object = self
         try:
             frame = sys._getframe(2)
             last = self[-1]
-            if last[0] is frame:  # the short way of most blocks
+            if last[0] is frame:  # the usual case
                 self.remove(last)
                 return [last[1]]
-        except (ValueError, IndexError):  # C code calls; or nothing was entered
+        except (ValueError, IndexError):  # called from C code; or nothing was entered
             pass
         known = self.copy()  # an iterator of a list ends early if another thread makes the list shorter
         for each in reversed(known):
@@ -105,11 +105,11 @@ class Acquired(list[tuple[Any, Any, Any]]):
         ended = all(each[2] is not None and each[2].done() for each in loose)
         fit = [each for each in own if each[0][0] is frame] or own or (loose if ended else [])
         held = [getattr(each[1], "_hold", each[1]) for each in fit]
-        if fit and len({*held} - {None}) <= 1:  # what holds nothing goes first
+        if fit and len({*held} - {None}) <= 1:  # an acquisition that holds nothing goes first
             return self._take(fit[held.index(None) if None in held else -1])
         warnings.warn(
-            f"The end of a block of {lock!r} released nothing: {len(fit) or 'no'} open blocks of the caller fit. Use "
-            f"a `with` statement, or give the stack a grant: `stack.enter_context(lock.acquire())`.",
+            f"The end of a block of {lock!r} released nothing: {len(fit) or 'no'} open blocks of the caller match. "
+            f"Use a `with` statement, or pass the grant to the stack: `stack.enter_context(lock.acquire())`.",
             RuntimeWarning,
             stacklevel=3,
         )

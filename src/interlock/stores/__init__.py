@@ -23,8 +23,8 @@ class Store(Protocol):
 
     Attributes:
         features: what of the contract it can do; for the rest it raises Unsupported.
-        frees_at_death: True if the claims of a process end with it, so that nothing need be released at its exit;
-            unless it is `in_process`, the claims of a queue then end with that queue too.
+        frees_at_death: True if the claims of a process end with the process, so that its exit need not release them.
+            Unless the store is `in_process`, the claims of a queue then end with that queue too.
         in_process: True if its lines are in the memory of this process.
         now: the clock that leases are counted on by their holders, in seconds.
     """
@@ -49,13 +49,13 @@ def see_installed(module: str, need: str) -> None:
         need: what needs it, and how to install it.
 
     Raises:
-        StoreError: it is not installed, or what it needs itself is not.
+        StoreError: the library, or a library that it needs, is not installed.
     """
     try:
         import_module(module)
     except ImportError as error:
         if "pq wrapper" in str(error):
-            need = "psycopg finds no libpq, the client library of PostgreSQL: pip install 'psycopg[binary]'"
+            need = "psycopg finds no libpq, the client library of PostgreSQL. Run pip install 'psycopg[binary]'"
         raise StoreError(f"{need} ({' '.join(str(error).split())})") from error
 
 

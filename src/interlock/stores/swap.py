@@ -41,7 +41,7 @@ SLACK = 250_000  # microseconds that the server's clock may differ from the esti
 FRESH = 0.75  # a waiter that polls extends its own lease if less than this part of it is left
 LOOK_AGAIN = 5.0  # seconds; processes of this host notify; a waiter behind a holder of another host polls sooner
 TURN = 5.0  # seconds to wait for other steps of this process on the same name
-LOST = "the reply to a step was lost, and it may have been done before it was sent again"
+LOST = "the reply to a step was lost, and the step may have been performed before the retry"
 INTERRUPTED = "who did the step for others too was interrupted: ask again"
 LEAD, DONE = "lead", "done"  # messages to a step that waits for others
 TRIES = 8  # swaps before the store counts as busy
@@ -270,7 +270,7 @@ class SwapSteps:
         """Perform the steps of a batch in one swap, so that callers of this process don't conflict at the server."""
         known = self._remembered(key)
         first, looks = batch[0], any(each.decide is look for each in batch)
-        until = clock.now() + self._patience * (first.decide is not enter)  # `acquire` retries by itself
+        until = clock.now() + self._patience * (first.decide is not enter)  # `acquire` itself retries
         # The renewals of other lines wait for this one, so that it is not retried often.
         tries = TRIES if first.decide is not renew else 1 if known is None else 2
         for _ in range(tries):
@@ -297,13 +297,13 @@ class SwapSteps:
                 version = self._store.swap(key, known.version, encode(line), now, next(completed, None))
             except UnknownOutcome as error:
                 again = not first.unknown and (first.decide is not enter or not isinstance(error, NoAnswer))
-                for each in batch:  # from now on, no refusal says that nothing was done
+                for each in batch:  # from now on, a refusal does not mean that nothing was done
                     each.unknown = True
                 if not again:
                     raise
                 known = None
                 continue
-            except Passing:  # other transactions hold the row for long
+            except Passing:  # other transactions keep the row locked
                 if clock.now() >= until:
                     raise
                 known = None

@@ -30,8 +30,8 @@ from interlock import InvalidArgument, LockError, Locks
 from interlock.cli import output
 from interlock.cli.exits import say
 
-MOST_OPEN = 100  # connections; from there on the connection whose last answer is the oldest makes room
-MOST_REQUESTS = 1000  # at once, also those of closed connections; from there on requests are refused
+MOST_OPEN = 100  # connections; if there are more, the connection with the oldest reply is closed
+MOST_REQUESTS = 1000  # concurrent requests, also of closed connections; the server refuses more
 IO_TIMEOUT = 1  # seconds that an end waits for a client that does not read
 INTERVAL = 0.9  # seconds between two looks at the store; the page asks once a second
 MOST_CLAIMS = 1000  # that are sent; a browser with more is slow
@@ -187,24 +187,24 @@ def app_of(locks: Locks, store: str, namespace: str, token: str | None, names: C
 
 
 class PageConnection(H11Protocol):
-    """A connection; clients that send half a request and no more can't keep others out.
+    """A connection; clients that send incomplete requests can't keep others out.
 
     Attributes:
-        open: the connections, the one whose last answer is the oldest first.
+        open: the connections, sorted by their last reply, the oldest first.
     """
 
     open: ClassVar[OrderedDict[H11Protocol, None]] = OrderedDict()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # so does uvicorn
-        """Make room if there are many."""
+        """Close the oldest connection if there are too many."""
         super().connection_made(transport)
         self.open[self] = None
         if len(self.open) > MOST_OPEN:
-            oldest, _ = self.open.popitem(last=False)  # now: many connect before the loop calls `connection_lost`
+            oldest, _ = self.open.popitem(last=False)  # now: more may connect before the loop calls `connection_lost`
             oldest.transport.abort()
 
     def on_response_complete(self) -> None:
-        """Count as the last that got an answer."""
+        """Mark this connection as the one with the latest reply."""
         super().on_response_complete()
         if self in self.open:
             self.open.move_to_end(self)

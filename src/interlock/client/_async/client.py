@@ -105,15 +105,16 @@ class AsyncClient(BaseClient):
         state.queue.abort()
 
     def _part_from(self, state: AsyncState) -> None:
-        """Renew nothing any more; call this before the queue is closed, which may free what is held."""
+        """Stop all renewals; call this before closing the queue, since the close may release the held locks."""
         self._states.pop(state.here, None)
-        state.entering.clear()  # first: an acquire that adds its grant from here on sees it, and fails
+        state.entering.clear()  # first: an acquire that adds its grant later sees it, and fails
         state.watchdog.stop(frees=self.store.frees_at_death and not self.store.in_process)
 
     def drop(self) -> None:
-        """Give up all that is open, without waiting; the next call connects.
+        """Close all connections without waiting; the next call connects again.
 
-        What is held ends with its lease, or now, with a notification, where claims end with their connection.
+        If the claims of the store end with their connection, the grants are lost now, and their holders are notified.
+        Otherwise the claims end with their leases.
         """
         for state in self.states:
             self._forget(state)
@@ -191,7 +192,7 @@ class AsyncClient(BaseClient):
                 grant._tell_acquired(started)
             entering.pop(id, None)
             return grant
-        except GeneratorExit:  # a destroyed coroutine can wait for nothing: its lease ends
+        except GeneratorExit:  # a destroyed coroutine can't await anything: its claim ends with the lease
             entering.pop(id, None)
             raise
         except BaseException as error:
@@ -252,8 +253,8 @@ class AsyncClient(BaseClient):
         return list(await self.state().queue.look(key))
 
     async def evict(self, key: str, id: str | None) -> int:
-        """Remove a claim, or all; notify the listeners, and the holders among the clients of this process."""
-        if id == "":  # some stores take "" for all
+        """Remove a claim, or all claims of a name; notify the listeners and the holders in this process."""
+        if id == "":  # for some stores "" means all claims
             return 0
         here = self.state()
         held = [
@@ -269,7 +270,7 @@ class AsyncClient(BaseClient):
         for state, grant in held if removed else ():
             if state is here:
                 state.watchdog.lost(grant, GONE_THERE)
-            else:  # perhaps it is of another store, and its callbacks belong to another loop
+            else:  # it may use another store, and its callbacks belong to another loop
                 state.watchdog.doubt(grant.id)
         for view in seen[:removed]:
             self.tell("evicted", Claim(view.id, LockSpec(key, label=view.label)), fence=view.fence)
@@ -282,19 +283,19 @@ class AsyncClient(BaseClient):
     async def _remove(
         self, step: Callable[..., rt.Result[Any]], concerns: Callable[[ClaimView], bool], key: str, *args: object
     ) -> tuple[int, list[ClaimView]]:
-        """Remove something from a line; return how many, also if a reply was lost, and what was there before.
+        """Remove claims or a record from a line; return their number, even if a reply was lost, and the views before.
 
         Args:
             step: a step of the queue.
-            concerns: says whether a view is of what is removed.
+            concerns: returns True for a view of a claim or record that the step removes.
             key, args: the arguments of the step.
         """
         seen: list[ClaimView] = []
-        with suppress(LockError):  # what it can't look at it may remove all the same
+        with suppress(LockError):  # if the look fails, the step may still succeed
             seen = [view for view in await self.look(key) if concerns(view)]
         try:
             removed = int(await step(key, *args))
-        except UnknownOutcome:  # it may have been done: then the second request does not count what is gone
+        except UnknownOutcome:  # if it was performed, the second request does not count its claims
             removed = int(await step(key, *args))
             left = {view.id for view in await self.look(key)}
             removed = max(removed, sum(view.id not in left for view in seen))

@@ -137,10 +137,10 @@ class AsyncElection(rt.AsyncWrongWith):
                     ends = not isinstance(error, Exception)
                     # async only
                     if isinstance(error, rt.CANCELLED) and not rt.caller().cancelling():
-                        ends = False  # nobody cancelled this task: the work awaited what was cancelled
+                        ends = False  # this task was not cancelled, but a future that the work awaited
                     if ends:
                         if not isinstance(error, (rt.CANCELLED, GeneratorExit)):
-                            log.exception("the election %r ends: its work raised %s", self.name, type(error).__name__)
+                            log.exception("election %r ended: its work raised %s", self.name, type(error).__name__)
                         raise
                     if isinstance(error, LockError):
                         log.warn("the election %r goes on in %g s: %s", self.name, pause, error)
@@ -176,7 +176,7 @@ class AsyncElection(rt.AsyncWrongWith):
             await self._until(self._cancel.is_set, FIRST_PAUSE)
 
     async def _do(self, grant: AsyncGrant, work: Callable[..., rt.Result[object]]) -> None:
-        """Let the work be done; a loss cancels asynchronous work."""
+        """Call the work; a loss cancels asynchronous work."""
         grant._enter_body(rt.caller())
         try:
             await work(self)

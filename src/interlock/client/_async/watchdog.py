@@ -41,13 +41,13 @@ class AsyncWatchdog:
         queue: the store, as this process or loop uses it.
 
     Attributes:
-        let_go: notes in the queue that a claim was lost, or that its grant was collected.
+        let_go: reports to the queue that a claim was lost, or that its grant was garbage-collected.
         node_of: tells where a claim is asked for: one node that is away must not delay the claims of others.
         watched: by id, each grant with its claim, for the warning when it is collected.
         pid: of the process that it belongs to.
         dropped: the last claims whose grants were collected, and until when their leases may go on.
-        stale: claims that may be in the line although their callers have given up, and until when their leases may
-            last; they are taken out in the background.
+        stale: claims that may be in the line although their callers have given up, with the latest ends of their
+            leases; a background task withdraws them.
     """
 
     def __init__(self, client: BaseClient, queue: Any) -> None:
@@ -83,7 +83,7 @@ class AsyncWatchdog:
         self._alarm.set(grant._free_at)
 
     def take_out(self, claim: Claim) -> None:
-        """Take a claim that may be in the line out of it, in the background, until its lease has ended."""
+        """Withdraw a claim that may be in the line, in the background, until its lease has ended."""
         self.stale.append((claim, self._now() + claim.spec.ttl))
         self._alarm.set(self._take_out_at)
 
@@ -91,7 +91,7 @@ class AsyncWatchdog:
         """Ask the store at once about a claim that it may not have any more, also one that is being granted.
 
         Args:
-            id: of the claim; "" for all that are held.
+            id: of the claim; "" for all held claims.
 
         Returns:
             True if its grant is under watch here.
@@ -117,7 +117,7 @@ class AsyncWatchdog:
         if lost:
             # async only
             grant._strike()
-            if grant._deadline >= grant._ends_at and why is not CONNECTION_CLOSED:  # the store has it for longer
+            if grant._deadline >= grant._ends_at and why is not CONNECTION_CLOSED:  # the store's lease is longer
                 rt.spawn("interlock-at-most", self.leave, grant._claim)
             if grant._options.on_lost is not None:
                 rt.beside("interlock-on-lost", grant._context, grant._options.on_lost, grant)
@@ -128,7 +128,7 @@ class AsyncWatchdog:
         return [grant for grant in found if grant is not None]
 
     def stop(self, frees: bool) -> None:
-        """Renew nothing any more.
+        """Stop all renewals.
 
         Args:
             frees: True if the claims end with the connection, which is closed next: their grants are lost.
@@ -176,7 +176,7 @@ class AsyncWatchdog:
             self._alarm.set(self._take_out_at if self.stale else math.inf)
 
     async def _take_out(self) -> None:
-        """Take out stale claims, one after the other; a failure ends the attempt."""
+        """Withdraw the stale claims, one after the other; a failure ends the attempt."""
         try:
             while self.stale:
                 claim, until = self.stale[0]
@@ -246,13 +246,13 @@ class AsyncWatchdog:
             rt.beside("interlock-events", Context(), _tell_each, grants, kind, reason)
 
     async def leave(self, claim: Claim) -> None:
-        """Take a claim out of the line, to the end; if the store can't be asked, `take_out` goes on."""
+        """Withdraw a claim, even if this call is cancelled; if the store is unavailable, `take_out` tries again."""
         try:
             await rt.finish(self._queue.leave, claim)
         except LockError as error:
             if not self._client.closed:  # else `close` has tried, too
                 name = name_of(claim.spec.key)
-                log.warn("could not take a claim of %r out of the line, trying again: %s", name, error)
+                log.warn("could not withdraw a claim of %r, trying again: %s", name, error)
                 self.take_out(claim)
 
 

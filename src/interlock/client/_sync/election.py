@@ -135,7 +135,7 @@ class Election(rt.WrongWith):
                     ends = not isinstance(error, Exception)
                     if ends:
                         if not isinstance(error, (rt.CANCELLED, GeneratorExit)):
-                            log.exception("the election %r ends: its work raised %s", self.name, type(error).__name__)
+                            log.exception("election %r ended: its work raised %s", self.name, type(error).__name__)
                         raise
                     if isinstance(error, LockError):
                         log.warn("the election %r goes on in %g s: %s", self.name, pause, error)
@@ -171,7 +171,7 @@ class Election(rt.WrongWith):
             self._until(self._cancel.is_set, FIRST_PAUSE)
 
     def _do(self, grant: Grant, work: Callable[..., rt.Result[object]]) -> None:
-        """Let the work be done; a loss cancels asynchronous work."""
+        """Call the work; a loss cancels asynchronous work."""
         grant._enter_body(rt.caller())
         try:
             work(self)

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from interlock.client._sync.once import Once
 
 DOCTOR_LIMIT = 5.0  # seconds for each acquire
-IN_GRACE = (Check("round trip", "warn", "not tried: no lock is granted during the grace. Run it again after that"),)
+IN_GRACE = (Check("round trip", "warn", "not tested: no lock is granted in the grace period. Run it again later"),)
 R = TypeVar("R")
 G = TypeVar("G", bound=Grant | Grants)
 
@@ -142,7 +142,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
             raise
 
     def _mine(self, owner: rt.Caller) -> tuple[Any, Any, Any] | None:
-        """Return what the caller acquired last; or the only grant of a thread that has ended, such as of `wait_for`."""
+        """Return the last grant of the caller, or else the only grant of a completed thread, such as of `wait_for`."""
         mine = [each for each in self._acquired.copy() if each[2] is owner and not each[1]._over]
         return mine[-1] if mine else None
 
@@ -350,8 +350,8 @@ class Locks(Same):
     def subscribe(self, function: Listener) -> Callable[[], None]:
         """Let `function` be called with each event of this connection, as soon as it happens and where it happens.
 
-        The thread that acquires or releases calls it; what the renewal of leases finds is reported from the
-        background.  An exception of the function is logged, and stops no other listener.
+        The thread that acquires or releases calls the function. A background thread reports the
+        results of renewals. An exception of the function is logged, and does not stop other listeners.
 
         Args:
             function: takes an `Event`; it must be quick, and acquire or release nothing by this connection.
@@ -760,14 +760,16 @@ class Locks(Same):
         return [] if tell is None else list(tell())
 
     def evict(self, name: str, id: str | None = None) -> int:
-        """Remove a claim of any program; a holder learns of it at its next renewal or release.
+        """Remove a claim of any program.
+
+        A holder of this connection is notified before this returns; a holder elsewhere notices at its next renewal.
 
         Args:
             name: of the lock.
             id: of the claim; None for all of them.
 
         Returns:
-            How many claims were removed.
+            The number of removed claims.
         """
         return self._client.evict(self._client.key(name), id)
 

@@ -84,7 +84,7 @@ Verdict: TypeAlias = Literal["enter", "holds", "give way", "busy", "neighbour", 
 
 
 class Judgement(NamedTuple):
-    """A verdict, the flag and fence of the record judged, an expired record to remove, and how many wait ahead."""
+    """A verdict, the flag and fence of its record, an expired record to remove, and the number of waiters ahead."""
 
     verdict: Verdict
     up: bool
@@ -163,7 +163,7 @@ class AsyncPending:
             line = await records.list(claim.spec.key)  # 2. ... then look
             verdict, up, fence, junk, ahead = judge(claim.id, line)
             pause = NEIGHBOUR_PAUSE if verdict == "neighbour" else max(records.look_again, ahead / LOOKS)
-            del line, ahead  # what is kept over an `await` is part of the model checker's state
+            del line, ahead  # locals that live over an `await` are part of the model checker's state
             if verdict == "gone":
                 return GONE
             if verdict == "holds":

@@ -58,7 +58,7 @@ class Queue(Protocol):
         """Return the value of the record of a completed run; None if none is kept."""
 
     def forget(self, key: str) -> bool:
-        """Forget the record of a completed run; True if there was one; UnknownOutcome if a reply was lost."""
+        """Delete the record of a completed run; True if there was one; UnknownOutcome if a reply was lost."""
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """Extend leases, many at once.
@@ -82,7 +82,7 @@ class Queue(Protocol):
         """List the live claims of `key` in line order; a key without a name means its whole namespace."""
 
     def evict(self, key: str, id: str | None) -> int:
-        """Remove one claim, or all of a key, of any program; return how many; UnknownOutcome if a reply was lost."""
+        """Remove one claim or all claims of a key; return their number; UnknownOutcome if a reply was lost."""
 
     def subscribe(self) -> Any:
         """Return what the caller can wait on."""
@@ -180,7 +180,7 @@ def _start_afresh(rt: Any, call: AcquireCall, answer: EnterResult) -> bool:
     Raises:
         StoreError: there is none, and the claim before could not be taken out.
     """
-    # In one expression: the checker counts the values of a local as states.
+    # One expression, because the model checker counts the values of a local as states.
     if answer.outage is not None or answer is GIVEN_UP or (answer.state == "using" and call.left_behind is not None):
         call.on_left(call.claim)
     call.claim = call.claim._replace(id=rt.fresh_id())
@@ -259,11 +259,11 @@ def _pause_in_outage(rt: Any, call: AcquireCall, outage: Outage, pause: float) -
 
 
 def _time_is_over(queue: Queue, call: AcquireCall, outage: Outage | None, queued: bool) -> None:
-    """Take the claim out of the line, once: if that fails, or if the store is unavailable, `on_left` gets the claim.
+    """Withdraw the claim, once; if that fails, or if the store is unavailable, pass the claim to `on_left`.
 
     Raises:
-        StoreError: it could not be taken out; or the store was unavailable, and the claim did not wait for another
-            one.
+        StoreError: the claim could not be withdrawn; or the store was unavailable, and the claim was not waiting
+            behind another claim.
     """
     if call.entered and outage is None:
         try:
@@ -272,8 +272,8 @@ def _time_is_over(queue: Queue, call: AcquireCall, outage: Outage | None, queued
             call.entered = False
             call.on_left(call.claim)
             raise
-    elif call.entered:  # the caller does not wait for the same store again
+    elif call.entered:  # the caller does not wait for the unavailable store
         call.on_left(call.claim)
-    call.entered = False  # not if it was interrupted: then the caller leaves
+    call.entered = False  # skipped after an interrupt: then the caller withdraws
     if outage is not None and not queued:
         raise outage.error

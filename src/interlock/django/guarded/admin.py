@@ -83,10 +83,10 @@ def _with_read_field(fieldsets: Any, shows_form: bool) -> Any:
 
 
 class _GuardsForms(BaseModelAdmin):  # type: ignore[type-arg] # can't be subscripted at run time
-    """What `GuardedAdmin` and `GuardedInline` share; their forms are made of those of the other base classes."""
+    """The common part of `GuardedAdmin` and `GuardedInline`: they guard the forms of the other base classes."""
 
     def check(self, **kwargs: Any) -> Any:
-        """Return the findings of Django's checks, and an error if a form hides that of another base class."""
+        """Return the findings of Django's checks, and an error if a form hides the form of another base class."""
         return [*super().check(**kwargs), *_problems_of_form(type(self))]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -96,7 +96,7 @@ class _GuardsForms(BaseModelAdmin):  # type: ignore[type-arg] # can't be subscri
         return _with_read_field(super().get_fieldsets(request, obj), shows_form)
 
     def _own_fields(self, request: HttpRequest, obj: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return arguments for Django's factory of forms, which does not know the hidden field in the fieldsets."""
+        """Return arguments for Django's form factory, without the hidden field, which the factory does not know."""
         fields = kwargs["fields"] if "fields" in kwargs else flatten_fieldsets(self.get_fieldsets(request, obj))
         named = isinstance(fields, list | tuple)
         return {**kwargs, "fields": [name for name in fields if name != READ] if named else fields}
@@ -130,7 +130,7 @@ class GuardedAdmin(_GuardsForms, admin.ModelAdmin):  # type: ignore[type-arg] # 
     editing_lease: float | None = 600.0
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """Return the class of the form that the other base classes make; a form that changes an object is guarded."""
+        """Return the form class of the other base classes; guard it if it changes an object."""
         form = super().get_form(request, obj, change=change, **self._own_fields(request, obj, kwargs))
         return form if obj is None else guarded_form(form)
 
@@ -187,6 +187,6 @@ class GuardedInline(_GuardsForms, InlineModelAdmin):  # type: ignore[type-arg]
     """A mixin for inlines of a guarded model: `class CopyInline(GuardedInline, admin.TabularInline)`."""
 
     def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
-        """Return the class of the formset that the other base classes make, with guarded forms."""
+        """Return the formset class of the other base classes, with guarded forms."""
         made: Any = super().get_formset(request, obj, **self._own_fields(request, obj, kwargs))
         return type(made)(made.__name__, (made,), {"form": guarded_form(made.form)})

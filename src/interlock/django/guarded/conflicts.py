@@ -40,7 +40,7 @@ class StaleObject(LockError, DatabaseError):
         instance: the instance of the save; it still has all its values.
         fields: the `FieldConflict` of each conflicting field, by the name of the field; empty if the row is gone.
         deleted: True if the row does not exist any more.
-        set_by_save: the names of those fields that the model's own `save()`, or a `pre_save` receiver, has set.
+        set_by_save: the names of those fields that the model's own `save()` or a `pre_save` receiver has set.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class StaleObject(LockError, DatabaseError):
         names, model = ", ".join(self.fields), type(self.instance).__name__
         message = (
             f"{what} was not saved: somebody else has changed {names} since it was read; refresh_from_db() and change"
-            f" it again, or say in {model}.on_stale what is to be done with such a field"
+            f" it again, or choose a policy for the field in {model}.on_stale"
         )
         if self.set_by_save:
             said = ", ".join(f'"{name}": LAST_WINS' for name in self.set_by_save)
             message += (
-                f". save() itself has set {', '.join(self.set_by_save)}: if the last such value may win, set "
+                f". save() itself has set {', '.join(self.set_by_save)}. If the last value may win there, set "
                 f"{model}.on_stale = {{{said}}}"
             )
         return message

@@ -112,7 +112,7 @@ class GuardedModelForm(forms.ModelForm):  # type: ignore[type-arg] # can't be su
         return entry if shows_value(self[name], field.value_from_object(self._now)) else self._digest(name, entry)
 
     def _entry(self, field: AnyField, instance: Model) -> list[Any]:
-        """Return a field's value, and the digest of fields that are one value with it and that the form lacks."""
+        """Return a field's value, and the digest of the other fields of its group that are not in the form."""
         plan = plan_of(type(self.instance))
         mates = [plan.by_attname[attname] for attname in sorted(plan.together.get(field.attname, ()))]
         rest = [to_text(mate, instance) for mate in mates if mate.name not in self._guarded_fields]
@@ -158,7 +158,7 @@ class GuardedModelForm(forms.ModelForm):  # type: ignore[type-arg] # can't be su
         """Decide which value of one submitted field is saved.
 
         Args:
-            with_mates: True if the user has changed a field that is one value with this one.
+            with_mates: True if the user has changed another field of the same group.
         """
         name = choice.name
         if choice.answer == _THEIRS or not (choice.touched or (with_mates and not choice.stands)):

@@ -26,7 +26,7 @@ from interlock.django.transactions import scope_of
 _GUARDS = "_interlock_guards"
 
 _refreshing: dict[int, list[models.Model]] = {}
-"""The instances that `refresh_from_db` has read, by the thread in which it runs."""
+"""The instances that `refresh_from_db` has read, by thread."""
 
 
 def remembering(make: Any) -> Any:
@@ -55,7 +55,7 @@ def remembering(make: Any) -> Any:
 
 
 def recording(cls: Any) -> Any:
-    """Return a `save` for a class that notes the attributes before it calls the class's own, or that of its bases."""
+    """Return a `save` that records the attributes and then calls the `save` of the class or of its bases."""
     own = vars(cls).get("save")
 
     @functools.wraps(own or cls.save)
@@ -74,7 +74,7 @@ def recording(cls: Any) -> Any:
 
 
 class _Options:
-    """The `_meta` of `Guarded`, an abstract model; a subclass has that of its other bases until its own is made."""
+    """The `_meta` of `Guarded`; until a subclass has its own `_meta`, that of its other bases."""
 
     def __get__(self, instance: object, owner: Any) -> Any:
         return _options() if owner is Guarded else super(Guarded, owner)._meta  # type: ignore[misc]
@@ -82,15 +82,15 @@ class _Options:
 
 @functools.cache
 def _options() -> "Options[models.Model]":
-    """Return the options of `Guarded`; made at first use, since they need the settings."""
+    """Return the options of `Guarded`, created at first use because they need the settings."""
     made: Options[Any] = Options(None, "interlock")
     made.abstract, made.model, made.object_name, made.model_name = True, Guarded, "Guarded", "guarded"
     return made
 
 
 def _abstract(name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
-    """Make an abstract model that needs no settings and no apps, so that it can be imported before them."""
-    # A model: migrations name a base class that is not one, and the site could not run them without interlock.
+    """Create an abstract model that can be imported before the settings and the apps are ready."""
+    # It must be a model: migrations name other base classes, and would then need interlock to run.
     return type.__new__(ModelBase, name, bases, {**namespace, "_meta": _Options()})
 
 
@@ -105,8 +105,8 @@ class Guarded(models.Model, metaclass=_abstract):  # type: ignore[metaclass] # a
         on_stale: `REFUSE` (the default: `StaleObject` is raised), `LAST_WINS`, a function of (original, mine, theirs)
             that returns the value to save, or a dictionary of these by the names of fields, with "*" for all other
             fields.
-        guarded_together: groups of fields that are one value each, as in `[("lat", "lon")]`: a save that changes one
-            of them is refused if another writer has changed another one.
+        guarded_together: groups of fields, each group one value, such as `[("lat", "lon")]`. A save that changes one
+            field of a group is refused if another writer has changed another field of the group.
     """
 
     on_stale: ClassVar[OnStale] = MappingProxyType({})
@@ -150,7 +150,7 @@ class Guarded(models.Model, metaclass=_abstract):  # type: ignore[metaclass] # a
                 del _refreshing[thread]
             else:
                 _refreshing[thread] = outer
-        # The row as it was read: Django has copied the values that descriptors return, not those of the columns.
+        # Keep the row: Django has copied the values that descriptors return, not those of the columns.
         rows = [
             snapshot_of(each)
             for each in read
@@ -243,12 +243,12 @@ class Guarded(models.Model, metaclass=_abstract):  # type: ignore[metaclass] # a
             return update(base_qs, [])
         if not more:
             return True
-        # Django 6.0 and later expect the returned row: here the values that the instance has.
+        # Django 6.0 and later expect a returned row; return the instance's own values.
         names, data = [field.attname for field in cast(Any, more[0])], vars(self)
         return [tuple(data[name] for name in names) if data.keys() >= set(names) else ()]
 
     def delete(self, *args: Any, **kwargs: Any) -> Any:
-        """Delete the row, as Django's own; a later save inserts a new row, unless the deletion is rolled back."""
+        """Delete the row, like Django; a later save inserts a new row, unless the deletion is rolled back."""
         using = kwargs.get("using") or router.db_for_write(type(self), instance=self)
         answer = super().delete(*args, **kwargs)
         data, snapshot = vars(self), snapshot_of(self)
@@ -291,15 +291,15 @@ def problems_of_groups(model: type[models.Model]) -> Iterator[Error]:
         fields = [field for field in plan.fields if field.name in group]
         if len(fields) < max(2, len(group)) or len({field.model for field in fields}) > 1:
             yield Error(
-                f"guarded_together has {group!r}, which are not fields of one table of the model.",
-                hint='Name at least two fields of one table, as in guarded_together = [("lat", "lon")].',
+                f"guarded_together has {group!r}, but these are not fields of one table of the model.",
+                hint='Name at least two fields of one table, such as guarded_together = [("lat", "lon")].',
                 obj=model,
                 id="interlock.E103",
             )
 
 
 def _explained(cls: type) -> list[type]:
-    """Return the order of the base classes of a model, as Python does; explain the error if `Guarded` is one."""
+    """Return the order of a model's base classes, like `type.mro`; explain the error if `Guarded` is a base."""
     try:
         return type.mro(cls)
     except TypeError as error:
@@ -311,7 +311,7 @@ def _explained(cls: type) -> list[type]:
         ) from error
 
 
-# Python calls nothing else before it refuses the order of the bases.
+# This is the only hook that Python calls before it refuses the order of the bases.
 ModelBase.mro = _explained  # type: ignore[method-assign, assignment]
 
 _EXACT = Context(prec=1000)

@@ -205,11 +205,11 @@ class ModelPlan:
         by_attname: the fields, by attribute.
         keys: the attributes of the primary keys of its tables.
         fences: the attributes of `FenceField`s.
-        computing: the attributes of fields that set their value to the present time, as with `auto_now`.
-        converting: the attributes of other fields with a `pre_save` of their own and no policy of their own. A value
-            that the program has set is checked; a value that only `pre_save` has changed is not.
+        computing: the attributes of fields that set their value to the current time, such as `auto_now`.
+        converting: the attributes of other fields that have a `pre_save` but no policy. A value that the program has
+            set is checked; a value that only `pre_save` has changed is not.
         named: the attributes of fields with a policy of their own.
-        together: the attributes that are one value with an attribute, by that attribute: an amount and its currency.
+        together: the other attributes of the same group, by attribute, such as an amount and its currency.
         shown: the attributes with a descriptor of another library, such as a translated field: reading them may
             return the value of another column.
         policies: the policies of the fields, by attribute.
@@ -319,7 +319,7 @@ def _computes(field: Any) -> bool:
 
 
 def declared_groups(model: type[models.Model]) -> list[tuple[str, ...]]:
-    """Return the groups in `guarded_together` of a model and its bases."""
+    """Return the groups of `guarded_together` in a model and its bases."""
     return [tuple(group) for base in model.__mro__ for group in vars(base).get("guarded_together", ())]
 
 
@@ -331,7 +331,7 @@ def _groups_of_fields(model: type[models.Model]) -> Iterator[set[str]]:
     """
     for field in [*model._meta.fields, *model._meta.private_fields]:
         said = [value for name, value in vars(field).items() if name.endswith("_field")]
-        # An editable field is a value of its own: the original of a translated field.
+        # An editable field is a separate value, such as the original of a translated field.
         parts = [each.name for each in said if isinstance(each, models.Field) and not each.editable]
         names = [each for each in [*said, *(getattr(field, "from_fields", None) or ())] if isinstance(each, str)]
         yield {field.name, *parts, *names}

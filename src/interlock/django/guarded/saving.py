@@ -41,10 +41,10 @@ WRITTEN: Final = "_guarded_written"
 """The attribute of an instance with the names of the fields that its last save has written."""
 
 CALLED: Final = "_guarded_called"
-"""The attribute of an instance with its attributes when `save()` was called, until the save begins."""
+"""The instance attribute that keeps the values from the call of `save()` until the save begins."""
 
 FROM: Final = "_guarded_from"
-"""The same while the instance is saved."""
+"""The instance attribute that keeps these values during the save."""
 
 _FENCED: Final = "_guarded_fences"
 
@@ -54,7 +54,7 @@ class FieldWrite(NamedTuple):
 
     Attributes:
         kept: the snapshot's value.
-        mine: the value to write; MISSING if the column is only compared, as one value with a column that is written.
+        mine: the value to write; MISSING if the column is only compared, because its group is written.
         checked: True if the column must still have the snapshot's value.
     """
 
@@ -295,7 +295,7 @@ class TableSave:
         return writes
 
     def _computed(self, attname: str, mine: object) -> bool:
-        """Return True if a value was computed during the save, and the program has not set the attribute itself."""
+        """Return True if the save has computed a value, and the program has not set the attribute."""
         if attname in self.plan.converting:
             return attname not in self.touched
         return attname not in self.plan.named and self._set_by_save(attname) and reads_clock(mine)
@@ -353,7 +353,7 @@ class TableSave:
         """Return the value to write.
 
         Args:
-            whole: False if other columns of the same value are written too, so that this one can't be merged.
+            whole: False if other columns of the group are written too, so that this column can't be merged.
         """
         field, mine = write.field, write.mine
         policy = self.plan.policies[field.attname]

@@ -47,7 +47,7 @@ def is_expression(value: object) -> bool:
 
 
 def reads_clock(value: object) -> bool:
-    """Return True if a value is the present time, give or take a minute: a moment, a date, or seconds since 1970."""
+    """Return True if a value is the current time to within a minute: a datetime, a date, or seconds since 1970."""
     now = datetime.now(UTC)
     if isinstance(value, int | float):
         return abs(value - now.timestamp()) < _A_MINUTE.total_seconds()

@@ -169,7 +169,7 @@ class GuardedViewSetMixin(ProblemMixin):
     def get_object(self) -> Any:
         """Return the object, if it is in the state of the client's If-Match."""
         instance = super().get_object()
-        # For the metadata of OPTIONS, REST framework gets the object as for a PUT.
+        # For the metadata of OPTIONS, REST framework calls this as if for a PUT.
         changes = self.request.method in CHANGING and self.request.META["REQUEST_METHOD"] != "OPTIONS"
         if changes and self.etags and isinstance(instance, Guarded):
             wanted = self.request.headers.get("If-Match")

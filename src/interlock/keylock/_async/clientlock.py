@@ -86,7 +86,7 @@ class AsyncDropIn(AsyncOneKey):
         Args:
             sleep, blocking, seconds: as in the lock, whose own count if None.
             token: what to write into the key instead of a random token.
-            where: the place of the block that is entered; None for a call.
+            where: the place of the entered block; None for a call.
         """
         limit = self.blocking_timeout if seconds is None else _checked_wait(seconds)
         pause = self.sleep if sleep is None else _checked_sleep(sleep)
@@ -117,7 +117,7 @@ class AsyncDropIn(AsyncOneKey):
         return mine
 
     def release(self) -> rt.Result[None]:
-        """Give the lock back; if this is cancelled, it was done all the same.
+        """Release the lock, even if this call is cancelled.
 
         Raises:
             LockError: the caller holds nothing.
@@ -186,7 +186,7 @@ class AsyncDropIn(AsyncOneKey):
     ) -> None:
         ended = self._acquired.end(self._caller, self)
         left = self._left(ended)
-        if left is None and ended and not self._shared:  # perhaps the caller has set a token in the block
+        if left is None and ended and not self._shared:  # the caller may have set a token in the block
             left = self._holdings.find(self._owner(), self._encoded_key, lambda owner: False)
             if left is not None and left.handles:  # another acquisition, which this block did not begin
                 left = None

@@ -20,9 +20,9 @@ class AsyncKeyLock(AsyncOneKey):
     It speaks with every other program that locks so, redis-py's `Lock` among them. There is no line: a caller that
     tries at the right moment gets it. It does not renew itself.
 
-    It belongs to the thread or task that calls `acquire`; what an ended one still holds, any other may release, so
-    it does not matter who awaits `acquire`. A cancelled `acquire` leaves nothing behind, and a cancelled `release` is
-    done: each waits for the reply to what it has sent (5 s at most).
+    The lock belongs to the task that calls `acquire`. If that task has ended, any other task may release the lock, so
+    any task may await `acquire`. A cancelled `acquire` leaves nothing behind, and a cancelled `release` is completed:
+    each waits at most 5 s for the reply to a request that it has sent.
 
     Args:
         client: of redis-py or valkey-py, for threads or of their asyncio modules, also of a Cluster.
@@ -232,7 +232,7 @@ class AsyncIdentityLock(AsyncOneKey):
         super().__init__(client, key, shared=True)
 
     async def acquire(self, identity: str | bytes, ttl: float | None = 30.0) -> bool:
-        """Take the lock if it is free; one try.  If this is cancelled, nothing is left behind.
+        """Try once to acquire the lock.  If this is cancelled, nothing is left behind.
 
         Args:
             identity: what is written into the key.
@@ -253,7 +253,7 @@ class AsyncIdentityLock(AsyncOneKey):
         """Nothing: what was not undone ends with its ttl, since another program may have the same identity by now."""
 
     async def release(self, identity: str | bytes) -> bool:
-        """Delete the key if it holds this identity; if this is cancelled, it was done all the same.
+        """Delete the key if it contains this identity, even if this call is cancelled.
 
         Args:
             identity: what `acquire` was given.

@@ -130,7 +130,7 @@ class OneKey:
             failure = translated(error, name, self._key)
             if failure is None:
                 raise
-            # If it was never sent, the connection failed: the client has tried that as often as its user wants.
+            # If the command was never sent, the connection failed, and the client has made its own retries.
             if not isinstance(failure, LostReply) or sent is None or sent.again or name.times != 1:
                 raise failure from error
             sent.again = True
@@ -245,11 +245,11 @@ class OneKey:
         return mine is not None and self._holder() == mine.token
 
     def _left(self, ended: Sequence[Attempt]) -> Holding | None:
-        """Return what is left of what a body began; nothing in a forked child, whose parent entered the body."""
+        """Return the acquisitions of a block that are not released; none in a forked child of the block's process."""
         for each in ended:
             if each.holding is not None and not each._over and each.holding.pid == checked_pid():
                 each.holding.handles.remove(each)
-                each.holding.handles.append(each)  # a release takes the last one
+                each.holding.handles.append(each)  # `release` takes the last handle
                 return each.holding
         return None
 

@@ -39,7 +39,7 @@ from interlock.runtime import clock
 
 CUTS = 5  # so many connections may end in a row under one request
 LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
-LOOKS_HERE = 200  # a second, by all waiters of a process together: thousands of them look less often
+LOOKS_HERE = 200  # polls per second by all waiters of a process together
 
 
 class AsyncAsks(Protocol[Q_contra, A_co]):
@@ -75,7 +75,7 @@ class AsyncServerQueue(Generic[Q, A]):
 
     Attributes:
         channel: as given.
-        let_go: notes that a claim was lost, or that its grant was collected: it lets no successor in.
+        let_go: records that a claim was lost, or that its grant was garbage-collected: no successor goes in.
         rest: closes unused connections, except for one.
     """
 
@@ -116,8 +116,8 @@ class AsyncServerQueue(Generic[Q, A]):
             if self._listener.live:
                 made = rt.AsyncWaiter()
                 self._waiters.add(claim.id, made)
-            # A claim enters the line only when its process listens.  This is read after the waiter was added, because
-            # the listener ends only while there is no waiter.
+            # A claim enters the line only if its process listens.  Read this after adding the waiter, because the
+            # listener ends only while there is no waiter.
             if not self._listener.live:
                 self._waiters.remove(claim.id)
                 made, mode = None, TRY
@@ -128,10 +128,10 @@ class AsyncServerQueue(Generic[Q, A]):
             try:
                 reply = await self._pool.ask(request, clock.now() + self._wire.io_timeout, undo)
             except ConnectionEnded:
-                lost = True  # it may have been performed, whatever the next request meets
+                lost = True  # it may have been performed, whatever the result of the next request
                 reply = await self._ask(request, undo)
             while (told := self._wire.entered(reply)) is BUSY:
-                lost = True  # `_ask` does not say whether a connection ended
+                lost = True  # `_ask` does not report whether a connection ended
                 reply = await self._ask(request, undo)
         except StoreError as error:
             return self._failed(claim, error, wait, again, mode, lost)
@@ -156,7 +156,7 @@ class AsyncServerQueue(Generic[Q, A]):
             self._waiters.holds(id)
             self._waiters.remove(id)
             return answer
-        self._waiters.forget(id)  # it was evicted, if it was notified that it holds the lock
+        self._waiters.forget(id)  # if it was notified that it holds the lock, it was evicted
         made = self._waiters.leaves(id)
         if made is not None:
             made.settle(False)
@@ -172,10 +172,10 @@ class AsyncServerQueue(Generic[Q, A]):
             error: why.
             wait, again: as for `enter`.
             mode: as it was sent; None if it was not.
-            lost: True if a connection ended under an earlier request of this step.
+            lost: True if a connection ended during an earlier request of this step.
 
         Raises:
-            StoreError: waiting does not help, or is not wanted; Refused and Unreachable only if nothing was done.
+            StoreError: waiting does not help, or was not requested; Refused and Unreachable only if nothing was done.
         """
         unknown = mode is not None and not again and (lost or isinstance(error, UnknownOutcome))
         late = unknown and isinstance(error, NoAnswer)
@@ -217,7 +217,7 @@ class AsyncServerQueue(Generic[Q, A]):
             self._waiters.remove(claim.id)
         left = self._wire.left(reply)
         if made is not None and made.settle(left.removed) and not left.removed:
-            left = left._replace(removed=True)  # a request of its successor has removed it
+            left = left._replace(removed=True)  # a request of its successor has removed the claim
         removed = left is REMOVED or await self._left(claim, left, let_in)
         if done and left.more and not removed:  # one step passes over a limited number of claims
             removed = await self._left(claim, self._wire.left(await self._ask(request)), "")
@@ -229,7 +229,7 @@ class AsyncServerQueue(Generic[Q, A]):
         """Take the answer to a leave: notify the waiters of this process that it promoted."""
         removed = left.removed
         self._tell(left)
-        nobody = claim._replace(id=rt.fresh_id())  # a refused record leaves the claim itself in the line
+        nobody = claim._replace(id=rt.fresh_id())  # if the record is refused, the claim itself stays in the line
         while left.more:
             try:
                 left = self._wire.left(await self._ask(self._wire.leave(nobody, self.channel, "")))
@@ -253,7 +253,7 @@ class AsyncServerQueue(Generic[Q, A]):
             self.doubt(let_in)
 
     def _wake_all(self) -> None:
-        """Let all waiters look; thousands of them not again before they can have looked, which would be a storm."""
+        """Let all waiters poll; if there are thousands, not again before all can have polled, to avoid a storm."""
         if clock.now() >= self._wakes_at:
             self._wakes_at = clock.now() + max(0.0, len(self._waiters.by_id) / LOOKS_HERE - LOOK_AGAIN)
             self._waiters.wake_all()
@@ -264,7 +264,7 @@ class AsyncServerQueue(Generic[Q, A]):
         request = self._wire.renew(claims, [self._waiters.before(claim.id) for claim in claims])
         answers = self._wire.renewed(claims, await self._ask_twice(request, limit))
         for at, claim in enumerate(claims):
-            if answers[at] == WAITS:  # on the server: what this process believes to hold was lost
+            if answers[at] == WAITS:  # the server says that the claim waits: the grant of this process is lost
                 answers[at] = WANTED if self._waiters.forget(claim.id) is None else GONE_THERE
         return answers
 
@@ -281,12 +281,12 @@ class AsyncServerQueue(Generic[Q, A]):
         request = self._wire.adopt(key, id, claim, self.channel, self._waiters.before(id))
         before = self._waiters.forget(id)
         try:
-            # A caller that is cancelled takes the new id out afterwards, which must not overtake this.
+            # A cancelled caller withdraws the new id afterwards; that request must not overtake this request.
             found: tuple[int, int] | EnterResult | None = BUSY
             while isinstance(found, EnterResult):
                 found = self._wire.adopted(await rt.finish_within(self._wire.io_timeout, self._ask_twice, request))
         except BaseException:
-            if before is not None:  # it may be held as before
+            if before is not None:  # the old claim may still hold the lock
                 self._waiters.holds(id, before)
             raise
         if found is None:
@@ -332,7 +332,7 @@ class AsyncServerQueue(Generic[Q, A]):
         return await self._pool.ask(request, deadline, undo)
 
     async def _ask_once(self, request: Q) -> A:
-        """Ask what must not be done twice without the caller's knowledge."""
+        """Send a request that must not be performed twice without the caller's knowledge."""
         return await self._pool.ask(request, clock.now() + self._wire.io_timeout)
 
     async def _ask_twice(self, request: Q, limit: float | None = None) -> A:

@@ -22,7 +22,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between two attempts to sub
 
 
 class Subscription(Protocol):
-    """A connection that receives messages; only one thread uses it, except for `close`."""
+    """A connection that receives messages; except for `close`, only one thread uses it."""
 
     def receive(self, deadline: float) -> list[str]:
         """Return what came, each as `Waiters.hear` takes it; an empty list for an answer to `confirm`.

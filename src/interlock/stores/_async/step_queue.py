@@ -44,14 +44,14 @@ class AsyncSteps(Protocol):
     `waiters`, and `tell(promoted)`, which notifies waiters in other processes: a new holder of its fence, a pending
     one that it should look.
 
-    A store whose steps never block may also have `step_now`, the same as a plain function, which is faster.  Three
-    more methods are optional: `rest()` closes idle connections when no lock was held for a while; `abort()` closes
-    all of them without waiting, when the event loop has ended; `renew_many(ids_by_key)` (async in the async queue)
-    renews the claims of many keys at once and returns the steps by key; the queue renews each missing key by a step
-    of its own.
+    If the steps of a store never block, the store may also have `step_now`, a faster plain function that does the
+    same. Three more methods are optional. `rest()` closes idle connections if no lock was held for a while.
+    `abort()` closes all connections without waiting, after the event loop has ended. `renew_many(ids_by_key)` (async
+    in the async queue) renews the claims of many keys together and returns the steps by key; the queue renews each
+    missing key in a separate step.
 
     Attributes:
-        look_again: seconds after which a waiter polls if it was not notified; later in a long line.
+        look_again: seconds after which a waiter polls if it was not notified; more in a long line.
     """
 
     look_again: float
@@ -234,13 +234,13 @@ class AsyncStepQueue:
 
 
 def pause_before_look(look_again: float, look_in: int, places: int = 0) -> float:
-    """Return the seconds until a waiter looks at the line again, if it is not notified before.
+    """Return the seconds until a waiter polls again, unless it is notified before.
 
-    A look reads the whole line, so all waiters of one line together look `LOOKS` times a second at most.
+    A poll reads the whole line, so all waiters of one line together poll at most `LOOKS` times per second.
 
     Args:
-        look_again: the shortest pause, in seconds, unless a lease ends before.
-        look_in: microseconds until a lease before the waiter's ends.
+        look_again: the shortest pause in seconds, unless a lease ends earlier.
+        look_in: microseconds until the end of a lease ahead of the waiter.
         places: the number of places in the line.
     """
     return min(max(look_again, places / LOOKS), max(SHORTEST_LOOK, look_in / MICROS))

@@ -233,8 +233,8 @@ class BaseSession(ABC):
             self.say(self.words["make"] + make)
         except Refused as error:
             raise StoreError(
-                f"there is no sequence for the fences, and it can't be made ({error}); let an owner of the schema do "
-                f"it: {make}; {self.text('allow')}. If the search_path of this role is empty, name the schema by "
+                f"there is no sequence for the fences, and it can't be created ({error}). As an owner of the schema, "
+                f"run {make}; {self.text('allow')}. If the search_path of this role is empty, name the schema by "
                 "?sequence=schema.name"
             ) from error
 

@@ -7,8 +7,8 @@ the sequence that issues fences, {pid} is another session, {line} and {ticket} a
 waits for every such transaction.  So a waiter waits in slices of `SLICE` seconds; a session-level lock, which needs
 no transaction, keeps its place between two slices.  This lock is the ticket: two integers, the line of the name and
 the time of arrival.  In a slice the waiter first waits until all earlier tickets of the line have ended, then for the
-lock.  A slice is ended by `statement_timeout`, and the server may have granted the lock just before it.  The session
-keeps the lock then, and a try at the end of the slice finds that out.  This try also passes a waiter that is stopped.
+lock.  `statement_timeout` ends a slice, and the server may have granted the lock just before.  Then the session keeps
+the lock, and a try at the end of the slice detects this.  Through this try a waiter also passes a stopped waiter.
 """
 
 OF_THE_LOCK = (
@@ -19,7 +19,7 @@ OF_THE_LINE = (
     "l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid::bigint = {line} AND l.mode = 'ExclusiveLock' "
     "AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
-TICKETS = 2_147_483_500  # they begin anew after 248 days; an int has room for 99 more
+TICKETS = 2_147_483_500  # they start again after 248 days; an int has room for 99 more
 NOW = f"(extract(epoch FROM clock_timestamp()) * 100)::bigint % {TICKETS}"  # the ticket of this moment
 SLICE = 0.5  # seconds; shorter than the default of deadlock_timeout, so that no index is cancelled as a deadlock
 OPENING = 0x696E7465726C6B00  # the advisory lock under which sessions open one after another
@@ -40,7 +40,7 @@ POSTGRES = {
         "WITH got AS MATERIALIZED (SELECT pg_advisory_lock{kind}({key})) SELECT "  # planned before it waits
         "set_config('interlock.fence', nextval('{sequence}')::text, true) INTO fence "
         "FROM got, LATERAL pg_advisory_unlock({line}, {ticket}); "
-        # Caught here: the server would log an error for each slice.
+        # Caught here, because otherwise the server would log an error for each slice.
         "EXCEPTION WHEN query_canceled THEN IF pg_try_advisory_lock{kind}({key}) THEN "
         "PERFORM set_config('interlock.fence', nextval('{sequence}')::text, true); END IF; END $$; "
         "SELECT nullif(current_setting('interlock.fence', true), '')"  # set for this transaction only

@@ -9,7 +9,7 @@ and the clock of this process; each sample narrows the bounds. The `slack` is ha
 process are stored longer by it, and leases of others count as expired later by it. A lease that seems to have expired
 is judged again by a fresh sample. Observations of this process count more than the stored times: a lease that it saw
 renewed lasts at least from its read before that, and a lease that stayed unchanged for its whole length has expired.
-Therefore a write leaves the stored ends of other processes' claims as they are.
+Therefore a write does not change the stored lease ends of other processes' claims.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ MISSING = (NotFoundError, FileNotFoundError)
 STATES = (AlreadyExistsError, PreconditionError, NotModifiedError, *MISSING)
 """Errors about the state of an object."""
 SKEWED = ("RequestTimeTooSkewed", "RequestExpired", "date header too old")
-"""What S3 and Azure answer if the clock of the client differs by more than a quarter of an hour."""
+"""Errors of S3 and Azure if the clock of the client is wrong by more than 15 minutes."""
 STALE_IS_WRITTEN = Check(
     "conditional writes",
     "fail",
@@ -119,7 +119,7 @@ class Seen(NamedTuple):
     """An observation of a claim by this process.
 
     Attributes:
-        mark: the claim's count of renewals, and the stored end of its lease, which a waiter extends when it polls.
+        mark: the claim's renewal count, and the stored end of its lease, which a waiter extends when it polls.
         earliest: before which time of this process's clock the last renewal can't have been; None if unknown.
         latest: after which time it can't have been.
     """
@@ -161,8 +161,8 @@ class BucketLines:
         """Call obstore, and translate its errors.
 
         Args:
-            call, args, how: what to call.
-            expects: errors about the state of the object, which pass unchanged.
+            call, args, how: the function and its arguments.
+            expects: errors about the state of the object, which are raised unchanged.
 
         Raises:
             Denied, Unreachable: nothing was done.
@@ -177,12 +177,12 @@ class BucketLines:
             if isinstance(error, expects):
                 raise
             raise Unreachable(
-                f"{self._where} can't be used now: {first_line(error)}. If that lasts, run `interlock doctor`: locks "
-                "need a server that shows an object as soon as it is written"
+                f"{self._where} can't be used now: {first_line(error)}. If this persists, run `interlock "
+                "doctor`: locks need a server on which a written object is visible immediately"
             ) from error
         except (PermissionDeniedError, UnauthenticatedError) as error:
             skewed = any(words in str(error) for words in SKEWED)
-            advice = "Set the clock of this machine, best by NTP" if skewed else "May you read, write and list there?"
+            advice = "Set this machine's clock (NTP)" if skewed else "Check the rights to read, write and list"
             raise Denied(f"{self._where}: {first_line(error)}. {advice}") from error
         except BaseError as error:
             if "Connect" in str(error):
@@ -357,9 +357,9 @@ def see_that_it_runs_here() -> None:
 
 
 def _with_stored_ends(before: str, text: str) -> str:
-    """Return a line in which the claims of other processes that no step has renewed have their stored ends.
+    """Return a line in which claims of other processes, if no step has renewed them, keep their stored ends.
 
-    Their ends as this process judges them would look like renewals to the others.
+    If this process stored its own estimates of their ends, other processes would take them for renewals.
 
     Args:
         before: the line as it is stored.

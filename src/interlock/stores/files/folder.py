@@ -150,20 +150,20 @@ class Folder:
     def keep_value(self, name: str, done: int, value: str) -> None:
         """Write the value of the completed run whose record ends at `done`; call it before the record is written.
 
-        The caller has the guard of the line.  A file that others may have put there is replaced, not written to; but
-        in a sticky folder only its owner may replace it.
+        The caller has the guard of the line.  Replace a file that others may have put there, and do not write to it.
+        In a sticky folder only the owner may replace a file.
         """
         self._see_to(self.kept, self.sharing)
         sticky = self.sharing.mode & stat.S_ISVTX
         new = name if sticky else f"{name}~"
         if not sticky:
-            self.drop_value(new)  # a process that was killed here may have left one
+            self.drop_value(new)  # a killed process may have left one
         with open(open_file(self.kept, new, self.sharing), "r+b", 0) as file:
             found = file.read(MOST).partition(b" ")[0]
             if os.fstat(file.fileno()).st_nlink != 1 or (found and not found.isdigit()):
                 raise NotOurs(
-                    f"{self.kept / new} is not a record of a run, or has another name too (a hard link). Look at it, "
-                    f"and remove it; nothing was changed."
+                    f"{self.kept / new} is not a record of a run, or has another name (a hard link). Inspect "
+                    f"the file, and remove it. Nothing was changed."
                 )
             data = b"%d %b" % (done, value.encode())
             put(file.fileno(), data, 0)

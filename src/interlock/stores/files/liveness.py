@@ -44,7 +44,7 @@ from interlock.stores.files.opening import (
 from interlock.stores.plain import Section
 
 MOST_IDLE_PIPES = 64
-FEW = 16  # wake-up pipes; when there are more, and then twice as many, those without a waiter are removed
+FEW = 16  # wake-up pipes; at more than that, and at each doubling, pipes without a waiter are removed
 MOST_OTHERS = 128
 MOST_NUMBER = 999_999  # six digits, as many as a slot has room for
 TRIES = 50
@@ -58,7 +58,7 @@ class WakeupPipe(OpenFile):
         token, number: the file name is TOKEN.NUMBER.
 
     Attributes:
-        user: returns its waiter; None if there is none, also if an interrupt came before the waiter could return it.
+        user: returns the waiter; None if there is none, also if an interrupt kept the waiter from returning the pipe.
         watched: the open liveness pipes of the processes whose death wakes the waiter, by token.
     """
 
@@ -266,7 +266,7 @@ class Liveness:
     # -- wake-up pipes ------------------------------------------------------------------------------------------
 
     def pipe(self, user: object) -> WakeupPipe:
-        """Return a wake-up pipe for a waiter, perhaps not reachable any more; the waiter returns it by `put_back`.
+        """Return a wake-up pipe for a waiter, perhaps unreachable; the waiter returns the pipe by `put_back`.
 
         Raises:
             StoreError: the pipe can't be made, or the connection was closed.
@@ -291,7 +291,7 @@ class Liveness:
             return pipe
 
     def _discard_unused(self) -> None:
-        """Remove the pipes that their waiters, which are gone, have not returned."""
+        """Remove the pipes of exited waiters that have not returned them."""
         for pipe in list(self.wakeups.values()):
             if pipe.user() is None and pipe not in self._idle:
                 self.discard(pipe)
@@ -363,7 +363,7 @@ def make_pipe(pipe: OpenFile) -> None:
         pipe.identify()
         found = os.fstat(pipe.fd)
         if not found.st_nlink:
-            raise FileNotFoundError(errno.ENOENT, "it was removed while it was made", pipe.path)
+            raise FileNotFoundError(errno.ENOENT, "removed during its creation", pipe.path)
         if not stat.S_ISFIFO(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink > 1:
             raise NotOurs(f"another program replaced {path} while it was made; find that program")
         settle(pipe.fd, found, sharing.file_mode, sharing)

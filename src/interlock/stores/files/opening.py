@@ -209,20 +209,20 @@ def open_file(folder: str | Path, name: str, sharing: Sharing, create: bool = Tr
             os.close(fd)
         raise
     if fd < 0:
-        raise StoreError(f"{os.fspath(folder)}/{name} appears and disappears again and again; find out why")
+        raise StoreError(f"{os.fspath(folder)}/{name} appears and disappears again and again; find the cause")
     return fd
 
 
 def descriptor(path: str | Path, flags: int, mode: int = 0o777, at: int | None = None) -> int:
     """Open a file, and return its descriptor such that no interrupt can lose it.
 
-    An interrupt comes after a call, before its result is assigned; it does not come between the system call and the
-    assignment here, nor between the return and an assignment.  So assign the result, and begin a `try` in the next
-    line.
+    An interrupt can come after a call and before the assignment of its result.  It can't come between the system call
+    and the assignment in this function, or between its return and an assignment.  So assign the result, and begin a
+    `try` in the next line.
 
     Args:
         path, flags, mode: as for `os.open`.
-        at: the folder that a relative path begins at.
+        at: the folder of a relative path.
     """
     (fd,) = map(partial(os.open, dir_fd=at), (path,), (flags,), (mode,))
     return fd
@@ -234,7 +234,7 @@ def _open_at(at: int, name: str, sharing: Sharing, create: bool) -> int:
     try:
         fd = -1
         if create:  # try to create it first: most names are new
-            try:  # no `suppress`, in whose end an interrupt may come
+            try:  # not `suppress`: an interrupt may come in its end
                 fd = descriptor(name, access | os.O_CREAT | os.O_EXCL, sharing.file_mode, at)
             except (FileExistsError, PermissionError):
                 pass
@@ -286,12 +286,12 @@ def settle(fd: int, found: os.stat_result, mode: int, sharing: Sharing) -> None:
     """Give a new file or folder its mode, owner and group."""
     try:
         if found.st_uid == 0 != sharing.owner:
-            os.fchown(fd, sharing.owner, sharing.group)  # a file of root would keep the folder's owner out
+            os.fchown(fd, sharing.owner, sharing.group)  # a file of root would exclude the folder's owner
         elif sharing.mode & 0o022 and found.st_gid != sharing.group:
             with contextlib.suppress(PermissionError):  # not a member: a user who can't open the file gets an error
                 os.fchown(fd, -1, sharing.group)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a user namespace (rootless podman) has no number for that owner or group
+        if error.errno != errno.EINVAL:  # a user namespace (rootless podman) has no number for it
             raise
     if stat.S_IMODE(found.st_mode) != mode:
         os.fchmod(fd, mode)

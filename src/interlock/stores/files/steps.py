@@ -252,7 +252,7 @@ class FileSteps:
         return line
 
     def _retire_all(self) -> None:
-        """Close the lines that are not kept open; one whose step an interrupt broke off is closed by a later call."""
+        """Close the lines that are not kept open; a later call closes a line whose step was interrupted."""
         for line in list(self._retired):
             self._retire(line)
             if line.fd < 0:
@@ -354,11 +354,11 @@ class FileSteps:
 
 
 _open: dict[Callable[[], object], FileSteps] = {}
-"""The queues of this process, each by a function that returns it while it lives, and the lines of each."""
+"""The queues of this process (each as a function that returns the queue while it exists), and the lines of each."""
 
 
 def sweep(folder: Folder) -> None:
-    """Remove what dead processes have left in a folder, as far as it is quickly done; no file stays open."""
+    """Remove the files of dead processes from a folder, for a limited time; close all files."""
     steps, running = FileSteps(folder), [True]
     _open[lambda: running or None] = steps  # so that after an interrupt the next call closes it
     try:

@@ -177,14 +177,14 @@ class MysqlLines:
         self._options = options
         self._table = f"`{options.table}`"
         self._pool = Pool(self._open, options.where, options.max_connections)
-        self.patience = options.timeout  # seconds for which a locked row is tried again
+        self.patience = options.timeout  # seconds for which a step at a locked row is retried
         self._last: MysqlConnection | None = None
         self._swaps = count(1)
         self.rest = self._pool.rest
         self.close = self._pool.close
 
     def _open(self, deadline: float) -> MysqlConnection:
-        # A read gives its first request half of the time, which need not be enough for a connection.
+        # A read gives its first request half of the time, which may be too short for a new connection.
         self._last = MysqlConnection(self._options, clock.now() + self._options.timeout)
         return self._last
 
@@ -197,7 +197,7 @@ class MysqlLines:
         """
         deadline = clock.now() + self._options.timeout
         reads = statement.startswith("SELECT")
-        again = reads  # a connection may have ended, or been forgotten on the way: a read is sent once more
+        again = reads  # the connection may have ended, or a proxy may have dropped it: send a read once more
         while True:
             try:
                 return self._pool.ask(statement, (clock.now() + deadline) / 2 if again else deadline)
@@ -344,7 +344,7 @@ class MysqlLines:
             ),
             (
                 "grace", "warn" if grants_in > 0 else "",
-                f"the server has started a moment ago: locks are given out again in {grants_in:.0f} s",
+                f"the server has just started; it grants locks again in {grants_in:.0f} s",
             ),
             ("server", "ok", f"answers in {took * 1e6:.0f} us"),
             (

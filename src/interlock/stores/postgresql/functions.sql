@@ -86,7 +86,7 @@ END $$;
 -- cluster; so if the commit is synchronous (`lasting`, also set by the promotion of a lease longer than the grace), the
 -- caller must notify them after the commit.  It also notifies those of its own channel or of none.  These claims are in
 -- `told`, one in each line: channel, id, fence, slot.
--- One call removes and promotes 1,000 claims at most, except for '*': if that is not all, `taken` is null, and the caller
+-- One call removes and promotes at most 1,000 claims, except for '*'. If claims are left, `taken` is null, and the caller
 -- requests another step.  Behind the first waiter for which there is no room, only the claim itself and the last one count.
 CREATE OR REPLACE FUNCTION {walk}(
   _key bytea, _id text, _leaves text, _once boolean, _own text, moment bigint, open_from bigint,
@@ -312,8 +312,8 @@ END $$;
 
 -- Remove a claim and promote waiters; `_evict` if it is another caller's claim, with the id '*' for all claims.  With
 -- `_keep` (microseconds) the claim must hold the lock, and its run is recorded as completed for that time, with `_value`;
--- waiting claims of `once` leave then.  `removed` says how many were removed; if another step must go on, 2 is added, or for
--- `_evict` it is negative, and one less.
+-- waiting claims of `once` leave then.  `removed` says how many were removed; if another step is needed, 2 is added; for
+-- `_evict` the value is then negative, and one less.
 CREATE OR REPLACE FUNCTION {leave}(
   _key bytea, _id text, _keep bigint, _evict boolean, _own text, _value text, OUT removed bigint, OUT told text
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
@@ -468,8 +468,8 @@ BEGIN
   GET DIAGNOSTICS swept = ROW_COUNT;
 END $$;
 
--- Qualify the names in the functions by the schema in which they were made, so that every search path will do, also an
--- empty one.  Names that `ddl` has qualified stay.
+-- Qualify the names in the functions with the schema in which the functions were created, so that every search path
+-- works, even an empty one.  Names that `ddl` has qualified do not change.
 DO $$
 DECLARE
   own text := quote_ident(current_schema());

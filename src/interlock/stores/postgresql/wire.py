@@ -46,8 +46,8 @@ _MISSING = (
     f"name their place by ?schema= and ?table="
 )
 _NOWHERE = (
-    "there is no schema for the table of locks: name one that exists by ?schema=, or set the search_path of this "
-    "role, which is empty or names none"
+    "there is no schema for the table of locks: the search_path of this role is empty, or names no existing schema. "
+    "Name a schema by ?schema=, or set the search_path"
 )
 _READS = "this server or role may only read: connect to the primary, with a role that may write"
 _ADVICE = {

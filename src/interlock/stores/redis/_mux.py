@@ -207,7 +207,7 @@ class MuxPool:
         if self.closed:
             raise closed()
         if self._connecting is None:
-            # In an empty context, which the reader of the connection has from then on.
+            # In an empty context, which the reader of the connection keeps.
             self._connecting = Context().run(asyncio.ensure_future, self._connect(deadline))
             self._connecting.add_done_callback(self._made)
         mux = await asyncio.shield(self._connecting)

@@ -42,19 +42,17 @@ class Redirected(Refused):
 
 
 def see_it_is_there(count: Reply, wanted: int, where: str) -> None:
-    """Raise StoreError if, by the reply to WAIT, fewer replicas than wanted have a grant, or nobody knows how many.
+    """Raise StoreError if the reply to WAIT shows too few replicas with the grant, or no number.
 
-    Not Refused: the grant was made before.
+    It is not Refused, because the server had granted the lock before.
     """
     if isinstance(count, ReplyError):
         refused = refusal(count, where)
-        raise StoreError(
-            f"{refused}; without WAIT no replica is known to have the grant, so it is given back"
-        ) from refused
+        raise StoreError(f"{refused}; without WAIT no replica can confirm the grant, so it was released") from refused
     if count < wanted:
         raise StoreError(
-            f"{count} of {wanted} replicas of {where} say that they have the grant, so it is given back: are they "
-            f"connected? Else take fewer (?replicas=)"
+            f"only {count} of {wanted} replicas of {where} confirmed the grant, so it was released. "
+            f"Check the replication, or lower ?replicas="
         )
 
 

@@ -18,7 +18,7 @@ OF_RESP3 = (
     "maint_notifications_config", "maint_notifications_pool_handler", "oss_cluster_maint_notifications_handler",
     "orig_host_address", "orig_socket_timeout", "orig_socket_connect_timeout",
 )  # fmt: skip
-"""What a pool of redis-py 8 adds with protocol 3 only: its maintenance notifications, which need that protocol."""
+"""Arguments for maintenance notifications, which a pool of redis-py 8 adds only with protocol 3."""
 PROBES = 3  # unanswered keepalive probes before TCP ends a connection
 MOST_SECONDS = 32767  # the largest value that TCP accepts
 

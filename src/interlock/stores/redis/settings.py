@@ -36,7 +36,7 @@ def _choice(name: str, text: str) -> str:
 
 
 def _truth(name: str, text: str) -> bool:
-    """Read a flag as redis-py does: what is not a form of "no" means yes."""
+    """Read a flag like redis-py: every value that is not a form of "no" means yes."""
     return text.upper() not in ("0", "F", "FALSE", "N", "NO")
 
 

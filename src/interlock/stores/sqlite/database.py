@@ -90,7 +90,7 @@ class Database:
         execute = opened.connection.execute
         name = key.encode()
         try:
-            if opened.connection.in_transaction:  # an interrupt came before an earlier step could roll back
+            if opened.connection.in_transaction:  # an interrupt prevented the rollback of an earlier step
                 opened.connection.rollback()
             execute("BEGIN IMMEDIATE")
             if not opened.file.is_found():

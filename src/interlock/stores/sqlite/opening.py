@@ -173,7 +173,7 @@ def open_claims(options: SqliteOptions, alive: OpenFile) -> Opened:
 
     Args:
         options: the files.
-        alive: becomes the `file` of the result.  The caller closes it if this raises.
+        alive: becomes the `file` of the result.  If this raises, the caller closes it.
 
     Raises:
         StoreError: the folder does not exist or can't be written, or the path is not interlock's file.

@@ -1,4 +1,4 @@
-"""Blocks: the end of a `with` block ends what this block began, in whichever thread or task it comes."""
+"""Blocks: the end of a `with` block releases the grant of this block, in whichever thread or task it happens."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
@@ -13,10 +13,10 @@ from interlock.testing.world import THREADS, Kind, World
 
 
 class Block:
-    """A block of a generator that is suspended in its body, as of a fixture or a dependency of a web framework.
+    """A block in a suspended generator, such as a fixture or a dependency of a web framework.
 
     Args:
-        world: determines the colour.
+        world: determines the API, sync or async.
         lock: the lock object of the block.
     """
 
@@ -35,16 +35,16 @@ class Block:
         self._begin, self._end = _both(world, manager)
 
     def enter(self, actor: Actor) -> Any:
-        """Let an actor enter it; return what the body gets."""
+        """Let an actor enter the block; return the value of the `with`."""
         return actor.do(self._begin)
 
     def leave(self, actor: Actor) -> None:
-        """Let an actor end it."""
+        """Let an actor end the block."""
         actor.do(self._end, None, None, None)
 
 
 class Stack:
-    """A block of a lock that an exit stack enters by itself; otherwise like `Block`."""
+    """A block of a lock that an exit stack enters; otherwise like `Block`."""
 
     def __init__(self, world: World, lock: Any) -> None:
         self._stack = ExitStack() if world.colour == THREADS else AsyncExitStack()
@@ -53,7 +53,7 @@ class Stack:
         self._lock = lock
 
     def enter(self, actor: Actor) -> Any:
-        """Let an actor enter it; return what the stack returns."""
+        """Let an actor enter the block; return the result of the stack."""
         return actor.do(self._begin, self._lock)
 
     def leave(self, actor: Actor) -> None:
@@ -89,7 +89,7 @@ def test_an_end_after_a_loss_leaves_what_another_acquired(
     lock = kind.make(locks, world.name)
     first, second = Block(world, lock), Block(world, lock)
     lost = first.enter(ann)
-    ann.end()  # or the loss cancels this task
+    ann.end()  # otherwise the loss cancels this task
     world.eye.evict(world.name)
     assert bob.do(lost.renew) is False
     grant = second.enter(bob)
@@ -132,7 +132,7 @@ def test_what_is_acquired_again_in_a_block_ends_with_it(world: World, locks: Any
     lock = locks.lock(world.name)
     for block in (Block(world, lock), Stack(world, lock)):
         block.enter(ann)
-        for _ in range(2):  # as a Condition that waits twice
+        for _ in range(2):  # like a Condition that waits twice
             ann.do(lock.release)
             assert world.nothing_left()
             assert ann.do(lock.acquire).held

@@ -82,7 +82,7 @@ def test_no_grant_of_a_closed_connection_is_held_by_two(world: World, error: typ
 
 @of_tasks
 def test_no_grant_of_an_ended_loop_is_held_by_two(world: World, kind: Kind, locks: Any) -> None:
-    with warnings.catch_warnings():  # a loop that ends leaves what only its own tasks could close
+    with warnings.catch_warnings():  # an ended loop leaves objects that only its own tasks could close
         warnings.simplefilter("ignore", ResourceWarning)
         _in_two_loops(world, kind, locks)
         gc.collect()

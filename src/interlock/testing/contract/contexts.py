@@ -16,14 +16,14 @@ from interlock.testing.world import World
 
 
 class Request:
-    """What a context variable refers to while a request is served."""
+    """The value of a context variable during a request."""
 
 
 current: ContextVar[Request | None] = ContextVar("current", default=None)
 
 
 def _requested(world: World, job: Callable[[], Any], request: Request) -> Any:
-    """Let an actor of its own do a job for a request; returns the result."""
+    """Let a new actor do a job for a request; return its result."""
 
     def steps() -> Generator[Any, Any, Any]:
         token = current.set(request)
@@ -41,11 +41,11 @@ def _requested(world: World, job: Callable[[], Any], request: Request) -> Any:
 
 def test_on_lost_runs_in_the_context_of_its_own_acquire(world: World, locks: Any) -> None:
     seen: dict[str, Any] = {}
-    _requested(world, locks.lock(world.fresh_name()).acquire, Request())  # the first one starts what renews
+    _requested(world, locks.lock(world.fresh_name()).acquire, Request())  # the first acquire starts the renewals
 
     def lost(grant: Any) -> None:
         seen[grant.name] = current.get()
-        current.set(None)  # in a copy: the next callback does not see it
+        current.set(None)  # in a copy: the next callback does not see this value
 
     requests = {world.fresh_name(): Request() for _ in range(3)}
     for name, request in requests.items():

@@ -103,7 +103,7 @@ def test_a_cancellation_that_nobody_sent_does_not_end_it(
         terms.append(election.term)
         helper = asyncio.ensure_future(asyncio.sleep(60))
         if len(terms) == 1:
-            helper.cancel()  # by a pool or a client that was closed; not this task
+            helper.cancel()  # as a closed pool or client does; not this task
         await helper
 
     running = world.actor().start(election.run, work)

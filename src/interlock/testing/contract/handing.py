@@ -74,7 +74,7 @@ def test_a_token_is_used_once(world: World, locks: Any) -> None:
 
 
 def moved(token: str, where: str) -> str:
-    """Return a token that says that its claim is in another store."""
+    """Return a token that names another store."""
     told = read(token)._replace(where=where)
     return BEGINS + urlsafe_b64encode(json.dumps(told).encode()).decode().rstrip("=")
 
@@ -84,7 +84,7 @@ def moved(token: str, where: str) -> str:
 def test_a_token_of_another_store_is_refused_by_name(world: World, locks: Any, ann: Actor, act: str) -> None:
     other = "redis://elsewhere.example/7"
     token = moved(ann.do(ann.do(locks.lock(world.name, ttl=LONG).acquire).detach), other)
-    assert ann.do(locks.renew, token) is True  # another spelling, for all that the token knows
+    assert ann.do(locks.renew, token) is True  # the URL may be another spelling of the same store
     assert ann.do(locks.release, token) is True
     if "://" in repr(locks):
         with pytest.raises(InvalidArgument, match=re.escape(other)):
@@ -210,7 +210,7 @@ def test_a_renewal_under_the_old_name_is_told_as_a_loss_to_nobody(world: World, 
 
 
 def _detached(world: World, lock: Any) -> Any:
-    """Return a function for an actor: it acquires, detaches at once, and returns the token."""
+    """Return a function for an actor that acquires, detaches immediately, and returns the token."""
 
     def steps() -> Generator[Any, Any, Any]:
         grant = yield from world.result(lock.acquire())
@@ -249,7 +249,9 @@ def test_a_used_token_lets_nobody_in(world: World, locks: Any, where: str) -> No
 
 @needs("detach")
 def test_a_released_token_lets_in_the_next_in_line(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
-    ann.do(locks.release, ann.do(ann.do(locks.lock(world.fresh_name()).acquire).detach))  # no waiter stays without it
+    ann.do(
+        locks.release, ann.do(ann.do(locks.lock(world.fresh_name()).acquire).detach)
+    )  # without this, no waiter remains
     grant = ann.do(locks.lock(world.name, ttl=LONG).acquire)
     waiting = world.in_line(bob.start, locks.lock(world.name).acquire)
     token = ann.do(grant.detach)

@@ -11,7 +11,7 @@ from interlock.testing.remote import Remote
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
 from interlock.testing.world import Kind, World
 
-SHORT = 1.0  # seconds: the lease of a waiter that waits for longer
+SHORT = 1.0  # seconds: a lease that is shorter than the wait
 SECTION = " with lock as grant: result.append(grant.fence)"
 MOST_PASSES = 5  # sections of others before a waiter of another process gets the lock, on a store without `order`
 

@@ -92,7 +92,7 @@ class AsyncGateway:
         try:
             return await self._ask(path, body, max(0.001, (deadline - clock.now()) / shares))
         except (Passing, Unreachable, UnknownOutcome) as error:
-            if member == self._member:  # else another request has changed the member already
+            if member == self._member:  # otherwise another request has already changed the member
                 self.distrust()
             if isinstance(error, Denied) or left == 1 or (isinstance(error, UnknownOutcome) and not repeat):
                 raise

@@ -84,7 +84,7 @@ class AsyncLeases:
         if lease is not None:
             with suppress(LeaseEnded):
                 await self._gateway.ask("lease/revoke", json.dumps({"ID": lease.id}), deadline)
-            self.of.pop(claim.id, None)  # not if this failed: then it is tried again
+            self.of.pop(claim.id, None)  # only after success: a failure is retried
 
     async def left(self, id: str, deadline: float) -> float:
         """Return how many seconds a lease has left; `id` is its number."""

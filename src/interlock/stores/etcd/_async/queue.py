@@ -142,7 +142,7 @@ class AsyncEtcdQueue:
         """
         self._turns.remove(claim.id)
         if not again:
-            try:  # after the revocation a late request can't enter: it finds no lease
+            try:  # after the revocation a late request finds no lease, and can't enter
                 await self._leases.end(claim, self._gateway.deadline())
             except StoreError:
                 error = UnknownOutcome(str(error))

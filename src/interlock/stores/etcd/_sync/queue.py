@@ -143,7 +143,7 @@ class EtcdQueue:
         """
         self._turns.remove(claim.id)
         if not again:
-            try:  # after the revocation a late request can't enter: it finds no lease
+            try:  # after the revocation a late request finds no lease, and can't enter
                 self._leases.end(claim, self._gateway.deadline())
             except StoreError:
                 error = UnknownOutcome(str(error))

@@ -1,5 +1,5 @@
 -- Give the place of a holder to another id, with its fence and slot.
--- ARGV: id, new id, ttl, channel, about, and the claims to remove before.
+-- ARGV: id, new id, ttl, channel, about, and the claims to remove first.
 -- Returns the fence, or {fence, slot}; -1 if it is gone; -3 as in enter.lua.
 local id, new, ttl, channel, about = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local known = take_along(6, new, open(new))

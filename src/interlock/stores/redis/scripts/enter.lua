@@ -2,7 +2,7 @@
 -- ARGV: ttl, units, capacity, once (0 or 1), channel, mode, about, id.  mode: t (one try), w (wait), a (it entered
 -- before).
 -- Returns the fence, or {fence, slot}: it holds the lock; 0: occupied; -1: gone; -2: the run was completed before;
--- -3: a step can't drop or promote so many, and it does not hold the lock: it enters again;
+-- -3: one step could not drop or promote all, and the claim does not hold the lock: the client sends it again;
 -- -(10 + milliseconds): it waits, and polls after that time; or {that, before, fence}: it waits, and will hold the lock
 -- with that fence as soon as the claim `before` has left.
 local ttl, units, capacity = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -42,7 +42,7 @@ local function stand()
   if record then
     local _, _, u, c, _, _, _, _, its_rest = parse(record)
     if u ~= c or channel_in(its_rest) ~= channel then before = '-' end
-  elseif line.first <= line.last then  -- very many have left
+  elseif line.first <= line.last then  -- a great many waiters have left
     before = '-'
   else
     line.quick = ttl

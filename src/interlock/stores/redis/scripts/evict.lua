@@ -1,8 +1,8 @@
 -- Evict one claim, or all, of any process; the waiters among them are notified to look.
--- ARGV: id, or empty for all; for the next step of the same eviction also the two last numbers of the reply.
--- Returns how many; or a list: of that number if work on the line is left to the next step, as after `leave`; of that
--- number, the highest fence to be evicted and a cursor if claims are left to evict: those that entered later stay.
--- The waiters go first, so that none of them is promoted and evicted then.
+-- ARGV: id, or empty for all; for the next step of the same eviction also the last two numbers of the reply.
+-- Returns the number of evicted claims.  If work on the line is left for the next step, as after `leave`, returns a list
+-- of that number.  If claims are left to evict, returns a list of that number, the highest fence to evict, and a cursor:
+-- claims that entered later stay.  Evict the waiters first, so that no waiter is promoted and then evicted.
 local wanted, upto, cursor = ARGV[1], ARGV[2], ARGV[3]
 local record = open(wanted)
 local evicted, gone = 0, {}

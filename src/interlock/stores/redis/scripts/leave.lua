@@ -1,8 +1,8 @@
 -- Remove a claim; the next waiters become holders.
 -- ARGV: milliseconds for which its run is recorded as completed (0 for no record), channel, let_in (the waiter of the
--- same process that was let in already, or empty), id; with a record, its value, and the claims to remove before.
--- Returns 1 if the claim was there, else 0; plus 2 if work is left to the next step; or a list of that number and of id,
--- fence and slot of the promoted waiters of the same channel.
+-- same process that was let in already, or empty), id; with a record, its value, and the claims to remove first.
+-- Returns 1 if the claim was in the line, else 0; plus 2 if work is left for the next step; or a list of that number and
+-- of id, fence and slot of the promoted waiters of the same channel.
 local record, channel, let_in, id, value = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local mine = take_along(6, id, open(id))
 if line.more > 0 or line.ends and line.ends <= now then mine = settle(id, mine) end
@@ -19,7 +19,7 @@ if removed == 1 and record > 0 then
   write('done', line.done)
   write('value', value)
   keep(line.done)
-  line.more = line.first + 1  -- the waiting claims of `once` leave: the run was completed
+  line.more = line.first + 1  -- the run is completed, so the waiting claims of `once` leave
   flush()
 end
 hand_over()

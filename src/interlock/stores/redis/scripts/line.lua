@@ -7,24 +7,24 @@
 --           `ends`; mixed is 1 if capacities differ; slots has a 1 for each number that is taken, or is "-"; holder is the
 --           id if one has it all for itself, else "-"
 --   queue   of the waiters: "first last quick more": the numbers of the first and the last; no waiter's lease is shorter
---           than `quick`; more is not 0 while a step has left work on the waiters to the next one: 1, or, while the waiting
---           claims of `once` leave because a run was completed, the number of the next one to be checked plus one
---   sweep   while holders are checked, whose leases may have expired: "cursor ends limit mixed": the cursor of HSCAN, and
---           the totals of the holders that were found alive so far; mixed is 2 if the check must be repeated
+--           than `quick`; more is not 0 while a step has left work on the waiters for the next step: it is 1, or, while
+--           waiting claims of `once` leave after a completed run, the number of the next claim to check, plus one
+--   sweep   during a check of holders for expired leases: "cursor ends limit mixed": the cursor of HSCAN, and the totals
+--           of the holders found alive so far; mixed is 2 if the check must be repeated
 --   #N      the id of the waiter with that number; missing for a waiter that has left
 --   @ID     a claim: "state ends units capacity fence number slot held once since channel about"; state is u (it holds
 --           the lock; number is 0) or p (it waits)
 -- Times are milliseconds of the server's clock.  A claim gets its fence when it enters.  After every step there is no
--- room for the first waiter beside the holders, and there is no waiter without a holder; unless the step has left work
--- to the next one, which the caller requests.
+-- room for the first waiter beside the holders, and there is no waiter without a holder, unless the step has left work
+-- for the next step, which the caller requests.
 local call = redis.call
 local NEVER = 99999999999999
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local instant = clock[1] .. string.sub('00000' .. clock[2], -6)  -- microseconds; as text, since formatting them is slow
 -- The state of the line in one table, because Lua makes functions with few shared variables faster.  Writes and deletions
--- are collected until `save`.  A step checks, drops and passes over at most `room` claims, and promotes at most `batch` at
--- a time: the server does nothing else meanwhile, and `unpack` has a limit, which a step must not come near.
+-- are collected until `save`.  A step checks, drops and passes over at most `room` claims, and promotes at most `batch`
+-- claims, because the server does nothing else during a step, and `unpack` has a limit.
 local line = {key = KEYS[1], room = 1000, batch = 250, told = {}, drops = {}, writes = {}, counted = false, queued = false,
   fence = '0', kept = 0, done = 0, used = 0, first = 1, last = 0, mixed = '0', slots = '-', holder = '-'}
 
@@ -146,7 +146,7 @@ local function clear()
   line.cursor = nil
 end
 
--- Take a holder that has been dropped from the totals.
+-- Subtract a dropped holder from the totals.
 local function uncount(u, c, slot)
   line.used, line.counted = line.used - u, true
   if line.used <= 0 then
@@ -163,9 +163,9 @@ local function alive(stop, c)
   line.least = line.least == 0 and c or math.min(line.least, c)
 end
 
--- Check the holders: drop those whose leases have expired, and find the totals of the others.  If that is more than one
--- step does, `ends` is not in the future, and the next step goes on.  With `anew`, a holder has left: a check that is not
--- complete is repeated after its end, since that holder may be in its totals.
+-- Check the holders: drop the holders whose leases have expired, and sum up the others.  If one step can't check all, `ends`
+-- is not in the future, and the next step continues.  With `anew`, a holder has left: repeat an incomplete check after its
+-- end, because its totals may contain that holder.
 local function sweep(anew)
   flush()
   if not line.cursor then
@@ -202,8 +202,8 @@ local function sweep(anew)
   end
 end
 
--- Return the id and the facts of the first waiter whose lease has not expired; drop those before it, also the claims of
--- `once` while a completed run is recorded.  If there are more of these than one step drops, return nothing, with `more`.
+-- Return the id and the facts of the first waiter whose lease has not expired; drop the waiters before it, and the claims of
+-- `once` while a completed run is recorded.  If one step can't drop all of these, return nothing, and set `more`.
 local function head()
   while line.first <= line.last do
     local id = call('HGET', line.key, '#' .. line.first)
@@ -224,8 +224,8 @@ local function head()
   end
 end
 
--- Promote waiters in order until one does not fit; no waiter overtakes it; none while not all holders are checked.  Before
--- that, after a completed run, let the waiting claims of `once` leave.
+-- Promote waiters in order, up to the first waiter for which there is no room; promote none before all holders are checked.
+-- Before that, after a completed run, remove the waiting claims of `once`.
 local function hand_over()
   if line.more > 0 then
     local place = math.max(line.more - 1, line.first)
@@ -263,7 +263,7 @@ local function hand_over()
   end
 end
 
--- Tell whether work is left to the next step.
+-- Return true if work is left for the next step.
 local function unfinished()
   return line.more > 0 or line.ends and line.ends <= now
 end
@@ -278,21 +278,21 @@ local function settle(id, mine)
   return call('HGET', line.key, '@' .. id)
 end
 
--- Remove a claim by its record: its room, or its place among the waiters, is free.
+-- Remove a claim by its record, and free its room or its place among the waiters.
 local function take_out(id, record)
   local state, _, u, c, _, number, slot = parse(record)
   drop('@' .. id)
   if state == 'p' then
     drop('#' .. number)
-    flush()  -- it is not the next any more
+    flush()  -- it is no longer the next waiter
   elseif state == 'u' then
     uncount(u, c, slot)
     if line.mixed == '1' then sweep(true) end
   end
 end
 
--- Remove the claims whose ids are in ARGV from the place `first`: their releases are on their way, and the process of
--- `id` has let it in already.  Return the record of `id` after that.
+-- Remove the claims whose ids are in ARGV from the place `first` on: their releases are under way, and the process of `id`
+-- has already let `id` in.  Then return the record of `id`.
 local function take_along(first, id, mine)
   if not ARGV[first] then return mine end
   drop('')  -- see `flush`

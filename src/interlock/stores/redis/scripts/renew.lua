@@ -1,6 +1,6 @@
 -- Extend a lease that has not expired.
--- ARGV: id, ttl, and the claims to remove before.  Returns 0 (gone), 1 (kept), 2 (kept, and another claim waits) or 3 (it
--- does not hold the lock, it waits).
+-- ARGV: id, ttl, and the claims to remove first.  Returns 0 (gone), 1 (kept), 2 (kept, and another claim waits) or 3 (the
+-- claim is a waiter, not a holder).
 local id, stop = ARGV[1], now + 1 + tonumber(ARGV[2])
 local mine = take_along(3, id, open(id))
 drop('')  -- see `flush`
