@@ -94,7 +94,7 @@ class Attempt:
 
     @property
     def inherited(self) -> bool:
-        """True in a forked child, which owns nothing of its parent's acquisitions."""
+        """True in a forked child, which does not own its parent's acquisitions."""
         return self.holding is not None and self.holding.pid != checked_pid()
 
 

@@ -79,7 +79,7 @@ class Neighbours:
                 heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
                 heard.bind(f"\0{channel}")
-                # Some Pythons start a thread in a copy of its maker's context.
+                # Some Pythons start a thread in a copy of the starting thread's context.
                 threading.Thread(
                     target=Context().run, args=(self._read, heard), name="interlock-listens", daemon=True
                 ).start()

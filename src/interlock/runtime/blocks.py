@@ -36,16 +36,16 @@ def place() -> Place:
 class Acquired(list[tuple[Any, Any, Any]]):
     """The unreleased acquisitions in order: the place of the block or None, the grant or run, and the owner.
 
-    A grant or run has `_over`, True once it was released or its loss is known to the caller; `inherited`, True in a
-    forked child; perhaps `_hold`, the same for all handles of one hold, None if it holds nothing; and perhaps
-    `_body`, the caller in its own `with`.  Threads may use it at once: each change is one operation on the list.
+    A grant or run has `_over`, True once it was released or the caller knows of its loss, and `inherited`, True in a
+    forked child.  It may have `_hold`, the same object for all handles of one hold, None if it holds nothing, and
+    `_body`, the caller in its own `with`.  Threads may use this concurrently: each change is one list operation.
     """
 
     _many = 16
     _most = 1000
 
     def note(self, where: Place | None, begun: object, owner: object) -> None:
-        """Note an acquisition; if there are many, forget those that are over; if far too many, also their blocks."""
+        """Record an acquisition; if there are many, forget those that are over; if too many, also their blocks."""
         if len(self) >= self._many:
             by_hand = len(self) >= self._most  # a block left without its end; of a few, each may be open
             for each in self.copy():
@@ -67,7 +67,7 @@ class Acquired(list[tuple[Any, Any, Any]]):
             return False
 
     def drop(self, begun: object) -> None:
-        """Remove an acquisition that was interrupted, if it was noted."""
+        """Remove an interrupted acquisition, if it was recorded."""
         for each in self.copy():
             if each[1] is begun:
                 self.forget(each)

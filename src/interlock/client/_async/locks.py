@@ -135,7 +135,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
             if where is not None:
                 grant._enter_body(owner)
             return grant
-        except BaseException:  # an interrupt: the caller has no grant, and no block will end this one
+        except BaseException:  # an interrupt: the caller has no grant, and no block will release it
             self._acquired.drop(grant)
             await rt.finish(grant.release)
             raise

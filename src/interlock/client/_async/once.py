@@ -60,7 +60,7 @@ class AsyncRun:
 
     @property
     def inherited(self) -> bool:
-        """True in a forked child, which owns nothing of its parent's runs."""
+        """True in a forked child, which does not own its parent's runs."""
         return self.grant is not None and self.grant.inherited
 
     @property
@@ -166,7 +166,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
         try:
             self._acquired.note(where, run, rt.caller())
             return await run.__aenter__()
-        except BaseException:  # an interrupt: no block will end it
+        except BaseException:  # an interrupt: no block will end this run
             self._acquired.drop(run)
             if run.grant is not None:
                 await rt.finish(run.grant.release)

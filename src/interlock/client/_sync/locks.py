@@ -136,7 +136,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
             if where is not None:
                 grant._enter_body(owner)
             return grant
-        except BaseException:  # an interrupt: the caller has no grant, and no block will end this one
+        except BaseException:  # an interrupt: the caller has no grant, and no block will release it
             self._acquired.drop(grant)
             rt.finish(grant.release)
             raise

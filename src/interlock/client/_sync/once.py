@@ -61,7 +61,7 @@ class Run:
 
     @property
     def inherited(self) -> bool:
-        """True in a forked child, which owns nothing of its parent's runs."""
+        """True in a forked child, which does not own its parent's runs."""
         return self.grant is not None and self.grant.inherited
 
     @property
@@ -167,7 +167,7 @@ class Once(rt.WrongWith, Generic[S]):
         try:
             self._acquired.note(where, run, rt.caller())
             return run.__enter__()
-        except BaseException:  # an interrupt: no block will end it
+        except BaseException:  # an interrupt: no block will end this run
             self._acquired.drop(run)
             if run.grant is not None:
                 rt.finish(run.grant.release)

@@ -189,7 +189,7 @@ class DropIn(OneKey):
         left = self._left(ended)
         if left is None and ended and not self._shared:  # the caller may have set a token in the block
             left = self._holdings.find(self._owner(), self._encoded_key, lambda owner: False)
-            if left is not None and left.handles:  # another acquisition, which this block did not begin
+            if left is not None and left.handles:  # an acquisition of another block
                 left = None
         try:
             if left is None:

@@ -52,7 +52,7 @@ SKEWED = ("RequestTimeTooSkewed", "RequestExpired", "date header too old")
 STALE_IS_WRITTEN = Check(
     "conditional writes",
     "fail",
-    "it writes although another client has written: do not use it (interlock doctor --race shows it)",
+    "a stale write was accepted: do not use this store (interlock doctor --race shows the fault)",
 )
 _runs_in: int | None = None  # the pid of the process in which obstore's threads run
 
