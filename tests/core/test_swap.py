@@ -1,5 +1,7 @@
 """Steps by compare and swap: the cached line alone is never the answer."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -7,7 +9,8 @@ import pytest
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.errors import UnknownOutcome
 from interlock.core.line import GONE, KEPT
-from interlock.remote.failures import NoRoom, Refused, Unreachable
+from interlock.remote.failures import NoAnswer, NoRoom, Refused, Unreachable
+from interlock.testing.waiting import throughout
 from tests.support.texts import Texts, TextStore
 
 
@@ -32,9 +35,10 @@ def test_who_was_evicted_by_others_hears_it_at_the_next_renewal() -> None:
 class LosesReplies(Texts):
     """Texts whose next swap is performed without a reply; after that, a load fails."""
 
-    def __init__(self, error: Exception | None = None) -> None:
+    def __init__(self, error: Exception | None = None, lost: type[UnknownOutcome] = UnknownOutcome) -> None:
         super().__init__()
         self.armed = False
+        self._lost = lost
         self._error = error
         self._fails: Exception | None = None
 
@@ -42,7 +46,7 @@ class LosesReplies(Texts):
         version = super().swap(*args)
         if self.armed:
             self.armed, self._fails = False, self._error
-            raise UnknownOutcome("by order of the test")
+            raise self._lost("by order of the test")
         return version
 
     def load(self, key: str) -> tuple[int | None, str, int]:
@@ -79,4 +83,42 @@ def test_a_step_whose_swap_had_no_reply_is_done_once_and_says_so() -> None:
     with pytest.raises(UnknownOutcome):  # nobody knows how many it has removed
         queue.evict(f"p{SEPARATOR}a", "third")
     assert queue.look(f"p{SEPARATOR}a") == []
+    queue.close()
+
+
+class Slow(LosesReplies):
+    """Texts whose replies to a swap wait for `go`; the next reply after that is lost."""
+
+    def __init__(self) -> None:
+        super().__init__(lost=NoAnswer)
+        self.go, self.waits = threading.Event(), threading.Event()
+        self.go.set()
+
+    def swap(self, *args: Any) -> int | None:
+        version = super().swap(*args)
+        if not self.go.is_set():
+            self.waits.set()
+            assert self.go.wait(10)
+            self.armed = True
+        return version
+
+
+def test_a_step_beside_an_acquire_is_repeated_after_a_lost_reply() -> None:
+    texts = Slow()
+    queue = TextStore(texts).queue()
+    holder, new = claim("holder"), claim("new")
+    assert queue.enter(holder, None, True, False).state == "using"
+    with ThreadPoolExecutor(3) as pool:
+        texts.go.clear()
+        texts.waits.clear()
+        renewed = pool.submit(queue.renew, [holder])
+        assert texts.waits.wait(10)
+        refused = pool.submit(queue.enter, claim("other"), None, False, False)
+        throughout(0.2, lambda: not refused.done())  # it waits for the renewal, and performs the next batch
+        adopted = pool.submit(queue.adopt, holder.spec.key, holder.id, new)
+        throughout(0.2, lambda: not adopted.done())
+        texts.go.set()
+        assert renewed.result(10) == [KEPT]
+        assert adopted.result(10) is not None
+        assert refused.result(10).state == "refused"
     queue.close()

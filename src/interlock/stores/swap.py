@@ -270,7 +270,8 @@ class SwapSteps:
         """Perform the steps of a batch in one swap, so that callers of this process don't conflict at the server."""
         known = self._remembered(key)
         first, looks = batch[0], any(each.decide is look for each in batch)
-        until = clock.now() + self._patience * (first.decide is not enter)  # `acquire` itself retries
+        retried = all(each.decide is enter for each in batch)  # `acquire` itself retries
+        until = clock.now() + self._patience * (not retried)
         # The renewals of other lines wait for this one, so that it is not retried often.
         tries = TRIES if first.decide is not renew else 1 if known is None else 2
         for _ in range(tries):
@@ -296,7 +297,7 @@ class SwapSteps:
             try:  # even an unchanged line is written: its new version refuses a lost swap that arrives late
                 version = self._store.swap(key, known.version, encode(line), now, next(completed, None))
             except UnknownOutcome as error:
-                again = not first.unknown and (first.decide is not enter or not isinstance(error, NoAnswer))
+                again = not first.unknown and not (retried and isinstance(error, NoAnswer))
                 for each in batch:  # from now on, a refusal does not mean that nothing was done
                     each.unknown = True
                 if not again:
