@@ -35,6 +35,8 @@ def pytest_in(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         "no:django",
         "-p",
         "no:anyio",
+        "-p",
+        "no:asyncio",
         *words,
     ]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)

@@ -89,6 +89,10 @@ def test_who_can_not_give_back_a_turn_that_came_too_late_waits_for_the_next(fake
     assert grant is not None
     assert time.monotonic() - asked > 1.2  # the first came too late
     assert not grant.lost
+
+
+def test_a_claim_that_may_be_left_behind_is_an_error(fake: FakeLocks) -> None:
+    locks = fake.connect(ttl=1)
     fake.stall(1.2)
     fake.drop_reply("leave")
     with pytest.raises(interlock.StoreError, match="leave"):

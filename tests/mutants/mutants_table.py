@@ -52,15 +52,15 @@ MUTANTS = [
         "fork: a child keeps its parent's line files open",
         "tests/process/test_files_descriptors.py -k forked_child",
         "stores/files/steps.py",
-        "        for line in self.lines.values():\n            line.shut()\n",
+        "        for line in (*self.lines.values(), *self._retired):\n            line.shut()\n",
         "",
     ),
     _error(
         "fork: a child keeps the liveness pipes of others open",
         "tests/process/test_files_descriptors.py -k forked_child",
         "stores/files/liveness.py",
-        "            self.others.popitem()[1].close()\n",
-        "            self.others.popitem()\n",
+        "            pipe.close()\n            del self.others[name]\n",
+        "            del self.others[name]\n",
     ),
     # -- start and clean-up -------------------------------------------------------------------------
     _error(
@@ -117,8 +117,8 @@ MUTANTS = [
         "Django: a policy that names a computing field makes it no part of the state",
         "tests/django/guarded/test_policies.py",
         "django/guarded/plan.py",
-        "named.get(field.name, LAST_WINS if field.attname in self.computing else others)",
-        "LAST_WINS if field.attname in self.computing else named.get(field.name, others)",
+        "named.get(field.name, LAST_WINS if attname in self.computing else named.get(OTHERS, REFUSE))",
+        "LAST_WINS if attname in self.computing else named.get(field.name, named.get(OTHERS, REFUSE))",
     ),
     _error(
         "Django: an object is deleted in another state than If-Match names",

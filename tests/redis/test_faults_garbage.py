@@ -74,4 +74,5 @@ def test_garbage_is_an_error_that_shows_it_and_ends_its_connection(
                 ann.do(lock.acquire, timeout=1)
             assert f"127.0.0.1:{port}" in str(caught.value)
             assert repr(words[:10])[2:-1] in str(caught.value)
-    assert max(garbling.scripts) == 1
+    # Tasks share a connection, so the withdrawal of the first claim may be on its way already.
+    assert max(garbling.scripts) <= (1 if colour == THREADS else 2)

@@ -5,7 +5,7 @@ import random
 from contextlib import closing, suppress
 from typing import Any
 
-from interlock.core.errors import LockLost, LockTimeout
+from interlock.core.errors import LockLost, LockTimeout, NotHeld
 from tests.torture.operations import FailedRun, Operation
 from tests.torture.plan import Choice
 from tests.torture.shelf import Reader
@@ -64,7 +64,7 @@ class TaskWorker(Worker):
             operation.say("freed")
         except LockTimeout:
             operation.say("fail")
-        except LockLost:
+        except (LockLost, NotHeld):  # `close` has released it
             operation.say("lost")
         except FailedRun:
             operation.say("freed")

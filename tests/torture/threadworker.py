@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from interlock.core.errors import LockLost, LockTimeout
+from interlock.core.errors import LockLost, LockTimeout, NotHeld
 from tests.torture.history import History
 from tests.torture.operations import Board, FailedRun, Operation, listener
 from tests.torture.plan import Choice, Plan, draw, loaded
@@ -104,7 +104,7 @@ class ThreadWorker(Worker):
             operation.say("freed")
         except LockTimeout:
             operation.say("fail")
-        except LockLost:
+        except (LockLost, NotHeld):  # `close` has released it
             operation.say("lost")
         except FailedRun:
             operation.say("freed")

@@ -114,5 +114,5 @@ def test_an_open_connection_keeps_no_request_alive(world: World, waits: bool, lo
 
     grant, request = copy_context().run(served)
     eventually(lambda: gc.collect() >= 0 and request() is None)
-    assert grant.held
+    del grant  # until here its lease was renewed
     ann.do(blocker.release)
