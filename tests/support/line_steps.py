@@ -33,7 +33,7 @@ class Side:
         self.waiters: dict[str, Any] = {}
         self.grants: dict[str, int] = {}
         self.fences: dict[str, int] = {}
-        self.over: set[str] = set()  # claims that have expired or were evicted; a local hand-off may let them in
+        self.over: set[str] = set()  # claims that are gone or have expired; a local hand-off may let them in
 
     def enter(self, process: int, claim: Claim, wait: bool, again: bool) -> tuple[Any, ...]:
         """Enter a claim; return the answer without its fence, of which only the order must be the same."""
@@ -125,6 +125,7 @@ def play(
                 answer = held and held.slot
                 if held is not None:
                     side.saw(adopted.id, held.fence)
+                    side.over.add(claim.id)  # a store may notify it, if this step has promoted it
             elif what == "pass":
                 answer = None
                 side.over.update(id for id, (_, each) in known.items() if each.spec.ttl == BRIEF and pass_time)
