@@ -160,7 +160,7 @@ class Answering(BaseHTTPRequestHandler):
     [
         (409, "OperationAborted", ("PUT",), "OperationAborted"),
         (404, "NoSuchKey", ("HEAD",), "404"),
-        (403, "RequestTimeTooSkewed", ("PUT",), "Set the clock"),
+        (403, "RequestTimeTooSkewed", ("PUT",), "Set this machine's clock"),
     ],
 )
 def test_an_error_for_the_clock_is_a_store_error(status: int, code: str, methods: tuple[str, ...], says: str) -> None:

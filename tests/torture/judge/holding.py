@@ -74,7 +74,8 @@ def fences(run: Run) -> list[Violation]:
             if other is not hold and other.id != hold.id and "attach" not in (other.op.kind, hold.op.kind):
                 text = f"{hold.op} has the fence {hold.fence} of {other.op}"
                 found.append(Violation("fence repeated", name, hold.since, text))
-        found += _falling(run, name, holds)
+        # An evicted claim may be granted before its caller learns of the eviction.
+        found += _falling(run, name, [hold for hold in holds if run.evicted.get(hold.id, hold.since) >= hold.since])
     return found
 
 

@@ -142,7 +142,7 @@ def test_work_that_exits_ends_it_with_a_log_line(
     election = locks.election(world.name)
     with pytest.raises(SystemExit):
         ann.do(election.run, work)
-    assert any("ends" in message and "SystemExit" in message for message in caplog.messages)
+    assert any("ended" in message and "SystemExit" in message for message in caplog.messages)
     world.until_free()
 
 
