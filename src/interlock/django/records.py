@@ -132,6 +132,15 @@ class Workers:
 
     def close_connections(self) -> None:
         """Close all connections; the next request connects again."""
+        # In a thread of its own: Django refuses to close a connection where an event loop runs, and another loop than
+        # the one that has ended may close what that loop has left open.
+        thread = spawn("interlock-orm", self._close_all)
+        if thread is None:
+            self._close_all()
+        else:
+            thread.join()
+
+    def _close_all(self) -> None:
         for connection in list(self._open.values()):
             with suppress(DatabaseError, InterfaceError):  # it was broken already
                 connection.close()
