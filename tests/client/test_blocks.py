@@ -8,6 +8,7 @@ import threading
 import unittest
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -553,3 +554,16 @@ def test_ends_of_many_threads_by_one_object_are_all_matched(world: World, locks:
         sys.setswitchinterval(before)
     assert failures == []
     assert world.nothing_left()
+
+
+def test_a_release_spares_a_grant_in_another_body() -> None:
+    with interlock.connect("memory://given") as locks, ThreadPoolExecutor(1) as other:
+        lock = locks.lock("book")
+        grant = lock.acquire()
+        assert grant is not None
+        other.submit(grant.__enter__).result()
+        with pytest.raises(interlock.NotHeld):
+            lock.release()
+        assert grant.held
+        other.submit(grant.__exit__, None, None, None).result()
+        assert not grant.held

@@ -141,12 +141,15 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
             raise
 
     def _mine(self, owner: rt.Caller) -> tuple[Any, Any, Any] | None:
-        """Return the last grant of the caller, or else the only grant of a completed task, such as of `wait_for`."""
-        mine = [each for each in self._acquired.copy() if each[2] is owner and not each[1]._over]
+        """Return the last grant of the caller, or else the only grant of a completed task, such as of `wait_for`.
+
+        A grant in the body of another living owner is left alone, also if the caller has acquired it.
+        """
+        held = [each for each in self._acquired.copy() if not each[1]._over and _may_end(each[1]._body, owner)]
+        mine = [each for each in held if each[2] is owner]
         # async only
         if not mine:
-            held = [each for each in self._acquired.copy() if not each[1]._over]
-            left = [each for each in held if each[0] is None and each[2].done() and each[1]._body in (None, owner)]
+            left = [each for each in held if each[0] is None and each[2].done()]
             mine = left if len(left) == 1 else []
         return mine[-1] if mine else None
 
@@ -196,6 +199,11 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
     def __repr__(self) -> str:
         kinds = ", ".join(kind_of(spec.units, spec.capacity) for spec in self._specs)
         return f"<{type(self).__name__} {self.name!r} ({kinds}) on {self._client.where}>"
+
+
+def _may_end(body: rt.Caller | None, owner: rt.Caller) -> bool:
+    """Return True unless a grant is in the body of another living owner."""
+    return body is None or body is owner or body.done()
 
 
 class AsyncLock(AsyncLockable[AsyncGrant]):

@@ -142,8 +142,12 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
             raise
 
     def _mine(self, owner: rt.Caller) -> tuple[Any, Any, Any] | None:
-        """Return the last grant of the caller, or else the only grant of a completed thread, such as of `wait_for`."""
-        mine = [each for each in self._acquired.copy() if each[2] is owner and not each[1]._over]
+        """Return the last grant of the caller, or else the only grant of a completed thread, such as of `wait_for`.
+
+        A grant in the body of another living owner is left alone, also if the caller has acquired it.
+        """
+        held = [each for each in self._acquired.copy() if not each[1]._over and _may_end(each[1]._body, owner)]
+        mine = [each for each in held if each[2] is owner]
         return mine[-1] if mine else None
 
     def release(self) -> None:
@@ -192,6 +196,11 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
     def __repr__(self) -> str:
         kinds = ", ".join(kind_of(spec.units, spec.capacity) for spec in self._specs)
         return f"<{type(self).__name__} {self.name!r} ({kinds}) on {self._client.where}>"
+
+
+def _may_end(body: rt.Caller | None, owner: rt.Caller) -> bool:
+    """Return True unless a grant is in the body of another living owner."""
+    return body is None or body is owner or body.done()
 
 
 class Lock(Lockable[Grant]):
