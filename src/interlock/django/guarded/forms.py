@@ -376,15 +376,16 @@ def to_text(field: AnyField, instance: Model) -> Any:
     value = field.value_from_object(instance)
     if value is None:
         return None
-    if isinstance(field, JSONField):
-        return json.dumps(value, cls=field.encoder)
-    return force_str(field.value_to_string(instance))  # django-money returns a number
+    # django-money returns a number, so the text is made by `force_str`.
+    return (
+        json.dumps(value, cls=field.encoder)
+        if isinstance(field, JSONField)
+        else force_str(field.value_to_string(instance))
+    )
 
 
 def from_text(field: AnyField, text: str | None) -> Any:
     """Parse a text of `to_text`."""
     if text is None:
         return None
-    if isinstance(field, JSONField):
-        return json.loads(text, cls=field.decoder)
-    return field.to_python(text)
+    return json.loads(text, cls=field.decoder) if isinstance(field, JSONField) else field.to_python(text)
