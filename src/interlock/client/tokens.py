@@ -99,7 +99,7 @@ def identity(where: str) -> tuple[object, ...] | None:
     hosts, _, path = address.rpartition("@")[2].partition("/")
     named = (DEFAULTS.sub("", host) for host in hosts.lower().split(","))
     options = sorted(each for each in query.split("&") if each.startswith(NAMING))
-    return SAME.get(kind, kind), *named, path.strip("/").removeprefix("0"), *options
+    return SAME.get(kind, kind), *named, "" if path.strip("/") == "0" else path.strip("/"), *options
 
 
 def absent(token: Token, where: str) -> Literal[False]:

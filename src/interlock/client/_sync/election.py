@@ -119,7 +119,8 @@ class Election(rt.WrongWith):
         if self._stander is not None:
             raise InvalidArgument(f"this candidate of {self.name!r} stands already: make another one")
         self._client.check_open()
-        self._context = copy_context()
+        if self._on_elected is not None or self._on_deposed is not None:
+            self._context = copy_context()
         self._stander = "soon"
 
     def _stand(self, work: Callable[..., rt.Result[object]] | None) -> None:

@@ -178,10 +178,12 @@ class Watchdog:
         """Withdraw the stale claims, one after the other; a failure ends the attempt."""
         try:
             while self.stale:
-                claim, until = self.stale[0]
+                first = self.stale[0]
+                claim, until = first
                 if self._now() < until:
                     self._queue.leave(claim)
-                self.stale.popleft()
+                if self.stale and self.stale[0] is first:  # a full queue may have dropped it meanwhile
+                    self.stale.popleft()
         except LockError:
             self.stale.rotate(-1)  # the next attempt begins with another claim
         finally:
