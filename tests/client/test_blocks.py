@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ import pytest
 import interlock
 from interlock.core.errors import LockError, LockLost, NotHeld
 from interlock.testing.actors import Actor
-from interlock.testing.contract.blocks import Block, Stack
+from interlock.testing.contract.blocks import Block, Stack, ends_of
 from interlock.testing.contract.fixtures import of_tasks, of_threads
 from interlock.testing.world import THREADS, World
 from tests.support.stores import ROWS, Row
@@ -31,49 +32,37 @@ def row(request: pytest.FixtureRequest) -> Row:
 
 
 class Moved(Stack):
-    """A block of an exit stack that is moved to another one, by `pop_all`, before it is closed."""
+    """A block of an exit stack whose callbacks `pop_all` moves to a new stack before the close."""
 
     def leave(self, actor: Actor) -> None:
         moved = self._stack.pop_all()
         actor.do(moved.__exit__ if isinstance(moved, ExitStack) else moved.__aexit__, None, None, None)
 
 
-class Calls:
+class Calls(Block):
     """A block that is entered and left by calls, as by a wrapper."""
 
     def __init__(self, world: World, lock: Any) -> None:
-        ends = ("__enter__", "__exit__") if world.colour == THREADS else ("__aenter__", "__aexit__")
-        self._begin, self._end = (getattr(lock, name) for name in ends)
-
-    def enter(self, actor: Actor) -> Any:
-        return actor.do(self._begin)
-
-    def leave(self, actor: Actor) -> None:
-        actor.do(self._end, None, None, None)
+        self._begin, self._end = ends_of(world, lock)
 
 
-class Cleanup:
+class Cleanup(Stack):
     """A block that unittest enters, and ends with its clean-ups; for tasks like `Stack`."""
 
     def __init__(self, world: World, lock: Any) -> None:
-        self._stack = None if world.colour == THREADS else Stack(world, lock)
-        self._lock = lock
-
-    def enter(self, actor: Actor) -> Any:
-        return actor.do(unittest.enterModuleContext, self._lock) if self._stack is None else self._stack.enter(actor)
-
-    def leave(self, actor: Actor) -> None:
-        actor.do(unittest.doModuleCleanups) if self._stack is None else self._stack.leave(actor)
+        super().__init__(world, lock)
+        if world.colour == THREADS:
+            self._begin = partial(unittest.enterModuleContext, lock)
+            self._end = lambda *_: unittest.doModuleCleanups()
 
 
 class Conditional(Calls):
     """A block of a `threading.Condition` around the lock; for tasks like `Calls`."""
 
     def __init__(self, world: World, lock: Any) -> None:
-        super().__init__(world, lock)
         if world.colour == THREADS and hasattr(lock, "acquire"):
-            condition = threading.Condition(lock)
-            self._begin, self._end = condition.__enter__, condition.__exit__
+            lock = threading.Condition(lock)
+        super().__init__(world, lock)
 
 
 class Made(NamedTuple):

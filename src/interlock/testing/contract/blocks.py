@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ class Block:
                 yield grant
 
         manager = of_threads() if world.colour == THREADS else of_tasks()
-        self._begin, self._end = _both(world, manager)
+        self._begin, self._end = ends_of(world, manager)
 
     def enter(self, actor: Actor) -> Any:
         """Let an actor enter the block; return the value of the `with`."""
@@ -43,25 +44,16 @@ class Block:
         actor.do(self._end, None, None, None)
 
 
-class Stack:
+class Stack(Block):
     """A block of a lock that an exit stack enters; otherwise like `Block`."""
 
     def __init__(self, world: World, lock: Any) -> None:
         self._stack = ExitStack() if world.colour == THREADS else AsyncExitStack()
-        self._begin = getattr(self._stack, "enter_context" if world.colour == THREADS else "enter_async_context")
-        self._end = _both(world, self._stack)[1]
-        self._lock = lock
-
-    def enter(self, actor: Actor) -> Any:
-        """Let an actor enter the block; return the result of the stack."""
-        return actor.do(self._begin, self._lock)
-
-    def leave(self, actor: Actor) -> None:
-        """Let an actor close the stack."""
-        actor.do(self._end, None, None, None)
+        enter = self._stack.enter_context if isinstance(self._stack, ExitStack) else self._stack.enter_async_context
+        self._begin, self._end = partial(enter, lock), ends_of(world, self._stack)[1]
 
 
-def _both(world: World, manager: Any) -> tuple[Any, Any]:
+def ends_of(world: World, manager: Any) -> tuple[Any, Any]:
     """Return the methods that enter and leave a context manager."""
     if world.colour == THREADS:
         return manager.__enter__, manager.__exit__
