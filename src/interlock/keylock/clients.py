@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.remote.redispy import ADVICE, advice_on, code_of, given_code, names_of
-from interlock.runtime.blocks import Place
+from interlock.runtime.blocks import CallSite
 from interlock.runtime.clock import awake_or_not
 from interlock.runtime.process import checked_pid
 
@@ -71,7 +71,7 @@ class Attempt:
         pauses: seconds between the tries.
         token: chosen by the caller, so that others may use it too; None for random ones.
         caller: the calling thread or task, which is the owner unless the lock is shared.
-        place: the place where a block is entered; None for a call of `acquire`.
+        site: the call site of the entered block; None for a call of `acquire`.
         holding: what was obtained.
     """
 
@@ -81,7 +81,7 @@ class Attempt:
     pauses: Iterator[float]
     token: bytes | None = None
     caller: object = None
-    place: Place | None = None
+    site: CallSite | None = None
     holding: Holding | None = None
 
     @property

@@ -14,15 +14,15 @@ from typing import Any, TypeAlias
 _WITH = {opmap[name] for name in ("BEFORE_WITH", "BEFORE_ASYNC_WITH", "LOAD_SPECIAL") if name in opmap}
 _BACK = 2 if "LOAD_SPECIAL" in opmap else 0  # since Python 3.14, `with` loads `__enter__` and then calls it
 _STACKS = {"contextlib", "unittest.case", "unittest.async_case"}
-Place: TypeAlias = FrameType | tuple[FrameType | None]
+CallSite: TypeAlias = FrameType | tuple[FrameType | None]
 """The frame of a `with` statement; or a tuple with the frame of another caller of `__enter__`, None if it is useless.
 
 Code compiled by Cython has no frames: all its tasks may show the frame of one Python function.
 """
 
 
-def place() -> Place:
-    """Return the place at which the caller's caller enters a block."""
+def call_site() -> CallSite:
+    """Return the call site at which the caller's caller enters a block."""
     try:
         frame = sys._getframe(2)
     except ValueError:  # called from C code
@@ -34,7 +34,7 @@ def place() -> Place:
 
 
 class Acquired(list[tuple[Any, Any, Any]]):
-    """The unreleased acquisitions in order: the place of the block or None, the grant or run, and the owner.
+    """The unreleased acquisitions in order: the call site of the block or None, the grant or run, and the owner.
 
     A grant or run has `_over`, True once it was released or the caller knows of its loss, and `inherited`, True in a
     forked child.  It may have `_hold`, the same object for all handles of one hold, None if it holds nothing, and
@@ -44,7 +44,7 @@ class Acquired(list[tuple[Any, Any, Any]]):
     _many = 16
     _most = 1000
 
-    def note(self, where: Place | None, begun: object, owner: object) -> None:
+    def note(self, site: CallSite | None, begun: object, owner: object) -> None:
         """Record an acquisition; if there are many, forget those that are over; if too many, also their blocks."""
         if len(self) >= self._many:
             by_hand = len(self) >= self._most  # a block left without its end; of a few, each may be open
@@ -56,7 +56,7 @@ class Acquired(list[tuple[Any, Any, Any]]):
                 if over:
                     self.forget(each)
             self._many = 16 + 2 * len(self)
-        self.append((where, begun, owner))
+        self.append((site, begun, owner))
 
     def forget(self, each: tuple[Any, Any, Any]) -> bool:
         """Remove an acquisition; False if another thread was quicker."""
@@ -93,10 +93,10 @@ class Acquired(list[tuple[Any, Any, Any]]):
             pass
         known = self.copy()  # an iterator of a list ends early if another thread makes the list shorter
         for each in reversed(known):
-            where = each[0]
-            if where is frame:
+            site = each[0]
+            if site is frame:
                 return self._take(each)
-            if isinstance(where, tuple) and where[0] is frame and each[2] is caller():
+            if isinstance(site, tuple) and site[0] is frame and each[2] is caller():
                 break
         owner = caller()
         loose = [each for each in known if isinstance(each[0], tuple)]
@@ -122,5 +122,5 @@ class Acquired(list[tuple[Any, Any, Any]]):
             return []
         if found[-1] is each or not begun._over:
             return [begun]
-        later = [one for where, one, who in found[found.index(each) :] if where is None and who is owner]
+        later = [one for site, one, who in found[found.index(each) :] if site is None and who is owner]
         return [begun, *[one for one in later if not one._over and getattr(one, "_body", None) is None][:1]]

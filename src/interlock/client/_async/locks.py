@@ -50,7 +50,7 @@ from interlock.core.functions import (
 )
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
-from interlock.runtime.blocks import Acquired, Place, place
+from interlock.runtime.blocks import Acquired, CallSite, call_site
 from interlock.stores import Store
 
 if TYPE_CHECKING:
@@ -120,19 +120,19 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
         return await self._obtain(wait_limit(self._options, blocking, timeout), cancel)
 
     async def _obtain(
-        self, seconds: float | None, cancel: Cancels | None = None, where: Place | None = None
+        self, seconds: float | None, cancel: Cancels | None = None, site: CallSite | None = None
     ) -> G | Any:
         owner = rt.caller()
         grant = await self._take(seconds, owner, cancel)
         if grant is None:
-            if where is not None:
+            if site is not None:
                 raise await self._client.too_late(self._specs, seconds, owner)
             return None
         try:
-            self._acquired.note(where, grant, owner)
+            self._acquired.note(site, grant, owner)
             if self._options.at_least and isinstance(grant, AsyncGrant):
                 grant._stay_at_least()
-            if where is not None:
+            if site is not None:
                 grant._enter_body(owner)
             return grant
         except BaseException:  # an interrupt: the caller has no grant, and no block will release it
@@ -176,7 +176,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
         return any(who is owner and grant.held for _, grant, who in self._acquired.copy())
 
     def __aenter__(self) -> rt.Result[G]:
-        return self._obtain(self._options.timeout, None, place())
+        return self._obtain(self._options.timeout, None, call_site())
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -13,7 +13,7 @@ from interlock.core.claims import LockSpec, checked_seconds
 from interlock.core.errors import InvalidArgument, NotKept
 from interlock.core.functions import check_kind, name_of_arguments, see_it_finished
 from interlock.runtime import _aio as rt
-from interlock.runtime.blocks import Acquired, Place, place
+from interlock.runtime.blocks import Acquired, CallSite, call_site
 
 MOST = 65_536  # characters of JSON
 LONGEST_KEEP = 366 * 86400.0  # seconds
@@ -159,12 +159,12 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
         raise await client.too_late([spec], options.timeout, owner)
 
     def __aenter__(self) -> rt.Result[AsyncRun]:
-        return self._enter(place())
+        return self._enter(call_site())
 
-    async def _enter(self, where: Place) -> AsyncRun:
+    async def _enter(self, site: CallSite) -> AsyncRun:
         run = await self._begin(self.name)
         try:
-            self._acquired.note(where, run, rt.caller())
+            self._acquired.note(site, run, rt.caller())
             return await run.__aenter__()
         except BaseException:  # an interrupt: no block will end this run
             self._acquired.drop(run)

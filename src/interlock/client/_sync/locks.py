@@ -51,7 +51,7 @@ from interlock.core.functions import (
 )
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
-from interlock.runtime.blocks import Acquired, Place, place
+from interlock.runtime.blocks import Acquired, CallSite, call_site
 from interlock.stores import Store
 
 if TYPE_CHECKING:
@@ -121,19 +121,19 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
         return self._obtain(wait_limit(self._options, blocking, timeout), cancel)
 
     def _obtain(
-        self, seconds: float | None, cancel: Cancels | None = None, where: Place | None = None
+        self, seconds: float | None, cancel: Cancels | None = None, site: CallSite | None = None
     ) -> G | Any:
         owner = rt.caller()
         grant = self._take(seconds, owner, cancel)
         if grant is None:
-            if where is not None:
+            if site is not None:
                 raise self._client.too_late(self._specs, seconds, owner)
             return None
         try:
-            self._acquired.note(where, grant, owner)
+            self._acquired.note(site, grant, owner)
             if self._options.at_least and isinstance(grant, Grant):
                 grant._stay_at_least()
-            if where is not None:
+            if site is not None:
                 grant._enter_body(owner)
             return grant
         except BaseException:  # an interrupt: the caller has no grant, and no block will release it
@@ -173,7 +173,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
         return any(who is owner and grant.held for _, grant, who in self._acquired.copy())
 
     def __enter__(self) -> rt.Result[G]:
-        return self._obtain(self._options.timeout, None, place())
+        return self._obtain(self._options.timeout, None, call_site())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -14,7 +14,7 @@ from interlock.core.claims import LockSpec, checked_seconds
 from interlock.core.errors import InvalidArgument, NotKept
 from interlock.core.functions import check_kind, name_of_arguments, see_it_finished
 from interlock.runtime import _threads as rt
-from interlock.runtime.blocks import Acquired, Place, place
+from interlock.runtime.blocks import Acquired, CallSite, call_site
 
 MOST = 65_536  # characters of JSON
 LONGEST_KEEP = 366 * 86400.0  # seconds
@@ -160,12 +160,12 @@ class Once(rt.WrongWith, Generic[S]):
         raise client.too_late([spec], options.timeout, owner)
 
     def __enter__(self) -> rt.Result[Run]:
-        return self._enter(place())
+        return self._enter(call_site())
 
-    def _enter(self, where: Place) -> Run:
+    def _enter(self, site: CallSite) -> Run:
         run = self._begin(self.name)
         try:
-            self._acquired.note(where, run, rt.caller())
+            self._acquired.note(site, run, rt.caller())
             return run.__enter__()
         except BaseException:  # an interrupt: no block will end this run
             self._acquired.drop(run)

@@ -13,7 +13,7 @@ from interlock.keylock.clients import Attempt, Holding
 from interlock.remote.redispy import library_of
 from interlock.runtime import _aio as rt
 from interlock.runtime import log
-from interlock.runtime.blocks import Place, place
+from interlock.runtime.blocks import CallSite, call_site
 
 L = TypeVar("L", bound="AsyncDropIn")
 T = TypeVar("T")
@@ -79,21 +79,21 @@ class AsyncDropIn(AsyncOneKey):
         blocking: bool | None,
         seconds: float | None,
         token: str | bytes | None,
-        where: Place | None = None,
+        site: CallSite | None = None,
     ) -> rt.Result[bool]:
         """Take the lock; wait for it unless told otherwise.
 
         Args:
             sleep, blocking, seconds: as in the lock, whose own count if None.
             token: what to write into the key instead of a random token.
-            where: the place of the entered block; None for a call.
+            site: the call site of the entered block; None for a call of `acquire`.
         """
         limit = self.blocking_timeout if seconds is None else _checked_wait(seconds)
         pause = self.sleep if sleep is None else _checked_sleep(sleep)
         chosen = None if token is None else checked_bytes(token, "token")
         blocking = self.blocking if blocking is None else blocking
         spread, seconds = pauses(pause, pause, 0.8), limit if blocking else 0.0
-        attempt = Attempt(self._owner(), seconds, self.timeout, spread, chosen, self._caller(), where)
+        attempt = Attempt(self._owner(), seconds, self.timeout, spread, chosen, self._caller(), site)
         return self._as_client(self._obtain, attempt)
 
     async def _as_client(self, function: Callable[..., rt.Result[T]], *args: object) -> T:
@@ -174,10 +174,10 @@ class AsyncDropIn(AsyncOneKey):
         return self._as_client(self._is_held, self._mine())
 
     def __aenter__(self: L) -> rt.Result[L]:
-        return self._enter(place())
+        return self._enter(call_site())
 
-    async def _enter(self: L, where: Place) -> L:
-        if not await self._acquire(None, None, None, None, where):
+    async def _enter(self: L, site: CallSite) -> L:
+        if not await self._acquire(None, None, None, None, site):
             self._fail(self._plain, "Unable to acquire lock within the time specified")
         return self
 

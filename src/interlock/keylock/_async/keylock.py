@@ -9,7 +9,7 @@ from interlock.keylock._async.onekey import PATIENCE, AsyncOneKey
 from interlock.keylock.arguments import checked_bytes, pauses, wait_limit
 from interlock.keylock.clients import Attempt, Holding, Sent, reentrant_of
 from interlock.runtime import _aio as rt
-from interlock.runtime.blocks import Place, place
+from interlock.runtime.blocks import CallSite, call_site
 
 L = TypeVar("L", bound="AsyncKeyLock")
 
@@ -87,9 +87,9 @@ class AsyncKeyLock(AsyncOneKey):
         """
         return self._obtain(self._attempt(wait_limit(self._timeout, blocking, timeout, otherwise=0.0)))
 
-    def _attempt(self, seconds: float | None, where: Place | None = None) -> Attempt:
+    def _attempt(self, seconds: float | None, site: CallSite | None = None) -> Attempt:
         spread = pauses(self._poll / 32, self._poll, 0.5)
-        return Attempt(self._owner(), seconds, self._ttl, spread, None, self._caller(), where)
+        return Attempt(self._owner(), seconds, self._ttl, spread, None, self._caller(), site)
 
     def release(self) -> rt.Result[bool]:
         """Give the lock back if the calling thread or task holds it.
@@ -134,7 +134,7 @@ class AsyncKeyLock(AsyncOneKey):
         return self._is_held(self._mine())
 
     def __aenter__(self: L) -> rt.Result[L]:
-        return self._enter(self._attempt(wait_limit(self._timeout, UNSET, UNSET, otherwise=None), place()))
+        return self._enter(self._attempt(wait_limit(self._timeout, UNSET, UNSET, otherwise=None), call_site()))
 
     async def _enter(self: L, attempt: Attempt) -> L:
         if not await self._obtain(attempt):

@@ -14,7 +14,7 @@ from interlock.keylock.clients import Attempt, Holding
 from interlock.remote.redispy import library_of
 from interlock.runtime import _threads as rt
 from interlock.runtime import log
-from interlock.runtime.blocks import Place, place
+from interlock.runtime.blocks import CallSite, call_site
 
 L = TypeVar("L", bound="DropIn")
 T = TypeVar("T")
@@ -80,21 +80,21 @@ class DropIn(OneKey):
         blocking: bool | None,
         seconds: float | None,
         token: str | bytes | None,
-        where: Place | None = None,
+        site: CallSite | None = None,
     ) -> rt.Result[bool]:
         """Take the lock; wait for it unless told otherwise.
 
         Args:
             sleep, blocking, seconds: as in the lock, whose own count if None.
             token: what to write into the key instead of a random token.
-            where: the place of the entered block; None for a call.
+            site: the call site of the entered block; None for a call of `acquire`.
         """
         limit = self.blocking_timeout if seconds is None else _checked_wait(seconds)
         pause = self.sleep if sleep is None else _checked_sleep(sleep)
         chosen = None if token is None else checked_bytes(token, "token")
         blocking = self.blocking if blocking is None else blocking
         spread, seconds = pauses(pause, pause, 0.8), limit if blocking else 0.0
-        attempt = Attempt(self._owner(), seconds, self.timeout, spread, chosen, self._caller(), where)
+        attempt = Attempt(self._owner(), seconds, self.timeout, spread, chosen, self._caller(), site)
         return self._as_client(self._obtain, attempt)
 
     def _as_client(self, function: Callable[..., rt.Result[T]], *args: object) -> T:
@@ -175,10 +175,10 @@ class DropIn(OneKey):
         return self._as_client(self._is_held, self._mine())
 
     def __enter__(self: L) -> rt.Result[L]:
-        return self._enter(place())
+        return self._enter(call_site())
 
-    def _enter(self: L, where: Place) -> L:
-        if not self._acquire(None, None, None, None, where):
+    def _enter(self: L, site: CallSite) -> L:
+        if not self._acquire(None, None, None, None, site):
             self._fail(self._plain, "Unable to acquire lock within the time specified")
         return self
 

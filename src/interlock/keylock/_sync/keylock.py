@@ -10,7 +10,7 @@ from interlock.keylock._sync.onekey import PATIENCE, OneKey
 from interlock.keylock.arguments import checked_bytes, pauses, wait_limit
 from interlock.keylock.clients import Attempt, Holding, Sent, reentrant_of
 from interlock.runtime import _threads as rt
-from interlock.runtime.blocks import Place, place
+from interlock.runtime.blocks import CallSite, call_site
 
 L = TypeVar("L", bound="KeyLock")
 
@@ -88,9 +88,9 @@ class KeyLock(OneKey):
         """
         return self._obtain(self._attempt(wait_limit(self._timeout, blocking, timeout, otherwise=0.0)))
 
-    def _attempt(self, seconds: float | None, where: Place | None = None) -> Attempt:
+    def _attempt(self, seconds: float | None, site: CallSite | None = None) -> Attempt:
         spread = pauses(self._poll / 32, self._poll, 0.5)
-        return Attempt(self._owner(), seconds, self._ttl, spread, None, self._caller(), where)
+        return Attempt(self._owner(), seconds, self._ttl, spread, None, self._caller(), site)
 
     def release(self) -> rt.Result[bool]:
         """Give the lock back if the calling thread holds it.
@@ -135,7 +135,7 @@ class KeyLock(OneKey):
         return self._is_held(self._mine())
 
     def __enter__(self: L) -> rt.Result[L]:
-        return self._enter(self._attempt(wait_limit(self._timeout, UNSET, UNSET, otherwise=None), place()))
+        return self._enter(self._attempt(wait_limit(self._timeout, UNSET, UNSET, otherwise=None), call_site()))
 
     def _enter(self: L, attempt: Attempt) -> L:
         if not self._obtain(attempt):

@@ -172,8 +172,8 @@ class OneKey:
                 return False
             pause = next(attempt.pauses)
             rt.sleep(pause if left is None else min(pause, left))
-        if attempt.place is not None or self._acquired:
-            self._acquired.note(attempt.place, attempt, attempt.caller)
+        if attempt.site is not None or self._acquired:
+            self._acquired.note(attempt.site, attempt, attempt.caller)
         return True
 
     def _try(self, attempt: Attempt) -> bool:
@@ -245,7 +245,7 @@ class OneKey:
         return mine is not None and self._holder() == mine.token
 
     def _left(self, ended: Sequence[Attempt]) -> Holding | None:
-        """Return the acquisitions of a block that are not released; none in a forked child of the block's process."""
+        """Return the unreleased holding of a block, for `release`; None in a forked child of its process."""
         for each in ended:
             if each.holding is not None and not each._over and each.holding.pid == checked_pid():
                 each.holding.handles.remove(each)

@@ -130,7 +130,7 @@ class AsyncServerQueue(Generic[Q, A]):
             except ConnectionEnded:
                 lost = True  # it may have been performed, whatever the result of the next request
                 reply = await self._ask(request, undo)
-            while (told := self._wire.entered(reply)) is BUSY:
+            while (entered := self._wire.entered(reply)) is BUSY:
                 lost = True  # `_ask` does not report whether a connection ended
                 reply = await self._ask(request, undo)
         except StoreError as error:
@@ -138,7 +138,7 @@ class AsyncServerQueue(Generic[Q, A]):
         finally:
             self._pool.entering.discard(claim.id)
         self._answered = True
-        answer = self._entered(claim.id, told, wait, again)
+        answer = self._entered(claim.id, entered, wait, again)
         if answer.state != "pending":
             return answer
         look_again = min(max(LOOK_AGAIN, len(self._waiters.by_id) / LOOKS_HERE), answer.look_again)
