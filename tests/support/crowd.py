@@ -86,7 +86,7 @@ async def acquire_many(url: str, kind: str, number: int, ttl: float) -> None:
 
 
 def until_there_are(locks: interlock.Locks, number: int, go_on: Callable[[], bool] = lambda: True) -> None:
-    """Wait until "book" has so many claims, while `go_on()` is true; a listing of thousands takes long."""
+    """Wait until "book" has `number` claims, while `go_on()` is true; a listing of thousands takes long."""
     while len(locks.claims("book")) < number:
         assert go_on()
         time.sleep(0.5)

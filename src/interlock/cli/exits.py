@@ -44,6 +44,11 @@ def fail(status: int, text: str) -> int:
     return status
 
 
+def store_failed(error: Exception) -> int:
+    """Report that the store can't be used; return the status."""
+    return fail(STORE, f"the store can't be used: {error}")
+
+
 def one_line(text: str) -> str:
     """Return `text` without what would move the cursor or start a new line: names and labels are others' words."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

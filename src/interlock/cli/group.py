@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import interlock
-from interlock.cli.exits import OUTPUT, STORE, USAGE, drop_unwritten, fail
+from interlock.cli.exits import OUTPUT, USAGE, drop_unwritten, fail, store_failed
 
 COMMANDS = {
     "run": ("run", "Hold a lock while a command runs."),
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     except interlock.InvalidArgument as error:
         return fail(USAGE, str(error))
     except interlock.LockError as error:
-        return fail(STORE, f"the store can't be used: {error}")
+        return store_failed(error)
     except OSError as error:
         drop_unwritten("stdout")
         return fail(OUTPUT, f"can't write the output or use a file: {error.strerror or error}")

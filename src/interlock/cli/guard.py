@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from interlock import Grant, Lock, LockError, LockLost, Locks, StoreError
 from interlock.cli import called, connect
 from interlock.cli.child import ENDING, ORDERS, Child, SignalEvent, Signals, WaitBroken, look_up, stop_here
-from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
+from interlock.cli.exits import BY_SIGNAL, LOST, UNAVAILABLE, USAGE, fail, say, store_failed
 from interlock.cli.output import telling_wait
 from interlock.core.claims import fits
 from interlock.runtime import log
@@ -116,7 +116,7 @@ def run_guarded(order: Order) -> int:
             try:
                 status = guarded.run()
             except StoreError as error:
-                status = fail(STORE, f"the store can't be used: {error}")
+                status = store_failed(error)
             if guarded.ended_by or not order.again:
                 return status
             pause = SHORTEST if time.monotonic() - began > LASTED else min(LONGEST, 2 * pause)

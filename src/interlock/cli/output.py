@@ -87,11 +87,9 @@ def ago(since: float) -> str:
 
 def iso(moment: float | None) -> str | None:
     """Return a moment as ISO 8601, UTC, with milliseconds; None for None."""
-    return (
-        None
-        if moment is None
-        else datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+    if moment is None:
+        return None
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def claim_json(view: ClaimView) -> dict[str, Any]:

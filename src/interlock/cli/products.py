@@ -84,13 +84,15 @@ def hold(name: str, ttl: float | None, wait: float | None, label: str | None, st
             grant = locks.lock(name, ttl=ttl, label=label, renew=False).acquire(timeout=wait)
         if grant is None:
             return fail(CONFLICT, f"did not obtain {name!r}: others hold it (interlock show {name!r})")
-        fence, token = grant.fence, grant.detach()
-        try:
+        fence, token = grant.fence, ""
+        try:  # an interrupt after `detach` must not leave a lock whose token nobody has
+            token = grant.detach()
             if sys.stdout is None:
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             click.echo(json.dumps({"name": name, "fence": fence, "token": token}) if as_json else token)
         except BaseException as error:
-            locks.release(token)
+            if token:
+                locks.release(token)
             if not isinstance(error, OSError):
                 raise
             drop_unwritten("stdout")

@@ -110,7 +110,7 @@ class HandOver:
 
 
 Next: TypeAlias = tuple[str, int, tuple[HandOver, ...]]
-"""The claim behind another one, its fence, and the claims between the two that gave up."""
+"""The successor of a claim, its fence, and the claims between the two that gave up."""
 NOBODY: Next = ("", 0, ())
 
 
@@ -207,7 +207,7 @@ class Successors(Waiters):
             return made
 
     def forget(self, id: str) -> tuple[HandOver, ...] | None:
-        """Record that this process no longer holds a claim that was not released: no successor goes in.
+        """Record that this process has lost a claim or passed it on: the successor is not let in.
 
         Returns:
             The argument of `holds`, in case the process still holds the claim; None if it did not hold the claim.

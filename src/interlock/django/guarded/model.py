@@ -371,10 +371,11 @@ def verify(instance: Guarded) -> None:
     values = locked_values(rows, fields, connection)
     if values is None:
         raise StaleObject(instance, deleted=True)
+    originals = [thaw_held(snapshot.values[field.attname]) for field in fields]
     found = {
         field.name: FieldConflict(original, getattr(instance, field.attname), theirs)
-        for field, theirs in zip(fields, values, strict=True)
-        if not same(field, original := thaw_held(snapshot.values[field.attname]), theirs, ordered=False)
+        for field, original, theirs in zip(fields, originals, values, strict=True)
+        if not same(field, original, theirs, ordered=False)
     }
     if found:
         raise StaleObject(instance, found)
