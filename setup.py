@@ -66,6 +66,6 @@ else:
     setup(
         **ABOUT,
         cmdclass={"sdist": SameSdist},
-        ext_modules=[compiled("interlock.stores.files._quick")],
+        ext_modules=[compiled("interlock.stores.files._fast_path")],
         options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE else {},
     )

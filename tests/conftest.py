@@ -11,7 +11,7 @@ from zlib import crc32
 import pytest
 
 from interlock.runtime import log
-from interlock.testing.world import Place
+from interlock.testing.store_fixture import Place
 from tests.support.starter import take_signals_as_at_a_terminal
 from tests.support.stores import PARTIAL_ROWS, ROWS, Row
 

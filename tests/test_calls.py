@@ -11,8 +11,8 @@ import pytest
 
 import interlock
 from interlock.testing import actors
+from interlock.testing.store_fixture import TASKS, THREADS, World
 from interlock.testing.waiting import eventually
-from interlock.testing.world import TASKS, THREADS, World
 from tests.support.stores import ROWS
 
 OURS = str(Path(interlock.__file__).parent)

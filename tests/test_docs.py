@@ -43,7 +43,7 @@ def test_every_test_that_the_page_of_faults_names_is_there() -> None:
 
 
 def test_files_of_ours_that_a_page_names_exist() -> None:
-    folders = ("src", "tests", "proof", "bench", "examples", "docs", "tools")
+    folders = ("src", "tests", "model_checker", "bench", "examples", "docs", "tools")
     files = [f"/{each.relative_to(ROOT)}" for folder in folders for each in (ROOT / folder).rglob("*.*")]
     found = []
     for page in PAGES:

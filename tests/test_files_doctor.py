@@ -13,7 +13,7 @@ import interlock
 from interlock import InvalidArgument, StoreError
 from interlock.core.claims import Check
 from interlock.runtime import log
-from interlock.stores.files import FileStore, folder, linefile, machine
+from interlock.stores.files import FileStore, folder, line_file, machine
 from interlock.stores.files._sync import queue
 
 
@@ -78,7 +78,7 @@ def refuse(number: int) -> Callable[..., Any]:
 def test_a_folder_without_os_locks_is_refused(
     store: interlock.Locks, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(linefile, "flock", refuse(number))
+    monkeypatch.setattr(line_file, "flock", refuse(number))
     monkeypatch.setattr(queue, "native", None)
     with pytest.raises(StoreError, match="local disk"):
         store.lock("another").acquire()

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 import interlock
-from interlock.client.connect import open_store
+from interlock.api.connect import open_store
 from interlock.client.events import EVERYWHERE, Event
 from interlock.otel import instrument
 from interlock.testing.faults import Failing

@@ -10,7 +10,7 @@ from bench.scenarios import handover
 LOCK, OCCUPY = "interlock lock", "interlock occupy"
 PGLOCK, PGLOCK_READS = Beside("django-pglock"), Beside("django-pglock, reads")
 
-ours = needs.module("interlock.django.occupation", install="-e .[django]")
+ours = needs.module("interlock.django.row_lock", install="-e .[django]")
 pglock = needs.module("pglock", install="django-pglock")
 SCENARIO: Scenario[handover.Player] = Scenario(
     key="django_handover",

@@ -14,7 +14,7 @@ REDIS_OCCUPY, REDIS_LOCK = "interlock occupy, Redis", "interlock lock, Redis"
 PGLOCK, PGLOCK_READS = Beside("django-pglock"), Beside("django-pglock, reads")
 REDIS, REDIS_READS = Beside("django-redis"), Beside("django-redis, reads")
 
-ours = needs.module("interlock.django.occupation", install="-e .[django]")
+ours = needs.module("interlock.django.row_lock", install="-e .[django]")
 pglock = needs.module("pglock", install="django-pglock")
 cache = needs.module("django_redis", install="django-redis")
 SCENARIO: Scenario[pairs.Batch] = Scenario(

@@ -19,7 +19,7 @@ SCENARIO: Scenario[Lock] = Scenario(
         Contestant(
             OURS,
             site.entered(site.our_lock),
-            needs.module("interlock.django.occupation", install="-e .[django]"),
+            needs.module("interlock.django.row_lock", install="-e .[django]"),
             "ours",
             notes="the SQL store of Django's database",
         ),

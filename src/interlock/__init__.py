@@ -1,19 +1,16 @@
 """interlock: two programs must not do the same thing to the same thing at the same time."""
 
-import _thread
-import os as _os
+from interlock.runtime.loading import loading as _loading
 
 # A name that type checkers take for true, as that of `typing`, which takes longer to load than this module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from interlock.client._async.election import AsyncElection
+    from interlock.api._async.locks import AsyncLock, AsyncLocks, AsyncRLock
+    from interlock.api._sync.locks import Lock, Locks, RLock
+    from interlock.api.connect import aconnect, connect
     from interlock.client._async.grants import AsyncGrant, AsyncGrants
-    from interlock.client._async.locks import AsyncLock, AsyncLocks, AsyncRLock
-    from interlock.client._sync.election import Election
     from interlock.client._sync.grants import Grant, Grants
-    from interlock.client._sync.locks import Lock, Locks, RLock
     from interlock.client.cancel import Cancel
-    from interlock.client.connect import aconnect, connect
     from interlock.client.events import Event, subscribe
     from interlock.core.claims import Check, ClaimView
     from interlock.core.errors import (
@@ -26,6 +23,8 @@ if TYPE_CHECKING:
         StoreError,
         Unsupported,
     )
+    from interlock.patterns._async.election import AsyncElection
+    from interlock.patterns._sync.election import Election
 
 __version__ = "0.1.0"
 
@@ -60,40 +59,35 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncElection": "client._async.election",
+    "AsyncElection": "patterns._async.election",
     "AsyncGrant": "client._async.grants",
     "AsyncGrants": "client._async.grants",
-    "AsyncLock": "client._async.locks",
-    "AsyncLocks": "client._async.locks",
-    "AsyncRLock": "client._async.locks",
+    "AsyncLock": "api._async.locks",
+    "AsyncLocks": "api._async.locks",
+    "AsyncRLock": "api._async.locks",
     "Cancel": "client.cancel",
     "Check": "core.claims",
     "ClaimView": "core.claims",
-    "Election": "client._sync.election",
+    "Election": "patterns._sync.election",
     "Event": "client.events",
     "Grant": "client._sync.grants",
     "Grants": "client._sync.grants",
     "InvalidArgument": "core.errors",
-    "Lock": "client._sync.locks",
+    "Lock": "api._sync.locks",
     "LockError": "core.errors",
     "LockLost": "core.errors",
     "LockTimeout": "core.errors",
-    "Locks": "client._sync.locks",
+    "Locks": "api._sync.locks",
     "NotHeld": "core.errors",
     "NotKept": "core.errors",
-    "RLock": "client._sync.locks",
+    "RLock": "api._sync.locks",
     "StoreError": "core.errors",
     "Unsupported": "core.errors",
-    "aconnect": "client.connect",
-    "connect": "client.connect",
+    "aconnect": "api.connect",
+    "connect": "api.connect",
     "subscribe": "client.events",
 }
 """The module of each public name."""
-
-_loading = _thread.RLock()
-"""Held while modules are loaded at a first use; a fork waits for it, or the child would wait for them for ever."""
-if hasattr(_os, "register_at_fork"):
-    _os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
 
 if not TYPE_CHECKING:  # a checker that saw it would take any misspelled name for a public one
 

@@ -8,7 +8,7 @@ import pytest
 import interlock
 from interlock.core.errors import Unsupported
 from interlock.core.queue import ALL
-from interlock.testing.world import Place
+from interlock.testing.store_fixture import Place
 from tests.support.databases import somebody_on, started, url_of
 from tests.support.stores import PARTIAL_ROWS, Row
 

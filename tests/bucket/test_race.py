@@ -9,7 +9,7 @@ import pytest
 from obstore.store import MemoryStore
 
 from interlock.core.errors import StoreError
-from interlock.stores.bucket.race import race
+from interlock.stores.bucket.conditional_writes import race
 
 
 class Careless:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.cli.exits import UNAVAILABLE
+from interlock.cli.exit_codes import UNAVAILABLE
 from tests.support.house import COMMAND, House
 
 

@@ -208,7 +208,7 @@ def test_run_imports_nothing_that_is_slow(house: House) -> None:
     )
     imported = {line.rpartition("|")[2].strip() for line in errors.splitlines()}
     assert status == 0
-    assert "interlock.cli.guard" in imported
+    assert "interlock.cli.run_locked" in imported
     slow = {"asyncio", "click.shell_completion", "dataclasses", "email", "importlib.metadata", "logging",
             "rich", "socket", "sqlite3", "subprocess", "tempfile"}  # fmt: skip
     assert imported & slow == set()

@@ -13,8 +13,8 @@ import pytest
 
 import interlock
 from interlock.cli import main
+from interlock.testing.store_fixture import Place
 from interlock.testing.waiting import RENEWED, eventually, moment, since
-from interlock.testing.world import Place
 from tests.support.served import TOKEN, Served, served
 from tests.support.stores import ROWS
 

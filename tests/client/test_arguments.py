@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from interlock.client.connect import connect
+from interlock.api.connect import connect
 from interlock.core.errors import InvalidArgument, LockError
 from interlock.testing.actors import Actor
-from interlock.testing.world import Kind, World
+from interlock.testing.store_fixture import Kind, World
 
 NAN, INF = math.nan, math.inf
 HUGE = 10**400  # no float can hold it

@@ -21,7 +21,7 @@ from interlock.core.errors import LockError, LockLost, NotHeld
 from interlock.testing.actors import Actor
 from interlock.testing.contract.blocks import Block, Stack, ends_of
 from interlock.testing.contract.fixtures import of_tasks, of_threads
-from interlock.testing.world import THREADS, World
+from interlock.testing.store_fixture import THREADS, World
 from tests.support.stores import ROWS, Row
 
 

@@ -9,8 +9,8 @@ from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Failing
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import RENEWED, eventually
-from interlock.testing.world import Kind, World
 
 
 def test_with_gives_the_grant_and_releases_at_the_end(world: World, kind: Kind, ann: Actor) -> None:

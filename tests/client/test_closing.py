@@ -4,10 +4,10 @@ import pytest
 
 import interlock
 from interlock.core.errors import StoreError
-from interlock.remote.failures import NoAnswer, Unreachable
+from interlock.core.failures import NoAnswer, Unreachable
 from interlock.testing.actors import Actor
 from interlock.testing.faults import Failing
-from interlock.testing.world import World
+from interlock.testing.store_fixture import World
 
 
 @pytest.mark.parametrize(("error", "times"), [(NoAnswer, 1), (Unreachable, 1), (StoreError, 3)])

@@ -11,7 +11,7 @@ import pytest
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_threads
-from interlock.testing.world import Kind, World
+from interlock.testing.store_fixture import Kind, World
 
 
 def decorated(world: World, lock: Any, body: Any) -> Any:

@@ -6,7 +6,7 @@ import pytest
 
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.testing.actors import Actor
-from interlock.testing.world import World
+from interlock.testing.store_fixture import World
 
 
 def guarded(world: World, decorate: Any, ran: list[Any]) -> Any:

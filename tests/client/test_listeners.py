@@ -10,8 +10,8 @@ from interlock.core.errors import InvalidArgument
 from interlock.testing.actors import Actor
 from interlock.testing.contract.events import EventLog
 from interlock.testing.contract.fixtures import of_threads
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import RENEWED, eventually
-from interlock.testing.world import World
 
 
 def test_who_has_unsubscribed_hears_nothing_and_the_others_still_do(world: World, locks: Any, ann: Actor) -> None:

@@ -9,8 +9,8 @@ from interlock.testing.actors import Actor
 from interlock.testing.contract.events import EventLog
 from interlock.testing.contract.once import Work
 from interlock.testing.faults import Failing, Partial, Slow
+from interlock.testing.store_fixture import THREADS, World
 from interlock.testing.waiting import eventually, lasting, throughout
-from interlock.testing.world import THREADS, World
 
 
 def test_a_lease_is_renewed_when_a_third_has_passed_and_a_long_one_is_not(

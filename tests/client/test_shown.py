@@ -7,8 +7,8 @@ import pytest
 from interlock.core.queue import REFUSED
 from interlock.testing.actors import Actor
 from interlock.testing.faults import Around
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import eventually
-from interlock.testing.world import World
 
 
 def test_a_candidate_shows_whether_it_leads(world: World, locks: Any, ann: Actor) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from interlock import aconnect, connect
-from interlock.client._async.locks import AsyncLockable, AsyncLocks
-from interlock.client._sync.locks import Lockable, Locks
+from interlock.api._async.locks import AsyncLockable, AsyncLocks
+from interlock.api._sync.locks import Lockable, Locks
 
 CLASSES = (Locks, AsyncLocks, Lockable, AsyncLockable)
 METHODS = [

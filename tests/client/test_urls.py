@@ -5,7 +5,7 @@ from urllib.parse import SplitResult
 import pytest
 
 import interlock
-from interlock.client.connect import split
+from interlock.api.connect import split
 from interlock.core.errors import InvalidArgument
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.api._async.locks import AsyncAllLock, AsyncLock, AsyncLocks, AsyncRLock
+from interlock.api._sync.locks import AllLock, Lock, Locks, RLock
+from interlock.api.connect import BUILT_IN
 from interlock.client._async.grants import AsyncGrant, AsyncGrants
-from interlock.client._async.locks import AsyncAllLock, AsyncLock, AsyncLocks, AsyncRLock
 from interlock.client._sync.grants import Grant, Grants
-from interlock.client._sync.locks import AllLock, Lock, Locks, RLock
 from interlock.client.base import ReadWrite
-from interlock.client.connect import BUILT_IN
-from interlock.testing.world import KINDS, Place
+from interlock.testing.store_fixture import KINDS, Place
 from tests.support.stores import PARTIAL_ROWS, ROWS
 
 NOT_KINDS = {"guard", "claims", "evict", "doctor", "close", "store", "namespace", "namespaces", "subscribe"}

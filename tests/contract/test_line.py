@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import interlock.stores.files._sync.queue as files_queue
-from interlock.client.connect import open_store
+from interlock.api.connect import open_store
 from interlock.core import line
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.runtime import clock
@@ -167,7 +167,7 @@ def test_files_answer_as_the_line(
 
 @pytest.mark.parametrize("game", range(2 * GAMES))
 def test_compiled_steps_of_files_answer_as_the_line(game: int, tmp_path: Path) -> None:
-    pytest.importorskip("interlock.stores.files._quick")
+    pytest.importorskip("interlock.stores.files._fast_path")
     same(game, two_paths(tmp_path), None)  # their clock is the system's
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from interlock.core.claims import LockSpec
 from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.testing.store_fixture import Place, World
 from interlock.testing.waiting import eventually
-from interlock.testing.world import Place, World
 from tests.support.records import MemoryRecords, RecordsStore
 
 SEED = 20261121

@@ -8,10 +8,10 @@ import pytest
 
 from interlock.core.claims import PENDING, SEPARATOR, Claim, LockSpec
 from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.core.failures import Denied, Unreachable
 from interlock.core.line import EMPTY, Origin, Place, Step
-from interlock.remote.failures import Denied, Unreachable
-from interlock.remote.waiters import Waiters
-from interlock.stores._async.step_queue import AsyncStepQueue
+from interlock.runtime.waiters import Waiters
+from interlock.storekit._async.step_queue import AsyncStepQueue
 
 HERE = Origin("home", "alive", "channel")
 MINE = Claim("mine", LockSpec(f"{SEPARATOR}name", 1, 1, 0.3))

@@ -8,8 +8,8 @@ import pytest
 
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.errors import UnknownOutcome
+from interlock.core.failures import NoAnswer, NoRoom, Refused, Unreachable
 from interlock.core.line import GONE, KEPT
-from interlock.remote.failures import NoAnswer, NoRoom, Refused, Unreachable
 from interlock.testing.waiting import throughout
 from tests.support.texts import Texts, TextStore
 

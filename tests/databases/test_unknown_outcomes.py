@@ -14,8 +14,8 @@ import pytest
 
 import interlock
 from interlock.core.errors import StoreError
+from interlock.testing.store_fixture import TASKS
 from interlock.testing.waiting import eventually, moment, since
-from interlock.testing.world import TASKS
 from tests.servers import EtcdServer, MariaServer, PostgresServer, Proxy, RedisServer, serving
 from tests.support.sides import COLOURS, Side, side
 

@@ -48,7 +48,7 @@ RUN_BY_COMMAND = {
     "interlock serve": "tests/cli",
     "examples/library/run": "tests/examples/test_run.py",
     "python examples/library/race.py": "tests/examples/test_race.py",
-    "python -m proof": "tests/protocol",
+    "python -m model_checker": "tests/model_checker",
     "python -m bench.pictures": "tests/test_bench.py",
 }
 

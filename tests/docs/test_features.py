@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from interlock.client.connect import open_store
+from interlock.api.connect import open_store
 from interlock.core.queue import Feature
 from tests.docs.pages import ROOT
 

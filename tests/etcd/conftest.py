@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from interlock.testing.world import TASKS, THREADS
+from interlock.testing.store_fixture import TASKS, THREADS
 from tests.servers import EtcdCluster, EtcdServer, serving
 
 

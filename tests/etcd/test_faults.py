@@ -13,8 +13,8 @@ import pytest
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.etcd import still_held
+from interlock.testing.store_fixture import THREADS
 from interlock.testing.waiting import eventually, lasting
-from interlock.testing.world import THREADS
 from tests.servers import EtcdCluster, EtcdServer, Proxy, TlsFiles, need
 from tests.servers.etcd import coded
 from tests.support.sides import Side, hand_over, side

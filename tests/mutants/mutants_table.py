@@ -72,8 +72,8 @@ MUTANTS = [
     ),
     _error(
         "start: a dead waiter stays before the one that watches it",
-        'tests/protocol/test_proofs.py --thin -k "right_in and files"',
-        "stores/files/plan.py",
+        'tests/model_checker/test_proofs.py --thin -k "right_in and files"',
+        "stores/files/write_plan.py",
         "            asked |= {places[max(0, at - 1)].alive, place.alive}\n",
         "            pass\n",
     ),
@@ -116,7 +116,7 @@ MUTANTS = [
     _error(
         "Django: a policy that names a computing field makes it no part of the state",
         "tests/django/guarded/test_policies.py",
-        "django/guarded/plan.py",
+        "django/guarded/model_fields.py",
         "named.get(field.name, LAST_WINS if attname in self.computing else named.get(OTHERS, REFUSE))",
         "LAST_WINS if attname in self.computing else named.get(field.name, named.get(OTHERS, REFUSE))",
     ),

@@ -90,7 +90,7 @@ def test_a_waiter_whose_loop_has_ended_is_told_in_the_next_one(
         await tasks.close()
 
     other = remote()
-    monkeypatch.setattr("interlock.stores.swap.LOOK_AGAIN", 600.0)
+    monkeypatch.setattr("interlock.storekit.compare_and_swap.LOOK_AGAIN", 600.0)
     other.do("grant = locks.lock('a').acquire()")
     tasks = interlock.aconnect(url)
     asyncio.run(refused(tasks))

@@ -79,7 +79,7 @@ def test_a_renewal_waits_for_no_row_of_others_however_few_there_are(
 
 
 def run_renewal(url: str, *grants: Any) -> list[Any]:
-    from interlock.client.connect import open_store
+    from interlock.api.connect import open_store
     from interlock.core.claims import Claim, LockSpec
 
     with closing(open_store(url).queue()) as queue:

@@ -5,8 +5,8 @@ import os
 import pytest
 
 import interlock
+from interlock.api.connect import open_store
 from interlock.cli import main
-from interlock.client.connect import open_store
 from interlock.testing.contract import *  # noqa: F403
 from interlock.testing.contract import Place
 

@@ -12,11 +12,11 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
 import interlock
-from interlock.client.connect import open_store, split
+from interlock.api.connect import open_store, split
 from interlock.core.errors import InvalidArgument
 from interlock.stores.postgresql import PostgresStore
+from interlock.testing.store_fixture import TASKS
 from interlock.testing.waiting import WAIT_LIMIT, eventually
-from interlock.testing.world import TASKS
 from tests.postgresql.conftest import Ask
 from tests.servers import PostgresServer
 from tests.support.sides import hand_over, side

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from interlock.core.errors import LockLost, StoreError
+from interlock.testing.store_fixture import TASKS
 from interlock.testing.waiting import WAIT_LIMIT, eventually
-from interlock.testing.world import TASKS
 from tests.postgresql.conftest import table_of
 from tests.servers import PostgresReplica, PostgresServer
 from tests.support.databases import cut_off

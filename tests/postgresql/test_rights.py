@@ -10,8 +10,8 @@ import pytest
 import interlock
 from interlock.core.errors import StoreError
 from interlock.stores.postgresql.ddl import ddl
+from interlock.testing.store_fixture import THREADS
 from interlock.testing.waiting import WAIT_LIMIT, eventually
-from interlock.testing.world import THREADS
 from tests.postgresql.conftest import Ask
 from tests.servers import PostgresServer
 from tests.support.sides import Side, side

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.client.connect import open_store
+from interlock.api.connect import open_store
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.postgresql.ddl import ddl

@@ -7,7 +7,7 @@ import pytest
 
 import interlock
 from interlock.testing.remote import Remote
-from interlock.testing.world import THREADS, Place, World
+from interlock.testing.store_fixture import THREADS, Place, World
 from tests.support.crowd import processes_at
 from tests.support.files_folder import connect
 from tests.support.stores import ROWS, Row

@@ -6,8 +6,8 @@ import pytest
 
 import interlock
 from interlock.testing.remote import count, logged
+from interlock.testing.store_fixture import Place
 from interlock.testing.waiting import RENEWED, eventually
-from interlock.testing.world import Place
 from tests.process.conftest import Start
 from tests.support.stores import ROWS
 

@@ -6,8 +6,8 @@ import pytest
 
 import interlock
 from interlock.testing.remote import RemoteError, log_next, logged
+from interlock.testing.store_fixture import KINDS, Kind, Place, World
 from interlock.testing.waiting import lasting, throughout
-from interlock.testing.world import KINDS, Kind, Place, World
 from tests.process.conftest import FREES_AT_DEATH, Start
 
 TTL = 30
@@ -51,7 +51,7 @@ def test_a_killed_holder_of_each_kind_frees_it(
 ) -> None:
     holder = remote()
     holder.do(
-        "from interlock.testing.world import KINDS\n"
+        "from interlock.testing.store_fixture import KINDS\n"
         f"kind = next(kind for kind in KINDS if kind.name == {kind.name!r})\n"
         f"grant = kind.make(locks, 'book', ttl={TTL}).acquire()"
     )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.testing.world import TASKS
+from interlock.testing.store_fixture import TASKS
 from tests.support.sides import COLOURS, side
 from tests.support.stores import PARTIAL_ROWS, ROWS, Row
 

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 import interlock
+from interlock.testing.store_fixture import Place, World
 from interlock.testing.waiting import lasting, throughout
-from interlock.testing.world import Place, World
 from tests.process.conftest import Start
 from tests.servers import EtcdServer, RedisServer, need
 from tests.support.house import Process

@@ -17,7 +17,7 @@ import interlock
 from interlock import StoreError
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.line import KEPT, Step
-from interlock.stores.files import FileStore, linefile, steps
+from interlock.stores.files import FileStore, line_file, steps
 from interlock.stores.files.folder import Folder
 from tests.support.files_folder import until_waiting, within
 from tests.support.sides import COLOURS, side
@@ -114,7 +114,7 @@ def test_a_line_that_is_shortened_is_still_guarded(folder: Path, monkeypatch: py
     queue, [holder] = held(folder, "book")
     others = FileStore(str(folder)).queue()
     waiter = others.subscribe()
-    for number in range(2 * linefile.MOST_IDLE):
+    for number in range(2 * line_file.MOST_IDLE):
         others.enter(holder._replace(id=f"waits {number}"), waiter, True, False)
     new = holder._replace(id="new")
 
@@ -122,7 +122,7 @@ def test_a_line_that_is_shortened_is_still_guarded(folder: Path, monkeypatch: py
         assert others.enter(new, None, False, False).state == "using"
 
     monkeypatch.setattr(steps, "give_turn", turn)
-    assert queue.evict(holder.spec.key, None) == 1 + 2 * linefile.MOST_IDLE
+    assert queue.evict(holder.spec.key, None) == 1 + 2 * line_file.MOST_IDLE
     assert [view.id for view in queue.look(holder.spec.key)] == ["new"]
     waiter.close()
     others.close()

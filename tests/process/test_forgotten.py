@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from interlock.remote.waiters import Waiters
 from interlock.runtime.process import WeakRegistry
+from interlock.runtime.waiters import Waiters
 
 ACQUIRE = """
 import gc, os, sys, warnings

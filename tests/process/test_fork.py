@@ -8,8 +8,8 @@ import pytest
 
 import interlock
 from interlock.testing.remote import Remote
+from interlock.testing.store_fixture import Place
 from interlock.testing.waiting import RENEWED, eventually, throughout
-from interlock.testing.world import Place
 from tests.process.conftest import FREES_AT_DEATH, Start
 from tests.support.stores import ROWS
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 import interlock
-from interlock.client._async.locks import AsyncLocks
+from interlock.api._async.locks import AsyncLocks
 
 
 async def hand_over_once(locks: AsyncLocks) -> None:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import pytest
 
 import interlock
-from interlock.client.connect import open_store
+from interlock.api.connect import open_store
 from interlock.testing.contract.once import Work
 from interlock.testing.remote import Remote
+from interlock.testing.store_fixture import TASKS, THREADS, Place, World
 from interlock.testing.waiting import eventually
-from interlock.testing.world import TASKS, THREADS, Place, World
 from tests.servers import EtcdServer, MariaServer, PostgresServer, RedisServer, need
 
 MINUTE = 60.0

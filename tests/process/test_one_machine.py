@@ -68,7 +68,7 @@ def test_every_call_at_the_limit_of_files_says_what_to_do(tmp_path: Path) -> Non
     url = f"file://{tmp_path}/locks"
     with closing(Remote(url)) as other:
         other.do(
-            "import os, resource, interlock.client._sync.locks, interlock.stores.files\n"
+            "import os, resource, interlock.api._sync.locks, interlock.stores.files\n"
             "grant = locks.lock('held').acquire()\n"
             "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
             "used = max(map(int, os.listdir('/proc/self/fd')))\n"

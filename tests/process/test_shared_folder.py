@@ -21,8 +21,8 @@ UMASKS = [0o077, 0o002]
 IMPORTS = (
     "import os, json, datetime, hashlib, unicodedata, encodings.idna\n"
     "import interlock.stores.files.checks, interlock.stores.files._sync.queue\n"
-    "import interlock.client._sync.locks, interlock.runtime.log\n"
-    "import interlock.stores.files._async.queue, interlock.client._async.locks\n"
+    "import interlock.api._sync.locks, interlock.runtime.log\n"
+    "import interlock.stores.files._async.queue, interlock.api._async.locks\n"
 )
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")

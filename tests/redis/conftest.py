@@ -6,8 +6,8 @@ import pytest
 
 from interlock.testing.contract.fixtures import ann, bob, eve, locks, world, world_of_tasks, world_of_threads
 from interlock.testing.remote import Remote
+from interlock.testing.store_fixture import KINDS, Kind, Place
 from interlock.testing.waiting import WAIT_LIMIT, eventually
-from interlock.testing.world import KINDS, Kind, Place
 from tests.servers import Proxy, RedisCluster, RedisServer, serving
 from tests.support.crowd import processes_at
 from tests.support.redis_worlds import SERVERS, place_of, servers_with
@@ -66,7 +66,7 @@ def proxy(server: RedisServer) -> Iterator[Proxy]:
 def without_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns polling off: only a notification can wake a waiter."""
     for colour in ("_sync", "_async"):
-        monkeypatch.setattr(f"interlock.remote.{colour}.server_queue.LOOK_AGAIN", WAIT_LIMIT * 3)
+        monkeypatch.setattr(f"interlock.storekit.{colour}.server_queue.LOOK_AGAIN", WAIT_LIMIT * 3)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from interlock.stores.redis import errors as acl
 from interlock.stores.redis.resp import ReplyError
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import TASKS, THREADS, Kind, World
 from interlock.testing.waiting import RENEWED, eventually
-from interlock.testing.world import TASKS, THREADS, Kind, World
 from tests.servers import RedisCluster, RedisServer
 from tests.support.redis_worlds import connect_to, is_of_use, place_of, url_of, user
 

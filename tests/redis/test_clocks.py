@@ -5,8 +5,8 @@ import time
 import pytest
 
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import SET_BACK, eventually
-from interlock.testing.world import World
 from tests.servers import RedisServer
 from tests.support.redis_worlds import key_of
 

@@ -19,8 +19,8 @@ import valkey.asyncio
 
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import TASKS, THREADS, Kind, World
 from interlock.testing.waiting import RENEWED, eventually, lasting
-from interlock.testing.world import TASKS, THREADS, Kind, World
 from tests.servers import Proxy, RedisSentinel, RedisServer, need
 from tests.servers.resp import Refused
 from tests.support.redis_worlds import connect_to, in_colour, is_of_use, place_of, servers_with

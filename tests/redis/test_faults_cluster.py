@@ -12,11 +12,11 @@ import redis.cluster
 import valkey.asyncio.cluster
 import valkey.cluster
 
-from interlock.client.connect import open_store
+from interlock.api.connect import open_store
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import Place, World
 from interlock.testing.waiting import eventually, lasting
-from interlock.testing.world import Place, World
 from tests.servers import RedisCluster, RedisServer
 from tests.support.redis_worlds import client_ids, connect_to, in_colour, is_of_use, key_of, place_of
 

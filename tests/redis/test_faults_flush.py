@@ -3,8 +3,8 @@
 import pytest
 
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import WAIT_LIMIT
-from interlock.testing.world import Kind, World
 from tests.servers import RedisServer, Refused
 from tests.support.redis_worlds import client_ids
 from tests.support.sides import hand_over

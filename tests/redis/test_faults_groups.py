@@ -9,8 +9,8 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import Kind, Place, World
 from interlock.testing.waiting import eventually, moment, since, throughout
-from interlock.testing.world import Kind, Place, World
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need, serving
 from tests.support.redis_worlds import SERVERS, is_of_use, key_of, one_after_another, place_of
 from tests.support.sides import hand_over

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from interlock.client.connect import open_store
+from interlock.api.connect import open_store
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.runtime.process import fresh_id
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import eventually, throughout
-from interlock.testing.world import Kind, World
 from tests.servers import Proxy, RedisServer, need
 from tests.support.redis_worlds import SERVERS, client_ids, connect_to, key_of, one_after_another
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import Stalls, throughout
-from interlock.testing.world import World
 from tests.servers import DistantCluster, RedisCluster, RedisServer, need, serving
 from tests.support.redis_worlds import key_of, place_of
 

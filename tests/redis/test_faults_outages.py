@@ -7,8 +7,8 @@ import pytest
 
 from interlock.core.errors import LockTimeout, StoreError
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import eventually, lasting, throughout
-from interlock.testing.world import World
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, need
 from tests.support.redis_worlds import key_of, place_of, servers_with
 

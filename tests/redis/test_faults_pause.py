@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import LockLost
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import Stalls, throughout
-from interlock.testing.world import World
 from tests.servers import RedisServer
 from tests.support.house import Process
 from tests.support.redis_worlds import connect_to, until_lost

@@ -8,8 +8,8 @@ import pytest
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import eventually, throughout
-from interlock.testing.world import Kind, World
 from tests.servers import RedisServer
 from tests.support.redis_worlds import connect_to, key_of, one_after_another, servers_with, user
 

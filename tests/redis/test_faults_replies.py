@@ -9,8 +9,8 @@ import pytest
 
 from interlock.core.errors import LockError, LockLost, StoreError
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import THREADS, Kind, World
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, lasting, throughout
-from interlock.testing.world import THREADS, Kind, World
 from tests.servers import Proxy
 from tests.support.redis_worlds import connect_to
 

@@ -8,8 +8,8 @@ import pytest
 
 from interlock.core.errors import LockLost, StoreError
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import eventually
-from interlock.testing.world import World
 from tests.servers import RedisServer
 from tests.support.redis_worlds import one_after_another, servers_with
 from tests.support.sides import hand_over

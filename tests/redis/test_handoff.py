@@ -10,8 +10,8 @@ import pytest
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.remote import Remote
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
-from interlock.testing.world import World
 from tests.servers import Proxy
 from tests.support.redis_worlds import Line, connect_to
 

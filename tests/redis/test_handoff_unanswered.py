@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from interlock.client.connect import open_store
+from interlock.api.connect import open_store
 from interlock.client.tokens import read
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.errors import StoreError
 from interlock.core.line import KEPT, WANTED
-from interlock.remote.wire import WAITS
 from interlock.runtime._threads import fresh_id
+from interlock.storekit.wire import WAITS
 from interlock.stores.redis.resp import Parser, RedisCommand
 from interlock.stores.redis.wire import RedisWire, with_source
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs_signals, of_tasks, of_threads
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import RENEWED, eventually, throughout
-from interlock.testing.world import World
 from tests.servers import Proxy, RedisServer
 from tests.support.redis_worlds import connect_to
 

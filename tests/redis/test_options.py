@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 import pytest
 
 import interlock
-from interlock.client.connect import split
+from interlock.api.connect import split
 from interlock.core.errors import InvalidArgument
-from interlock.remote._sync.pool import MOST
+from interlock.storekit._sync.pool import MOST
 from interlock.stores.redis.clients import settings_of_client
 from interlock.stores.redis.settings import Tls, settings_of
-from interlock.testing.world import TASKS, THREADS, World
+from interlock.testing.store_fixture import TASKS, THREADS, World
 from tests.servers import RedisSentinel, RedisServer, need
 from tests.servers.sentinel import MASTER, Sentinel
 from tests.support.redis_worlds import SERVERS, is_of_use, key_of, place_of

@@ -9,11 +9,11 @@ import pytest
 
 import interlock
 from interlock.core.errors import StoreError
-from interlock.remote._sync.pool import MOST
+from interlock.storekit._sync.pool import MOST
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_threads
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, lasting, throughout
-from interlock.testing.world import World
 from tests.servers import Proxy, RedisServer, Wire
 from tests.support.redis_worlds import client_ids, connect_to, one_after_another, servers_with
 

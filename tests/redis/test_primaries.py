@@ -7,8 +7,8 @@ from interlock.core.claims import SEPARATOR
 from interlock.core.errors import StoreError
 from interlock.stores.redis.keys import line_of
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import eventually
-from interlock.testing.world import World
 from tests.servers import Proxy, RedisCluster, RedisServer
 from tests.support.redis_worlds import client_ids, connect_to, key_of
 from tests.support.sides import hand_over

@@ -14,8 +14,8 @@ import pytest
 
 import interlock
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import WAIT_LIMIT, eventually, lasting, throughout
-from interlock.testing.world import World
 from tests.process.test_loops import hand_over_once
 from tests.servers import Proxy, RedisServer
 from tests.support.house import Process

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import interlock
-from interlock.client.connect import open_store
+from interlock.api.connect import open_store
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.files import machine

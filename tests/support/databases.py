@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pymysql  # type: ignore[import-untyped]
 
-from interlock.stores.advisory.room import number_of
+from interlock.stores.advisory.session_manager import number_of
 from interlock.testing.waiting import eventually
 from tests.servers import MariaServer, PostgresServer, serving
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import click
 
 import interlock
-from interlock.cli.group import COMMANDS, HEAD, group
+from interlock.cli.lazy_group import COMMANDS, HEAD, group
 
 ENVIRONMENT = (
     ("INTERLOCK_URL", "The store of the locks, unless --store names one: redis://host, file:///folder and so on."),

@@ -151,12 +151,12 @@ class RecordsStore:
         self._records = records
 
     def queue(self) -> Any:
-        from interlock.stores._sync.record_queue import RecordQueue
+        from interlock.storekit._sync.record_queue import RecordQueue
 
         return RecordQueue(self._records)
 
     def aqueue(self) -> Any:
-        from interlock.stores._async.record_queue import AsyncRecordQueue
+        from interlock.storekit._async.record_queue import AsyncRecordQueue
 
         return AsyncRecordQueue(RecordsOfTasks(self._records))
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from interlock.client.connect import open_store
+from interlock.api.connect import open_store
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import KINDS, THREADS, Kind, Place, World
 from interlock.testing.waiting import WAIT_LIMIT, eventually
-from interlock.testing.world import KINDS, THREADS, Kind, Place, World
 from tests.servers import RedisServer, Wire
 from tests.support.sides import hand_over
 

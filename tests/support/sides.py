@@ -8,7 +8,7 @@ from typing import Any
 
 import interlock
 from interlock.testing.actors import Actor, Background, TaskActor, ThreadActor
-from interlock.testing.world import TASKS, THREADS
+from interlock.testing.store_fixture import TASKS, THREADS
 
 COLOURS = (THREADS, TASKS)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from interlock.client.connect import open_store
+from interlock.api.connect import open_store
 from interlock.stores.mysql import ddl as table_of_mysql
 from interlock.stores.postgresql.ddl import ddl
-from interlock.testing.world import Place
+from interlock.testing.store_fixture import Place
 from tests.servers import EtcdServer, MariaServer, PostgresServer, RedisServer, SeaweedServer, need
 from tests.servers.server import Server
 from tests.support.records import MemoryRecords, RecordsStore

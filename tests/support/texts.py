@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from interlock.core.claims import Check
-from interlock.stores.plain import PlainStore
-from interlock.stores.swap import SLACK, SwapSteps
+from interlock.storekit.blocking import PlainStore
+from interlock.storekit.compare_and_swap import SLACK, SwapSteps
 
 
 class Texts:

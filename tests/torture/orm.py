@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 import django
 from django.conf import settings
 
-from interlock.client._async.locks import AsyncLocks
-from interlock.client._sync.locks import Locks
+from interlock.api._async.locks import AsyncLocks
+from interlock.api._sync.locks import Locks
 from interlock.stores.postgresql import options
 from tests.torture.plan import IO
 

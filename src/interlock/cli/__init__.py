@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import interlock
 from interlock import Locks
-from interlock.cli.exits import UNAVAILABLE, fail
-from interlock.client.connect import default_url
+from interlock.api.connect import default_url
+from interlock.cli.exit_codes import UNAVAILABLE, fail
 from interlock.core.errors import install
 from interlock.core.redaction import masked
 
@@ -61,7 +61,7 @@ def main(
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an unprintable name must not end a list
     try:
-        from interlock.cli.group import main as run_group
+        from interlock.cli.lazy_group import main as run_group
 
         return run_group(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:

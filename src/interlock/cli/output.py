@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from interlock import ClaimView, Locks
-from interlock.cli.exits import one_line, say
+from interlock.cli.exit_codes import one_line, say
 from interlock.core.claims import DONE
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg] # click before 8.4 ca
 
 def completed(what: str) -> Callable[..., Any]:
     """Return what completes a word by the function `what` of `complete`, which is loaded when a shell asks."""
-    return lambda *asked: getattr(import_module("interlock.cli.complete"), what)(*asked)
+    return lambda *asked: getattr(import_module("interlock.cli.completion"), what)(*asked)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from interlock.cli import is_given
-from interlock.cli.exits import UNAVAILABLE, fail
+from interlock.cli.exit_codes import UNAVAILABLE, fail
 from interlock.cli.output import Duration, completed, name_argument, namespace_option, store_option
 from interlock.client.tokens import Token, read
 
@@ -214,6 +214,6 @@ def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | 
     if given["attach"] is not None:
         given["attach"], token, given["store"] = token_of(given["attach"], given["store"])
         given["namespace"] = given["namespace"] or token.namespace
-    from interlock.cli.guard import Order, run_guarded
+    from interlock.cli.run_locked import Order, run_guarded
 
     return run_guarded(Order(command=command, **given))

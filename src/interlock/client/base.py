@@ -34,7 +34,7 @@ from interlock.core.queue import AcquireCall, Feature, Held
 from interlock.core.redaction import masked
 from interlock.runtime import log
 from interlock.runtime.process import checked_pid
-from interlock.stores import Store
+from interlock.storekit.store import Store
 
 L = TypeVar("L")
 P = ParamSpec("P")

@@ -7,20 +7,20 @@ decorates. They are loaded when they are first used, since this package is impor
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from interlock import _loading
+from interlock.runtime.loading import loading
 
 if TYPE_CHECKING:
     from interlock.django.configured import alocks, locks
-    from interlock.django.occupation import occupies, occupy
+    from interlock.django.row_lock import occupies, occupy
 
 __all__ = ["alocks", "locks", "occupies", "occupy"]
 
-_WHERE = {"locks": "configured", "alocks": "configured", "occupies": "occupation", "occupy": "occupation"}
+_WHERE = {"locks": "configured", "alocks": "configured", "occupies": "row_lock", "occupy": "row_lock"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with _loading:  # a fork waits until no thread is importing
+    with loading:  # a fork waits until no thread is importing
         found = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
     return found

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register
 from django.db import router
 
-from interlock.client.connect import check_url
+from interlock.api.connect import check_url
 from interlock.core.claims import MAX_NAME, checked_text, checked_ttl
 from interlock.core.errors import LockError
 from interlock.django.conf import ORM_STORE, database_of_claims, place, places

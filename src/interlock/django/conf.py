@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, cast
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from interlock.client.connect import open_store
+from interlock.api.connect import open_store
 from interlock.core.claims import DEFAULT_TTL, checked_count
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.redaction import described, masked
-from interlock.stores import Store
+from interlock.storekit.store import Store
 
 DEFAULT = "default"
 ORM = "orm:"  # the beginning of a LOCATION for locks by the ORM alone; the alias of a database may follow

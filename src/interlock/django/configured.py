@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from django.db.backends.base.base import NO_DB_ALIAS, BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-from interlock.client._sync.locks import Locks
+from interlock.api._sync.locks import Locks
 from interlock.core.errors import LockError
 from interlock.django.conf import DEFAULT, place, places
 from interlock.django.databases import DatabaseStore
 
 if TYPE_CHECKING:
-    from interlock.client._async.locks import AsyncLocks
+    from interlock.api._async.locks import AsyncLocks
 
 L = TypeVar("L", bound=Any)
 
@@ -31,7 +31,7 @@ def make_locks(alias: str = DEFAULT, namespace: str | None = None) -> Locks:
 
 def make_alocks(alias: str = DEFAULT) -> "AsyncLocks":
     """Return new locks for asyncio tasks, which the caller closes."""
-    from interlock.client._async.locks import AsyncLocks
+    from interlock.api._async.locks import AsyncLocks
 
     found = place(alias)
     return AsyncLocks(found.open(True), namespace=found.namespace, ttl=found.ttl)

@@ -26,7 +26,7 @@ from interlock.core.errors import InvalidArgument, StoreError, install
 from interlock.core.options import path_url
 from interlock.core.queue import Feature
 from interlock.django.conf import database_of_claims
-from interlock.stores import Store
+from interlock.storekit.store import Store
 from interlock.stores.files.opening import Sharing, make_folder
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _mysql(alias: str, most: int) -> Store:
 
 def _beside(alias: str, most: int) -> Store:
     """Return the store beside a database; its folder is made for the users who may write to the database."""
-    from interlock.client.connect import open_store
+    from interlock.api.connect import open_store
 
     if not is_in_memory(alias):
         folder = folder_beside(alias)

@@ -326,13 +326,13 @@ class RecordStore:
 
     def queue(self) -> Any:
         """As `Store.queue`."""
-        from interlock.stores._sync.record_queue import RecordQueue
+        from interlock.storekit._sync.record_queue import RecordQueue
 
         return RecordQueue(self._made())
 
     def aqueue(self) -> Any:
         """As `Store.aqueue`."""
         from interlock.runtime._aio import offload  # imported here: only programs with an event loop load asyncio
-        from interlock.stores._async.record_queue import AsyncRecordQueue
+        from interlock.storekit._async.record_queue import AsyncRecordQueue
 
         return AsyncRecordQueue(self._made(offload))

@@ -2,7 +2,7 @@
 
 from interlock.django.databases import DatabaseStore, place_of
 from interlock.django.records import RecordStore
-from interlock.stores import Store
+from interlock.storekit.store import Store
 
 
 class OrmStore(DatabaseStore):

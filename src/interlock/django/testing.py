@@ -7,12 +7,12 @@ from uuid import uuid4
 
 from django.db import models
 
-from interlock.client._sync.locks import Locks
-from interlock.client.connect import aconnect, connect
+from interlock.api._sync.locks import Locks
+from interlock.api.connect import aconnect, connect
 from interlock.core.claims import USING
 from interlock.django.conf import DEFAULT, place
 from interlock.django.configured import alocks, locks
-from interlock.django.rows import Row
+from interlock.django.row_names import Row
 from interlock.testing.fakes import FakeLocks
 
 

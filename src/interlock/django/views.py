@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 
 from interlock.django.guarded import Guarded, StaleObject
 from interlock.django.guarded.forms import TRIES, guarded_form
-from interlock.django.occupation import OccupiesObject
+from interlock.django.row_lock import OccupiesObject
 
 if TYPE_CHECKING:
     from django.views.generic import UpdateView

@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.core.claims import Unset, checked_timeout
 from interlock.core.errors import InvalidArgument
-from interlock.remote.redispy import check_colour
+from interlock.drivers.redis_py import check_colour
 
 SHORTEST_PAUSE = 0.001  # seconds
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.remote.redispy import ADVICE, advice_on, code_of, given_code, names_of
+from interlock.drivers.redis_py import ADVICE, advice_on, code_of, given_code, names_of
 from interlock.runtime.blocks import CallSite
 from interlock.runtime.clock import awake_or_not
 from interlock.runtime.process import checked_pid

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import described
+from interlock.drivers.redis_py import check_colour, library_of
 from interlock.optimistic.tries import Queued
-from interlock.remote.redispy import check_colour, library_of
 
 Words = Sequence[bytes]
 

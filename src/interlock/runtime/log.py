@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 
-from interlock import _loading
+from interlock.runtime.loading import loading
 
 sink: Callable[[str], object] | None = None
 """What gets the lines instead of `logging`; `interlock run` has one of its own."""
@@ -27,7 +27,7 @@ def _log(level: str, message: str, args: tuple[object, ...]) -> None:
         return
     try:
         # The lock is left out where logging is there: a finalizer may run while another thread loads it.
-        with nullcontext() if "logging" in sys.modules else _loading:
+        with nullcontext() if "logging" in sys.modules else loading:
             import logging
     except OSError:
         with suppress(AttributeError, OSError, ValueError):  # no error stream, or one that takes nothing

@@ -20,10 +20,10 @@ from interlock.core.line import (
     kept,
     new,
 )
-from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, each_in_forked_child, pid
-from interlock.stores.plain import WITHIN_A_STEP, PlainStore
+from interlock.runtime.waiters import Waiters
+from interlock.storekit.blocking import WITHIN_A_STEP, PlainStore
 
 
 class Space:

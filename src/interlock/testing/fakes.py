@@ -5,10 +5,10 @@ import threading
 from collections import Counter
 from typing import Any, Literal, TypeAlias
 
+from interlock.api._async.locks import AsyncLocks
+from interlock.api._sync.locks import Locks
 from interlock.client._async.grants import AsyncGrant
-from interlock.client._async.locks import AsyncLocks
 from interlock.client._sync.grants import Grant
-from interlock.client._sync.locks import Locks
 from interlock.client.events import Event, subscribe
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR
 from interlock.core.errors import InvalidArgument

@@ -10,7 +10,7 @@ from typing import Any
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import BUSY
-from interlock.stores import Store
+from interlock.storekit.store import Store
 
 
 class Around:

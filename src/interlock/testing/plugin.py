@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from interlock.client._async.locks import AsyncLocks
-    from interlock.client._sync.locks import Locks
+    from interlock.api._async.locks import AsyncLocks
+    from interlock.api._sync.locks import Locks
     from interlock.testing.fakes import FakeLocks
 
 

@@ -12,8 +12,8 @@ from django.db import connection, connections
 from guarded.helpers import refused, save, sql_of
 from guarded.library.models import Everything, Letter
 
-from interlock.django.guarded import plan, state_tag
-from interlock.django.guarded.plan import comparison_of
+from interlock.django.guarded import model_fields, state_tag
+from interlock.django.guarded.model_fields import comparison_of
 
 ON = settings.DATABASE
 NOON = datetime(2024, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -153,7 +153,7 @@ class TestUnstable:
         assert Everything.objects.get().data == {"a": 2}
 
     def test_a_column_of_an_unknown_kind_is_compared_under_a_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(plan, "comparison_of", lambda field, connection: None)
+        monkeypatch.setattr(model_fields, "comparison_of", lambda field, connection: None)
         monkeypatch.setattr(Everything, "_guarded_plan", None)
         Everything.objects.create(number=1)
         mine = Everything.objects.get()

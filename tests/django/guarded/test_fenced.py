@@ -13,7 +13,7 @@ from guarded.library.models import Account, Book, Ledger, Page
 
 import interlock
 from interlock import Grant, InvalidArgument, LockLost, Locks
-from interlock.client.connect import open_store
+from interlock.api.connect import open_store
 from interlock.core.claims import SEPARATOR
 from interlock.django.fenced import FenceField, StaleFence, fenced
 from interlock.django.guarded import StaleObject

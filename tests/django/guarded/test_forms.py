@@ -13,7 +13,7 @@ from guarded.library.models import Author, Book, Counter, Everything, Letter, Pl
 from guarded.pages import BookForm, late, page_of, saved, sent, shown
 
 from interlock.django.guarded.forms import READ, GuardedModelForm, from_text
-from interlock.django.guarded.plan import plan_of
+from interlock.django.guarded.model_fields import plan_of
 
 
 class TestUntouched:

@@ -248,7 +248,7 @@ def test_policies_are_inherited_field_by_field() -> None:
         class Meta:
             app_label = "library"
 
-    from interlock.django.guarded.plan import plan_of
+    from interlock.django.guarded.model_fields import plan_of
 
     policies = plan_of(Child).policies
     assert [policies[name] for name in "abc"] == [LAST_WINS, LAST_WINS, merged_items]

@@ -7,7 +7,7 @@ from typing import TextIO
 import click
 
 from interlock.cli import called, connect
-from interlock.cli.exits import UNAVAILABLE, fail, one_line, say
+from interlock.cli.exit_codes import UNAVAILABLE, fail, one_line, say
 from interlock.cli.output import namespace_option, store_option
 
 TOKEN = "INTERLOCK_SERVE_TOKEN"

@@ -28,7 +28,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from interlock import InvalidArgument, LockError, Locks
 from interlock.cli import output
-from interlock.cli.exits import say
+from interlock.cli.exit_codes import say
 
 MOST_OPEN = 100  # connections; if there are more, the connection with the oldest reply is closed
 MOST_REQUESTS = 1000  # concurrent requests, also of closed connections; the server refuses more

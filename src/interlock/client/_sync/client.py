@@ -23,13 +23,13 @@ from interlock.client.events import EVERYWHERE
 from interlock.core._sync.acquire import acquire
 from interlock.core.claims import DONE, USING, Claim, ClaimView, LockSpec, name_of, shown_text
 from interlock.core.errors import LockError, LockTimeout, StoreError, UnknownOutcome
+from interlock.core.failures import NoAnswer, Refused, Unreachable
 from interlock.core.line import new
 from interlock.core.queue import AcquireCall, Held
-from interlock.remote.failures import NoAnswer, Refused, Unreachable
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.runtime.process import WeakRegistry, checked_pid, each_in_forked_child, running_loop
-from interlock.stores import Store
+from interlock.storekit.store import Store
 
 CLOSE_LIMIT = 2.0  # seconds that the calls of others have to leave the line by themselves
 AT_EXIT_LIMIT = 1.0  # seconds

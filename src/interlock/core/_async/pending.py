@@ -9,7 +9,7 @@ Two incompatible holders cannot exist if (a) a completed create or update is see
 -> using is one atomic change of one record, or is visible as `using` before it stops being visible as `pending`,
 (c) a list reads pendings no later than usings, or is a snapshot, (d) an expired record is one whose holder's own
 deadline has passed, (e) ids are never used again.  Nothing is assumed about clocks of clients, speed, order of
-keys or crashes.  The model checker in `proof` drives the code below through every interleaving;
+keys or crashes.  The model checker in `model_checker` drives the code below through every interleaving;
 docs/explanation/protocol.md tells what it found.
 """
 

@@ -19,7 +19,7 @@ from interlock.core.errors import LockError
 from interlock.django.configured import locks
 from interlock.django.guarded.conflicts import StaleObject
 from interlock.django.guarded.forms import READ, TRIES, GuardedModelForm, guarded_form
-from interlock.django.rows import Row
+from interlock.django.row_names import Row
 from interlock.runtime import log
 from interlock.runtime.process import fresh_id
 

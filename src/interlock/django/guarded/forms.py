@@ -31,7 +31,7 @@ from django.utils.translation import gettext as _
 
 from interlock.django.guarded.conflicts import LAST_WINS, CannotMerge
 from interlock.django.guarded.model import Guarded
-from interlock.django.guarded.plan import plan_of
+from interlock.django.guarded.model_fields import plan_of
 from interlock.django.guarded.values import AnyField, same
 
 READ: Final = "interlock_read"

@@ -17,7 +17,7 @@ from django.utils.crypto import salted_hmac
 from django.utils.encoding import force_str
 
 from interlock.django.guarded.conflicts import OTHERS, FieldConflict, OnStale, Outcome, StaleObject, policies_of
-from interlock.django.guarded.plan import ModelPlan, declared_groups, key_fields, plan_of
+from interlock.django.guarded.model_fields import ModelPlan, declared_groups, key_fields, plan_of
 from interlock.django.guarded.saving import CALLED, FROM, SAVING, WRITTEN, TableSave, Triple, changed, locked_values
 from interlock.django.guarded.snapshot import KEY, MISSING, Snapshot, of_row, of_values, snapshot_of
 from interlock.django.guarded.values import AnyField, prepared, same, thaw, thaw_held

@@ -11,7 +11,7 @@ from django.db.models import F
 from django.db.models.sql.where import AND
 
 from interlock.django.guarded.conflicts import LAST_WINS, REFUSE, CannotMerge, FieldConflict, StaleObject
-from interlock.django.guarded.plan import ModelPlan, StillAsRead, adapting, column_of, key_fields
+from interlock.django.guarded.model_fields import ModelPlan, StillAsRead, adapting, column_of, key_fields
 from interlock.django.guarded.snapshot import KEY, MISSING, Snapshot, of_values, snapshot_of
 from interlock.django.guarded.values import (
     IMMUTABLE,

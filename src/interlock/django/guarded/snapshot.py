@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 from django.db import models, router
 from django.db.models.options import Options
 
-from interlock.django.guarded.plan import ModelPlan, key_fields, some_of
+from interlock.django.guarded.model_fields import ModelPlan, key_fields, some_of
 from interlock.django.guarded.values import IMMUTABLE, freeze, kept_of, same, thaw
 from interlock.django.transactions import Scope
 

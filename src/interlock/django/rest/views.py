@@ -23,7 +23,7 @@ from rest_framework.viewsets import ModelViewSet
 from interlock.django.guarded import Guarded, state_tag, verify
 from interlock.django.guarded.conflicts import FieldConflict, StaleObject
 from interlock.django.middleware import MEDIA_TYPE, RETRY_AFTER, Answer, answer_of
-from interlock.django.occupation import OccupiesObject
+from interlock.django.row_lock import OccupiesObject
 
 if TYPE_CHECKING:
     Base = ModelViewSet[Any]

@@ -7,10 +7,10 @@ from typing import Literal, NoReturn, TypeVar
 
 from interlock.core.claims import checked_flag, checked_seconds
 from interlock.core.errors import LockLost, NotHeld, StoreError
+from interlock.drivers.redis_py import library_of
 from interlock.keylock._async.onekey import AsyncOneKey
 from interlock.keylock.arguments import SHORTEST_PAUSE, checked_bytes, pauses
 from interlock.keylock.clients import Attempt, Holding
-from interlock.remote.redispy import library_of
 from interlock.runtime import _aio as rt
 from interlock.runtime import log
 from interlock.runtime.blocks import CallSite, call_site

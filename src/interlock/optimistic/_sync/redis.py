@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from weakref import WeakSet
 
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
+from interlock.drivers.redis_py import given_code
 from interlock.optimistic.redis import (
     UNDECODED,
     ConnectionFailed,
@@ -23,7 +24,6 @@ from interlock.optimistic.redis import (
     slot_in,
 )
 from interlock.optimistic.tries import CommandRefused, Queued, Tries, TryAgain
-from interlock.remote.redispy import given_code
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 

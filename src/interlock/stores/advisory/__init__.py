@@ -5,9 +5,10 @@ from typing import Any
 from urllib.parse import SplitResult
 
 from interlock.core.errors import StoreError
-from interlock.stores import Store, mysql, postgresql, see_installed
-from interlock.stores.advisory.room import AdvisoryRoom, rooms
+from interlock.storekit.store import Store, see_installed
+from interlock.stores import mysql, postgresql
 from interlock.stores.advisory.session import Options, options_of
+from interlock.stores.advisory.session_manager import AdvisoryRoom, rooms
 
 
 class AdvisoryStore(Store):

@@ -5,7 +5,7 @@ import socket
 import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.errors import StoreError
-from interlock.remote.failures import Refused
+from interlock.core.failures import Refused
 from interlock.runtime._threads import readable
 from interlock.stores.advisory import statements
 from interlock.stores.advisory.session import KEPT_ALIVE, BaseSession, Rows, refusal

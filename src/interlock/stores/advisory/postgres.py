@@ -6,7 +6,7 @@ import psycopg
 from psycopg import pq
 
 from interlock.core.errors import StoreError
-from interlock.remote.failures import Refused
+from interlock.core.failures import Refused
 from interlock.runtime import clock
 from interlock.stores.advisory import statements
 from interlock.stores.advisory._sync.postgres import perform

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import SplitResult
 
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
+from interlock.core.failures import Refused
 from interlock.core.options import Reader, number_in, read_options
 from interlock.core.redaction import is_torn, place_of, reads_url
-from interlock.remote.failures import Refused
-from interlock.remote.urls import conninfo_of, options_in
+from interlock.drivers.urls import conninfo_of, options_in
 from interlock.runtime.process import HOST, Descriptor, checked_pid, pid
 
 MAX_SESSIONS = 32

@@ -11,8 +11,8 @@ from interlock.core.claims import Check
 from interlock.core.errors import InvalidArgument, StoreError, install
 from interlock.core.options import read_options, seconds_in, text_in
 from interlock.core.redaction import place_of, reads_url
-from interlock.stores import see_installed
-from interlock.stores.plain import PlainStore
+from interlock.storekit.blocking import PlainStore
+from interlock.storekit.store import see_installed
 
 IO_TIMEOUT = 10.0  # seconds to wait for a reply
 PREFIX = "interlock"
@@ -33,8 +33,8 @@ class BucketStore(PlainStore):
     """
 
     def __init__(self, made: Callable[[], Any], prefix: str, where: str, server: str, pace: float = 0.0) -> None:
+        from interlock.storekit.compare_and_swap import SwapSteps
         from interlock.stores.bucket.lines import CLOCK, BucketLines, clock_of, see_that_it_runs_here
-        from interlock.stores.swap import SwapSteps
 
         def steps() -> Any:
             see_that_it_runs_here()
@@ -70,7 +70,7 @@ class BucketStore(PlainStore):
         """
         from obstore.exceptions import BaseError
 
-        from interlock.stores.bucket.race import race
+        from interlock.stores.bucket.conditional_writes import race
 
         try:
             return race(self._made, f"{self._prefix}/.clock/race", clients, rounds)

@@ -33,10 +33,10 @@ from obstore.exceptions import (
 
 from interlock.core.claims import MICROS, SEPARATOR, Check
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
+from interlock.core.failures import Denied, Unreachable
 from interlock.core.line import Place, decode, encode
-from interlock.remote.failures import Denied, Unreachable
-from interlock.remote.neighbours import neighbours
 from interlock.runtime import clock
+from interlock.runtime.host_notifier import neighbours
 from interlock.runtime.process import checked_pid
 
 LONGEST_NAME = 300  # characters of the part of an object's name that is made of a lock's name; longer ones are hashed
@@ -130,7 +130,7 @@ class Seen(NamedTuple):
 
 
 class BucketLines:
-    """The lines of one bucket: `stores.swap.SwapStore`.
+    """The lines of one bucket: `storekit.compare_and_swap.SwapStore`.
 
     Args:
         bucket: a store of obstore.

@@ -5,7 +5,7 @@ from urllib.parse import SplitResult
 
 from interlock.core.claims import Claim
 from interlock.core.errors import install
-from interlock.stores import Store, see_installed
+from interlock.storekit.store import Store, see_installed
 
 if TYPE_CHECKING:
     from interlock.stores.etcd.options import EtcdOptions

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.options import Reader, number_in, read_options, seconds_in, text_in
 from interlock.core.redaction import place_of, reads_url
-from interlock.remote.urls import port_of
+from interlock.drivers.urls import port_of
 
 PORT = 2379
 IO_TIMEOUT = 5.0  # seconds to wait for a reply

@@ -20,8 +20,8 @@ from urllib.parse import quote, unquote
 
 from interlock.core.claims import MICROS, PENDING, SEPARATOR, Claim
 from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.core.failures import Denied, Passing, Refused, Unreachable
 from interlock.core.line import EMPTY, Clock, Line, Origin, Place, decode, encode, enter, settle
-from interlock.remote.failures import Denied, Passing, Refused, Unreachable
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, pid
 

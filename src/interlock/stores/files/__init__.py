@@ -21,12 +21,12 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.options import path_url, read_options
 from interlock.core.redaction import masked
 from interlock.runtime import clock
+from interlock.storekit.blocking import PlainStore
 from interlock.stores.files._sync.queue import FileQueue
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.machine import allowed_in, mount_of
 from interlock.stores.files.opening import failing
 from interlock.stores.files.steps import queue_on, sweep
-from interlock.stores.plain import PlainStore
 
 if TYPE_CHECKING:
     from interlock.stores.files._async.queue import AsyncFileQueue

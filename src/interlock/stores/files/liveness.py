@@ -22,13 +22,14 @@ from weakref import ref
 
 from interlock.core.claims import USING
 from interlock.core.errors import StoreError
+from interlock.core.failures import closed
 from interlock.core.line import Place
 from interlock.core.queue import Granted
-from interlock.remote.failures import closed
-from interlock.remote.waiters import MESSAGE
 from interlock.runtime import log
 from interlock.runtime._threads import readable
 from interlock.runtime.process import pid
+from interlock.runtime.waiters import MESSAGE
+from interlock.storekit.blocking import Section
 from interlock.stores.files.opening import (
     FLAGS,
     GONE,
@@ -41,7 +42,6 @@ from interlock.stores.files.opening import (
     settle,
     sharing_of,
 )
-from interlock.stores.plain import Section
 
 MOST_IDLE_PIPES = 64
 FEW = 16  # wake-up pipes; at more than that, and at each doubling, pipes without a waiter are removed

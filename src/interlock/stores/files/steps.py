@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from interlock.core.claims import MICROS, SEPARATOR, USING, Check
 from interlock.core.errors import StoreError
+from interlock.core.failures import closed
 from interlock.core.line import (
     GONE,
     NOBODY,
@@ -36,15 +37,14 @@ from interlock.core.line import (
     record_in,
     renew,
 )
-from interlock.remote.failures import closed
-from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, checked_pid, each_in_forked_child, pid
+from interlock.runtime.waiters import Waiters
+from interlock.storekit.blocking import WITHIN_A_STEP
 from interlock.stores.files.folder import Folder, names_in
-from interlock.stores.files.linefile import TRUST, LineFile, give_turn
+from interlock.stores.files.line_file import TRUST, LineFile, give_turn
 from interlock.stores.files.liveness import Liveness, WakeupPipe
 from interlock.stores.files.opening import MOST_BYTES, NotOurs, failed, failing, read_file
-from interlock.stores.files.plan import Action, RecordWrite, Tell, actions, dead_among, line_of, watched_by
 from interlock.stores.files.slots import (
     DONE_AT,
     HEAD_MOST,
@@ -56,7 +56,7 @@ from interlock.stores.files.slots import (
     parse,
     raws_in,
 )
-from interlock.stores.plain import WITHIN_A_STEP
+from interlock.stores.files.write_plan import Action, RecordWrite, Tell, actions, dead_among, line_of, watched_by
 
 MOST_OPEN = 256  # files of names
 SWEEP = 50  # names that a process checks for removal when it connects

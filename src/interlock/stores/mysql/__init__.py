@@ -7,8 +7,8 @@ from urllib.parse import SplitResult
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument, install
-from interlock.stores import see_installed
-from interlock.stores.plain import PlainStore
+from interlock.storekit.blocking import PlainStore
+from interlock.storekit.store import see_installed
 
 NEEDS = ("pymysql", f"locks in MySQL and MariaDB need PyMySQL: {install('mariadb')}")
 
@@ -24,8 +24,8 @@ class MysqlStore(PlainStore):
 
     def __init__(self, options: Any) -> None:
         # Imported now: a child forked during another thread's import would wait for that import for ever.
+        from interlock.storekit.compare_and_swap import SwapSteps
         from interlock.stores.mysql.lines import MysqlLines
-        from interlock.stores.swap import SwapSteps
 
         self._made: Callable[[], Any] = lambda: SwapSteps(MysqlLines(options))
 

@@ -18,14 +18,14 @@ import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.claims import MICROS, SEPARATOR, Check
 from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.core.failures import NoRoom, Passing, Refused, no_answer
 from interlock.core.line import Clock, Place, decode, is_nothing
-from interlock.remote._sync.pool import Pool
-from interlock.remote.failures import NoRoom, Passing, Refused, no_answer
 from interlock.runtime import clock, log
 from interlock.runtime.process import Descriptor, checked_pid
+from interlock.storekit._sync.pool import Pool
+from interlock.storekit.compare_and_swap import SLACK
 from interlock.stores.mysql import ddl
 from interlock.stores.mysql.options import AT_ONCE, NO_TABLE, READ_ONLY, WAITED, MysqlOptions, meaning, refusal
-from interlock.stores.swap import SLACK
 
 SHORTEST = 0.001  # seconds to wait for a reply at least
 IN_TRANSACTION = 1  # a bit of the server's status
@@ -167,7 +167,7 @@ def _at(now: int) -> str:
 
 
 class MysqlLines:
-    """The lines of one table: `stores.swap.SwapStore`.
+    """The lines of one table: `storekit.compare_and_swap.SwapStore`.
 
     Args:
         options: how to connect.

@@ -11,10 +11,10 @@ import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.failures import Denied, NoRoom, Passing, Refused, Unreachable, ended
 from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
 from interlock.core.redaction import UNTOLD, is_torn, place_of, reads_url
-from interlock.remote.failures import Denied, NoRoom, Passing, Refused, Unreachable, ended
-from interlock.remote.urls import arguments_of, engine_of, given_by, place_of_engine, port_of
+from interlock.drivers.urls import arguments_of, engine_of, given_by, place_of_engine, port_of
 from interlock.stores.mysql import TABLE, checked_table
 
 FULL = ("1040", "1203", "1226")

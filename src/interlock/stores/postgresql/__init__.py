@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
 from interlock.core.errors import install
-from interlock.stores import Store, see_installed
+from interlock.storekit.store import Store, see_installed
 
 if TYPE_CHECKING:
     from interlock.stores.postgresql.options import PostgresOptions

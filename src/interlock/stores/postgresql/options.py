@@ -10,7 +10,7 @@ from psycopg.pq import Conninfo
 
 from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
 from interlock.core.redaction import is_torn, place_of, reads_url
-from interlock.remote.urls import (
+from interlock.drivers.urls import (
     arguments_of,
     conninfo_of,
     engine_of,

@@ -11,12 +11,12 @@ from psycopg.pq.abc import PGconn
 
 from interlock.core.claims import MICROS, PENDING, SEPARATOR, USING, Claim, ClaimView, LockSpec, record_view
 from interlock.core.errors import StoreError
+from interlock.core.failures import Denied, NoRoom, Passing, Refused, Unreachable, ended
 from interlock.core.line import GONE
 from interlock.core.queue import BUSY, DONE_BEFORE, EnterResult, Renewed
-from interlock.remote.failures import Denied, NoRoom, Passing, Refused, Unreachable, ended
-from interlock.remote.wire import AGAIN, NOT_THERE, REMOVED, WAIT, LeaveResult, Mode
 from interlock.runtime._threads import sleep, spawn
 from interlock.runtime.process import HOST, Descriptor, checked_pid
+from interlock.storekit.wire import AGAIN, NOT_THERE, REMOVED, WAIT, LeaveResult, Mode
 from interlock.stores.postgresql.ddl import ddl, names_of, statements
 from interlock.stores.postgresql.options import PostgresOptions
 

@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import SplitResult
 
-from interlock.stores import Store
+from interlock.storekit.store import Store
 from interlock.stores.redis.clients import settings_of_client
 from interlock.stores.redis.settings import Settings, settings_of
 

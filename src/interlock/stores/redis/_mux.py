@@ -11,7 +11,7 @@ from contextvars import Context
 from typing import Any
 
 from interlock.core.claims import Claim
-from interlock.remote.failures import ConnectionEnded, Refused, Unreachable, closed, ended, no_answer
+from interlock.core.failures import ConnectionEnded, Refused, Unreachable, closed, ended, no_answer
 from interlock.runtime import clock
 from interlock.stores.redis._aio import MOST, AsyncStream
 from interlock.stores.redis.errors import garbled

@@ -7,8 +7,8 @@ from typing import Any
 
 from interlock.core.errors import InvalidArgument
 from interlock.core.redaction import described
-from interlock.remote._sync.pool import MOST
-from interlock.remote.redispy import LIBRARIES, check_colour
+from interlock.drivers.redis_py import LIBRARIES, check_colour
+from interlock.storekit._sync.pool import MOST
 from interlock.stores.redis.library import maker
 from interlock.stores.redis.settings import IO_TIMEOUT, PORT, TLS, Address, Settings, Tls
 

@@ -1,14 +1,14 @@
 """The errors for refusals of the server, with advice, and the rights that a user needs."""
 
 from interlock.core.errors import StoreError
-from interlock.remote.failures import ConnectionEnded, Denied, NoRoom, Passing, Refused, Unreachable, ended
-from interlock.remote.redispy import LOGIN, advice_on, code_of
+from interlock.core.failures import ConnectionEnded, Denied, NoRoom, Passing, Refused, Unreachable, ended
+from interlock.drivers.redis_py import LOGIN, advice_on, code_of
 from interlock.stores.redis.resp import Garbage, Reply, ReplyError
 
 PASSES = frozenset((
     "OOM", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "MISCONF", "NOREPLICAS",
 ))  # fmt: skip
-"""Codes of refusals that may pass by themselves; the advice is in `remote.redispy`."""
+"""Codes of refusals that may pass by themselves; the advice is in `drivers.redis_py`."""
 NEED_AN_OPERATOR = ("OOM", "MISCONF")
 
 SERVER = (

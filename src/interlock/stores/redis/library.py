@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from interlock.remote.redispy import given_code, names_of
+from interlock.drivers.redis_py import given_code, names_of
 from interlock.stores.redis.settings import Address
 
 OURS = {"protocol": 2, "decode_responses": False, "health_check_interval": 0, "client_name": None}

@@ -14,8 +14,8 @@ from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
 from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
 from interlock.core.redaction import place_of, reads_url
-from interlock.remote._sync.pool import MOST
-from interlock.remote.urls import port_of
+from interlock.drivers.urls import port_of
+from interlock.storekit._sync.pool import MOST
 
 IO_TIMEOUT = 2.0  # seconds to wait for a reply, unless the user says otherwise
 PORT, SENTINEL_PORT = 6379, 26379

@@ -14,8 +14,8 @@ from typing import cast
 
 from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, record_view
 from interlock.core.queue import BUSY, DONE_BEFORE, EnterResult, Renewed
-from interlock.remote.wire import NOT_THERE, REMOVED, LeaveResult, Mode, Promised
 from interlock.runtime.process import HOST, pid
+from interlock.storekit.wire import NOT_THERE, REMOVED, LeaveResult, Mode, Promised
 from interlock.stores.redis.errors import refusal
 from interlock.stores.redis.keys import line_of
 from interlock.stores.redis.resp import RedisCommand, Reply, begun, ended, pack

@@ -4,7 +4,7 @@ from typing import Any
 from urllib.parse import SplitResult
 
 from interlock.runtime import clock
-from interlock.stores.plain import PlainStore
+from interlock.storekit.blocking import PlainStore
 from interlock.stores.sqlite.database import database_of
 from interlock.stores.sqlite.opening import SqliteOptions, options_beside, options_of
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from interlock.core.claims import MICROS, Check
 from interlock.core.errors import StoreError
+from interlock.core.failures import Passing, closed
 from interlock.core.line import (
     EMPTY,
     Clock,
@@ -20,13 +21,12 @@ from interlock.core.line import (
     kept,
     look,
 )
-from interlock.remote.failures import Passing, closed
-from interlock.remote.neighbours import neighbours, sooner
 from interlock.runtime import clock
+from interlock.runtime.host_notifier import neighbours, sooner
 from interlock.runtime.process import around_forks, checked_pid, in_forked_child
+from interlock.storekit.blocking import WITHIN_A_STEP, Section
 from interlock.stores.files.machine import check_of
 from interlock.stores.files.opening import OpenFile
-from interlock.stores.plain import WITHIN_A_STEP, Section
 from interlock.stores.sqlite.opening import Opened, SqliteOptions, keep, open_claims, value_kept
 
 FORK = 10.0  # seconds that a fork waits for a step; the first step takes long, since it opens the files

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from interlock.testing.contract.fixtures import ann, bob, eve, kind, locks, world, world_of_tasks, world_of_threads
-from interlock.testing.world import Kind, Place, World
+from interlock.testing.store_fixture import Kind, Place, World
 
 CHAPTERS = (
     "names",

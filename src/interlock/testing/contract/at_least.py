@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import KINDS, Kind, World
 from interlock.testing.waiting import RENEWED, eventually, lasting, moment
-from interlock.testing.world import KINDS, Kind, World
 
 KEPT = 0.8  # seconds
 LATE = 3.0  # seconds of delay by a busy machine and a poll

@@ -10,7 +10,7 @@ import pytest
 from interlock.core.errors import LockLost, NotHeld
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs, of_tasks
-from interlock.testing.world import THREADS, Kind, World
+from interlock.testing.store_fixture import THREADS, Kind, World
 
 
 class Block:

@@ -10,8 +10,8 @@ from interlock.client.cancel import Cancel
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Stepwise
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import RENEWED, until_renewed
-from interlock.testing.world import Kind, World
 
 MOMENTS = 60  # more than the points at which an acquire can be cancelled
 ROUNDS = 40

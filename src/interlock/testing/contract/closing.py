@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import LockLost, StoreError
-from interlock.remote.failures import NoAnswer
+from interlock.core.failures import NoAnswer
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Failing
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import RENEWED
-from interlock.testing.world import Kind, World
 
 
 def test_close_releases_what_is_still_held(world: World, kind: Kind, locks: Any, ann: Actor) -> None:

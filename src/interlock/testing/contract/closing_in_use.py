@@ -12,8 +12,8 @@ from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor, Gate
 from interlock.testing.contract.fixtures import needs_signals, of_tasks, of_threads, struck_while_it_waits
 from interlock.testing.faults import Slow
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import RENEWED, eventually, moment, since
-from interlock.testing.world import World
 
 SOON = 5.0  # seconds, on a busy machine; far less than a lease
 

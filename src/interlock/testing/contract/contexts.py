@@ -11,8 +11,8 @@ import pytest
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs
 from interlock.testing.faults import Counting
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import RENEWED, eventually
-from interlock.testing.world import World
 
 
 class Request:

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import RENEWED, collected, eventually
-from interlock.testing.world import Kind, World
 
 
 def forget(world: World, make: Any) -> None:

@@ -10,8 +10,8 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks, of_threads
 from interlock.testing.faults import Failing
+from interlock.testing.store_fixture import TASKS, THREADS, World
 from interlock.testing.waiting import RENEWED, eventually
-from interlock.testing.world import TASKS, THREADS, World
 
 
 class Candidate:

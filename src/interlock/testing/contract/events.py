@@ -13,8 +13,8 @@ from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Failing
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import RENEWED, eventually
-from interlock.testing.world import Kind, World
 
 
 class EventLog:

@@ -7,7 +7,7 @@ import pytest
 
 from interlock.testing.actors import Actor, results
 from interlock.testing.faults import Stepwise
-from interlock.testing.world import KINDS, Kind, World
+from interlock.testing.store_fixture import KINDS, Kind, World
 
 EXCLUDING = [each for each in KINDS if not each.shares]
 ACTORS, SECTIONS = 6, 12

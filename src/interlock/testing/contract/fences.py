@@ -5,7 +5,7 @@ from typing import Any
 
 from interlock.core.claims import LockSpec
 from interlock.testing.actors import Actor
-from interlock.testing.world import KINDS, Kind, World
+from interlock.testing.store_fixture import KINDS, Kind, World
 
 
 def increasing(fences: list[int]) -> bool:

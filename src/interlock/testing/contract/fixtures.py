@@ -12,7 +12,7 @@ import pytest
 from interlock.core.errors import Unsupported
 from interlock.core.queue import Feature
 from interlock.testing.actors import Actor
-from interlock.testing.world import KINDS, TASKS, THREADS, Kind, Place, World
+from interlock.testing.store_fixture import KINDS, TASKS, THREADS, Kind, Place, World
 
 Test = TypeVar("Test", bound=Callable[..., None])
 of_threads = pytest.mark.parametrize("world", [THREADS], indirect=True)

@@ -8,8 +8,8 @@ import pytest
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.faults import Failing
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import eventually
-from interlock.testing.world import Kind, World
 
 
 def test_a_grant_tells_what_is_held(world: World, kind: Kind, ann: Actor) -> None:

@@ -15,8 +15,8 @@ from interlock.testing.actors import Actor
 from interlock.testing.contract.cancellation import MOMENTS, cancelled_at
 from interlock.testing.contract.fixtures import needs, of_tasks
 from interlock.testing.faults import Lossy, Stepwise
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import RENEWED, eventually, throughout
-from interlock.testing.world import World
 
 LONG = 60.0
 ROUNDS = 20

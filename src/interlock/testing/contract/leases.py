@@ -8,8 +8,8 @@ import pytest
 from interlock.core.claims import LockSpec
 from interlock.testing.actors import Actor, results
 from interlock.testing.faults import Busy, Counting, Failing, Slow
+from interlock.testing.store_fixture import KINDS, Kind, World
 from interlock.testing.waiting import RENEWED, Stalls, eventually, lasting, moment, since, throughout, until_renewed
-from interlock.testing.world import KINDS, Kind, World
 
 SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant")]
 LATE = 1.5  # seconds of delay by a busy machine and a poll

@@ -8,8 +8,8 @@ import pytest
 
 from interlock.core.errors import LockLost, Unsupported
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import RENEWED, eventually
-from interlock.testing.world import World
 
 
 def test_at_most_ends_a_hold_at_its_moment(world: World, locks: Any, ann: Actor) -> None:

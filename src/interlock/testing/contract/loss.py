@@ -11,8 +11,8 @@ from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Failing, Stuck
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import RENEWED, eventually, moment, since, until_renewed
-from interlock.testing.world import Kind, World
 
 
 def test_with_raises_on_leaving_when_the_lock_was_lost(world: World, kind: Kind, ann: Actor) -> None:

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import StoreError
-from interlock.remote.failures import Unreachable
+from interlock.core.failures import Unreachable
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs
 from interlock.testing.faults import Failing, Lossy
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import RENEWED, eventually, until_renewed
-from interlock.testing.world import Kind, World
 
 
 def test_an_acquire_whose_reply_was_lost_is_asked_again(world: World, kind: Kind, ann: Actor) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_threads
-from interlock.testing.world import World
+from interlock.testing.store_fixture import World
 
 ODD = [
     " ", ".", "..", "/", "../../etc/passwd", "a/b", "a\\b", "C:\\x", "~", "-rf", "con", "a\nb", "a\tb", "\x01",

@@ -11,8 +11,8 @@ from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHel
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs
 from interlock.testing.faults import Failing, Lossy
+from interlock.testing.store_fixture import THREADS, World
 from interlock.testing.waiting import RENEWED, eventually
-from interlock.testing.world import THREADS, World
 
 MINUTE = 60.0
 ROUNDS = 20

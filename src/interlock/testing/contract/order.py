@@ -8,8 +8,8 @@ from typing import Any
 from interlock.testing.actors import Actor, results
 from interlock.testing.contract.fixtures import of_threads
 from interlock.testing.remote import Remote
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
-from interlock.testing.world import Kind, World
 
 SHORT = 1.0  # seconds: a lease that is shorter than the wait
 SECTION = " with lock as grant: result.append(grant.fence)"

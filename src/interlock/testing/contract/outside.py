@@ -11,8 +11,8 @@ import pytest
 from interlock.core.claims import Check, ClaimView
 from interlock.core.errors import LockLost
 from interlock.testing.actors import Actor, results
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import SET_BACK, eventually
-from interlock.testing.world import Kind, World
 
 
 def test_a_claim_tells_who_it_is(world: World, locks: Any, ann: Actor) -> None:

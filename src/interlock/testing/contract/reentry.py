@@ -6,8 +6,8 @@ import pytest
 
 from interlock.core.errors import LockLost, NotHeld
 from interlock.testing.actors import Actor
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import RENEWED, eventually
-from interlock.testing.world import World
 
 
 def test_its_holder_gets_it_again_with_the_same_claim_and_fence(world: World, ann: Actor) -> None:

@@ -12,8 +12,8 @@ from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import of_tasks, of_threads
 from interlock.testing.contract.leases import LATE
 from interlock.testing.faults import Failing, Partial, Stuck
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import LATER, RENEWED, Stalls, eventually, until_renewed
-from interlock.testing.world import World
 
 
 def test_the_watchdog_survives_what_nobody_expected(world: World, ann: Actor) -> None:

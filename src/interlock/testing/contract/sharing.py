@@ -7,8 +7,8 @@ import pytest
 
 from interlock.testing.actors import Actor, results
 from interlock.testing.faults import Stepwise
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import eventually
-from interlock.testing.world import World
 
 
 def test_readers_share_and_a_writer_has_it_alone(world: World, ann: Actor, bob: Actor, eve: Actor) -> None:

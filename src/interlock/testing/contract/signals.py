@@ -15,8 +15,8 @@ import interlock
 from interlock.core.errors import StoreError
 from interlock.testing.contract.fixtures import needs_signals, of_threads, struck_while_it_waits
 from interlock.testing.faults import Around
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import eventually
-from interlock.testing.world import Kind, World
 
 LIBRARY = os.path.dirname(interlock.__file__) + os.sep
 TESTING = os.path.join(LIBRARY, "testing") + os.sep

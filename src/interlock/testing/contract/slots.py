@@ -7,7 +7,7 @@ import pytest
 from interlock.core.errors import InvalidArgument, Unsupported
 from interlock.testing.actors import Actor
 from interlock.testing.contract.fixtures import needs
-from interlock.testing.world import World
+from interlock.testing.store_fixture import World
 
 
 @needs("slot", "semaphores")

@@ -8,8 +8,8 @@ import pytest
 from interlock.core.errors import LockError, LockTimeout, StoreError
 from interlock.testing.actors import Actor
 from interlock.testing.faults import Failing, Slow
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, lasting, moment, since
-from interlock.testing.world import Kind, World
 
 LATE = 1.0  # seconds of delay by a busy machine
 

@@ -7,8 +7,8 @@ import pytest
 from interlock.core.errors import LockLost, LockTimeout, NotHeld, StoreError
 from interlock.testing.actors import Actor, results
 from interlock.testing.faults import Failing
+from interlock.testing.store_fixture import World
 from interlock.testing.waiting import RENEWED, eventually, lasting
-from interlock.testing.world import World
 
 
 def names(world: World, number: int = 3) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from interlock.testing.contract.fixtures import of_tasks
-from interlock.testing.world import World
+from interlock.testing.store_fixture import World
 
 PAIRS = 300_000  # more than any store performs during the test
 TICKS = 10

@@ -7,8 +7,8 @@ from typing import Any
 from interlock.testing.actors import Actor, results
 from interlock.testing.contract.fixtures import of_tasks
 from interlock.testing.faults import Counting, Stepwise
+from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import eventually, moment, since
-from interlock.testing.world import Kind, World
 
 CROWD = 20
 LOOKS = 6  # polls in a second of a waiter that is not notified

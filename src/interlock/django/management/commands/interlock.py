@@ -18,8 +18,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.utils import CursorWrapper
 
+from interlock.api._sync.locks import Locks
 from interlock.cli import main
-from interlock.client._sync.locks import Locks
 from interlock.django.conf import DEFAULT, places
 from interlock.django.configured import make_locks
 from interlock.django.databases import DatabaseStore, place_of, vendor_of

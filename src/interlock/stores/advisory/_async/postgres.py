@@ -10,7 +10,7 @@ import psycopg
 from psycopg import pq
 
 from interlock.core.errors import UnknownOutcome
-from interlock.remote.failures import Refused
+from interlock.core.failures import Refused
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Rows, refusal

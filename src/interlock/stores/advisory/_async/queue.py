@@ -7,13 +7,14 @@ from typing import Any
 
 from interlock.core.claims import SEPARATOR, USING, Check, Claim, ClaimView, namespace_of
 from interlock.core.errors import StoreError, UnknownOutcome, Unsupported
+from interlock.core.failures import Refused, outage
 from interlock.core.line import GONE, KEPT
 from interlock.core.queue import GONE as IS_GONE
 from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Tells
-from interlock.remote.failures import Refused, outage
 from interlock.runtime import _aio as rt
-from interlock.stores._async.step_queue import AWAY
-from interlock.stores.advisory.room import (
+from interlock.storekit._async.step_queue import AWAY
+from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Rows
+from interlock.stores.advisory.session_manager import (
     AdvisoryPlace,
     AdvisoryRoom,
     foreign_view,
@@ -21,7 +22,6 @@ from interlock.stores.advisory.room import (
     number_of,
     view_of,
 )
-from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Rows
 from interlock.stores.advisory.statements import SLICE
 
 LOOK_AGAIN = 1.0  # seconds between two polls of a waiter; a safety net

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import pq
 
 from interlock.core.errors import UnknownOutcome
-from interlock.remote.failures import Refused
+from interlock.core.failures import Refused
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Rows, refusal

@@ -22,7 +22,7 @@ from interlock.core.line import GONE as OVER
 from interlock.core.line import adopt, numbered, renew
 from interlock.core.queue import DONE_BEFORE, GONE, REFUSED, EnterResult, Held, Renewed, Tells
 from interlock.runtime import _aio as rt
-from interlock.stores._async.step_queue import away, view_of
+from interlock.storekit._async.step_queue import away, view_of
 from interlock.stores.etcd import wire
 from interlock.stores.etcd._async.gateway import AsyncGateway
 from interlock.stores.etcd._async.leases import AsyncLeases, Lease

@@ -11,9 +11,9 @@ from interlock.core.claims import USING, Claim
 from interlock.core.errors import StoreError
 from interlock.core.line import EMPTY, Line, numbered
 from interlock.core.queue import Tells
-from interlock.remote.waiters import Waiters
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
+from interlock.runtime.waiters import Waiters
 from interlock.stores.etcd._async.gateway import AsyncGateway
 from interlock.stores.etcd.wire import Found, heard, line_of, watch
 

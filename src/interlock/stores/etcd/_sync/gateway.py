@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.remote.failures import Denied, Passing, Unreachable, closed, ended, no_answer, no_room
+from interlock.core.failures import Denied, Passing, Unreachable, closed, ended, no_answer, no_room
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 from interlock.runtime.process import Descriptor, checked_pid

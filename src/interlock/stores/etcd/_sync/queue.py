@@ -23,7 +23,7 @@ from interlock.core.line import GONE as OVER
 from interlock.core.line import adopt, numbered, renew
 from interlock.core.queue import DONE_BEFORE, GONE, REFUSED, EnterResult, Held, Renewed, Tells
 from interlock.runtime import _threads as rt
-from interlock.stores._sync.step_queue import away, view_of
+from interlock.storekit._sync.step_queue import away, view_of
 from interlock.stores.etcd import wire
 from interlock.stores.etcd._sync.gateway import Gateway
 from interlock.stores.etcd._sync.leases import Leases, Lease

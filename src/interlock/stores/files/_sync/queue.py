@@ -6,10 +6,10 @@ from typing import Any
 from interlock.core.claims import Claim
 from interlock.core.queue import EnterResult, Granted
 from interlock.runtime import _threads as rt
-from interlock.stores._sync.step_queue import StepQueue
-from interlock.stores.files.quick import Quick, native
+from interlock.storekit._sync.step_queue import StepQueue
+from interlock.storekit.blocking import TaskSteps
+from interlock.stores.files.fast_path import Quick, native
 from interlock.stores.files.steps import FileSteps
-from interlock.stores.plain import TaskSteps
 
 
 class FileWaiter:

@@ -5,10 +5,10 @@ from typing import Literal
 
 from interlock.core.claims import MICROS, Check, Claim, ClaimView
 from interlock.core.errors import StoreError
-from interlock.remote._async.pool import AsyncPool
-from interlock.remote._async.server_queue import AsyncServerQueue
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
+from interlock.storekit._async.pool import AsyncPool
+from interlock.storekit._async.server_queue import AsyncServerQueue
 from interlock.stores.postgresql._async.connection import AsyncServer
 from interlock.stores.postgresql.options import PostgresOptions
 from interlock.stores.postgresql.wire import PgStatement, PostgresWire, Row

@@ -15,12 +15,12 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatu
 from psycopg.pq.abc import PGconn, PGresult
 
 from interlock.core.errors import StoreError
+from interlock.core.failures import ConnectionEnded, NoAnswer, Refused, Unreachable, ended, no_answer
 from interlock.core.redaction import UNTOLD
-from interlock.remote._sync.listener import SILENCE
-from interlock.remote.failures import ConnectionEnded, NoAnswer, Refused, Unreachable, ended, no_answer
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.runtime.process import Descriptor, checked_pid
+from interlock.storekit._sync.listener import SILENCE
 from interlock.stores.postgresql.options import PostgresOptions, connecting
 from interlock.stores.postgresql.wire import (
     AT_ONCE,

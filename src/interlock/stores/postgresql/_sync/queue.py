@@ -6,10 +6,10 @@ from typing import Literal
 
 from interlock.core.claims import MICROS, Check, Claim, ClaimView
 from interlock.core.errors import StoreError
-from interlock.remote._sync.pool import Pool
-from interlock.remote._sync.server_queue import ServerQueue
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
+from interlock.storekit._sync.pool import Pool
+from interlock.storekit._sync.server_queue import ServerQueue
 from interlock.stores.postgresql._sync.connection import Server
 from interlock.stores.postgresql.options import PostgresOptions
 from interlock.stores.postgresql.wire import PgStatement, PostgresWire, Row

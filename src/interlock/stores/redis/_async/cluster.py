@@ -10,11 +10,11 @@ from contextlib import suppress
 
 from interlock.core.claims import Claim
 from interlock.core.errors import StoreError
-from interlock.remote._async.listener import AsyncSubscription
-from interlock.remote._async.server_queue import AsyncAsks, AsyncServerQueue
-from interlock.remote.failures import Denied, NoAnswer, NoRoom, Passing, Unreachable, closed
+from interlock.core.failures import Denied, NoAnswer, NoRoom, Passing, Unreachable, closed
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
+from interlock.storekit._async.listener import AsyncSubscription
+from interlock.storekit._async.server_queue import AsyncAsks, AsyncServerQueue
 from interlock.stores.redis._async.connection import AsyncDialer
 from interlock.stores.redis._async.queue import AsyncRedisQueue, fresh_channel, pool_to
 from interlock.stores.redis.errors import Redirected, refusal

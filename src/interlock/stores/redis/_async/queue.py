@@ -5,13 +5,13 @@ from typing import Any, Literal
 
 from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, keys_of, namespace_of
 from interlock.core.errors import StoreError
+from interlock.core.failures import Refused
 from interlock.core.queue import Renewed
-from interlock.remote._async.listener import AsyncSubscription
-from interlock.remote._async.pool import AsyncPool
-from interlock.remote._async.server_queue import AsyncAsks, AsyncServerQueue
-from interlock.remote.failures import Refused
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
+from interlock.storekit._async.listener import AsyncSubscription
+from interlock.storekit._async.pool import AsyncPool
+from interlock.storekit._async.server_queue import AsyncAsks, AsyncServerQueue
 from interlock.stores.redis._async.connection import AsyncDialer, answer_to
 from interlock.stores.redis.keys import key_of, pattern_of
 from interlock.stores.redis.resp import RedisCommand, Reply, pack

@@ -11,11 +11,11 @@ from contextlib import suppress
 
 from interlock.core.claims import Claim
 from interlock.core.errors import StoreError
-from interlock.remote._sync.listener import Subscription
-from interlock.remote._sync.server_queue import Asks, ServerQueue
-from interlock.remote.failures import Denied, NoAnswer, NoRoom, Passing, Unreachable, closed
+from interlock.core.failures import Denied, NoAnswer, NoRoom, Passing, Unreachable, closed
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
+from interlock.storekit._sync.listener import Subscription
+from interlock.storekit._sync.server_queue import Asks, ServerQueue
 from interlock.stores.redis._sync.connection import Dialer
 from interlock.stores.redis._sync.queue import RedisQueue, fresh_channel, pool_to
 from interlock.stores.redis.errors import Redirected, refusal

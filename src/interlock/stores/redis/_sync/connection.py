@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock.core.errors import StoreError
-from interlock.remote.failures import Denied, NoAnswer, Refused, ended, no_answer
-from interlock.remote.redispy import code_of
+from interlock.core.failures import Denied, NoAnswer, Refused, ended, no_answer
+from interlock.drivers.redis_py import code_of
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.stores.redis import _threads as sockets

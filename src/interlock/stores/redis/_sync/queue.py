@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, keys_of, namespace_of
 from interlock.core.errors import StoreError
+from interlock.core.failures import Refused
 from interlock.core.queue import Renewed
-from interlock.remote._sync.listener import Subscription
-from interlock.remote._sync.pool import Pool
-from interlock.remote._sync.server_queue import Asks, ServerQueue
-from interlock.remote.failures import Refused
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
+from interlock.storekit._sync.listener import Subscription
+from interlock.storekit._sync.pool import Pool
+from interlock.storekit._sync.server_queue import Asks, ServerQueue
 from interlock.stores.redis._sync.connection import Dialer, answer_to
 from interlock.stores.redis.keys import key_of, pattern_of
 from interlock.stores.redis.resp import RedisCommand, Reply, pack

@@ -1,0 +1,1 @@
+"""What `import interlock` gives: connections and the locks that they make."""

@@ -1,0 +1,841 @@
+"""The lock objects of tasks: async with, acquire, decorator; and `AsyncLocks`, which makes them."""
+
+import functools
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, cast, overload
+from weakref import ref
+
+from interlock.client._async.client import AsyncClient
+from interlock.client._async.grants import AsyncGrant, AsyncGrants, AsyncReentry
+from interlock.client.base import (
+    FEW,
+    AcquireOptions,
+    Hold,
+    OnBusy,
+    P,
+    ReadWrite,
+    Same,
+    checked_items,
+    label_of_items,
+    refuse_other_items,
+    seconds_of,
+    wait_limit,
+)
+from interlock.client.cancel import Cancels, checked_cancel
+from interlock.client.events import Listener, listen
+from interlock.core.claims import (
+    DEFAULT_TTL,
+    SEPARATOR,
+    UNSET,
+    USING,
+    WRITER_UNITS,
+    Check,
+    ClaimView,
+    LockSpec,
+    Unset,
+    checked_count,
+    kind_of,
+    name_of,
+)
+from interlock.core.errors import InvalidArgument, LockError, NotHeld
+from interlock.core.functions import (
+    around_generator,
+    check_kind,
+    checked_kind_of,
+    name_of_arguments,
+    see_it_finished,
+)
+from interlock.runtime import _aio as rt
+from interlock.runtime import clock
+from interlock.runtime.blocks import Acquired, CallSite, call_site
+from interlock.storekit.store import Store
+
+if TYPE_CHECKING:
+    from interlock.patterns._async.election import AsyncElection
+    from interlock.patterns._async.once import AsyncOnce
+
+DOCTOR_LIMIT = 5.0  # seconds for each acquire
+IN_GRACE = (Check("round trip", "warn", "not tested: no lock is granted in the grace period. Run it again later"),)
+R = TypeVar("R")
+G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
+
+
+class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
+    """`async with`, decorator and ownership by task, for everything that can be acquired.
+
+    Threads may use it at once.
+    """
+
+    def __init__(self, client: AsyncClient, specs: Sequence[LockSpec], options: AcquireOptions) -> None:
+        self._client = client
+        self._specs = specs
+        self._options = options
+        self._acquired = Acquired()
+
+    @property
+    def name(self) -> str:
+        """What is locked: a name, or several."""
+        return ", ".join(name_of(spec.key) for spec in self._specs)
+
+    async def locked(self) -> bool:
+        """Tell whether the lock, or any of several, is held now."""
+        views = [view for spec in self._specs for view in await self._client.look(spec.key)]
+        return any(view.state == USING for view in views)
+
+    @abstractmethod
+    def _take(self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None) -> rt.Result[G | None]:
+        """Acquire it for the caller."""
+
+    @overload
+    async def acquire(self, blocking: Literal[True] = True) -> G | Any: ...  # None if the lock has a timeout
+    @overload
+    async def acquire(
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Cancels | None = None
+    ) -> G | None: ...
+    async def acquire(
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Cancels | None = None
+    ) -> G | Any:
+        """Wait in line for the lock.
+
+        Args:
+            blocking: False for one try.
+            timeout: seconds to wait at most; None or -1 for no limit, 0 for one try; left out: the lock's own.
+            cancel: an `interlock.Cancel`, whose `set()` ends the wait at once; or another object with `is_set()`, as
+                an event, which is looked at every 0.1 s.  The call then returns None.
+
+        Returns:
+            The grant, also for `async with`; or None if the lock was not obtained.  It is held for as long as the
+            grant or this lock object lives; if both are collected before a release, the lease ends and a
+            ResourceWarning says so.
+
+        Raises:
+            InvalidArgument: the arguments contradict each other or are out of range.
+            StoreError: the store failed.
+        """
+        if cancel is not None and checked_cancel(cancel).is_set():
+            return None
+        return await self._obtain(wait_limit(self._options, blocking, timeout), cancel)
+
+    async def _obtain(
+        self, seconds: float | None, cancel: Cancels | None = None, site: CallSite | None = None
+    ) -> G | Any:
+        owner = rt.caller()
+        grant = await self._take(seconds, owner, cancel)
+        if grant is None:
+            if site is not None:
+                raise await self._client.too_late(self._specs, seconds, owner)
+            return None
+        try:
+            self._acquired.note(site, grant, owner)
+            if self._options.at_least and isinstance(grant, AsyncGrant):
+                grant._stay_at_least()
+            if site is not None:
+                grant._enter_body(owner)
+            return grant
+        except BaseException:  # an interrupt: the caller has no grant, and no block will release it
+            self._acquired.drop(grant)
+            await rt.finish(grant.release)
+            raise
+
+    def _mine(self, owner: rt.Caller) -> tuple[Any, Any, Any] | None:
+        """Return the last grant of the caller, or else the only grant of a completed task, such as of `wait_for`.
+
+        A grant in the body of another living owner is left alone, also if the caller has acquired it.
+        """
+        held = [each for each in self._acquired.copy() if not each[1]._over and _may_end(each[1]._body, owner)]
+        mine = [each for each in held if each[2] is owner]
+        # async only
+        if not mine:
+            left = [each for each in held if each[0] is None and each[2].done()]
+            mine = left if len(left) == 1 else []
+        return mine[-1] if mine else None
+
+    async def release(self) -> None:
+        """Release what the calling task acquired last with this lock.
+
+        Raises:
+            NotHeld: the calling task holds nothing of this lock.
+            StoreError: the store could not be asked; call again.
+        """
+        mine = self._mine(rt.caller())
+        released = mine is not None and await mine[1].release()
+        if mine is not None and mine[0] is None:
+            self._acquired.forget(mine)
+        if not released:
+            raise NotHeld(
+                f"the calling thread or task does not hold {self.name!r} by this lock object; to release it from "
+                f"another one, call release() of the grant"
+            )
+
+    def owned(self) -> bool:
+        """Tell whether the calling task holds the lock by this lock object, with its lease still good."""
+        owner = rt.caller()
+        return any(who is owner and grant.held for _, grant, who in self._acquired.copy())
+
+    def __aenter__(self) -> rt.Result[G]:
+        return self._obtain(self._options.timeout, None, call_site())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        ended = self._acquired.end(rt.caller, self)
+        mine: AsyncGrants = ended[0] if len(ended) == 1 else AsyncGrants(ended)
+        await mine.__aexit__(kind, error, trace)
+
+    def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
+        """Decorate a function: it runs while the lock is held.
+
+        Raises:
+            InvalidArgument: it is of a kind that can't be held.  When called: it returned a coroutine or a generator,
+                which has not run yet.
+        """
+        if not rt.TASKS and checked_kind_of(function) == "generator function":
+            return cast(Callable[P, rt.Result[R]], around_generator(cast(Any, self), cast(Any, function)))
+        return cast(Callable[P, rt.Result[R]], _held_around(function, lambda args, kwargs: self, False))
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(kind_of(spec.units, spec.capacity) for spec in self._specs)
+        return f"<{type(self).__name__} {self.name!r} ({kinds}) on {self._client.where}>"
+
+
+def _may_end(body: rt.Caller | None, owner: rt.Caller) -> bool:
+    """Return True unless a grant is in the body of another living owner."""
+    return body is None or body is owner or body.done()
+
+
+class AsyncLock(AsyncLockable[AsyncGrant]):
+    """One name to lock, with how to; made by `AsyncLocks.lock`, `semaphore`, `rwlock`.
+
+    It may be used by many tasks at once, and again and again.
+    """
+
+    def __init__(self, client: AsyncClient, spec: LockSpec, options: AcquireOptions) -> None:
+        super().__init__(client, (spec,), options)
+        self._spec = spec
+
+    def _take(
+        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+    ) -> rt.Result[AsyncGrant | None]:
+        return self._client.acquire(self._spec, self._options, seconds, owner, cancel)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._client, self._spec, self._options)
+
+
+class AsyncRLock(AsyncLock):
+    """A lock that the task which holds it may acquire again; the count dies with the lease."""
+
+    async def _take(
+        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+    ) -> AsyncGrant | None:
+        # async only
+        await rt.give_way()  # a re-entry waits for nothing else
+        holds, strands = self._client.state().holds, rt.strands()
+        for strand in strands:
+            reference, hold = holds.get((self._spec.key, owner, strand), (None, None))
+            held = None if reference is None else reference()
+            if held is not None and held.held and hold is not None and hold.add():
+                return AsyncReentry(held, hold, self._options)
+        grant = await self._client.acquire(self._spec, self._options, seconds, owner, cancel)
+        if grant is None:
+            return None
+        if len(holds) >= FEW:
+            for each, (reference, _) in list(holds.items()):
+                found = reference()
+                if found is None or not found.held:
+                    holds.pop(each, None)
+        hold = Hold()
+        holds[self._spec.key, owner, strands[0]] = ref(grant), hold
+        return AsyncReentry(grant, hold, self._options)
+
+
+class AsyncOneOf(AsyncLock):
+    """A lock on one of several items; `grant.item` of its grants says which."""
+
+    async def _take(
+        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+    ) -> AsyncGrant | None:
+        refuse_other_items(self._spec.label, await self._client.look(self._spec.key), None)
+        grant = await self._client.acquire(self._spec, self._options, seconds, owner, cancel)
+        if grant is not None:
+            try:
+                refuse_other_items(self._spec.label, await self._client.look(self._spec.key), grant.fence)
+            except BaseException:
+                await rt.finish(grant.release)
+                raise
+        return grant
+
+
+class AsyncAllLock(AsyncLockable[AsyncGrants]):
+    """Several locks as one: all or none, taken in one global order so that two of these never deadlock."""
+
+    def __init__(self, client: AsyncClient, parts: Sequence[AsyncLock], options: AcquireOptions) -> None:
+        super().__init__(client, [part._spec for part in parts], options)
+        self._parts = parts
+
+    async def _take(
+        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+    ) -> AsyncGrants | None:
+        deadline = None if seconds is None else self._client.now() + seconds
+        taken: list[AsyncGrant] = []
+        try:
+            for part in self._parts:
+                left = None if deadline is None else max(0.0, deadline - self._client.now())
+                grant = await part._take(left, owner, cancel)
+                if grant is None:
+                    break
+                taken.append(grant)
+            else:
+                for grant in taken:
+                    grant._stay_at_least()
+                return AsyncGrants(taken)
+        except BaseException:
+            await AsyncGrants(taken).release()
+            raise
+        await AsyncGrants(taken).release()
+        return None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._client, self._parts, self._options)
+
+
+def _held_around(
+    function: Callable[P, rt.Result[R]],
+    lock_for: Callable[[tuple[object, ...], dict[str, object]], AsyncLockable[Any]],
+    skips: bool,
+) -> Callable[P, rt.Result[R | None]]:
+    """Return `function` as it runs under a lock.
+
+    Args:
+        function: what is decorated.
+        lock_for: returns the lock of a call, of its arguments.
+        skips: True to return None instead of raising LockTimeout.
+
+    Raises:
+        InvalidArgument: the function is of a wrong kind.
+    """
+    check_kind(function, rt.WORKS)
+
+    @functools.wraps(function)
+    async def locked(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        lock = lock_for(args, kwargs)
+        held = await lock.acquire() if skips else lock
+        if held is None:
+            return None
+        async with held:
+            result = await function(*args, **kwargs)
+            see_it_finished(result, function)
+            return result
+
+    return locked
+
+
+class AsyncLocks(Same):
+    """The locks of one store, for asyncio tasks; made by `aconnect`.
+
+    Args:
+        store: where the claims are kept.
+        namespace: separates applications that share a store.
+        ttl: seconds of lease of the locks made here, unless they say otherwise.
+    """
+
+    def __init__(self, store: Store, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> None:
+        self._client = AsyncClient(store, namespace, ttl)
+        if not rt.TASKS:  # its modules are loaded now: a child that is forked during an import hangs in its own
+            self._client.state()
+
+    def __repr__(self) -> str:
+        namespace = f", namespace={self.namespace!r}" if self.namespace else ""
+        return f"<{type(self).__name__} on {self._client.where}{namespace}>"
+
+    @property
+    def store(self) -> Store:
+        """The store, for code that extends this library."""
+        return self._client.store
+
+    @property
+    def namespace(self) -> str:
+        """What separates these locks from those of other applications on the store."""
+        return self._client.namespace
+
+    def subscribe(self, function: Listener) -> Callable[[], None]:
+        """Let `function` be called with each event of this connection, as soon as it happens and where it happens.
+
+        The thread or task that acquires or releases calls the function. A background thread or task reports the
+        results of renewals. An exception of the function is logged, and does not stop other listeners.
+
+        Args:
+            function: takes an `Event`; it must be quick, and acquire or release nothing by this connection.
+
+        Returns:
+            What ends that; safe to repeat.
+
+        Raises:
+            InvalidArgument: it can't be called.
+        """
+        return listen(self._client.listeners, function)
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[AsyncGrant], object] | None = None,
+    ) -> AsyncLock:
+        """Return the exclusive lock called `name`; nothing is acquired yet.
+
+        Args:
+            name: any non-empty text up to 1,000 characters.
+            ttl: seconds of lease; it is renewed while the holder lives.
+            timeout: seconds that acquiring waits at most; None for no limit.
+            renew: False to let the lease end after `ttl`.
+            label: free text, shown to people who look at the line.
+            on_lost: called with the grant if the lease is lost.
+            at_least: seconds that it is kept at least: a release before that returns at once, and the lock gets free
+                when they are over.  For jobs that are shorter than the clocks of several machines differ.  A ttl that
+                is left out is at least as long, so that it holds also if the process ends.
+            at_most: seconds after which the lock is lost, exactly, in spite of renewals; None for no limit.
+            on_wanted: called with the grant when another claim begins to wait, at the next renewal at the latest.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+        """
+        options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+        return AsyncLock(self._client, self._client.spec(name, 1, 1, ttl, label, at_least), options)
+
+    def semaphore(
+        self,
+        name: str,
+        permits: int,
+        *,
+        units: int = 1,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[AsyncGrant], object] | None = None,
+    ) -> AsyncLock:
+        """Return the semaphore called `name`, which admits holders of `permits` units together.
+
+        Args:
+            permits: how many there are.
+            units: how many this holder takes at a time.
+            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+            Unsupported: the store has no semaphores.
+        """
+        checked_count(permits, "permits")
+        if checked_count(units, "units") > permits:
+            raise InvalidArgument(f"{units} units of {permits} permits can never be had; ask for fewer")
+        spec = self._client.spec(name, units, permits, ttl, label, at_least)
+        return AsyncLock(
+            self._client, spec, self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+        )
+
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[AsyncGrant], object] | None = None,
+    ) -> ReadWrite[AsyncLock]:
+        """Return the reader/writer lock called `name`: `.read()` shares, `.write()` excludes.
+
+        Args:
+            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+        """
+        reader = self._client.spec(name, 1, WRITER_UNITS, ttl, label, at_least)
+        options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+        writer = reader._replace(units=WRITER_UNITS)
+        return ReadWrite(AsyncLock(self._client, reader, options), AsyncLock(self._client, writer, options))
+
+    def rlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[AsyncGrant], object] | None = None,
+    ) -> AsyncRLock:
+        """Return the lock called `name` as one that its holder, the task, may acquire again.
+
+        Args:
+            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+        """
+        spec = self._client.spec(name, 1, 1, ttl, label, at_least)
+        return AsyncRLock(
+            self._client, spec, self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+        )
+
+    def all(self, *parts: "str | AsyncLock", timeout: float | None = None) -> AsyncAllLock:
+        """Return several locks as one: all or none, taken in one global order.
+
+        Args:
+            parts: names (for exclusive locks) or locks of this connection.
+            timeout: seconds that acquiring all of them waits at most; None for no limit.
+
+        Raises:
+            InvalidArgument: nothing to lock, a name twice, or a lock of another connection.
+        """
+        locks = [part if isinstance(part, AsyncLock) else self.lock(part) for part in parts]
+        if not locks:
+            raise InvalidArgument("all() needs at least one name")
+        if any(part._client is not self._client for part in locks):
+            raise InvalidArgument("all() takes locks of its own connection only: there is one order per store")
+        ordered = sorted(locks, key=lambda part: part._spec.key)
+        for part, after in pairwise(ordered):
+            if part._spec.key == after._spec.key:
+                raise InvalidArgument(
+                    f"all() got the name {part.name!r} twice: it would wait for itself; give it once"
+                )
+        return AsyncAllLock(self._client, ordered, self._client.options(timeout))
+
+    @overload
+    def guard(
+        self,
+        name: str,
+        *,
+        on_busy: Literal["wait", "raise"] = "wait",
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[AsyncGrant], object] | None = None,
+    ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R]]]: ...
+    @overload
+    def guard(
+        self,
+        name: str,
+        *,
+        on_busy: Literal["skip"],
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[AsyncGrant], object] | None = None,
+    ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]: ...
+    def guard(self, name: str, *, on_busy: OnBusy = "wait", timeout: float | None = None, **how: Any) -> Any:
+        """Decorate a function: it runs while the lock that its arguments name is held.
+
+        Args:
+            name: of the lock; `{id}`, `{book.pk}` or `{kwargs[key]}` are replaced by arguments of the function.
+            on_busy: what to do while another caller holds it: "wait"; "raise" LockTimeout; "skip" this call, which
+                returns None.
+            timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
+            ttl, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range; (when decorating) the name mentions what the function
+                has no argument for, or the function is of a wrong kind.
+            LockTimeout: (when called) the lock was not obtained in time; the function did not run.
+            LockLost: (when called) the lease ended while it ran.
+        """
+        seconds = seconds_of(on_busy, timeout)
+        self.lock(name, timeout=seconds, **how)  # judges the arguments
+
+        def decorate(function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R | None]]:
+            name_for = name_of_arguments(name, function, "guard")
+            return _held_around(
+                function,
+                lambda args, kwargs: self.lock(name_for(args, kwargs), timeout=seconds, **how),
+                on_busy == "skip",
+            )
+
+        return decorate
+
+    @overload
+    def once(
+        self,
+        name: str,
+        *,
+        keep: float,
+        on_busy: Literal["wait", "raise"] = "wait",
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
+    ) -> "AsyncOnce[Never]": ...
+    @overload
+    def once(
+        self,
+        name: str,
+        *,
+        keep: float,
+        on_busy: Literal["skip"],
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
+    ) -> "AsyncOnce[None]": ...
+    def once(
+        self,
+        name: str,
+        *,
+        keep: float,
+        on_busy: OnBusy = "wait",
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
+    ) -> "AsyncOnce[Any]":
+        """Return a run that is done once: a decorator, `run(function)`, or `async with … as once: if once.due: …`.
+
+        Args:
+            name: of the run; for a decorator, `{id}`, `{book.pk}` or `{kwargs[key]}` are replaced by arguments.
+            keep: seconds for which the record of a completed run is kept, from its end; at most 366 days.
+            on_busy: what to do while another caller runs it: "wait" for its result; "raise" LockTimeout; "skip",
+                which returns None.
+            timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
+            ttl, renew, label, on_lost: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+            Unsupported: the store keeps no records.
+        """
+        from interlock.patterns._async.once import AsyncOnce  # programs that lock start faster without it
+
+        self._client.need("once")
+        spec = self._client.spec(name, 1, 1, ttl, label)._replace(once=True)
+        options = self._client.options(seconds_of(on_busy, timeout), renew, on_lost)
+        return AsyncOnce(self._client, name, keep, spec, options, on_busy == "skip")
+
+    async def attach(
+        self,
+        token: str,
+        *,
+        ttl: float | None = None,
+        renew: bool = True,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
+    ) -> AsyncGrant:
+        """Hold a lock that was detached, and renew it here from now on; the token is used up.
+
+        Args:
+            token: of `grant.detach()` or `interlock hold`.
+            ttl: seconds of lease from now on; None for that of before.
+            renew, on_lost: as for `lock`.
+
+        Returns:
+            The grant, with the fence of before.
+
+        Raises:
+            InvalidArgument: it is not a token of `detach`, or it belongs to another namespace or another store.
+            LockLost: it was used before, its lease has ended, or it was evicted.
+            StoreError: the store failed; Unsupported: its claims can't outlive their process.
+        """
+        from interlock.patterns._async.detach import attach  # programs that lock start faster without it
+
+        return await attach(self._client, token, ttl, self._client.options(None, renew, on_lost))
+
+    async def renew(self, token: str, *, ttl: float | None = None) -> bool:
+        """Let the lease of a detached lock last for a full ttl from now; False if it is gone.
+
+        Args:
+            token, ttl: as for `attach`, which also says what is raised; the token can be used again.
+        """
+        from interlock.patterns._async.detach import extend
+
+        return await extend(self._client, token, ttl)
+
+    async def release(self, token: str) -> bool:
+        """Release a detached lock; False if it is gone.
+
+        Args:
+            token: as for `attach`, which also says what is raised.
+        """
+        from interlock.patterns._async.detach import give_back
+
+        return await give_back(self._client, token)
+
+    def election(
+        self,
+        name: str,
+        *,
+        on_elected: "Callable[[AsyncElection], object] | None" = None,
+        on_deposed: "Callable[[AsyncElection], object] | None" = None,
+        ttl: float | None = None,
+        label: str | None = None,
+    ) -> "AsyncElection":
+        """Return a candidate of an election: one candidate leads at a time, the others wait.
+
+        Args:
+            name: of the election.
+            on_elected, on_deposed: plain functions, called with the candidate when it begins and ceases to lead.
+            ttl: seconds of lease: the longest time until another candidate leads after the leader has died.
+            label: free text, shown where the line is listed.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+        """
+        from interlock.patterns._async.election import AsyncElection  # programs that lock start faster without it
+
+        spec = self._client.spec(name, 1, 1, ttl, label)
+        return AsyncElection(self._client, spec, self._client.options(), on_elected, on_deposed)
+
+    async def is_done(self, name: str) -> bool:
+        """Tell whether the record of a completed run of `once` is kept.
+
+        Args:
+            name: of the run.
+        """
+        self._client.need("once")
+        return await self._client.state().queue.kept(self._client.key(name)) is not None
+
+    def one_of(
+        self,
+        name: str,
+        items: Sequence[str],
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[AsyncGrant], object] | None = None,
+        at_most: float | None = None,
+        on_wanted: Callable[[AsyncGrant], object] | None = None,
+    ) -> "AsyncOneOf":
+        """Return a lock on one of several items, as GPUs or ports; `grant.item` says which.
+
+        Args:
+            name: of all the items together.
+            items: 1 to 1,024 different texts; their order does not matter, but all callers must give the same items.
+            ttl, timeout, renew, label, on_lost, at_most, on_wanted: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range; when acquired: another caller has given another list.
+            Unsupported: the store has no slots.
+        """
+        self._client.need("slot")
+        listed = checked_items(items)
+        spec = self._client.spec(name, 1, len(listed), ttl, label_of_items(listed, label))
+        options = self._client.options(timeout, renew, on_lost, 0.0, at_most, on_wanted)
+        return AsyncOneOf(self._client, spec, options._replace(items=listed))
+
+    async def forget(self, name: str) -> bool:
+        """Forget that a run of `once` was completed, so that it runs again; True if there was a record.
+
+        Args:
+            name: of the run.
+        """
+        self._client.need("once")
+        return await self._client.forget(self._client.key(name))
+
+    async def claims(self, name: str | None = None) -> list[ClaimView]:
+        """List holders and waiters in line order.
+
+        Args:
+            name: of one lock; None for all of this namespace.
+        """
+        key = self.namespace + SEPARATOR if name is None else self._client.key(name)
+        return await self._client.look(key)
+
+    async def namespaces(self) -> list[str]:
+        """List the namespaces of the store that have a holder or a waiter; none if the store can't tell."""
+        tell = self._client.state().queue.namespaces
+        return [] if tell is None else list(await tell())
+
+    async def evict(self, name: str, id: str | None = None) -> int:
+        """Remove a claim of any program.
+
+        A holder of this connection is notified before this returns; a holder elsewhere notices at its next renewal.
+
+        Args:
+            name: of the lock.
+            id: of the claim; None for all of them.
+
+        Returns:
+            The number of removed claims.
+        """
+        return await self._client.evict(self._client.key(name), id)
+
+    async def doctor(self) -> list[Check]:
+        """Check whether the store keeps the promises that the protocol needs, also by a round trip.
+
+        Returns:
+            The findings; one with status "fail" means: do not use this store.
+        """
+        queue = self._client.state().queue
+        try:
+            found = await queue.doctor()
+        except LockError as error:
+            found = [Check("server", "fail", str(error))]
+        in_grace = any(check.name == "grace" and check.status == "warn" for check in found)
+        return [*found, *(IN_GRACE if in_grace else await _round_trip(self))]
+
+    async def close(self) -> None:
+        """End the waits of this connection, release all its locks, and close; safe to repeat.
+
+        Raises:
+            StoreError: something could not be released; everything else was, and the connection is closed.
+        """
+        await self._client.aclose()
+
+    async def __aenter__(self) -> "AsyncLocks":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+async def _round_trip(locks: AsyncLocks) -> list[Check]:
+    """Acquire and release a lock of an unused name, and look at the line meanwhile."""
+    lock = locks.lock(f"interlock doctor {rt.fresh_id()}", timeout=DOCTOR_LIMIT)
+    started = clock.now()
+    try:
+        async with lock as first:
+            seen = [view.id for view in await locks.claims(lock.name)]
+            second = await lock.acquire(blocking=False)
+        if second is not None:
+            await second.release()
+            return [Check("round trip", "fail", "the store let two in: do not use it")]
+        async with lock as third:
+            took = (clock.now() - started) * 1000
+    except LockError as error:
+        return [Check("round trip", "fail", f"acquire and release failed: {error}")]
+    if seen != [first.id]:
+        return [Check("round trip", "fail", f"the claim {first.id} does not show in its line: {seen}")]
+    if third.fence <= first.fence:
+        return [Check("fences", "fail", f"do not increase: {first.fence}, then {third.fence}")]
+    return [
+        Check("round trip", "ok", f"acquire, look, refuse, release and acquire again took {took:.1f} ms"),
+        Check("fences", "ok", f"increase: {first.fence}, {third.fence}"),
+    ]

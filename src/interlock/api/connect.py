@@ -1,0 +1,281 @@
+"""From a URL to a store: the registry of schemes, and `connect`."""
+
+import os
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from interlock.api._sync.locks import Locks
+from interlock.client.base import BaseClient
+from interlock.core.claims import DEFAULT_TTL
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.options import path_url
+from interlock.core.redaction import described, masked, why
+from interlock.runtime.loading import loading
+from interlock.storekit.store import Store
+
+if TYPE_CHECKING:
+    from interlock.api._async.locks import AsyncLocks
+
+L = TypeVar("L", bound="Locks | AsyncLocks")
+SCHEMES = {
+    "interlock.stores.memory:MemoryStore": ("memory",),
+    "interlock.stores.files:FileStore": ("file",),
+    "interlock.stores.redis:RedisStore": (
+        "redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "unix",
+        "valkey", "valkeys", "valkey+sentinel", "valkeys+sentinel", "valkey+cluster", "valkeys+cluster",
+    ),
+    "interlock.stores.postgresql:PostgresStore": ("postgresql", "postgresql+psycopg"),
+    "interlock.stores.mysql:MysqlStore": ("mysql", "mysql+pymysql", "mariadb", "mariadb+pymysql"),
+    "interlock.stores.advisory:AdvisoryStore": ("postgresql+advisory", "mysql+advisory", "mariadb+advisory"),
+    "interlock.stores.etcd:EtcdStore": ("etcd", "etcds"),
+    "interlock.stores.bucket:BucketStore": ("s3", "gs", "az"),
+    "interlock.stores.sqlite:SqliteStore": ("sqlite", "sqlite+pysqlite", "sqlite+aiosqlite"),
+}  # fmt: skip
+BUILT_IN = {scheme: store for store, schemes in SCHEMES.items() for scheme in schemes}
+_HOSTS = re.compile(r"[^/?#]*")
+CLIENTS = {
+    "redis": "interlock.stores.redis:from_client",
+    "valkey": "interlock.stores.redis:from_client",
+    "obstore": "interlock.stores.bucket:from_client",
+    "sqlalchemy": "interlock.storekit.store:from_client",
+}
+"""The top-level module of a client's class, and what makes a store of it."""
+
+
+def given_url(url: object) -> object:
+    """Return the URL of what was given: of a folder, a `pathlib.Path`, or of nothing; anything else as it is.
+
+    Raises:
+        InvalidArgument: a relative path.
+    """
+    if not isinstance(url, os.PathLike):
+        return default_url() if url is None else url
+    path = os.fsdecode(url)
+    if not os.path.isabs(path):
+        raise InvalidArgument(f"{url!r} would be another folder in each working directory: give its `.absolute()`")
+    return path_url(path)
+
+
+def default_url() -> str:
+    """Return $INTERLOCK_URL, or the file store in the folder that each user has, /tmp/interlock-UID.
+
+    Raises:
+        InvalidArgument: the variable is there and empty, as where a secret is missing: it may not mean another store.
+    """
+    url = os.environ.get("INTERLOCK_URL")
+    if url is not None:
+        if not url.strip():
+            raise InvalidArgument("INTERLOCK_URL is set, and empty: set it to the URL of the store, or unset it")
+        return url
+    from interlock.stores.files import runtime_folder
+
+    return path_url(runtime_folder())
+
+
+def open_store(
+    url: object,
+    tasks: bool = False,
+    password: Callable[[], str] | None = None,
+    dial: Callable[[], object] | None = None,
+) -> Store:
+    """Return the store that `url` names.
+
+    Args:
+        url: scheme://…, or the client of a database that the program has already; None for `default_url()`.
+        tasks: True if asyncio tasks will use it, False for threads.
+        password, dial: as for `connect`.
+
+    Raises:
+        InvalidArgument: not a URL, or a scheme or client that no installed store knows.
+        StoreError: the store can't be used.
+    """
+    url = given_url(url)
+    if not isinstance(url, str):
+        return _store_of_client(url, tasks)
+    parts, factory = check_url(url)
+    given = {key: value for key, value in (("password", password), ("dial", dial)) if value is not None}
+    if given:
+        from inspect import signature
+
+        refused = sorted(set(given) - set(signature(factory.from_url).parameters))
+        if refused:
+            raise InvalidArgument(f"{parts.scheme}:// takes no {refused[0]}=: only PostgreSQL, MySQL and MariaDB do")
+    return cast(Store, factory.from_url(parts, **given))
+
+
+def check_url(url: str) -> tuple[SplitResult, Any]:
+    """Check a URL without connecting; return its parts, and the class of its store.
+
+    Raises:
+        InvalidArgument: it is no URL, no installed store knows its scheme, or it says what a URL does not say.
+        StoreError: the store of that scheme can't be imported.
+    """
+    if "://" not in url:
+        raise InvalidArgument(f"{masked(url)!r} is no store URL; {_advice_on(url)}")
+    parts = split(url)
+    for name, _ in parse_qsl(parts.query, keep_blank_values=True):
+        if name in ("namespace", "ttl"):  # a connection is told that by arguments, on all stores
+            raise InvalidArgument(f"a URL does not say the {name}: give it to connect(url, {name}=…)")
+    return parts, _factory(parts.scheme)
+
+
+def split(url: str) -> SplitResult:
+    """Return the parts of a URL, which may name several hosts.
+
+    Args:
+        url: newer versions of Python refuse one in which an IPv6 address comes after another host.
+
+    Raises:
+        InvalidArgument: it is no URL.
+    """
+    begin, slashes, rest = url.partition("://")
+    hosts = _HOSTS.match(rest)[0]  # type: ignore[index]  # which matches the empty text
+    try:
+        if "," not in hosts or "[" not in hosts:
+            return urlsplit(url)
+        for host in hosts.rpartition("@")[2].split(","):
+            urlsplit(f"//{host}")
+        return urlsplit(begin + slashes + rest[len(hosts) :])._replace(netloc=hosts)
+    except ValueError as error:
+        reason = why(error, url)
+    # Not while the error is handled: its own text may show the password.
+    raise InvalidArgument(f"{masked(url)!r} is no store URL: {reason}")
+
+
+def _store_of_client(client: object, tasks: bool) -> Store:
+    for base in type(client).__mro__:
+        maker = CLIENTS.get(base.__module__.partition(".")[0])
+        if maker is not None:
+            return cast(Store, _load(maker)(client, tasks))
+    raise InvalidArgument(
+        f"{described(client)} is neither a store URL nor a client that interlock knows; give a URL like "
+        f"'file:///var/lib/app/locks', or a client of {', '.join(sorted(CLIENTS))}"
+    )
+
+
+def _factory(scheme: str) -> Any:
+    if scheme in BUILT_IN:
+        return _load(BUILT_IN[scheme])
+    from importlib.metadata import entry_points
+
+    points = {point.name: point for point in entry_points(group="interlock.stores")}
+    if scheme not in points:
+        from difflib import get_close_matches  # only for a wrong URL
+
+        known = sorted({*BUILT_IN, *points})
+        close = [OTHER_WORDS.get(scheme, ""), *get_close_matches(scheme, known, 1, 0.7)]
+        meant = next((each for each in close if each in known), "")
+        advice = f"did you mean {meant}://? Installed" if meant else "installed"
+        raise InvalidArgument(f"no store has the scheme {scheme!r}; {advice} are: {', '.join(known)}")
+    try:
+        return points[scheme].load()
+    except ImportError as error:
+        raise StoreError(f"the store of {scheme}:// can't be imported; install what it needs: {error}") from error
+
+
+def _load(where: str) -> Any:
+    module, _, name = where.partition(":")
+    with loading:
+        from importlib import import_module
+
+        return getattr(import_module(module), name)
+
+
+def connect(
+    url: object = None,
+    *,
+    namespace: str = "",
+    ttl: float = DEFAULT_TTL,
+    password: Callable[[], str] | None = None,
+    dial: Callable[[], object] | None = None,
+) -> Locks:
+    """Return the locks of a store, for threads.
+
+    Args:
+        url: file:///folder, memory://, redis://host, or the scheme of an installed store; a folder as an absolute
+            `pathlib.Path`; or a client that the program has already, like redis.Redis(); None for $INTERLOCK_URL,
+            else files in /tmp/interlock-UID, a folder of the user that depends on no other setting.
+        namespace: separates applications that share a store.
+        ttl: seconds of lease of the locks made here, unless they say otherwise.
+        password: returns the password, asked for each connection: for tokens of a cloud (PostgreSQL, MySQL, MariaDB).
+        dial: returns a new connection of the driver, psycopg or PyMySQL, for what a URL can't say.
+
+    Raises:
+        InvalidArgument: an argument is out of its range, or no store has the scheme.
+        StoreError: the store can't be used; the message says what to do.
+    """
+    return _connected(Locks, connect, url, namespace, ttl, password, dial)
+
+
+def aconnect(
+    url: object = None,
+    *,
+    namespace: str = "",
+    ttl: float = DEFAULT_TTL,
+    password: Callable[[], str] | None = None,
+    dial: Callable[[], object] | None = None,
+) -> "AsyncLocks":
+    """Return the locks of a store, for asyncio tasks; a plain function, as `connect`.
+
+    Args:
+        url, namespace, ttl, password, dial: as for `connect`.
+
+    Raises:
+        InvalidArgument: an argument is out of its range, or no store has the scheme.
+        StoreError: the store can't be used; the message says what to do.
+    """
+    # Loaded here, so that programs without an event loop start without asyncio.
+    from interlock.api._async.locks import AsyncLocks
+
+    return _connected(AsyncLocks, aconnect, url, namespace, ttl, password, dial)
+
+
+def _connected(
+    kind: type[L],
+    connects: Callable[..., L],
+    url: object,
+    namespace: str,
+    ttl: float,
+    password: Callable[[], str] | None,
+    dial: Callable[[], object] | None,
+) -> L:
+    url = given_url(url)
+    locks = kind(open_store(url, connects is aconnect, password, dial), namespace=namespace, ttl=ttl)
+    locks._client.source = (_again, connects, url) if isinstance(url, str) and password is dial is None else None
+    return locks
+
+
+_arrived: "dict[tuple[object, str, str, float], Locks | AsyncLocks]" = {}
+
+
+def _again(make: "Callable[..., Locks | AsyncLocks]", url: str, namespace: str, ttl: float) -> BaseClient:
+    """Connect as another process did; one connection for all that come here in pickles.
+
+    Raises:
+        InvalidArgument, StoreError: as `connect`.
+    """
+    place = make, url, namespace, ttl
+    with loading:
+        found = _arrived.get(place)
+        if found is None or found._client.closed:
+            found = _arrived[place] = make(url, namespace=namespace, ttl=ttl)
+        return found._client
+
+
+OTHER_WORDS = {
+    "postgres": "postgresql", "postgresql+psycopg2": "postgresql", "psql": "postgresql", "pg": "postgresql",
+    "redis+ssl": "rediss", "redis+tls": "rediss", "redis+socket": "unix", "redis+unix": "unix", "tcp": "redis",
+    "mem": "memory", "locmem": "memory", "folder": "file", "dir": "file", "path": "file",
+}  # fmt: skip
+"""What others call the schemes."""
+
+
+def _advice_on(text: str) -> str:
+    """Say what to write in the place of what is no URL."""
+    if not text.startswith(("/", "./", "../", "~")):
+        return "give one like 'file:///var/lib/app/locks', 'redis://localhost' or 'memory://'"
+    from interlock.stores.files import folder_meant  # which imports more than a wrong URL needs
+
+    return f"did you mean {folder_meant(text)!r}?"

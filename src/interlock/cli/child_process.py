@@ -1,0 +1,342 @@
+"""The process of the command, and the signals for it.
+
+The signals of interest are blocked in every thread, and a listener thread takes them one by one, for three reasons:
+none is lost between two states of the guard; `sigwaitinfo` names the sender, which a handler in Python can't know;
+and a handler would have to raise through the library at any line.  Only the wait for the lock is broken off by an
+exception: the listener wakes the main thread with SIGURG, which is not blocked there and has no other use.
+"""
+
+import errno
+import fcntl
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Literal, NamedTuple, NoReturn
+
+from interlock.cli.exit_codes import BY_SIGNAL, UNAVAILABLE
+
+ENDING = frozenset((signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2))
+ORDERS = ENDING - {signal.SIGUSR1, signal.SIGUSR2}  # they end a command that does not handle them
+KEYBOARD = frozenset((signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP))
+WAKE = signal.SIGURG
+AGAIN = 0.05  # seconds between two pokes
+INSIST_AFTER = 1.0  # seconds after which another signal ends what the first one did not
+
+
+class SignalEvent(NamedTuple):
+    """Something that the guard must attend to.
+
+    Attributes:
+        kind: "signal"; "lost": the lock was lost; "gone": no process has the pipe of --keep any more.
+        number: of the signal.
+        by_terminal: True if a key of the terminal made it, so that the whole foreground group has it already.
+        sender: process id of the sender; 0 where it is not known.
+    """
+
+    kind: Literal["signal", "lost", "gone"]
+    number: int = 0
+    by_terminal: bool = False
+    sender: int = 0
+
+
+class WaitBroken(BaseException):
+    """A signal came that ends the wait for the lock."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Signals:
+    """The signals of this process, from here until `close`; made before there are threads.
+
+    Attributes:
+        put: adds an event, from any thread.
+        mask: the signals that were blocked before.
+        ignores_children: True if SIGCHLD was ignored before.
+    """
+
+    def __init__(self) -> None:
+        leave = {number for number in (*ENDING, signal.SIGTSTP) if signal.getsignal(number) == signal.SIG_IGN}
+        self._taken = {*ENDING, signal.SIGTSTP, signal.SIGCHLD} - leave
+        self._main = threading.get_ident()
+        self._mutex = threading.Lock()
+        self._queue: SimpleQueue[SignalEvent] = SimpleQueue()
+        self._waiting = True
+        self._breakable = False
+        self._broken_by = 0
+        self._broken_at = 0.0
+        self._closed = False
+        self.put = self._queue.put
+        # Every thread that the library starts from now on inherits the mask.
+        self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._taken)
+        self._handlers = {WAKE: signal.signal(WAKE, self._woken)}
+        before = signal.getsignal(signal.SIGCHLD)
+        self.ignores_children = before == signal.SIG_IGN
+        # Where it is ignored, the child's status can't be read, and systems other than Linux may not keep it pending.
+        # Else it stays as it is: another thread of the program may be taking one while the handler is set back, and
+        # then Python prints that it was "ignored due to race condition".
+        if sys.platform != "linux" or before != signal.SIG_DFL:
+            self._handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, _nothing)
+        self._thread = threading.Thread(target=self._listen, name="interlock-signals", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop taking signals, and leave them as they were found."""
+        self._closed = True
+        assert self._thread.ident is not None  # it was started
+        signal.pthread_kill(self._thread.ident, WAKE)
+        self._thread.join()
+        for number, handler in self._handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+
+    @contextmanager
+    def breaking(self) -> Iterator[None]:
+        """Let a signal break off what happens inside, by `WaitBroken`."""
+        self._breakable = True
+        try:
+            self._check()
+            yield
+        finally:
+            self._breakable = False
+
+    def wait_is_over(self) -> None:
+        """Keep signals for `next` from now on; raise WaitBroken if one came before."""
+        with self._mutex:
+            self._check()
+            self._waiting = False
+
+    def wait_again(self) -> None:
+        """Let signals interrupt `breaking` again, as before `wait_is_over`; pending signals count too."""
+        with self._mutex:
+            self._waiting = True
+        while (event := self.next(0.0)) is not None:
+            self._while_waiting(event.number)
+
+    def next(self, seconds: float | None = None) -> SignalEvent | None:
+        """Return the next event; None if none came within `seconds`."""
+        try:
+            return self._queue.get(timeout=seconds)
+        except Empty:
+            return None
+
+    def _check(self) -> None:
+        if self._broken_by:
+            raise WaitBroken(self._broken_by)
+
+    def _woken(self, number: int, frame: FrameType | None) -> None:
+        if self._breakable:
+            self._breakable = not self._broken_by
+            self._check()
+
+    def _listen(self) -> None:
+        awaited = {*self._taken, WAKE}
+        signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+        while not self._closed:  # the wake-up may have come before it was blocked
+            event = _take(awaited)
+            with self._mutex:
+                if self._closed:
+                    return
+                if self._waiting:
+                    self._while_waiting(event.number)
+                else:
+                    self._queue.put(event)
+
+    def _wake(self) -> None:
+        """Wake the main thread until it heeds: a signal that comes just before a system call does not break it."""
+        signal.pthread_kill(self._main, WAKE)
+        while self._breakable and not self._closed:
+            time.sleep(AGAIN)
+            signal.pthread_kill(self._main, WAKE)
+
+    def _while_waiting(self, number: int) -> None:
+        if number == signal.SIGTSTP:
+            stop_here()
+        elif number in ENDING:
+            now = time.monotonic()
+            if not self._broken_by:
+                self._broken_by, self._broken_at = number, now
+                threading.Thread(target=self._wake, name="interlock-wake", daemon=True).start()
+            elif now > self._broken_at + INSIST_AFTER:
+                # The store does not answer, so that the claim can't be taken back: its lease will end.
+                os._exit(BY_SIGNAL + number)
+
+
+def stop_here() -> None:
+    """Stop this process as SIGTSTP does by default; return when it is continued."""
+    signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTSTP})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """Be no default and not ignored."""
+
+
+if hasattr(signal, "sigwaitinfo"):
+
+    def _take(awaited: set[signal.Signals]) -> SignalEvent:
+        info = signal.sigwaitinfo(awaited)
+        by_kernel = info.si_code > 0 if sys.platform == "linux" else info.si_pid == 0
+        return SignalEvent("signal", info.si_signo, by_kernel and info.si_signo in KEYBOARD, info.si_pid)
+
+else:
+
+    def _take(awaited: set[signal.Signals]) -> SignalEvent:
+        number = signal.sigwait(awaited)
+        return SignalEvent("signal", number, number in KEYBOARD and in_foreground())
+
+
+def in_foreground() -> bool:
+    """Tell whether this process is in the foreground group of its terminal.
+
+    Where the system does not name the sender of a signal, a keyboard's signal counts as the terminal's if so.
+    """
+    with suppress(OSError), open("/dev/tty") as terminal:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    return False
+
+
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+FIRST_HIGH, HIGH = 100, 10  # scripts use low numbers; HIGH is for a low `ulimit -n`
+SHELL = "/bin/sh"
+
+
+def look_up(word: str) -> str | None:
+    """Return the path of the program that `word` names, as the shell finds it; None if there is none.
+
+    `shutil.which` does the same, but its import makes each run start later by milliseconds.
+    """
+    folders = [""] if "/" in word else os.get_exec_path()
+    paths = (os.path.join(folder, word) for folder in folders)
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
+
+
+class Child:
+    """The process of the command, from `start` on; it is gone at the latest after `discard`.
+
+    Args:
+        path: of the program.
+        words: of the command.
+        signals: those of this process.
+        keep: give the command a pipe by which one can tell when the last process of it is gone.
+
+    Attributes:
+        pid: its process id; 0 before the start.
+        status: its exit status as a shell shows it; None while it runs.
+    """
+
+    def __init__(self, path: str, words: Sequence[str], signals: Signals, keep: bool) -> None:
+        self.pid = 0
+        self.status: int | None = None
+        self._path = path
+        self._words = words
+        self._signals = signals
+        self._alive = self._alive_in = -1
+        if keep:
+            self._alive, into = os.pipe()
+            lowest = min(FIRST_HIGH, max(HIGH, os.sysconf("SC_OPEN_MAX") // 2))
+            self._alive_in = fcntl.fcntl(into, fcntl.F_DUPFD, lowest)  # it is inherited
+            os.close(into)
+        self._parent = os.getpid()
+        self._prctl = prctl()
+
+    def start(self, environment: Mapping[str, str]) -> None:
+        """Start it.
+
+        Raises:
+            OSError: the program can't be run.
+        """
+        report, report_in = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                self._prepare()
+                _execute(self._path, self._words, environment)
+            except OSError as error:
+                os.write(report_in, b"%d" % (error.errno or errno.EIO))
+            finally:
+                os._exit(UNAVAILABLE)
+        for number in {report_in, self._alive_in} - {-1}:
+            os.close(number)
+        failure = os.read(report, 20)  # nothing: the command runs, and its start has closed the pipe
+        os.close(report)
+        if failure:
+            self._reap(self.pid, 0)
+            raise OSError(int(failure), os.strerror(int(failure)))
+
+    def _prepare(self) -> None:
+        """In the child: leave signals to the command as interlock has found them."""
+        self._prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)  # no command works without the lock
+        if os.getppid() != self._parent:
+            os._exit(0)
+        for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores the last two
+            if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
+        if self._signals.ignores_children:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._signals.mask)
+
+    def send(self, number: int) -> None:
+        """Send it a signal, unless it is gone."""
+        if self.status is None:
+            with suppress(PermissionError):  # it runs as another user, like sudo: only a wait is left
+                os.kill(self.pid, number)
+
+    def look(self) -> None:
+        """Set `status` if it has ended; as process 1 of a container, reap every process whose parent is gone, too."""
+        is_first = os.getpid() == 1
+        while self._reap(-1 if is_first else self.pid, os.WNOHANG) and is_first:
+            pass
+
+    def tell_when_all_are_gone(self) -> None:
+        """Block until no process has the pipe of `keep` any more; then add the event "gone"."""
+        os.read(self._alive, 1)
+        self._signals.put(SignalEvent("gone"))
+
+    def discard(self) -> None:
+        """Kill it if it has not ended; safe to repeat."""
+        if self.pid and self.status is None:
+            self.send(signal.SIGKILL)
+            self._reap(self.pid, 0)
+
+    def _reap(self, which: int, how: int) -> bool:
+        """Take the status of a process; return True if there was one."""
+        try:
+            pid, status = os.waitpid(which, how)
+        except ChildProcessError:
+            return False
+        if pid == self.pid:
+            code = os.waitstatus_to_exitcode(status)
+            self.status = code if code >= 0 else BY_SIGNAL - code
+        return pid != 0
+
+
+def _execute(path: str, words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    try:
+        os.execve(path, tuple(words), environment)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+        # A script without a first line that names its interpreter: the shell's, as execvp(3) has it.
+        os.execve(SHELL, (SHELL, path, *words[1:]), environment)
+
+
+def prctl() -> Callable[..., object]:
+    """Return prctl(2), or, if the system has none, a function that does nothing.
+
+    Call this before the fork: a child of a process with threads must not import.
+    """
+    if sys.platform == "linux":
+        with suppress(ImportError, OSError, AttributeError):  # a Python without ctypes: as on other systems
+            import ctypes
+
+            return ctypes.CDLL(None).prctl
+    return lambda *_: None

@@ -1,0 +1,203 @@
+"""`interlock ls`, `show` and `watch`: the holders and waiters of locks."""
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from typing import Any
+
+import click
+
+from interlock import Locks, StoreError
+from interlock.cli import called, connect, output
+from interlock.cli.exit_codes import CONFLICT, LOST, STORE, one_line, say
+from interlock.cli.output import Duration, completed, json_option, name_argument, namespace_option, store_option
+from interlock.core.claims import Check
+
+MOST_OTHERS = 5
+SHORTEST = 0.05  # seconds between two listings
+
+
+@click.command()
+@json_option
+@namespace_option
+@store_option
+def ls(store: str | None, namespace: str, as_json: bool) -> None:
+    """List the locks that have a holder or a waiter."""
+    name = called(store)
+    with connect(store, namespace=namespace) as locks:
+        lines = output.lines_of(locks.claims())
+        others = "" if as_json else others_of(locks)
+    if as_json:
+        output.print_json([output.line_json(line) for line in lines])
+    else:
+        out = output.console()
+        out.print(_picture(output.locks_table, out, lines, place_of(name, locks), others))
+
+
+@click.command()
+@name_argument
+@json_option
+@namespace_option
+@store_option
+def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
+    """Show the holders of the lock NAME and its waiters, in the order of the line."""
+    place = called(store)
+    with connect(store, namespace=namespace) as locks:
+        line = output.line_of(name, locks.claims(name))
+        others = "" if as_json else others_of(locks)
+    if as_json:
+        output.print_json({**output.line_json(line), "store": place})
+    elif line.holders or line.waiters:
+        click.echo(f"Store {place_of(place, locks)}")
+        width = output.console().width
+        click.echo("\n\n".join(output.claim_text(view, width) for view in (*line.holders, *line.waiters)))
+    else:
+        click.echo(f"{one_line(repr(name))} has no holder and no waiter in {place_of(place, locks)}.")
+    if others:
+        click.echo(others)
+
+
+@click.command()
+@click.option(
+    "--interval",
+    type=Duration(),
+    default=1.0,
+    show_default=True,
+    help="Seconds between two listings.",
+)
+@json_option
+@namespace_option
+@store_option
+def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> None:
+    """Show holders and waiters again and again, until Ctrl-C.
+
+    On a terminal one table is kept up to date; otherwise a new table is printed each time.
+    """
+    name = called(store)
+    out = output.console()
+    updates = out.is_terminal and not as_json
+    from rich.live import Live
+
+    with suppress(KeyboardInterrupt), connect(store, namespace=namespace) as locks:
+        with Live(console=out, auto_refresh=False) if updates else nullcontext() as live:
+            while True:
+                lines = output.lines_of(locks.claims())
+                picture = _picture(output.claims_table, out, lines, place_of(name, locks))
+                if as_json:
+                    found = [output.line_json(line) for line in lines]
+                    output.print_json({"time": output.iso(time.time()), "store": name, "locks": found}, compact=True)
+                elif live is not None:
+                    live.update(picture, refresh=True)
+                else:
+                    out.print(output.iso(time.time()), picture, "")
+                time.sleep(max(interval, SHORTEST))
+
+
+def _picture(table: Callable[..., Any], out: Any, lines: list[output.OutputLine], place: str, more: str = "") -> Any:
+    """Return a table of lines under the name of their store, or that there are none, and another line."""
+    if not lines:
+        return output.picture_of(f"No lock is held in {place}.", more)
+    return output.picture_of(f"Store {place}", table(out, lines), more)
+
+
+def place_of(store: str, locks: Locks) -> str:
+    """Return what to call the store, and the namespace if there is one."""
+    return one_line(f"{store}, namespace {locks.namespace!r}" if locks.namespace else store)
+
+
+def others_of(locks: Locks) -> str:
+    """Say which other namespaces have claims; nothing if none has, or the store can't tell."""
+    try:
+        found = sorted(set(locks.namespaces()) - {locks.namespace})
+    except StoreError:
+        found = []  # an access list may forbid it
+    if not found:
+        return ""
+    shown = ", ".join(one_line(repr(name)) for name in found[:MOST_OTHERS])
+    more = f" and {len(found) - MOST_OTHERS} more" if len(found) > MOST_OTHERS else ""
+    return f"There are claims in other namespaces, see --namespace: {shown}{more}"
+
+
+COLOURS = {"fail": "red", "warn": "yellow", "ok": ""}  # the worst first
+
+
+@click.command()
+@name_argument
+@click.argument("id", required=False, shell_complete=completed("ids"))
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_option
+@namespace_option
+@store_option
+def evict(name: str, id: str | None, yes: bool, store: str | None, namespace: str, as_json: bool) -> int:
+    """Remove all claims of the lock NAME, or only the claim ID (`interlock show` lists them).
+
+    A holder whose claim is evicted learns of it when it next renews its lease, within a third of the lease; until
+    then it may still work at the same time as the next holder. On a terminal the command asks first.
+
+    Exit status: 0 if a claim was removed, 1 if none was.
+    """
+    with connect(store, namespace=namespace) as locks:
+        asks = not yes and sys.stdin.isatty() and sys.stderr.isatty()
+        count = locks.evict(name, id) if not asks or _confirmed(locks, name, id) else 0
+    if as_json:
+        output.print_json({"name": name, "id": id, "evicted": count})
+    elif count:
+        click.echo(f"Removed {_claims(count)} of {one_line(repr(name))}.")
+    else:
+        say(f"nothing was removed from {name!r}" + ("" if id is None else f", looking for the claim {id}"))
+    return 0 if count else CONFLICT
+
+
+def _confirmed(locks: Locks, name: str, id: str | None) -> bool:
+    views = [view for view in locks.claims(name) if view.id and id in (None, view.id)]  # not the record
+    if not views:
+        return False
+    out = output.console(stderr=True)
+    out.print(output.claims_table(out, [output.line_of(name, views)]))
+    return click.confirm(f"Remove {_claims(len(views))} of {one_line(repr(name))}?", err=True)
+
+
+def _claims(count: int) -> str:
+    return "1 claim" if count == 1 else f"{count} claims"
+
+
+@click.command()
+@click.option("--race", is_flag=True, help="Let many clients write one object of a bucket at once: only one may win.")
+@click.option("--clients", default=64, show_default=True, type=click.IntRange(2, 512), help="Clients of the race.")
+@click.option("--rounds", default=50, show_default=True, type=click.IntRange(1, 10_000), help="Rounds of the race.")
+@json_option
+@namespace_option
+@store_option
+def doctor(store: str | None, namespace: str, as_json: bool, race: bool, clients: int, rounds: int) -> int:
+    """Check whether the store keeps the promises that locking needs.
+
+    Use --race before you keep locks in a bucket: many clients write one object at the same moment, each on the
+    condition that no other client has written it, and exactly one must win each round.
+
+    Exit status: 0 if all checks passed, with or without warnings; 70 if a check failed: do not use this store; 75 if
+    the store can't be used at all, because it does not answer or refuses everything.
+    """
+    name = called(store)
+    with connect(store, namespace=namespace) as locks:
+        racing = getattr(locks._client.store, "race", None)
+        if race and racing is None:
+            raise click.UsageError(f"--race is for buckets (s3://, gs://, az://), not for {one_line(name)}")
+        checks: list[Check] = racing(clients, rounds) if racing is not None and race else locks.doctor()
+    statuses = {check.status for check in checks}
+    unusable = statuses == {"fail"} and not race
+    worst = next((status for status in COLOURS if status in statuses), "ok")
+    if as_json:
+        found = [{"name": check.name, "status": check.status, "detail": check.detail} for check in checks]
+        output.print_json({"store": name, "status": worst, "checks": found})
+    elif unusable:
+        say(f"the store can't be used: {checks[0].detail}")
+    else:
+        rows = [(check.name, check.status, check.detail) for check in checks]
+        click.echo(f"Store {one_line(name)}")
+        output.console().print(
+            output.table_of(("Check", "Status", "Finding"), rows, (COLOURS[check.status] for check in checks))
+        )
+    if unusable:
+        return STORE
+    return LOST if worst == "fail" else 0

@@ -1,0 +1,1 @@
+"""What stores share about client libraries and their URLs."""

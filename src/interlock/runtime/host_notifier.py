@@ -1,0 +1,185 @@
+"""Notification between processes of one host: a datagram to a Unix socket without a file (Linux) names a holder.
+
+A process sends it when the store has answered the step that promoted a waiter; it contains what the store would say:
+an id, a fence and a slot.  Nothing depends on it: a waiter whose datagram is lost finds its promotion by polling.
+"""
+
+import errno
+import os
+import secrets
+import socket
+import struct
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from contextvars import Context
+
+from interlock.core.claims import MICROS, PENDING, USING
+from interlock.core.line import Clock, Line, Origin, Place, Step
+from interlock.core.queue import LOOKS
+from interlock.runtime import log
+from interlock.runtime.process import HOST, in_forked_child, pid
+from interlock.runtime.waiters import Waiters
+
+LONGEST = 32768  # bytes of a datagram
+MANY = 250  # messages in one
+SENDING = 0.05  # seconds to wait for a process that does not read
+PASSING = (errno.EADDRINUSE, errno.EMFILE, errno.ENFILE)  # the name is just being closed; all descriptors are in use
+SHORTEST_LOOK, LONGEST_LOOK = 20_000, 500_000  # microseconds between two looks of a waiter that gets no notification
+GROWTH = 8  # it looks again after this part of the time for which it has waited
+_HEARS = hasattr(socket, "SO_PASSCRED")
+_UCRED = struct.Struct("iII")
+_SOMEBODY = 65534  # the user id for all users that a user namespace does not know
+
+
+class Neighbours:
+    """The socket on which this process receives notifications from others of its host, and sends them.
+
+    Args:
+        waiters: are notified.
+
+    Attributes:
+        channel: where others notify this process; "" while it does not listen.
+        home: host and pid of this process.
+    """
+
+    def __init__(self, waiters: Waiters) -> None:
+        self.waiters = waiters
+        self._socket: socket.socket | None = None
+        self._start_afresh()
+        in_forked_child(self._start_afresh)
+
+    def _start_afresh(self) -> None:
+        """In a forked child: hear nothing of what the parent is told."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+        self._opening = threading.RLock()  # re-entrant: a signal handler may acquire or close meanwhile
+        self._users = 0
+        self._away = not _HEARS
+        self.channel = ""
+        self.home = f"{HOST} {pid()}"
+
+    @property
+    def origin(self) -> Origin:
+        """This process as others see it; it listens as soon as one of its claims waits."""
+        if not self.channel and self.waiters:
+            self.listen()
+        return Origin(self.home, self.channel)
+
+    def listen(self) -> None:
+        """Listen, unless that is done already, or can't be done."""
+        with self._opening:
+            if self.channel or self._away:
+                return
+            self._away = True  # a handler that comes now does not listen
+            heard: socket.socket | None = None
+            channel = f"interlock-{secrets.token_hex(8)}"
+            try:
+                heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+                heard.bind(f"\0{channel}")
+                # Some Pythons start a thread in a copy of the starting thread's context.
+                threading.Thread(
+                    target=Context().run, args=(self._read, heard), name="interlock-listens", daemon=True
+                ).start()
+            except (OSError, RuntimeError) as error:  # no name, no descriptor, no thread
+                if heard is not None:
+                    heard.close()
+                self._away = getattr(error, "errno", 0) not in PASSING
+                if self._away:
+                    log.warn("could not listen for who is next, and will find out by looking: %s", error)
+                return
+            self._socket, self._away = heard, False
+            self.channel = channel
+
+    def tell(self, promoted: Sequence[Place]) -> None:
+        """Tell waiters in other processes: holders their fence, the others that they should look."""
+        by_channel: dict[str, list[str]] = {}
+        for place in promoted:
+            fence = place.fence if place.state == USING else 0
+            by_channel.setdefault(place.channel, []).append(f"{place.id} {fence} {place.slot}")
+        for channel, messages in by_channel.items():
+            if channel and channel != self.channel and _HEARS:
+                self.send(channel, messages)
+
+    def send(self, channel: str, messages: Sequence[str]) -> None:
+        """Send messages, each "id fence slot", to where another process listens."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaking:
+                speaking.settimeout(SENDING)
+                speaking.connect(f"\0{channel}")  # so that a full socket can be waited for
+                for start in range(0, len(messages), MANY):
+                    speaking.send("\n".join(messages[start : start + MANY]).encode())
+        except ConnectionRefusedError:
+            pass  # its process has ended, or is not of this host
+        except OSError as error:
+            log.warn("could not tell who is next, who will find out by looking: %s", error)
+
+    def join(self) -> None:
+        """Count one more user of the socket."""
+        with self._opening:
+            self._users += 1
+
+    def leave(self) -> None:
+        """Count one user less; without any, stop listening, until there is a waiter again."""
+        with self._opening:
+            self._users -= 1
+            if self._users > 0:
+                return
+            ending, self._socket, self.channel = self._socket, None, ""
+        if ending is not None:
+            with suppress(OSError):  # it has ended
+                ending.shutdown(socket.SHUT_RD)  # its thread closes it
+
+    def _read(self, heard: socket.socket) -> None:
+        """Tell waiters what comes, until the socket is shut down."""
+        with heard, suppress(OSError):
+            while True:
+                data, about, _, _ = heard.recvmsg(LONGEST, socket.CMSG_SPACE(_UCRED.size))
+                if not data and self._socket is not heard:
+                    break
+                self._hear(data.decode(errors="replace"), about)
+        with self._opening:
+            if self._socket is heard:
+                self._socket, self.channel = None, ""
+
+    def _hear(self, text: str, about: Iterable[tuple[int, int, bytes]]) -> None:
+        """Notify waiters of a message.
+
+        A fence is believed from those that could write it into the store: processes of this user, and root, as the
+        kernel says.  From others it only means that the claim should look.
+        """
+        senders = {_UCRED.unpack(data)[1] for _, kind, data in about if kind == socket.SCM_CREDENTIALS}
+        believed = senders in ({os.geteuid()}, {0}) and _SOMEBODY not in senders
+        for line in text.splitlines():
+            if believed:
+                self.waiters.hear(line)
+            else:
+                self.waiters.notify(line.partition(" ")[0], 0)
+
+
+neighbours = Neighbours(Waiters())
+"""Of all stores of this process that can't notify by themselves."""
+
+
+def sooner(step: Step, line: Line, clock: Clock, longest: int = LONGEST_LOOK) -> Step:
+    """Let a waiter look soon again if it does not listen, or another host, which can't tell it, is before it.
+
+    Args:
+        step: its answer is the waiter.
+        line: as it is after the step.
+        clock: of the step.
+        longest: microseconds between two looks; more in a long line.
+    """
+    waiter = step.answer
+    if not isinstance(waiter, Place) or waiter.state != PENDING:
+        return step
+    host = HOST + " "
+    before = [place for place in line.places if place.fence < waiter.fence]
+    if waiter.channel and all(place.home.startswith(host) for place in before):
+        return step
+    waited = max(0, clock.stamp - waiter.since) // GROWTH
+    pause = min(max(longest, MICROS * len(before) // LOOKS), max(SHORTEST_LOOK * len(before), waited))
+    jitter = secrets.randbelow(pause // 4)
+    return step._replace(look_in=min(step.look_in or pause, pause) + jitter)

@@ -1,0 +1,183 @@
+"""One subscription for all waiters: a background task receives the promotions, and wakes them.
+
+A store gives a function `subscribe(deadline)`, which connects and returns when the server has confirmed the
+subscription; `AsyncSubscription` says what that must have.  After silence the listener pings the server.  A
+subscription that ended is made anew, with growing pauses; then all waiters look, since messages may have been missed.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Protocol
+
+from interlock.core.errors import StoreError
+from interlock.core.failures import NoAnswer, closed, no_answer
+from interlock.runtime import _aio as rt
+from interlock.runtime import clock
+from interlock.runtime.waiters import Waiters
+
+SILENCE = 2.0  # seconds without a message while there are waiters; then the server is asked to confirm
+IDLE = 60.0  # seconds without a waiter, after which the subscription ends
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between two attempts to subscribe
+
+
+class AsyncSubscription(Protocol):
+    """A connection that receives messages; except for `close`, only one task uses it."""
+
+    async def receive(self, deadline: float) -> list[str]:
+        """Return what came, each as `Waiters.hear` takes it; an empty list for an answer to `confirm`.
+
+        Raises:
+            NoAnswer: nothing came until the deadline; it can be asked again.
+            StoreError: the subscription ended.
+        """
+
+    async def confirm(self, deadline: float) -> None:
+        """Ask for an answer; best by subscribing again, which mends what something in between forgot."""
+
+    def close(self) -> None:
+        """End it, and a `receive` that waits; from any thread; never waits."""
+
+
+class AsyncListener:
+    """The subscription of one process or event loop.
+
+    Args:
+        subscribe: connects and subscribes.
+        waiters: are notified.
+        where: the server, for messages.
+        io_timeout: seconds to wait for an answer.
+
+    Attributes:
+        live: whether messages are heard now.
+    """
+
+    def __init__(
+        self,
+        subscribe: Callable[[float], rt.Result[AsyncSubscription]],
+        waiters: Waiters,
+        where: str,
+        io_timeout: float,
+    ) -> None:
+        self._subscribe = subscribe
+        self._waiters = waiters
+        self._where = where
+        self._io_timeout = io_timeout
+        self._mutex = rt.Mutex()
+        self._starting: list[rt.AsyncWaiter[StoreError]] = []
+        self._runs = False
+        self._subscription: AsyncSubscription | None = None
+        self._used = 0.0
+        self._closed = False
+        self.live = False
+
+    async def start(self, deadline: float) -> None:
+        """Return when messages are received; a waiter registers before.
+
+        Raises:
+            StoreError: they are not; why.
+        """
+        waiter: rt.AsyncWaiter[StoreError] = rt.AsyncWaiter()
+        with self._mutex:
+            if self._closed:
+                raise closed()
+            self._used = clock.now()
+            if self.live:
+                return
+            self._starting.append(waiter)
+            if not self._runs:
+                self._runs = True
+                if rt.spawn("interlock-listener", self._run) is None:
+                    self._runs = False
+                    raise StoreError("no thread could be started to wait for locks: the interpreter ends")
+        told = await waiter.wait(deadline - clock.now())
+        if told is not None:
+            raise copy.copy(told) from told.__cause__  # each raises one of its own
+        if not self.live:
+            raise closed() if self._closed else no_answer(self._where, self._io_timeout)
+
+    async def _run(self) -> None:
+        pause = SHORTEST_PAUSE
+        try:
+            while not (self._closed and self._has_ended()):
+                began = clock.now()
+                try:
+                    await self._listen()
+                    return
+                except StoreError as error:
+                    self._started(error)
+                if self._has_ended():
+                    return
+                if clock.now() - began > SILENCE:
+                    pause = SHORTEST_PAUSE
+                await rt.sleep(pause)
+                pause = min(LONGEST_PAUSE, 2 * pause)
+            self._started(closed())
+        except BaseException:
+            self._started(StoreError("the subscription was broken off"))
+            self._runs = False
+            raise
+
+    def _has_ended(self) -> bool:
+        """Tell whether the subscription is unused; then the next waiter starts it again."""
+        with self._mutex:
+            live, self.live = self.live, False  # in this order: a waiter registers first, and then looks at it
+            unused = not self._waiters and not self._starting and clock.now() - self._used >= IDLE
+            if self._closed or unused:
+                self._runs = False
+                return True
+            self.live = live
+            return False
+
+    def _started(self, error: StoreError | None = None) -> None:
+        """Tell the callers of `start` that there is a subscription, or why there is none."""
+        with self._mutex:
+            self.live = error is None and not self._closed
+            starting, self._starting = self._starting, []
+        for each in starting:
+            each.tell(error)
+
+    async def _listen(self) -> None:
+        """Subscribe, and receive until the subscription is unused.
+
+        Raises:
+            StoreError: it ended before.
+        """
+        subscription = await self._subscribe(clock.now() + self._io_timeout)
+        try:
+            self._subscription = subscription
+            self._started()
+            self._waiters.wake_all()
+            await self._receive(subscription)
+        finally:
+            self._subscription = None
+            subscription.close()
+
+    async def _receive(self, subscription: AsyncSubscription) -> None:
+        asked = False
+        while not (self._closed and self._has_ended()):
+            try:
+                messages = await subscription.receive(clock.now() + SILENCE)
+            except NoAnswer:
+                if asked:
+                    raise
+                if self._waiters:
+                    asked = True
+                    await subscription.confirm(clock.now() + self._io_timeout)
+                elif self._has_ended():
+                    return
+                continue
+            asked = False
+            for message in messages:
+                self._waiters.hear(message)
+
+    def distrust(self) -> None:
+        """Subscribe anew, at another server: this one may have been replaced."""
+        self.live = False
+        subscription = self._subscription
+        if subscription is not None:
+            subscription.close()
+
+    def close(self) -> None:
+        """End the subscription; never waits."""
+        self._closed = True
+        self.distrust()

@@ -1,0 +1,344 @@
+# Generated from _async/server_queue.py by tools/unasync.py; change that one.
+"""The queue of a store on a server: a step of a line is one request; what lost answers, outages and hand-overs mean.
+
+A store gives a `Wire` (its requests and answers), a pool with `ask(request, deadline, undo)`, and what subscribes
+(see `listener`); a subclass says how claims are listed and what its doctor does.
+
+Each request may be sent twice: a claim is known by its id.  A request that may put a claim into a line and had no
+answer in time is followed by its `undo` on the same connection; so that claim's id is never used again.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Generic, Literal, Protocol
+
+from interlock.core.claims import Claim, LockSpec
+from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.core.failures import ConnectionEnded, Denied, NoAnswer, Passing, Unreachable, outage
+from interlock.core.line import GONE as GONE_THERE
+from interlock.core.line import WANTED
+from interlock.core.queue import BUSY, GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Tells
+from interlock.runtime import _threads as rt
+from interlock.runtime import clock
+from interlock.runtime.waiters import Successors
+from interlock.storekit._sync.listener import Listener, Subscription
+from interlock.storekit.wire import (
+    AGAIN,
+    REMOVED,
+    TRY,
+    WAIT,
+    WAITS,
+    A,
+    A_co,
+    LeaveResult,
+    Mode,
+    Promised,
+    Q,
+    Q_contra,
+    Wire,
+)
+
+CUTS = 5  # so many connections may end in a row under one request
+LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
+LOOKS_HERE = 200  # polls per second by all waiters of a process together
+
+
+class Asks(Protocol[Q_contra, A_co]):
+    """What sends requests: a pool, or an object in its place.
+
+    Attributes:
+        entering: as for `Pool`.
+    """
+
+    entering: set[str]
+
+    def ask(self, request: Q_contra, deadline: float, undo: Claim | None = None) -> A_co:
+        """As `Pool.ask`."""
+
+    def distrust(self) -> None:
+        """Use no connection any more that there is now."""
+
+    def rest(self) -> None:
+        """Close unused connections, except for one."""
+
+    def close(self) -> None:
+        """Close all; those in use when their requests end."""
+
+
+class ServerQueue(Generic[Q, A]):
+    """A queue on a server, for one process.
+
+    Args:
+        wire: the language of the server.
+        pool: what sends a request and returns the reply.
+        subscribe: as for `Listener`; it subscribes to `channel`.
+        channel: where only this process listens.
+
+    Attributes:
+        channel: as given.
+        let_go: records that a claim was lost, or that its grant was garbage-collected: no successor goes in.
+        rest: closes unused connections, except for one.
+    """
+
+    def __init__(
+        self,
+        wire: Wire[Q, A],
+        pool: Asks[Q, A],
+        subscribe: Callable[[float], rt.Result[Subscription]],
+        channel: str,
+    ) -> None:
+        self._wire = wire
+        self._pool = pool
+        self.channel = channel
+        self._waiters = Successors()
+        self.let_go = self._waiters.forget
+        self.rest = pool.rest
+        self._listener = Listener(subscribe, self._waiters, wire.where, wire.io_timeout)
+        self.doubt: Callable[[str], object] = lambda id: None  # called with claims that the server may not have
+        self._answered = False
+        self._wakes_at = 0.0
+
+    def subscribe(self) -> rt.Waiter[Granted]:
+        """Return what the caller can wait on."""
+        return rt.Waiter()
+
+    def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
+        """As `Queue.enter`."""
+        mode: Mode = AGAIN if again else WAIT if wait else TRY
+        made: rt.Waiter[Granted] | None = None
+        if waiter is not None:
+            self._waiters.add(claim.id, waiter)
+            if not self._listener.live:
+                try:
+                    self._listener.start(clock.now() + self._wire.io_timeout)
+                except StoreError as error:
+                    return self._failed(claim, error, wait, again, None)
+        elif mode is WAIT:
+            if self._listener.live:
+                made = rt.Waiter()
+                self._waiters.add(claim.id, made)
+            # A claim enters the line only if its process listens.  Read this after adding the waiter, because the
+            # listener ends only while there is no waiter.
+            if not self._listener.live:
+                self._waiters.remove(claim.id)
+                made, mode = None, TRY
+        request, undo = self._wire.enter(claim, mode, self.channel), None if again else claim
+        lost = False
+        self._pool.entering.add(claim.id)
+        try:
+            try:
+                reply = self._pool.ask(request, clock.now() + self._wire.io_timeout, undo)
+            except ConnectionEnded:
+                lost = True  # it may have been performed, whatever the result of the next request
+                reply = self._ask(request, undo)
+            while (entered := self._wire.entered(reply)) is BUSY:
+                lost = True  # `_ask` does not report whether a connection ended
+                reply = self._ask(request, undo)
+        except StoreError as error:
+            return self._failed(claim, error, wait, again, mode, lost)
+        finally:
+            self._pool.entering.discard(claim.id)
+        self._answered = True
+        answer = self._entered(claim.id, entered, wait, again)
+        if answer.state != "pending":
+            return answer
+        look_again = min(max(LOOK_AGAIN, len(self._waiters.by_id) / LOOKS_HERE), answer.look_again)
+        look_again *= random.uniform(1.0, 1.1)  # not all at the same moment
+        return EnterResult("pending", look_again=look_again, waiter=made)
+
+    def _entered(self, id: str, answer: EnterResult | Promised | None, wait: bool, again: bool) -> EnterResult:
+        """Take the answer of the server."""
+        if isinstance(answer, Promised):
+            self._waiters.follow(answer.before, id, answer.fence)
+            answer = EnterResult("pending", look_again=answer.look_again)
+        if answer is not None and answer.state == "pending":
+            return answer
+        if answer is not None and answer.state == "using":
+            self._waiters.holds(id)
+            self._waiters.remove(id)
+            return answer
+        self._waiters.forget(id)  # if it was notified that it holds the lock, it was evicted
+        made = self._waiters.leaves(id)
+        if made is not None:
+            made.settle(False)
+        return answer or (GONE if again else OCCUPIED if wait else REFUSED)
+
+    def _failed(
+        self, claim: Claim, error: StoreError, wait: bool, again: bool, mode: Mode | None, lost: bool = False
+    ) -> EnterResult:
+        """Return the state of a claim whose request failed.
+
+        Args:
+            claim: which one.
+            error: why.
+            wait, again: as for `enter`.
+            mode: as it was sent; None if it was not.
+            lost: True if a connection ended during an earlier request of this step.
+
+        Raises:
+            StoreError: waiting does not help, or was not requested; Refused and Unreachable only if nothing was done.
+        """
+        unknown = mode is not None and not again and (lost or isinstance(error, UnknownOutcome))
+        late = unknown and isinstance(error, NoAnswer)
+        if not again:
+            self._waiters.leaves(claim.id)
+        if isinstance(error, Passing):
+            may_pass = again or not error.needs_operator
+        else:
+            may_pass = isinstance(error, (UnknownOutcome, Unreachable)) and not isinstance(error, Denied)
+        if not may_pass or not (wait or late):
+            if unknown and not isinstance(error, UnknownOutcome):
+                raise UnknownOutcome(str(error)) from error
+            raise error
+        answered = self._answered or (isinstance(error, Passing) and not error.is_away)
+        state: Literal["gone", "busy", "indeterminate"] = "gone" if late else "indeterminate" if unknown else "busy"
+        return EnterResult(
+            state, look_again=random.uniform(0.2, 0.4), asked=False, outage=outage(error, claim.spec.ttl, answered)
+        )
+
+    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
+        """As `Queue.leave`."""
+        self._pool.entering.discard(claim.id)
+        before = self._waiters.before(claim.id) if done else ()
+        made = None if done else self._waiters.leaves(claim.id)
+        let_in = "" if made is None else made.id
+        request = self._wire.leave(claim, self.channel, let_in, done, value, before)
+        lost = False
+        try:
+            try:
+                reply = self._pool.ask(request, clock.now() + self._wire.io_timeout)
+            except (ConnectionEnded, NoAnswer):
+                lost = True
+                reply = self._ask(request)
+        except BaseException:
+            self._left_unheard(let_in)
+            raise
+        if done:
+            self._waiters.forget(claim.id)
+            self._waiters.remove(claim.id)
+        left = self._wire.left(reply)
+        if made is not None and made.settle(left.removed) and not left.removed:
+            left = left._replace(removed=True)  # a request of its successor has removed the claim
+        removed = left is REMOVED or self._left(claim, left, let_in)
+        if done and left.more and not removed:  # one step passes over a limited number of claims
+            removed = self._left(claim, self._wire.left(self._ask(request)), "")
+        if lost:
+            self._wake_all()  # the lost reply named the promoted waiters
+        return removed or (lost and not done)  # an earlier request may have done it, so the answer is yes
+
+    def _left(self, claim: Claim, left: LeaveResult, let_in: str) -> bool:
+        """Take the answer to a leave: notify the waiters of this process that it promoted."""
+        removed = left.removed
+        self._tell(left)
+        nobody = claim._replace(id=rt.fresh_id())  # if the record is refused, the claim itself stays in the line
+        while left.more:
+            try:
+                left = self._wire.left(self._ask(self._wire.leave(nobody, self.channel, "")))
+            except StoreError:  # the outcome for the claim is known; the next request for this name continues
+                self._wake_all()
+                break
+            self._tell(left)
+        if let_in and not removed:
+            # The server no longer had the claim that let it in: what it promised to those behind may be void.
+            self._left_unheard(let_in)
+        return removed
+
+    def _tell(self, left: LeaveResult) -> None:
+        for id, fence, slot in left.promoted:
+            self._waiters.notify(id, fence, slot)
+
+    def _left_unheard(self, let_in: str) -> None:
+        """The reply to a release is lost, or its promise is void: let all look, and the successor be renewed."""
+        self._wake_all()
+        if let_in:
+            self.doubt(let_in)
+
+    def _wake_all(self) -> None:
+        """Let all waiters poll; if there are thousands, not again before all can have polled, to avoid a storm."""
+        if clock.now() >= self._wakes_at:
+            self._wakes_at = clock.now() + max(0.0, len(self._waiters.by_id) / LOOKS_HERE - LOOK_AGAIN)
+            self._waiters.wake_all()
+
+    def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
+        """As `Queue.renew`; an attempt without an answer leaves time for others before a lease ends."""
+        limit = min(self._wire.io_timeout, *[claim.spec.ttl / 3 for claim in claims])
+        request = self._wire.renew(claims, [self._waiters.before(claim.id) for claim in claims])
+        answers = self._wire.renewed(claims, self._ask_twice(request, limit))
+        for at, claim in enumerate(claims):
+            if answers[at] == WAITS:  # the server says that the claim waits: the grant of this process is lost
+                answers[at] = WANTED if self._waiters.forget(claim.id) is None else GONE_THERE
+        return answers
+
+    def kept(self, key: str) -> str | None:
+        """As `Queue.kept`."""
+        return self._wire.value(self._ask_twice(self._wire.kept(key, forget=False)))
+
+    def forget(self, key: str) -> bool:
+        """As `Queue.forget`."""
+        return self._wire.value(self._ask_once(self._wire.kept(key, forget=True))) is not None
+
+    def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
+        """As `Queue.adopt`."""
+        request = self._wire.adopt(key, id, claim, self.channel, self._waiters.before(id))
+        before = self._waiters.forget(id)
+        try:
+            # A cancelled caller withdraws the new id afterwards; that request must not overtake this request.
+            found: tuple[int, int] | EnterResult | None = BUSY
+            while isinstance(found, EnterResult):
+                found = self._wire.adopted(rt.finish_within(self._wire.io_timeout, self._ask_twice, request))
+        except BaseException:
+            if before is not None:  # the old claim may still hold the lock
+                self._waiters.holds(id, before)
+            raise
+        if found is None:
+            return None
+        if not detached:
+            self._waiters.holds(claim.id)
+        return Held(claim, found[0], 0.0, found[1])
+
+    def evict(self, key: str, id: str | None) -> int:
+        """As `Queue.evict`."""
+        count, more, rest = self._wire.evicted(self._ask_once(self._wire.evict(key, id)))
+        while rest:
+            also, more, rest = self._wire.evicted(self._ask_once(self._wire.evict(key, id, rest)))
+            count += also
+        if more:
+            self.leave(Claim(rt.fresh_id(), LockSpec(key)))  # of nobody: it promotes the others
+        return count
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.abort()
+
+    def abort(self) -> None:
+        """Close all connections without waiting."""
+        self._pool.close()
+        self._waiters.wake_all()  # so that each waiter here finds it closed
+        self._listener.close()
+
+    def distrust(self) -> None:
+        """Another server may have taken the place of this one: use no connection to it, and let all look."""
+        self._pool.distrust()
+        self._listener.distrust()
+        self._waiters.wake_all()
+
+    def _ask(self, request: Q, undo: Claim | None = None, limit: float | None = None) -> A:
+        """Ask; where a connection ends, on others."""
+        deadline = clock.now() + (limit or self._wire.io_timeout)
+        for _ in range(CUTS):
+            try:
+                return self._pool.ask(request, deadline, undo)
+            except ConnectionEnded:
+                pass
+        return self._pool.ask(request, deadline, undo)
+
+    def _ask_once(self, request: Q) -> A:
+        """Send a request that must not be performed twice without the caller's knowledge."""
+        return self._pool.ask(request, clock.now() + self._wire.io_timeout)
+
+    def _ask_twice(self, request: Q, limit: float | None = None) -> A:
+        """Ask, and once more if no answer comes: what lies between may have forgotten the connection."""
+        try:
+            return self._ask(request, None, limit)
+        except NoAnswer:
+            return self._ask(request, None, limit)

@@ -1,0 +1,416 @@
+"""A step store on a store that can compare and swap a text: the client decides, then swaps the line if unchanged.
+
+The line that was written last is cached, so that a step without contention is one round trip.  The client decides by
+its estimate of the server's clock; the server refuses a swap if its clock differs from the estimate by more than
+`SLACK`.  So a lease is stored `2 * SLACK` longer than asked for, and a lease counts as expired `SLACK` late.  While
+one caller performs a step on a name, further callers queue up; the next of them performs all their steps in one swap,
+releases first.  So few swaps of this process conflict at the server.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
+
+from interlock.core.claims import MICROS, PENDING, Check, Claim
+from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.core.failures import NoAnswer, Passing
+from interlock.core.line import (
+    EMPTY,
+    Clock,
+    Decide,
+    Line,
+    Place,
+    Step,
+    complete,
+    decode,
+    encode,
+    enter,
+    evict,
+    forget,
+    kept,
+    leave,
+    look,
+    renew,
+)
+from interlock.runtime import _threads as rt
+from interlock.runtime import clock
+from interlock.runtime.host_notifier import LONGEST_LOOK, neighbours, sooner
+
+SLACK = 250_000  # microseconds that the server's clock may differ from the estimate
+FRESH = 0.75  # a waiter that polls extends its own lease if less than this part of it is left
+LOOK_AGAIN = 5.0  # seconds; processes of this host notify; a waiter behind a holder of another host polls sooner
+TURN = 5.0  # seconds to wait for other steps of this process on the same name
+LOST = "the reply to a step was lost, and the step may have been performed before the retry"
+INTERRUPTED = "who did the step for others too was interrupted: ask again"
+LEAD, DONE = "lead", "done"  # messages to a step that waits for others
+TRIES = 8  # swaps before the store counts as busy
+REMEMBERED = 4096  # lines
+AT_A_TIME = 200  # lines renewed by one statement
+
+
+class SwapStore(Protocol):
+    """A store of texts with compare and swap; UnknownOutcome means that a request may have been performed."""
+
+    def load(self, key: str) -> tuple[Any, str, int]:
+        """Return version and text of a key (None, "" if it has none), and the store's time of day in microseconds."""
+
+    def load_kept(self, key: str) -> tuple[str, str, int]:
+        """Return text and value of a key, read atomically ("" for none), and the store's time of day."""
+
+    def swap(self, key: str, version: Any, text: str, now: int, value: str | None = None) -> Any:
+        """Write a text if the version is unchanged and the store's clock differs from `now` by at most SLACK.
+
+        Args:
+            key: the key to write.
+            version: the version that `load` or the last `swap` returned; None if the key had no text.
+            text: the new text.
+            now: the caller's estimate of the store's time of day, in microseconds.
+            value: the new value to keep with the text; None keeps the present one.
+
+        Returns:
+            The new version; None if nothing was written.
+        """
+
+    def swap_many(self, swaps: Sequence[tuple[str, Any, str]], now: int) -> Sequence[Any]:
+        """Swap many texts at once; return their new versions, or an empty sequence if one was not written."""
+
+    def permit(self, place: Place) -> None:
+        """Raise StoreError if the lock may not be granted now."""
+
+    def keys(self, prefix: str) -> list[str]:
+        """List the keys that begin with `prefix` and may have claims."""
+
+    def doctor(self) -> list[Check]:
+        """Find out whether this store keeps the promises that the protocol needs."""
+
+    def close(self) -> None:
+        """Close all connections."""
+
+
+class Known(NamedTuple):
+    """A cached line.
+
+    Attributes:
+        version: the version of its text.
+        line: the decoded text.
+        quiet: True if this process has seen no other process write the line between two steps of its own.
+    """
+
+    version: Any
+    line: Line
+    quiet: bool
+
+
+class Turn:
+    """The caller that performs steps of a line, and the steps of those that wait for it."""
+
+    def __init__(self, leader: object) -> None:
+        self.leader = leader
+        self.asked: deque[Asked] = deque()
+
+
+class Asked:
+    """A step that a caller has requested, with its arguments; `step` is its result.
+
+    Attributes:
+        unknown: True if a swap of this step had no reply, so that the step may be in the line already.
+    """
+
+    def __init__(self, decide: Decide, args: tuple[Any, ...], caller: object) -> None:
+        self.decide = decide
+        self.args = args
+        self.caller = caller
+        self.waiter: Any = None
+        self.unknown = False
+        self.step: Step | StoreError | None = None
+
+    def do(self, line: Line, now: int, slack: int, longest_look: int) -> Line:
+        """Perform the step on a line; return the line to write.
+
+        Args:
+            line: the present line.
+            now: the estimate of the server's time, in microseconds.
+            slack: microseconds that the server's clock may differ from the estimate.
+            longest_look: the most microseconds between two polls of a waiter.
+        """
+        args = [_longer(each, slack) for each in self.args]
+        step = self.decide(line, Clock(now - slack, now), *args)
+        if self.decide is look:
+            step = step._replace(look_in=step.look_in + 2 * slack)
+        step = sooner(step, step.line or line, Clock(now, now), longest_look)
+        if self.decide is enter:
+            step = _unwritten(step, line, now)
+        if self.unknown and step.answer is False and self.decide is leave:
+            step = step._replace(answer=True)  # the swap whose reply was lost has removed the claim
+        self.step = UnknownOutcome(LOST) if self.unknown and self.decide in (evict, forget) else step
+        return line if step.line is None else step.line
+
+    def refuse(self, place: Place, waits: Place | None, error: StoreError) -> None:
+        """Take a grant back from the result of this step, because the store does not permit it.
+
+        Args:
+            place: the place that the step granted.
+            waits: the same place, pending again; None if it was new and is not in the line any more.
+            error: the store's reason.
+        """
+        if isinstance(self.step, Step):
+            mine = isinstance(self.step.answer, Place) and self.step.answer.id == place.id
+            promoted = tuple(each for each in self.step.promoted if each.id != place.id)
+            self.step = self.step._replace(answer=waits if mine else self.step.answer, promoted=promoted)
+            if mine and waits is None:
+                self.step = error
+
+
+class SwapSteps:
+    """`Steps` on a compare-and-swap store.
+
+    Args:
+        store: the store of texts.
+    """
+
+    near = neighbours
+
+    def __init__(self, store: SwapStore) -> None:
+        self._store = store
+        self.look_again: float = getattr(store, "look_again", LOOK_AGAIN)
+        self._longest_look = int(getattr(store, "longest_look", LONGEST_LOOK / MICROS) * MICROS)
+        self._known: dict[str, Known] = {}
+        self._turns: dict[str, Turn] = {}  # by key, while a step is being performed
+        self._doubted: set[str] = set()  # keys with a swap whose reply was lost: it may still arrive at the server
+        self._mutex = rt.Mutex()
+        self._ahead: int | None = None  # the server's clock minus the one of this machine, in microseconds
+        self.keys = store.keys
+        self._patience: float = getattr(store, "patience", 0.0)
+        self.doctor = store.doctor
+        self.rest: Callable[[], object] = getattr(store, "rest", bool)
+        neighbours.join()
+
+    def step(self, key: str, decide: Decide, *args: object) -> Step | None:
+        """Perform a step; see `Steps.step`.
+
+        Raises:
+            UnknownOutcome: the reply was lost, so the step may have been performed or not.
+        """
+        if decide is kept:
+            text, value, now = self._store.load_kept(key)
+            return Step(None, bool(text) and decode(text).done > now and value)
+        mine = Asked(decide, args, rt.caller())
+        with self._mutex:
+            turn = self._turns.setdefault(key, Turn(mine.caller))
+            if turn.leader is not mine.caller:  # else it is new, or interrupted by this signal handler
+                mine.waiter = rt.Waiter()
+                turn.asked.insert(0 if decide in (leave, complete) else len(turn.asked), mine)
+        if mine.waiter is None or self._leads(key, mine):
+            self._lead(key, mine)
+        if isinstance(mine.step, StoreError):
+            raise mine.step
+        return mine.step
+
+    def _lead(self, key: str, mine: "Asked") -> None:
+        """Perform a step, together with the steps of the callers that wait."""
+        batch = [mine]
+        with self._mutex:
+            turn = self._turns.setdefault(key, Turn(mine.caller))
+            turn.leader = mine.caller
+            while turn.asked:  # one by one: a signal handler of this thread may come in between, and take the rest
+                batch.append(turn.asked.popleft())
+        try:
+            self._do(key, batch)
+        except StoreError as error:  # `step` raises it
+            for each in batch:
+                each.step = UnknownOutcome(str(error)) if each.unknown else error
+        except BaseException:
+            for each in batch:
+                each.step = UnknownOutcome(INTERRUPTED)
+            raise
+        finally:
+            for each in batch[1:]:
+                each.waiter.tell(DONE)
+            self._pass_on(key)
+
+    def _leads(self, key: str, mine: "Asked") -> bool:
+        """Wait until another caller has performed this step, or the caller must perform it; True for the latter.
+
+        Raises:
+            UnknownOutcome: the caller that performs this step did not finish in time.
+        """
+        try:
+            told = mine.waiter.wait(TURN)
+        except BaseException:
+            if not self._withdraw(key, mine) and mine.waiter.wait(0.0) is LEAD:
+                self._pass_on(key)
+            raise
+        # If nobody has begun it, the caller before may have been interrupted before it passed the turn on.
+        if told is None and not self._withdraw(key, mine):
+            told = mine.waiter.wait(TURN)
+            if told is None:
+                raise UnknownOutcome(f"other steps on this name took more than {2 * TURN:g} s: is the server there?")
+        return told is not DONE
+
+    def _withdraw(self, key: str, mine: "Asked") -> bool:
+        """Take back a step that waits; False if another caller has begun it, or was about to pass the turn on."""
+        with self._mutex, suppress(KeyError, ValueError):
+            self._turns[key].asked.remove(mine)
+            return True
+        return False
+
+    def _pass_on(self, key: str) -> None:
+        """Let the next waiting caller of a line perform the steps of all that wait."""
+        with self._mutex:
+            turn = self._turns.get(key)
+            if turn is not None and turn.asked:
+                first = turn.asked.popleft()
+                turn.leader = first.caller
+                first.waiter.tell(LEAD)
+            else:
+                self._turns.pop(key, None)
+
+    def _do(self, key: str, batch: "Sequence[Asked]") -> None:
+        """Perform the steps of a batch in one swap, so that callers of this process don't conflict at the server."""
+        known = self._remembered(key)
+        first, looks = batch[0], any(each.decide is look for each in batch)
+        retried = all(each.decide is enter for each in batch)  # `acquire` itself retries
+        until = clock.now() + self._patience * (not retried)
+        # The renewals of other lines wait for this one, so that it is not retried often.
+        tries = TRIES if first.decide is not renew else 1 if known is None else 2
+        for _ in range(tries):
+            loaded = False
+            if known is None or self._ahead is None or looks:
+                known, loaded = self._load(key), True
+            now, slack = self._now(), getattr(self._store, "slack", SLACK)
+            line = known.line
+            for each in batch:
+                line = each.do(line, now, slack, self._longest_look)
+            if line is known.line and key not in self._doubted:
+                if loaded:
+                    return
+                known = None  # a cached line may be outdated: only a load or a swap proves it
+                continue
+            line = self._permitted(line, known.line, batch, now)
+            completed = (
+                each.args[-1]
+                for each in batch
+                if each.decide is complete and isinstance(each.step, Step) and each.step.answer is True
+            )
+            self._doubted.add(key)
+            try:  # even an unchanged line is written: its new version refuses a lost swap that arrives late
+                version = self._store.swap(key, known.version, encode(line), now, next(completed, None))
+            except UnknownOutcome as error:
+                again = not first.unknown and not (retried and isinstance(error, NoAnswer))
+                for each in batch:  # from now on, a refusal does not mean that nothing was done
+                    each.unknown = True
+                if not again:
+                    raise
+                known = None
+                continue
+            except Passing:  # other transactions keep the row locked
+                if clock.now() >= until:
+                    raise
+                known = None
+                continue
+            self._doubted.discard(key)
+            if version is not None:
+                self._remember(key, Known(version, line, known.quiet))
+                return
+            known = None
+        for each in batch:
+            each.step = UnknownOutcome(LOST) if each.unknown else None
+
+    def _permitted(self, line: Line, before: Line, batch: "Sequence[Asked]", now: int) -> Line:
+        """Return a line without the grants that the store does not permit: waiters stay pending, new claims go."""
+        waited = {place.id for place in before.places}
+        for place in line.places:
+            if place.held == now:
+                try:
+                    self._store.permit(place)
+                except StoreError as error:
+                    waits = place._replace(state=PENDING, held=0, slot=0) if place.id in waited else None
+                    places = (waits if each is place else each for each in line.places)
+                    line = line._replace(places=tuple(each for each in places if each is not None))
+                    for asked in batch:
+                        asked.refuse(place, waits, error)
+        return line
+
+    def _load(self, key: str) -> Known:
+        before = self._known.get(key)
+        sent = clock.awake_or_not()
+        version, text, now = self._store.load(key)
+        self._ahead = now - int((sent + clock.awake_or_not()) / 2 * MICROS)
+        if before is not None and before.version == version:
+            return before._replace(quiet=True)
+        try:
+            line = decode(text) if text else EMPTY
+        except ValueError as error:
+            raise StoreError(f"the store has a line that is none of interlock's: {error}") from error
+        return Known(version, line, before is None)
+
+    def _now(self) -> int:
+        return int(clock.awake_or_not() * MICROS) + (self._ahead or 0)
+
+    def _remembered(self, key: str) -> Known | None:
+        """Return a cached line if it is probably up to date; else None."""
+        known = self._known.get(key)
+        if known is None:
+            return None
+        if known.line.places:
+            return known if all(place.home == neighbours.home for place in known.line.places) else None
+        return known if known.quiet else None
+
+    def _remember(self, key: str, known: Known) -> None:
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[key] = known
+
+    def renew_many(self, by_key: Mapping[str, Sequence[str]]) -> dict[str, Step]:
+        """Renew the claims of many cached lines; a line that has changed meanwhile is not in the answer."""
+        steps: dict[str, Step] = {}
+        keys = [key for key in by_key if key not in self._turns and self._ahead is not None]
+        for start in range(0, len(keys), AT_A_TIME):
+            now, some, slack = self._now(), {}, getattr(self._store, "slack", SLACK)
+            for key in keys[start : start + AT_A_TIME]:
+                known = self._remembered(key)
+                if known is not None:
+                    step = renew(known.line, Clock(now - slack, now), by_key[key])
+                    if step.line is not None and not step.promoted:
+                        some[key] = known, step, step.line
+            try:
+                swaps = [(key, known.version, encode(line)) for key, (known, _, line) in some.items()]
+                versions = self._store.swap_many(swaps, now) if swaps else ()
+            except StoreError:
+                break  # the queue then renews each line by itself, and gets the error of each
+            for version, (key, (known, step, line)) in zip(versions, some.items(), strict=False):
+                self._remember(key, Known(version, line, known.quiet))
+                steps[key] = step
+        return steps
+
+    def close(self) -> None:
+        """Close all connections."""
+        neighbours.leave()
+        self._store.close()
+
+    abort = close
+
+
+def _longer(argument: Any, slack: int) -> Any:
+    """Return a claim with a lease that is longer by twice the slack, so that it lasts at least as long as asked."""
+    if not isinstance(argument, Claim):
+        return argument
+    spec = argument.spec
+    return argument._replace(spec=spec._replace(ttl=spec.ttl + 2 * slack / MICROS))
+
+
+def _unwritten(step: Step, before: Line, now: int) -> Step:
+    """Return a step without its line if the line would only extend a waiter's lease that is still `FRESH`."""
+    waiter, line = step.answer, step.line
+    if (
+        not isinstance(waiter, Place)
+        or waiter.state != PENDING
+        or line is None
+        or len(line.places) != len(before.places)
+    ):
+        return step
+    old = next((place for place in before.places if place.id == waiter.id), None)
+    if old is None or step.promoted or old.channel != waiter.channel or old.until - now < old.ttl * FRESH:
+        return step
+    return step._replace(line=None)

@@ -1,0 +1,72 @@
+"""What a store is, and the choice of one for a SQLAlchemy engine."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from interlock.core._async.acquire import AsyncQueue
+from interlock.core._sync.acquire import Queue
+from interlock.core.errors import StoreError
+from interlock.core.queue import ALL, Feature
+from interlock.runtime import clock
+
+MAKERS = {
+    "postgresql": "interlock.stores.postgresql",
+    "mysql": "interlock.stores.mysql",
+    "mariadb": "interlock.stores.mysql",
+    "sqlite": "interlock.stores.sqlite",
+}
+
+
+class Store(Protocol):
+    """A place for lines, and how to connect to it; what is not said otherwise is as on most servers.
+
+    Attributes:
+        features: what of the contract it can do; for the rest it raises Unsupported.
+        frees_at_death: True if the claims of a process end with the process, so that its exit need not release them.
+            Unless the store is `in_process`, the claims of a queue then end with that queue too.
+        in_process: True if its lines are in the memory of this process.
+        now: the clock that leases are counted on by their holders, in seconds.
+    """
+
+    features: frozenset[Feature] = ALL
+    frees_at_death: bool = False
+    in_process: bool = False
+    now: Callable[[], float] = staticmethod(clock.awake_or_not)  # leases of a server run on while this machine sleeps
+
+    def queue(self) -> Queue:
+        """Return a new queue, for the threads of the calling process."""
+
+    def aqueue(self) -> AsyncQueue:
+        """Return a new queue, for the tasks of the running event loop."""
+
+
+def see_installed(module: str, need: str) -> None:
+    """Import the client library of a store.
+
+    Args:
+        module: the library.
+        need: what needs it, and how to install it.
+
+    Raises:
+        StoreError: the library, or a library that it needs, is not installed.
+    """
+    try:
+        import_module(module)
+    except ImportError as error:
+        if "pq wrapper" in str(error):
+            need = "psycopg finds no libpq, the client library of PostgreSQL. Run pip install 'psycopg[binary]'"
+        raise StoreError(f"{need} ({' '.join(str(error).split())})") from error
+
+
+def from_client(client: Any, tasks: bool) -> Store:
+    """Return the store for the database of a SQLAlchemy engine, chosen by its dialect.
+
+    The PostgreSQL store gets every unknown object, and refuses it with an error that says what is supported.
+
+    Args:
+        client: an `Engine` or `AsyncEngine`.
+        tasks: True if asyncio tasks will use the store.
+    """
+    dialect = getattr(getattr(client, "dialect", None), "name", "")
+    return cast("Store", import_module(MAKERS.get(dialect, MAKERS["postgresql"])).from_client(client, tasks))

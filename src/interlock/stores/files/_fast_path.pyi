@@ -1,0 +1,21 @@
+"""What `_fast_path.c` offers; `fd`, `mark` and `head` are those of a LineFile whose mutex the caller has."""
+
+from interlock.stores.files.opening import OpenFile
+
+def enter(
+    fd: int,
+    mark: int,
+    head: bytes,
+    id: str,
+    capacity: int,
+    ttl: float,
+    tail: bytes,
+    pipe: int,
+    token: str,
+    others: dict[str, OpenFile],
+    pid: int,
+    /,
+) -> int | tuple[str, int]: ...
+def leave(
+    fd: int, mark: int, head: bytes, id: str, capacity: int, token: str, others: dict[str, OpenFile], pid: int, /
+) -> int | tuple[str, int]: ...

@@ -1,0 +1,112 @@
+"""The most common steps of a line as compiled code; `_fast_path.c` declines all other cases, which `line.py` handles.
+
+Other threads may close the descriptors in `Liveness.others`.  The GIL prevents that while compiled code uses one.  On
+a free-threaded Python the compiled code gets none of them, and declines the steps that need them: waiting behind a
+claim of another process, and handing over to one.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+from interlock.core.claims import MICROS, Claim
+from interlock.core.queue import OCCUPIED, REFUSED, EnterResult
+from interlock.runtime import clock
+from interlock.runtime.process import pid
+from interlock.storekit._sync.step_queue import pause_before_look
+from interlock.stores.files.line_file import give_turn
+from interlock.stores.files.slots import tail
+from interlock.stores.files.steps import FileSteps, WaitsHere
+
+native: Any = None
+"""The compiled module; None if it is not installed, or INTERLOCK_PURE is set in the environment."""
+if not os.environ.get("INTERLOCK_PURE"):
+    with suppress(ImportError):
+        native = import_module("interlock.stores.files._fast_path")
+
+NOT_DONE, DONE, DONE_THERE = 0, 1, 2
+OTHERS_WAIT = -2
+
+
+class Quick:
+    """The compiled steps of the lines of a folder.
+
+    Args:
+        native: the compiled module.
+        steps: the lines.
+    """
+
+    def __init__(self, native: Any, steps: FileSteps) -> None:
+        self._enter = native.enter
+        self._leave = native.leave
+        self._steps = steps
+        has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+        self._others = steps.liveness.others if has_gil else {}
+
+    def enter(self, claim: Claim, waiter: WaitsHere | None, wait: bool) -> EnterResult | None:
+        """Take a free lock, or enter the line of a held one.
+
+        Args:
+            claim, waiter, wait: as in `AsyncQueue.enter`; for a claim that did not enter before.
+
+        Returns:
+            The result; None if Python must perform the step.
+        """
+        id, spec, who = claim
+        steps = self._steps
+        line = steps.lines.get(spec.key)
+        if line is None or spec.once or (waiter is not None and not (wait and spec.capacity == 1)):
+            return None
+        now = clock.now()
+        if now >= steps.trusted:
+            try:
+                steps.trust()
+            except OSError:
+                return None  # the step in Python raises the error
+        pipe = 0
+        if waiter is not None:
+            steps.waiters.add(id, waiter)  # before the step: another process may promote it right after
+            pipe = int(steps.reachable(waiter))
+        token = steps.liveness.token
+        end = tail(
+            spec.units, spec.capacity, int(spec.ttl * MICROS), False, token, steps.origin.home, who, spec.label
+        )
+        with line.section.mutex:
+            if line.section.taken or line.retired or not line.is_there(now):
+                return None
+            answer = self._enter(
+                line.fd, line.mark, line.head, id, spec.capacity, spec.ttl, end, pipe, token, self._others, pid()
+            )
+        if answer.__class__ is tuple:
+            before, micros = answer
+            steps.liveness.watch(waiter.pipe, (before,))  # type: ignore[union-attr]
+            return EnterResult("pending", look_again=pause_before_look(steps.look_again, micros))
+        if answer > 0:
+            if waiter is not None:
+                steps.waiters.remove(id)  # as the step in Python: nobody is to wake its pipe, which others get
+            return EnterResult("using", answer)
+        if answer == NOT_DONE or (answer == OTHERS_WAIT and not wait):
+            return None
+        return OCCUPIED if wait else REFUSED
+
+    def leave(self, claim: Claim) -> bool:
+        """Leave a line without waiters, or hand over to the first one; False if Python must perform the step."""
+        steps = self._steps
+        line = steps.lines.get(claim.spec.key)
+        if line is None:
+            return False
+        token = steps.liveness.token
+        with line.section.mutex:
+            if line.section.taken or line.retired or not line.is_there(clock.now()):
+                return False
+            done = self._leave(
+                line.fd, line.mark, line.head, claim.id, claim.spec.capacity, token, self._others, pid()
+            )
+        if done.__class__ is tuple:
+            steps.waiters.notify(*done)
+            return True
+        if done == DONE_THERE:
+            give_turn()  # else the kernel, which expects a pipe's writer to sleep soon, delays the woken process
+        return bool(done)

@@ -1,0 +1,120 @@
+"""The queue of a server: what had no answer; on a fake pool."""
+
+import asyncio
+import threading
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from interlock.core.claims import Claim, LockSpec
+from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.core.failures import ConnectionEnded, Denied, NoAnswer, NoRoom, Refused, Unreachable
+from interlock.core.line import GONE, WANTED
+from interlock.core.queue import EnterResult
+from interlock.runtime import clock
+from interlock.runtime.waiters import Waiters
+from interlock.storekit._async.listener import AsyncListener
+from interlock.storekit._sync.listener import Listener
+from interlock.storekit._sync.server_queue import ServerQueue
+from interlock.storekit.wire import WAITS
+from interlock.testing.waiting import WAIT_LIMIT, eventually
+
+CLAIM = Claim("some", LockSpec("\0name"))
+
+
+def queue_that_meets(*errors: StoreError) -> tuple[Any, list[str]]:
+    """Return a queue whose requests meet these errors, one after the other, and the list of its requests."""
+    wire: Any = SimpleNamespace(
+        where="",
+        io_timeout=1.0,
+        enter=lambda claim, *_: f"enter {claim.id}",
+        entered=lambda reply: EnterResult("using", 1),
+    )
+    asked: list[str] = []
+    left = list(errors)
+
+    def ask(request: str, *_: object) -> None:
+        asked.append(request)
+        if left:
+            raise left.pop(0)
+
+    pool: Any = SimpleNamespace(entering=set(), rest=bool, ask=ask)
+    return ServerQueue[str, None](wire, pool, Mock(), "channel"), asked
+
+
+@pytest.mark.parametrize("error", [Refused("no"), NoRoom("full"), Unreachable("away"), Denied("wrong password")])
+def test_a_refusal_after_a_cut_does_not_say_that_nothing_was_done(error: StoreError) -> None:
+    queue, asked = queue_that_meets(ConnectionEnded("cut"), error)
+    with pytest.raises(UnknownOutcome, match=str(error)):
+        queue.enter(CLAIM, None, False, False)
+    assert asked == ["enter some"] * 2
+
+
+@pytest.mark.parametrize(
+    ("errors", "state"),
+    [
+        ([ConnectionEnded("cut"), Unreachable("away")], "indeterminate"),
+        ([ConnectionEnded("cut"), NoRoom("full")], "indeterminate"),
+        ([ConnectionEnded("cut")] * 7, "indeterminate"),
+        ([ConnectionEnded("cut"), NoAnswer("late")], "gone"),
+        ([NoAnswer("late")], "gone"),
+        ([Unreachable("away")], "busy"),
+        ([NoRoom("full")], "busy"),
+    ],
+)
+def test_a_caller_that_waits_hears_what_is_known_of_its_claim(errors: list[StoreError], state: str) -> None:
+    queue, _ = queue_that_meets(*errors)
+    assert queue.enter(CLAIM, None, True, False).state == state
+
+
+def test_a_holder_that_waits_on_the_server_is_gone() -> None:
+    wire: Any = SimpleNamespace(
+        where="",
+        io_timeout=1.0,
+        enter=lambda claim, *_: "",
+        entered=lambda reply: EnterResult("using", 1),
+        renew=lambda claims, before: "",
+        renewed=lambda claims, reply: [WAITS for _ in claims],
+    )
+    pool: Any = SimpleNamespace(entering=set(), rest=bool, ask=Mock())
+    queue = ServerQueue[str, None](wire, pool, Mock(), "channel")
+    queue.enter(CLAIM, None, False, False)
+    assert queue.renew([CLAIM, CLAIM._replace(id="another")]) == [GONE, WANTED]
+
+
+def test_a_listener_that_is_closed_while_it_pauses_subscribes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[float] = []
+
+    def subscribe(deadline: float) -> Any:
+        tried.append(deadline)
+        raise Unreachable("by order of the test")
+
+    listener = Listener(subscribe, Waiters(), "the server", WAIT_LIMIT)
+    monkeypatch.setattr("interlock.storekit._sync.listener.rt.sleep", lambda seconds: listener.close())
+    with pytest.raises(Unreachable):
+        listener.start(clock.now() + WAIT_LIMIT)
+    eventually(lambda: "interlock-listener" not in [each.name for each in threading.enumerate()])
+    assert len(tried) == 1
+
+
+def test_a_listener_that_a_program_cancels_in_its_pause_can_be_started_again() -> None:
+    failures = [Unreachable("by order of the test")]
+
+    async def subscribe(deadline: float) -> Any:
+        if failures:
+            raise failures.pop()
+        return SimpleNamespace(receive=lambda deadline: asyncio.Event().wait(), close=bool)
+
+    async def cancelled() -> None:
+        listener = AsyncListener(subscribe, Waiters(), "the server", WAIT_LIMIT)
+        with pytest.raises(Unreachable):
+            await listener.start(clock.now() + WAIT_LIMIT)
+        (task,) = asyncio.all_tasks() - {asyncio.current_task()}
+        task.cancel()
+        await asyncio.wait((task,))
+        await asyncio.wait_for(listener.start(clock.now() + WAIT_LIMIT), WAIT_LIMIT / 2)
+        assert listener.live
+
+    asyncio.run(cancelled())
