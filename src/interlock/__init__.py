@@ -5,11 +5,13 @@ from interlock.runtime.loading import loading as _loading
 # A name that type checkers take for true, as that of `typing`, which takes longer to load than this module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from interlock.api._async.locks import AsyncLock, AsyncLocks, AsyncRLock
-    from interlock.api._sync.locks import Lock, Locks, RLock
+    from interlock.api._async.locks import AsyncLocks
+    from interlock.api._sync.locks import Locks
     from interlock.api.connect import aconnect, connect
     from interlock.client._async.grants import AsyncGrant, AsyncGrants
+    from interlock.client._async.lock import AsyncLock, AsyncRLock
     from interlock.client._sync.grants import Grant, Grants
+    from interlock.client._sync.lock import Lock, RLock
     from interlock.client.cancel import Cancel
     from interlock.client.events import Event, subscribe
     from interlock.core.claims import Check, ClaimView
@@ -62,9 +64,9 @@ _HOMES = {
     "AsyncElection": "patterns._async.election",
     "AsyncGrant": "client._async.grants",
     "AsyncGrants": "client._async.grants",
-    "AsyncLock": "api._async.locks",
+    "AsyncLock": "client._async.lock",
     "AsyncLocks": "api._async.locks",
-    "AsyncRLock": "api._async.locks",
+    "AsyncRLock": "client._async.lock",
     "Cancel": "client.cancel",
     "Check": "core.claims",
     "ClaimView": "core.claims",
@@ -73,14 +75,14 @@ _HOMES = {
     "Grant": "client._sync.grants",
     "Grants": "client._sync.grants",
     "InvalidArgument": "core.errors",
-    "Lock": "api._sync.locks",
+    "Lock": "client._sync.lock",
     "LockError": "core.errors",
     "LockLost": "core.errors",
     "LockTimeout": "core.errors",
     "Locks": "api._sync.locks",
     "NotHeld": "core.errors",
     "NotKept": "core.errors",
-    "RLock": "api._sync.locks",
+    "RLock": "client._sync.lock",
     "StoreError": "core.errors",
     "Unsupported": "core.errors",
     "aconnect": "api.connect",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from interlock.client.base import BaseGrant
+from interlock.client.base_grant import BaseGrant
 from interlock.core.errors import InvalidArgument
 
 __all__ = ["still_held"]

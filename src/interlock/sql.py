@@ -30,7 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.schema import CreateTable
 
-from interlock.client.base import BaseGrant
+from interlock.client.base_grant import BaseGrant
 from interlock.core.claims import checked_name
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.errors import StaleFence as StaleFence

@@ -84,7 +84,8 @@ def test_a_release_that_fails_is_told_and_the_status_is_the_commands(house: Hous
 
 LOST_BEFORE = """
 import os, interlock
-from interlock.api._sync.locks import Lock, Locks
+from interlock.api._sync.locks import Locks
+from interlock.client._sync.lock import Lock
 acquire, lock = Lock.acquire, Locks.lock
 Locks.lock = lambda locks, name, on_lost, **how: lock(locks, name, **how)  # nobody tells it: it has to ask
 def loses(lock, *args, **how):

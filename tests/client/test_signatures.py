@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from interlock import aconnect, connect
-from interlock.api._async.locks import AsyncLockable, AsyncLocks
-from interlock.api._sync.locks import Lockable, Locks
+from interlock.api._async.locks import AsyncLocks
+from interlock.api._sync.locks import Locks
+from interlock.client._async.lock import AsyncLockable
+from interlock.client._sync.lock import Lockable
 
 CLASSES = (Locks, AsyncLocks, Lockable, AsyncLockable)
 METHODS = [

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.api._async.locks import AsyncAllLock, AsyncLock, AsyncLocks, AsyncRLock
-from interlock.api._sync.locks import AllLock, Lock, Locks, RLock
+from interlock.api._async.locks import AsyncLocks
+from interlock.api._sync.locks import Locks
 from interlock.api.connect import BUILT_IN
 from interlock.client._async.grants import AsyncGrant, AsyncGrants
+from interlock.client._async.lock import AsyncAllLock, AsyncLock, AsyncRLock
 from interlock.client._sync.grants import Grant, Grants
-from interlock.client.base import ReadWrite
+from interlock.client._sync.lock import AllLock, Lock, RLock
+from interlock.client.base_lock import ReadWrite
 from interlock.testing.store_fixture import KINDS, Place
 from tests.support.stores import PARTIAL_ROWS, ROWS
 

@@ -81,11 +81,11 @@ import interlock
 from sqlalchemy import create_engine
 from interlock.sql import StaleFence, fenced
 from test_fenced import BOOKS
-import interlock.client.base
+import interlock.client.base_grant
 locks = interlock.connect(sys.argv[1])
 grant = locks.lock("book", ttl=0.5).acquire()
 engine = create_engine(sys.argv[2])
-interlock.client.base.BaseGrant.check = lambda self: None  # only the database is left to refuse
+interlock.client.base_grant.BaseGrant.check = lambda self: None  # only the database is left to refuse
 print("holds", grant.fence, flush=True)
 sys.stdin.readline()
 try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from interlock.api._sync.locks import Locks
-from interlock.client.base import BaseClient
+from interlock.client.base_client import BaseClient
 from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.options import path_url

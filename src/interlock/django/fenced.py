@@ -14,7 +14,7 @@ from django.db import models, transaction
 from django.db.models.functions import Greatest
 from django.db.models.lookups import Exact
 
-from interlock.client.base import BaseGrant
+from interlock.client.base_grant import BaseGrant
 from interlock.core.errors import InvalidArgument
 from interlock.core.errors import StaleFence as StaleFence
 from interlock.django.guarded import Guarded

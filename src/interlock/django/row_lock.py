@@ -12,7 +12,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections, models
 from django.http import Http404
 
-from interlock.client.base import time_is_over
+from interlock.client.messages import time_is_over
 from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument
 from interlock.core.functions import checked_kind_of, name_of_arguments, see_it_finished

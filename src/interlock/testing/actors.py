@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from typing import Any
 
-from interlock.client.base import BaseGrant, BaseGrants
+from interlock.client.base_grant import BaseGrant, BaseGrants
 from interlock.testing.waiting import WAIT_LIMIT
 
 

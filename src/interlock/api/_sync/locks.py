@@ -1,331 +1,31 @@
 # Generated from _async/locks.py by tools/unasync.py; change that one.
-"""The lock objects of threads: with, acquire, decorator; and `Locks`, which makes them."""
+"""`Locks`: a connection of threads, which makes locks."""
 
-import functools
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, cast, overload
-from weakref import ref
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, overload
 
 from interlock.client._sync.client import Client
-from interlock.client._sync.grants import Grant, Grants, Reentry
-from interlock.client.base import (
-    FEW,
-    AcquireOptions,
-    Hold,
-    OnBusy,
-    P,
-    ReadWrite,
-    Same,
-    checked_items,
-    label_of_items,
-    refuse_other_items,
-    seconds_of,
-    wait_limit,
-)
-from interlock.client.cancel import Cancels, checked_cancel
+from interlock.client._sync.grants import Grant
+from interlock.client._sync.lock import AllLock, Lock, RLock, held_around
+from interlock.client.arguments import OnBusy, P, checked_items, label_of_items, seconds_of
+from interlock.client.base_lock import ReadWrite, Same
 from interlock.client.events import Listener, listen
-from interlock.core.claims import (
-    DEFAULT_TTL,
-    SEPARATOR,
-    UNSET,
-    USING,
-    WRITER_UNITS,
-    Check,
-    ClaimView,
-    LockSpec,
-    Unset,
-    checked_count,
-    kind_of,
-    name_of,
-)
-from interlock.core.errors import InvalidArgument, LockError, NotHeld
-from interlock.core.functions import (
-    around_generator,
-    check_kind,
-    checked_kind_of,
-    name_of_arguments,
-    see_it_finished,
-)
+from interlock.core.claims import DEFAULT_TTL, SEPARATOR, WRITER_UNITS, Check, ClaimView, checked_count
+from interlock.core.errors import InvalidArgument, LockError
+from interlock.core.functions import name_of_arguments
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
-from interlock.runtime.blocks import Acquired, CallSite, call_site
 from interlock.storekit.store import Store
 
 if TYPE_CHECKING:
     from interlock.patterns._sync.election import Election
     from interlock.patterns._sync.once import Once
+    from interlock.patterns._sync.one_of import OneOf
 
 DOCTOR_LIMIT = 5.0  # seconds for each acquire
 IN_GRACE = (Check("round trip", "warn", "not tested: no lock is granted in the grace period. Run it again later"),)
 R = TypeVar("R")
-G = TypeVar("G", bound=Grant | Grants)
-
-
-class Lockable(rt.WrongWith, Same, Generic[G]):
-    """`with`, decorator and ownership by thread, for everything that can be acquired.
-
-    Threads may use it at once.
-    """
-
-    def __init__(self, client: Client, specs: Sequence[LockSpec], options: AcquireOptions) -> None:
-        self._client = client
-        self._specs = specs
-        self._options = options
-        self._acquired = Acquired()
-
-    @property
-    def name(self) -> str:
-        """What is locked: a name, or several."""
-        return ", ".join(name_of(spec.key) for spec in self._specs)
-
-    def locked(self) -> bool:
-        """Tell whether the lock, or any of several, is held now."""
-        views = [view for spec in self._specs for view in self._client.look(spec.key)]
-        return any(view.state == USING for view in views)
-
-    @abstractmethod
-    def _take(self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None) -> rt.Result[G | None]:
-        """Acquire it for the caller."""
-
-    @overload
-    def acquire(self, blocking: Literal[True] = True) -> G | Any: ...  # None if the lock has a timeout
-    @overload
-    def acquire(
-        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Cancels | None = None
-    ) -> G | None: ...
-    def acquire(
-        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Cancels | None = None
-    ) -> G | Any:
-        """Wait in line for the lock.
-
-        Args:
-            blocking: False for one try.
-            timeout: seconds to wait at most; None or -1 for no limit, 0 for one try; left out: the lock's own.
-            cancel: an `interlock.Cancel`, whose `set()` ends the wait at once; or another object with `is_set()`, as
-                an event, which is looked at every 0.1 s.  The call then returns None.
-
-        Returns:
-            The grant, also for `with`; or None if the lock was not obtained.  It is held for as long as the
-            grant or this lock object lives; if both are collected before a release, the lease ends and a
-            ResourceWarning says so.
-
-        Raises:
-            InvalidArgument: the arguments contradict each other or are out of range.
-            StoreError: the store failed.
-        """
-        if cancel is not None and checked_cancel(cancel).is_set():
-            return None
-        return self._obtain(wait_limit(self._options, blocking, timeout), cancel)
-
-    def _obtain(
-        self, seconds: float | None, cancel: Cancels | None = None, site: CallSite | None = None
-    ) -> G | Any:
-        owner = rt.caller()
-        grant = self._take(seconds, owner, cancel)
-        if grant is None:
-            if site is not None:
-                raise self._client.too_late(self._specs, seconds, owner)
-            return None
-        try:
-            self._acquired.note(site, grant, owner)
-            if self._options.at_least and isinstance(grant, Grant):
-                grant._stay_at_least()
-            if site is not None:
-                grant._enter_body(owner)
-            return grant
-        except BaseException:  # an interrupt: the caller has no grant, and no block will release it
-            self._acquired.drop(grant)
-            rt.finish(grant.release)
-            raise
-
-    def _mine(self, owner: rt.Caller) -> tuple[Any, Any, Any] | None:
-        """Return the last grant of the caller, or else the only grant of a completed thread, such as of `wait_for`.
-
-        A grant in the body of another living owner is left alone, also if the caller has acquired it.
-        """
-        held = [each for each in self._acquired.copy() if not each[1]._over and _may_end(each[1]._body, owner)]
-        mine = [each for each in held if each[2] is owner]
-        return mine[-1] if mine else None
-
-    def release(self) -> None:
-        """Release what the calling thread acquired last with this lock.
-
-        Raises:
-            NotHeld: the calling thread holds nothing of this lock.
-            StoreError: the store could not be asked; call again.
-        """
-        mine = self._mine(rt.caller())
-        released = mine is not None and mine[1].release()
-        if mine is not None and mine[0] is None:
-            self._acquired.forget(mine)
-        if not released:
-            raise NotHeld(
-                f"the calling thread or task does not hold {self.name!r} by this lock object; to release it from "
-                f"another one, call release() of the grant"
-            )
-
-    def owned(self) -> bool:
-        """Tell whether the calling thread holds the lock by this lock object, with its lease still good."""
-        owner = rt.caller()
-        return any(who is owner and grant.held for _, grant, who in self._acquired.copy())
-
-    def __enter__(self) -> rt.Result[G]:
-        return self._obtain(self._options.timeout, None, call_site())
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        ended = self._acquired.end(rt.caller, self)
-        mine: Grants = ended[0] if len(ended) == 1 else Grants(ended)
-        mine.__exit__(kind, error, trace)
-
-    def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
-        """Decorate a function: it runs while the lock is held.
-
-        Raises:
-            InvalidArgument: it is of a kind that can't be held.  When called: it returned a coroutine or a generator,
-                which has not run yet.
-        """
-        if not rt.TASKS and checked_kind_of(function) == "generator function":
-            return cast(Callable[P, rt.Result[R]], around_generator(cast(Any, self), cast(Any, function)))
-        return cast(Callable[P, rt.Result[R]], _held_around(function, lambda args, kwargs: self, False))
-
-    def __repr__(self) -> str:
-        kinds = ", ".join(kind_of(spec.units, spec.capacity) for spec in self._specs)
-        return f"<{type(self).__name__} {self.name!r} ({kinds}) on {self._client.where}>"
-
-
-def _may_end(body: rt.Caller | None, owner: rt.Caller) -> bool:
-    """Return True unless a grant is in the body of another living owner."""
-    return body is None or body is owner or body.done()
-
-
-class Lock(Lockable[Grant]):
-    """One name to lock, with how to; made by `Locks.lock`, `semaphore`, `rwlock`.
-
-    It may be used by many threads at once, and again and again.
-    """
-
-    def __init__(self, client: Client, spec: LockSpec, options: AcquireOptions) -> None:
-        super().__init__(client, (spec,), options)
-        self._spec = spec
-
-    def _take(
-        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
-    ) -> rt.Result[Grant | None]:
-        return self._client.acquire(self._spec, self._options, seconds, owner, cancel)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._client, self._spec, self._options)
-
-
-class RLock(Lock):
-    """A lock that the thread which holds it may acquire again; the count dies with the lease."""
-
-    def _take(
-        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
-    ) -> Grant | None:
-        holds, strands = self._client.state().holds, rt.strands()
-        for strand in strands:
-            reference, hold = holds.get((self._spec.key, owner, strand), (None, None))
-            held = None if reference is None else reference()
-            if held is not None and held.held and hold is not None and hold.add():
-                return Reentry(held, hold, self._options)
-        grant = self._client.acquire(self._spec, self._options, seconds, owner, cancel)
-        if grant is None:
-            return None
-        if len(holds) >= FEW:
-            for each, (reference, _) in list(holds.items()):
-                found = reference()
-                if found is None or not found.held:
-                    holds.pop(each, None)
-        hold = Hold()
-        holds[self._spec.key, owner, strands[0]] = ref(grant), hold
-        return Reentry(grant, hold, self._options)
-
-
-class OneOf(Lock):
-    """A lock on one of several items; `grant.item` of its grants says which."""
-
-    def _take(
-        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
-    ) -> Grant | None:
-        refuse_other_items(self._spec.label, self._client.look(self._spec.key), None)
-        grant = self._client.acquire(self._spec, self._options, seconds, owner, cancel)
-        if grant is not None:
-            try:
-                refuse_other_items(self._spec.label, self._client.look(self._spec.key), grant.fence)
-            except BaseException:
-                rt.finish(grant.release)
-                raise
-        return grant
-
-
-class AllLock(Lockable[Grants]):
-    """Several locks as one: all or none, taken in one global order so that two of these never deadlock."""
-
-    def __init__(self, client: Client, parts: Sequence[Lock], options: AcquireOptions) -> None:
-        super().__init__(client, [part._spec for part in parts], options)
-        self._parts = parts
-
-    def _take(
-        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
-    ) -> Grants | None:
-        deadline = None if seconds is None else self._client.now() + seconds
-        taken: list[Grant] = []
-        try:
-            for part in self._parts:
-                left = None if deadline is None else max(0.0, deadline - self._client.now())
-                grant = part._take(left, owner, cancel)
-                if grant is None:
-                    break
-                taken.append(grant)
-            else:
-                for grant in taken:
-                    grant._stay_at_least()
-                return Grants(taken)
-        except BaseException:
-            Grants(taken).release()
-            raise
-        Grants(taken).release()
-        return None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._client, self._parts, self._options)
-
-
-def _held_around(
-    function: Callable[P, rt.Result[R]],
-    lock_for: Callable[[tuple[object, ...], dict[str, object]], Lockable[Any]],
-    skips: bool,
-) -> Callable[P, rt.Result[R | None]]:
-    """Return `function` as it runs under a lock.
-
-    Args:
-        function: what is decorated.
-        lock_for: returns the lock of a call, of its arguments.
-        skips: True to return None instead of raising LockTimeout.
-
-    Raises:
-        InvalidArgument: the function is of a wrong kind.
-    """
-    check_kind(function, rt.WORKS)
-
-    @functools.wraps(function)
-    def locked(*args: P.args, **kwargs: P.kwargs) -> R | None:
-        lock = lock_for(args, kwargs)
-        held = lock.acquire() if skips else lock
-        if held is None:
-            return None
-        with held:
-            result = function(*args, **kwargs)
-            see_it_finished(result, function)
-            return result
-
-    return locked
 
 
 class Locks(Same):
@@ -567,7 +267,7 @@ class Locks(Same):
 
         def decorate(function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R | None]]:
             name_for = name_of_arguments(name, function, "guard")
-            return _held_around(
+            return held_around(
                 function,
                 lambda args, kwargs: self.lock(name_for(args, kwargs), timeout=seconds, **how),
                 on_busy == "skip",
@@ -739,6 +439,8 @@ class Locks(Same):
             InvalidArgument: an argument is out of its range; when acquired: another caller has given another list.
             Unsupported: the store has no slots.
         """
+        from interlock.patterns._sync.one_of import OneOf  # as the other patterns: few programs need it
+
         self._client.need("slot")
         listed = checked_items(items)
         spec = self._client.spec(name, 1, len(listed), ttl, label_of_items(listed, label))

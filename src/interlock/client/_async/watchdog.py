@@ -13,8 +13,9 @@ from typing import Any
 from weakref import ref
 
 from interlock.client._async.grants import AsyncGrant
-from interlock.client.base import CONNECTION_CLOSED, GONE_THERE, LEASE_ENDED, BaseClient, warn_of_dropped
+from interlock.client.base_client import BaseClient
 from interlock.client.events import EVERYWHERE, Kind
+from interlock.client.messages import CONNECTION_CLOSED, GONE_THERE, LEASE_ENDED, warn_of_dropped
 from interlock.core.claims import Claim, name_of
 from interlock.core.errors import LockError, StoreError
 from interlock.core.line import WANTED

@@ -9,17 +9,12 @@ from weakref import ref
 
 from interlock.client._sync.grants import Grant
 from interlock.client._sync.watchdog import Watchdog
-from interlock.client.base import (
-    GONE_THERE,
-    RELEASED,
-    TRY_LIMIT,
-    AcquireOptions,
-    BaseClient,
-    closed_meanwhile,
-    time_is_over,
-)
+from interlock.client.arguments import TRY_LIMIT, AcquireOptions
+from interlock.client.base_client import BaseClient
+from interlock.client.base_grant import RELEASED, broken_off, refuse_own_wait
 from interlock.client.cancel import Cancel, Cancels
 from interlock.client.events import EVERYWHERE
+from interlock.client.messages import GONE_THERE, closed_meanwhile, time_is_over
 from interlock.core._sync.acquire import acquire
 from interlock.core.claims import DONE, USING, Claim, ClaimView, LockSpec, name_of, shown_text
 from interlock.core.errors import LockError, LockTimeout, StoreError, UnknownOutcome
@@ -162,7 +157,7 @@ class Client(BaseClient):
                 held: Held = new(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
                 if seconds != 0 and not rt.TASKS and running_loop() is not None:
-                    self.refuse_own_wait(spec, owner, seconds, state.watchdog.live())
+                    refuse_own_wait(spec, owner, seconds, state.watchdog.live())
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first)
                 call.entered = call.entered or first is None
@@ -203,7 +198,7 @@ class Client(BaseClient):
                     state.watchdog.leave(call.claim if call is not None else claim)
             finally:
                 entering.pop(id, None)
-                self.broken_off(call, grant, error)
+                broken_off(self, call, grant, error)
             raise
 
     def _acquire_or_cancel(self, state: State, call: AcquireCall, id: str, cancel: Cancels) -> Held | None:

@@ -4,17 +4,10 @@
 from types import TracebackType
 from typing import Any, Self
 
-from interlock.client.base import (
-    GONE_THERE,
-    HELD,
-    LEASE_ENDED,
-    RELEASED,
-    AcquireOptions,
-    BaseGrant,
-    BaseGrants,
-    Hold,
-)
+from interlock.client.arguments import AcquireOptions
+from interlock.client.base_grant import HELD, RELEASED, BaseGrant, BaseGrants, Hold
 from interlock.client.events import EVERYWHERE
+from interlock.client.messages import GONE_THERE, LEASE_ENDED
 from interlock.core._sync.acquire import Queue
 from interlock.core.errors import NotHeld, StoreError, Unsupported
 from interlock.core.line import WANTED

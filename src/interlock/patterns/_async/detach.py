@@ -2,7 +2,8 @@
 
 from interlock.client._async.client import AsyncClient
 from interlock.client._async.grants import AsyncGrant
-from interlock.client.base import AcquireOptions, closed_meanwhile
+from interlock.client.arguments import AcquireOptions
+from interlock.client.messages import closed_meanwhile
 from interlock.client.tokens import Token, absent, gone, read
 from interlock.core.claims import Claim, shown_text
 from interlock.runtime import _aio as rt

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from interlock.client._async.client import AsyncClient
 from interlock.client._async.grants import AsyncGrant
-from interlock.client.base import AcquireOptions
+from interlock.client.arguments import AcquireOptions
 from interlock.client.cancel import Cancel
 from interlock.core.claims import LockSpec, name_of
 from interlock.core.errors import InvalidArgument, LockError

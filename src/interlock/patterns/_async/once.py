@@ -8,7 +8,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 from interlock.client._async.client import AsyncClient
 from interlock.client._async.grants import AsyncGrant
-from interlock.client.base import AcquireOptions, P
+from interlock.client.arguments import AcquireOptions, P
 from interlock.core.claims import LockSpec, checked_seconds
 from interlock.core.errors import InvalidArgument, NotKept
 from interlock.core.functions import check_kind, name_of_arguments, see_it_finished

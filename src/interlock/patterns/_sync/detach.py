@@ -3,7 +3,8 @@
 
 from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant
-from interlock.client.base import AcquireOptions, closed_meanwhile
+from interlock.client.arguments import AcquireOptions
+from interlock.client.messages import closed_meanwhile
 from interlock.client.tokens import Token, absent, gone, read
 from interlock.core.claims import Claim, shown_text
 from interlock.runtime import _threads as rt

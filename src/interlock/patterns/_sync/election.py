@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant
-from interlock.client.base import AcquireOptions
+from interlock.client.arguments import AcquireOptions
 from interlock.client.cancel import Cancel
 from interlock.core.claims import LockSpec, name_of
 from interlock.core.errors import InvalidArgument, LockError

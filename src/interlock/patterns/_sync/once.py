@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant
-from interlock.client.base import AcquireOptions, P
+from interlock.client.arguments import AcquireOptions, P
 from interlock.core.claims import LockSpec, checked_seconds
 from interlock.core.errors import InvalidArgument, NotKept
 from interlock.core.functions import check_kind, name_of_arguments, see_it_finished

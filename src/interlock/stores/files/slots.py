@@ -34,7 +34,7 @@ DONE_AT = len(MAGIC) + 5 + len(" done=")
 TEXT_AT = DONE_AT + MOMENT + 1
 HEAD_MOST = 32 * SLOT  # the longest name and namespace, all control characters, which JSON writes as six bytes each
 MOST_READABLE = 90  # bytes of the readable part; the file name with hash and suffix must not exceed 255
-_DEFAULTS = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
+DEFAULT_OPTIONS = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
 _STATES: dict[bytes, Literal["pending", "using"]] = {b"using   ": "using", b"pending ": "pending"}
 _FENCE = re.compile(rb".{14}([0-9]{16})", re.DOTALL)
 _CLAIM = re.compile(
@@ -59,7 +59,7 @@ def file_name(key: str) -> str:
     No two keys have the same file name, also on a file system that ignores case.
     """
     namespace, _, name = key.partition(SEPARATOR)
-    if not namespace and _DEFAULTS.fullmatch(name):
+    if not namespace and DEFAULT_OPTIONS.fullmatch(name):
         return name
     words = re.sub(r"[^\w.-]+", "-", f"{namespace}.{name}".strip(".").lower())
     readable = words.encode()[:MOST_READABLE].decode(errors="ignore").strip("-.")

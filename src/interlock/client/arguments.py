@@ -1,0 +1,89 @@
+"""The arguments of locks and of `acquire`, checked."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeAlias
+
+from interlock.core.claims import ClaimView, Unset, checked_timeout, said
+from interlock.core.errors import InvalidArgument
+from interlock.core.line import LARGEST_SLOTS
+
+P = ParamSpec("P")
+TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
+ONE_OF = " one of "
+LONGEST_ITEMS = 80  # characters of a label
+OnBusy: TypeAlias = Literal["wait", "raise", "skip"]
+"""What a guarded function does while another caller holds its lock."""
+
+
+class AcquireOptions(NamedTuple):
+    """How a lock object acquires, and keeps what it has.
+
+    Attributes:
+        timeout: seconds to wait at most unless `acquire` says otherwise; None for no limit.
+        renew: whether the lease is renewed.
+        on_lost: called with the grant when it is lost.
+        at_least: seconds that the claim stays at least, from the moment when it holds the lock.
+        at_most: seconds after which it is lost, in spite of renewals; infinite for no limit.
+        on_wanted: called with the grant when another claim begins to wait.
+        items: the items that the slots mean, in their order.
+    """
+
+    timeout: float | None = None
+    renew: bool = True
+    on_lost: Callable[[Any], object] | None = None
+    at_least: float = 0.0
+    at_most: float = math.inf
+    on_wanted: Callable[[Any], object] | None = None
+    items: tuple[str, ...] = ()
+
+
+DEFAULT_OPTIONS = AcquireOptions()
+
+
+def seconds_of(on_busy: object, timeout: float | None) -> float | None:
+    """Return how many seconds to wait for a busy lock; 0, for one try, unless `on_busy` is "wait".
+
+    Raises:
+        InvalidArgument: `on_busy` is none of the three.
+    """
+    if on_busy not in ("wait", "raise", "skip"):
+        raise InvalidArgument(f"on_busy is 'wait', 'raise' or 'skip', not {said(on_busy)}")
+    return 0 if timeout is None and on_busy != "wait" else timeout
+
+
+def checked_items(items: Sequence[str]) -> tuple[str, ...]:
+    """Return the items that the slots mean, sorted, else raise InvalidArgument."""
+    listed = () if isinstance(items, str) else tuple(items)
+    if not 1 <= len(set(listed)) == len(listed) <= LARGEST_SLOTS or not all(isinstance(each, str) for each in listed):
+        raise InvalidArgument(f"items are 1 to {LARGEST_SLOTS} different texts in a list, not {said(items)}")
+    return tuple(sorted(listed))
+
+
+def label_of_items(items: tuple[str, ...], label: str | None) -> str:
+    """Return the label of a claim to one of several items; other claims compare their items with it."""
+    text = ", ".join(items)
+    if len(text) > LONGEST_ITEMS:
+        from hashlib import sha256  # it loads OpenSSL
+
+        digest = sha256("\0".join(items).encode()).hexdigest()[:16]
+        text = f"{text[:LONGEST_ITEMS]}… ({len(items)}, {digest})"
+    return f"{label or ''}{ONE_OF}{text}".lstrip()
+
+
+def refuse_other_items(label: str, views: Sequence[ClaimView], fence: int | None) -> None:
+    """Raise InvalidArgument if a claim in the line has other items; with a fence, only if it is before that fence."""
+    mine = label.rpartition(ONE_OF.lstrip())[2]
+    for view in views:
+        _, marked, theirs = view.label.rpartition(ONE_OF.lstrip())
+        if marked and theirs != mine and (fence is None or (view.fence or fence) < fence):
+            raise InvalidArgument(
+                f"the items of {view.name!r} are [{theirs}] for other claims, and [{mine}] here: use one list for all"
+            )
+
+
+def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | Unset) -> float | None:
+    """Return how many seconds an acquire may wait: 0 for one try, None for no limit."""
+    if isinstance(timeout, Unset):
+        return options.timeout if blocking is True or checked_timeout(blocking, None) is None else 0.0
+    return checked_timeout(blocking, timeout)

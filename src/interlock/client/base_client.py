@@ -1,0 +1,171 @@
+"""What the connections of threads and of tasks share."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from interlock.client.arguments import DEFAULT_OPTIONS, AcquireOptions
+from interlock.client.events import EVERYWHERE, Event, Kind, Listeners
+from interlock.client.messages import GONE_FROM_LINE
+from interlock.core.claims import (
+    MAX_LABEL,
+    MAX_NAME,
+    SEPARATOR,
+    WRITER_UNITS,
+    Claim,
+    LockSpec,
+    checked_at_least,
+    checked_at_most,
+    checked_flag,
+    checked_name,
+    checked_text,
+    checked_timeout,
+    checked_ttl,
+    name_of,
+    said,
+)
+from interlock.core.errors import InvalidArgument, StoreError, Unsupported
+from interlock.core.queue import AcquireCall, Feature
+from interlock.core.redaction import masked
+from interlock.runtime import log
+from interlock.storekit.store import Store
+
+
+class BaseClient:
+    """A store, and how a program is connected to it.
+
+    Args:
+        store: where the claims are kept.
+        namespace: separates applications that share a store.
+        ttl: seconds of lease of its locks, unless they say otherwise.
+
+    Attributes:
+        source: what connects another process, `connect` or `aconnect`, and the URL; None if it was made from
+            something else.
+        closed: True from the beginning of `close()`.
+        listeners: the functions that get the events of this connection.
+        now: the clock that its leases are counted on, in seconds.
+    """
+
+    def __init__(self, store: Store, namespace: str, ttl: float) -> None:
+        self.store = store
+        self.namespace = checked_text(namespace, "namespace", MAX_NAME)
+        self.ttl = checked_ttl(ttl)
+        self.closed = False
+        self.source: tuple[Callable[..., Any], Callable[..., Any], str] | None = None
+        self.now = store.now
+        self.listeners: Listeners = {}
+
+    @property
+    def where(self) -> str:
+        """The store, for messages; without passwords."""
+        return type(self.store).__name__ if self.source is None else masked(self.source[2])
+
+    def check_open(self) -> None:
+        """Raise StoreError if the connection was closed."""
+        if self.closed:
+            raise StoreError("this connection was closed: connect again")
+
+    def key(self, name: str) -> str:
+        """Return the key of a name."""
+        return self.namespace + SEPARATOR + checked_name(name)
+
+    def spec(
+        self, name: str, units: int, capacity: int, ttl: float | None, label: str | None, at_least: float = 0.0
+    ) -> LockSpec:
+        """Return what a lock object asks for, after its arguments were judged."""
+        lease = None if ttl is None else checked_ttl(ttl)
+        kept = checked_at_least(at_least, lease)
+        if capacity > 1:
+            self.need("readers" if capacity == WRITER_UNITS else "semaphores")
+        return LockSpec(
+            self.namespace + SEPARATOR + checked_name(name),
+            units,
+            capacity,
+            max(self.ttl, kept) if lease is None else lease,
+            "" if label is None else checked_text(label, "label", MAX_LABEL),
+        )
+
+    def options(
+        self,
+        timeout: float | None = None,
+        renew: bool = True,
+        on_lost: Callable[..., object] | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[..., object] | None = None,
+    ) -> AcquireOptions:
+        """Check the arguments that say how to acquire; `at_least` was checked with the ttl."""
+        if (
+            timeout is None
+            and renew is True
+            and on_lost is None
+            and not at_least
+            and at_most is None
+            and on_wanted is None
+        ):
+            return DEFAULT_OPTIONS
+        if on_wanted is not None:
+            self.need("wanted")
+        for name, function in (("on_lost", on_lost), ("on_wanted", on_wanted)):
+            if function is not None and not callable(function):
+                raise InvalidArgument(f"{name} is a function of one argument, the grant, not {said(function)}")
+        checked_flag(renew, "renew")
+        most = math.inf if at_most is None else checked_at_most(at_most, at_least)
+        return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least, most, on_wanted)
+
+    def need(self, feature: Feature) -> None:
+        """Raise Unsupported if the store lacks a feature."""
+        if feature not in self.store.features:
+            raise Unsupported(
+                f"{self.where} has no {feature}: use a store that has, as postgresql://, redis:// or file://"
+            )
+
+    def tell(
+        self,
+        kind: Kind,
+        claim: Claim,
+        *,
+        fence: int | None = None,
+        started: float | None = None,
+        held: float | None = None,
+        reason: str = "",
+    ) -> None:
+        """Send an event to each listener, also if another one raises.
+
+        Args:
+            kind, fence, held, reason: as the attributes of `Event`.
+            claim: the claim of the event.
+            started: when its acquire was called.
+        """
+        if self.listeners or EVERYWHERE:
+            waited = None if started is None else self.now() - started
+            spec = claim.spec
+            event = Event(kind, name_of(spec.key), claim.id, fence, spec.label, waited, held, reason)
+            for listener in [*self.listeners.values(), *EVERYWHERE.values()]:
+                try:
+                    listener(event)
+                except Exception:
+                    log.exception("a listener failed at %s", event)
+
+    def queued(self, call: AcquireCall) -> None:
+        """Tell that the claim of `call` waits in line."""
+        self.left_line(call)
+        call.queued = call.claim
+        self.tell("queued", call.claim, started=call.started)
+
+    def left_line(self, call: AcquireCall) -> None:
+        """Tell that a claim which waited is gone, if `call` goes on with another."""
+        if call.queued is not None and call.queued.id != call.claim.id:
+            claim, call.queued = call.queued, None
+            self.tell("withdrawn", claim, started=call.started, reason=GONE_FROM_LINE)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.source is None or self.source[2].startswith("memory:"):
+            why = "its locks are this process's own" if self.source else "it was not made from a URL"
+            raise InvalidArgument(
+                f"a connection to {self.where} can't be sent to another process: {why}; connect by the URL of a "
+                f"store that both reach, or connect again in that process"
+            )
+        again, connect, url = self.source
+        return again, (connect, url, self.namespace, self.ttl)

@@ -1,0 +1,314 @@
+"""What the grants of threads and of tasks share."""
+
+import math
+import threading
+from collections.abc import Sequence
+from contextvars import copy_context
+from typing import Any, NoReturn, TypeVar
+
+from interlock.client.arguments import DEFAULT_OPTIONS, AcquireOptions
+from interlock.client.base_client import BaseClient
+from interlock.client.events import Kind
+from interlock.client.messages import AT_MOST, LEASE_ENDED
+from interlock.core.claims import LockSpec, fits, name_of
+from interlock.core.errors import InvalidArgument, LockLost, NotHeld, Unsupported
+from interlock.core.line import numbered
+from interlock.core.queue import AcquireCall, Held
+from interlock.runtime import log
+from interlock.runtime.process import checked_pid
+
+G = TypeVar("G", bound="BaseGrant", covariant=True)
+HELD, RELEASED, LOST = "held", "released", "lost"
+
+
+class BaseGrant:
+    """A held claim and its lease; the fence and the id never change.
+
+    Attributes:
+        id: the claim's id.
+        fence: the fencing token, strictly increasing per name; give it to the resource that you protect.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_acquired_at",
+        "_body",
+        "_claim",
+        "_client",
+        "_context",
+        "_deadline",
+        "_due",
+        "_ends_at",
+        "_free_at",
+        "_leaving",
+        "_lost_because",
+        "_options",
+        "_owner",
+        "_record",
+        "_renews",
+        "_slot",
+        "_state",
+        "_wanted",
+        "_watchdog",
+        "fence",
+        "id",
+    )  # fmt: skip
+
+    def __init__(self, held: Held, client: BaseClient, watchdog: Any, owner: object, options: AcquireOptions) -> None:
+        claim, self.fence, deadline, self._slot = held
+        self._claim = claim
+        self._client: Any = client
+        self._watchdog = watchdog
+        self._owner: Any = owner
+        self.id = claim.id
+        self._deadline = deadline
+        self._renews = options.renew
+        self._due = deadline - claim.spec.ttl * (2 / 3) if options.renew else deadline
+        self._options = options
+        if options is not DEFAULT_OPTIONS and (options.on_lost is not None or options.on_wanted is not None):
+            self._context = copy_context()  # for the callbacks
+        self._wanted = False
+        self._ends_at = math.inf
+        if options.at_most < math.inf:
+            self._ends_at = client.now() + options.at_most
+            self._renewed(deadline - claim.spec.ttl)
+        self._free_at = 0.0
+        self._state = HELD
+        self._leaving = False
+        self._lost_because = ""
+        self._record: tuple[float, str] | tuple[()] = ()
+        self._body: Any = None
+        self._acquired_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The lock's name."""
+        return name_of(self._claim.spec.key)
+
+    @property
+    def slot(self) -> int:
+        """The lowest number, from 0, that no other holder of the semaphore has; 0 for an exclusive lock.
+
+        Raises:
+            Unsupported: the store has no slots, or this lock: more than one unit, more than 1,024 permits, a reader.
+        """
+        spec = self._claim.spec
+        if spec.capacity == 1:
+            return 0
+        self._client.need("slot")
+        if not numbered(spec.units, spec.capacity):
+            raise Unsupported("only holders of one unit of a semaphore of at most 1,024 permits have slots")
+        return self._slot
+
+    @property
+    def item(self) -> str:
+        """The item of this slot; of a lock of `one_of` only.
+
+        Raises:
+            Unsupported: it is another kind of lock.
+        """
+        if not self._options.items:
+            raise Unsupported("only a grant of locks.one_of(name, items) has an item")
+        return self._options.items[self._slot]
+
+    @property
+    def wanted(self) -> bool:
+        """True if another claim waited for the lock when its lease was last renewed.
+
+        Raises:
+            Unsupported: the store can't tell.
+        """
+        self._client.need("wanted")
+        return self._wanted
+
+    @property
+    def expires_in(self) -> float:
+        """Seconds until the lease ends unless it is renewed; 0 when it is over."""
+        if self.lost or self._over:
+            return 0.0
+        return max(0.0, float(self._deadline - self._client.now()))
+
+    @property
+    def held(self) -> bool:
+        """True while it is neither released nor lost; False from the moment when its release begins."""
+        return not self.lost and self._state == HELD and not self._leaving
+
+    @property
+    def lost(self) -> bool:
+        """True once the lease ended or the claim was evicted before it was released."""
+        if self._watchdog.pid != checked_pid():
+            return True
+        if self._state == HELD and self._client.now() >= self._deadline:
+            self._lose(LEASE_ENDED)
+        return self._state == LOST
+
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child, which owns nothing of its parent's grants."""
+        return bool(self._watchdog.pid != checked_pid())
+
+    @property
+    def _over(self) -> bool:
+        """True once its outcome is known to the caller: it was released, or lost and its release was called."""
+        return self._state == RELEASED or (self._state == LOST and self._leaving)
+
+    def check(self) -> None:
+        """Raise unless the lock is held now; call it before what must not be done twice.
+
+        Raises:
+            LockLost: the lease ended, or the claim was evicted, or this is a forked child.
+            NotHeld: the grant was released.
+        """
+        if self.lost:
+            raise self._loss()
+        if not self.held:
+            raise NotHeld(f"the lock {self.name!r} was released, or its release has begun; acquire it again")
+
+    def _stay_at_least(self) -> None:
+        """Let a release before the end of its `at_least`, from now, keep the claim until then."""
+        self._free_at = self._client.now() + self._options.at_least
+
+    def _loss(self) -> LockLost:
+        why = "a forked child owns nothing of its parent's grants" if self.inherited else self._lost_because
+        return LockLost(
+            f"the lock {self.name!r} (fence {self.fence}) was lost: {why}; stop the work, or give the resource the "
+            f"fence so that it can refuse it"
+        )
+
+    def _lose(self, why: str) -> None:
+        """Mark it lost, unless it was released or lost before."""
+        if self._state == HELD:
+            self._watchdog.let_go(self.id)
+            self._lost_because = AT_MOST if why is LEASE_ENDED and self._deadline >= self._ends_at else why
+            # A release whose reply did not come may have been done: a claim that is gone then is no loss.
+            self._state = RELEASED if self._leaving else LOST
+            if self._state == LOST:
+                log.warn("the lock %r (fence %d) was lost: %s", self.name, self.fence, self._lost_because)
+
+    def _tell_acquired(self, started: float) -> None:
+        """Tell the listeners that it is held now."""
+        self._acquired_at = self._client.now()
+        self._client.tell("acquired", self._claim, fence=self.fence, started=started)
+
+    def _tell(self, kind: Kind, reason: str = "") -> None:
+        """Tell the listeners what happened to it."""
+        since = self._acquired_at
+        held = None if since is None else self._client.now() - since
+        self._client.tell(kind, self._claim, fence=self.fence, held=held, reason=reason)
+
+    def _tell_end(self) -> None:
+        """Tell that its release found it lost, or gone at the end of a lease that an earlier release had left.
+
+        Another release that took it out at the same time has told that.
+        """
+        if self._lost_because:
+            self._tell("lost" if self._state == LOST else "released", self._lost_because)
+
+    def _renewed(self, sent: float) -> None:
+        """Note a renewal that was sent at `sent` and answered."""
+        ttl = self._claim.spec.ttl
+        self._deadline = min(max(self._deadline, sent + ttl), self._ends_at)
+        renews = self._renews and self._deadline < self._ends_at
+        self._due = self._deadline - ttl * (2 / 3) if renews else self._deadline
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidArgument(
+            f"the grant of {self.name!r} belongs to the process that acquired it: send the lock, or the fence"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} {self._state} fence={self.fence} id={self.id}>"
+
+
+def refuse_own_wait(spec: LockSpec, owner: object, seconds: float | None, grants: Sequence[BaseGrant]) -> None:
+    """Refuse that an event loop waits for its own thread, which can't release meanwhile.
+
+    Args:
+        spec: of the lock that is waited for.
+        owner: the calling thread, in which a loop runs.
+        seconds: for which it waits; None for no limit.
+        grants: what this process holds.
+
+    Raises:
+        InvalidArgument: it would wait for ever.
+    """
+    own = [each._claim.spec for each in grants if each._owner is owner and each.held]
+    if fits(spec.units, spec.capacity, [(each.units, each.capacity) for each in own if each.key == spec.key]):
+        return
+    text = (
+        f"the thread of this event loop holds {name_of(spec.key)!r} and waits for it, so that no task can "
+        f"release it: a lock around an `await` is one of aconnect(), with `async with`"
+    )
+    if seconds is None:
+        raise InvalidArgument(text)
+    log.warn("%s", text)
+
+
+def broken_off(client: BaseClient, call: AcquireCall | None, grant: BaseGrant | None, error: BaseException) -> None:
+    """Tell the listeners how a broken-off acquire ended, if they were told that it began."""
+    if grant is not None and grant._acquired_at is not None:
+        grant._tell("released", str(error))
+    elif call is not None and call.queued is not None:
+        client.tell("withdrawn", call.queued, started=call.started, reason=f"{type(error).__name__}: {error}")
+
+
+class Hold:
+    """How many handles there are on one hold of a re-entrant lock."""
+
+    __slots__ = ("_mutex", "_number")
+
+    def __init__(self) -> None:
+        self._number = 1
+        self._mutex = threading.RLock()
+
+    def add(self) -> bool:
+        """Count one more handle; False if the last one is being released meanwhile, perhaps by another thread."""
+        with self._mutex:
+            self._number += self._number > 0
+            return self._number > 0
+
+    def drop(self) -> bool:
+        """Count one less; True, also when called again, if no other is left and the hold is to be released."""
+        with self._mutex:
+            self._number -= self._number > 0
+            return self._number == 0
+
+
+class BaseGrants(tuple[G, ...]):
+    """Several grants that were taken together, as a sequence in the order in which they were taken."""
+
+    @property
+    def _body(self) -> Any:
+        return next((grant._body for grant in self if grant._body is not None), None)
+
+    @property
+    def fences(self) -> dict[str, int]:
+        """The fencing token of each name."""
+        return {grant.name: grant.fence for grant in self}
+
+    @property
+    def _over(self) -> bool:
+        return all(grant._over for grant in self)
+
+    @property
+    def held(self) -> bool:
+        """True while all of them are held."""
+        return all(grant.held for grant in self)
+
+    @property
+    def lost(self) -> bool:
+        """True once any of them is lost."""
+        return any(grant.lost for grant in self)
+
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child, which owns nothing of its parent's grants."""
+        return any(grant.inherited for grant in self)
+
+    def check(self) -> None:
+        """Raise LockLost or NotHeld unless all of them are held now."""
+        for grant in self:
+            grant.check()
+
+    def _loss(self) -> LockLost:
+        return next(grant for grant in self if grant.lost)._loss()
