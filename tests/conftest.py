@@ -12,7 +12,7 @@ import pytest
 
 from interlock.runtime import log
 from interlock.testing.store_fixture import Place
-from tests.support.starter import take_signals_as_at_a_terminal
+from tests.support.signal_defaults import take_signals_as_at_a_terminal
 from tests.support.stores import PARTIAL_ROWS, ROWS, Row
 
 take_signals_as_at_a_terminal()  # before anything starts a thread or a process

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterator
 from importlib import import_module
 
-from tests.support.surface import MODULES
+from tests.support.public_names import MODULES
 
 
 def without_words(module: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 The production `core.line` decides, and the production `plan.actions` determines the writes, their order, and the
 notifications in between; the code of `steps.FileSteps` around that is modelled here.  The compiled steps perform the
-same writes as `plan.actions`; `tests/contract/test_line.py` compares them with the line.
+same writes as `plan.actions`; `tests/contract/test_line_equivalence.py` compares them with the line.
 
 Numbers are names.  Only the order of fences matters, and whether one is the highest ever issued.  `until` is LATER
 (counted from the owner's last request), EARLIER (from one before it) or OVER.  The row of a slot does not matter, so

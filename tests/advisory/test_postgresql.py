@@ -14,11 +14,11 @@ import pytest
 import interlock
 from interlock import StoreError
 from interlock.core.errors import Unsupported
-from interlock.testing.remote import Remote
+from interlock.testing.other_process import Remote
 from interlock.testing.waiting import eventually
 from tests.servers import PgBouncer, PostgresReplica, PostgresServer, need
+from tests.support.client_actors import COLOURS, side
 from tests.support.databases import OnPostgres, cut_off, started, url_of
-from tests.support.sides import COLOURS, side
 
 LEVELS = ["read uncommitted", "read committed", "repeatable read", "serializable"]
 TIME_OUTS = ("idle_session_timeout", "statement_timeout", "lock_timeout")

@@ -19,9 +19,9 @@ import interlock
 from interlock import StoreError
 from interlock.testing.waiting import eventually, throughout
 from tests.servers.proxy import Proxy
+from tests.support.cli_processes import Process
+from tests.support.client_actors import COLOURS, side
 from tests.support.databases import somebody_on, url_of
-from tests.support.house import Process
-from tests.support.sides import COLOURS, side
 from tests.support.tasks import cancelled
 
 HOLDS = """

@@ -17,7 +17,7 @@ from obstore.store import LocalStore, MemoryStore
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.bucket import BucketStore
-from interlock.testing.remote import Remote
+from interlock.testing.other_process import Remote
 from interlock.testing.waiting import eventually
 from tests.servers import Proxy
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import House
+from tests.support.cli_processes import House
 
 
 @pytest.fixture

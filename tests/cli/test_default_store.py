@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import House
+from tests.support.cli_processes import House
 
 HERE = {"LANG": "C.UTF-8", "PATH": os.environ["PATH"]}
 DEFAULT = f"file:///tmp/interlock-{os.geteuid()}"

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.support.house import COMMAND, House
+from tests.support.cli_processes import COMMAND, House
 
 
 def test_runs_never_overlap(house: House) -> None:

@@ -5,7 +5,7 @@ import signal
 import time
 
 from interlock.testing.waiting import RENEWED, eventually
-from tests.support.house import House, is_running, leaving, reporter
+from tests.support.cli_processes import House, is_running, leaving, reporter
 
 # The lock is lost
 

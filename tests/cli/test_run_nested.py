@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from interlock.testing.waiting import moment, since
-from tests.support.house import COMMAND, House
+from tests.support.cli_processes import COMMAND, House
 
 RUN = shlex.join([*COMMAND, "run"])
 HELD = "is held by the interlock run that this one is a part of"

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from interlock.testing.waiting import eventually
-from tests.support.house import REPORTER, House, is_running, leaving, reporter
+from tests.support.cli_processes import REPORTER, House, is_running, leaving, reporter
 
 FORWARDED = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")

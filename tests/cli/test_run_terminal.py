@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from interlock.testing.waiting import eventually
-from tests.support.house import House, state_of
+from tests.support.cli_processes import House, state_of
 from tests.support.terminal import Terminal, terminal
 
 CTRL_C, CTRL_Z, CTRL_BACKSLASH, CTRL_D = "\x03", "\x1a", "\x1c", "\x04"

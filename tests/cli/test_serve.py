@@ -15,7 +15,7 @@ import interlock
 from interlock.cli import main
 from interlock.testing.store_fixture import Place
 from interlock.testing.waiting import RENEWED, eventually, moment, since
-from tests.support.served import TOKEN, Served, served
+from tests.support.serve_process import TOKEN, Served, served
 from tests.support.stores import ROWS
 
 EVIL = "<script>alert(1)</script>\" onload='alert(2)'"

@@ -15,8 +15,8 @@ import interlock
 from interlock.testing.waiting import RENEWED, eventually
 from tests.servers import need
 from tests.support.browser import PICTURES, WAIT_LIMIT, one_browser
-from tests.support.house import House
-from tests.support.served import TOKEN, served
+from tests.support.cli_processes import House
+from tests.support.serve_process import TOKEN, served
 
 EVIL = "<img src=x onerror=document.title='had'>\u202e'\"&"
 

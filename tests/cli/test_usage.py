@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock.cli import main
-from tests.support.house import House
+from tests.support.cli_processes import House
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from interlock.core.claims import LockSpec
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.testing.store_fixture import Place, World
 from interlock.testing.waiting import eventually
-from tests.support.records import MemoryRecords, RecordsStore
+from tests.support.memory_records import MemoryRecords, RecordsStore
 
 SEED = 20261121
 REQUESTS = 12  # an acquire with its release has fewer

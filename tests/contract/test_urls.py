@@ -8,7 +8,7 @@ import pytest
 
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.testing.remote import Remote, RemoteError
+from interlock.testing.other_process import Remote, RemoteError
 
 Connect = Callable[..., Any]
 NOBODY = 65534

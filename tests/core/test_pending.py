@@ -8,7 +8,7 @@ import pytest
 from interlock.core._async.pending import Judgement, PendingRecord, judge
 from interlock.core.claims import PENDING, QUEUED, SEPARATOR, USING, WRITER_UNITS, Claim, LockSpec
 from interlock.storekit._async.record_queue import AsyncRecordQueue
-from tests.support.records import MemoryRecords, RecordsOfTasks
+from tests.support.memory_records import MemoryRecords, RecordsOfTasks
 
 SPEC = LockSpec(f"{SEPARATOR}name", 1, 1, 30.0)
 ME = Claim("me", SPEC)

@@ -18,8 +18,8 @@ import interlock
 from interlock.core.errors import StoreError
 from interlock.testing.waiting import eventually, moment, since
 from tests.servers import PostgresServer
+from tests.support.client_actors import COLOURS, side
 from tests.support.databases import somebody_on, started
-from tests.support.sides import COLOURS, side
 
 
 @pytest.fixture(scope="module", params=["postgresql", "mariadb"])

@@ -17,7 +17,7 @@ from interlock.core.errors import StoreError
 from interlock.testing.store_fixture import TASKS
 from interlock.testing.waiting import eventually, moment, since
 from tests.servers import EtcdServer, MariaServer, PostgresServer, Proxy, RedisServer, serving
-from tests.support.sides import COLOURS, Side, side
+from tests.support.client_actors import COLOURS, Side, side
 
 IO_TIMEOUT = 1.0  # seconds
 WAIT = 1.5  # seconds that an acquire waits

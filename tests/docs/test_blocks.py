@@ -46,7 +46,7 @@ def servers(page: Path) -> Iterator[dict[str, str]]:
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=name_of)
 def test_the_blocks_of_a_page_run(page: Path, servers: dict[str, str], tmp_path: Path) -> None:
     environment = {**os.environ, **servers, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
-    command = [sys.executable, "-m", "tests.docs.page_run", str(page), str(tmp_path)]
+    command = [sys.executable, "-m", "tests.docs.run_page", str(page), str(tmp_path)]
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False,
         stdin=subprocess.DEVNULL,

@@ -17,7 +17,7 @@ from examples.recipes import lifetime
 from interlock.testing.waiting import eventually
 from tests.docs.pages import ROOT
 from tests.servers import RedisServer, need
-from tests.support.house import Process
+from tests.support.cli_processes import Process
 
 RECIPES = ROOT / "examples" / "recipes"
 CRON = RECIPES / "cron"

@@ -17,7 +17,7 @@ from interlock.testing.store_fixture import THREADS
 from interlock.testing.waiting import eventually, lasting
 from tests.servers import EtcdCluster, EtcdServer, Proxy, TlsFiles, need
 from tests.servers.etcd import coded
-from tests.support.sides import Side, hand_over, side
+from tests.support.client_actors import Side, hand_over, side
 
 
 def pair(one: Side, name: str, **how: Any) -> None:

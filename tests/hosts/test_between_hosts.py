@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from interlock.stores.postgresql.ddl import ddl
-from interlock.testing.remote import Remote
+from interlock.testing.other_process import Remote
 from tests.servers import Host, Hosts, PostgresServer, Proxy, RedisServer, need
 
 TTL = 1.0  # seconds of lease

@@ -14,7 +14,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = "src/interlock/stores/files/_fast_path.c"
-LANDS = [f"tests/contract/test_line.py::test_compiled_steps_of_files_answer_as_the_line[{seed}]" for seed in range(3)]
+LANDS = [
+    f"tests/contract/test_line_equivalence.py::test_compiled_steps_of_files_answer_as_the_line[{seed}]"
+    for seed in range(3)
+]
 CONTRACT = ["tests/contract/test_contract.py", "-k", "hands or queue or order or dies"]
 FILES = '''
 

@@ -17,7 +17,7 @@ from tools.unasync import HEADER, threads_of
 
 SELECTION = (
     "-n 8 tests/core tests/client tests/contract tests/fakes tests/test_passwords.py "
-    "tests/process/test_forgotten.py tests/process/test_exit.py tests/process/test_pickles.py -k"
+    "tests/process/test_garbage_collection.py tests/process/test_exit.py tests/process/test_pickles.py -k"
 )
 ROWS = " and ".join(
     f"not {row}"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.testing.remote import Remote
+from interlock.testing.other_process import Remote
 from interlock.testing.waiting import eventually
 
 Start = Callable[[], Remote]

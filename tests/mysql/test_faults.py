@@ -15,7 +15,7 @@ from interlock.core.line import KEPT
 from interlock.testing.waiting import eventually, lasting
 from tests.mysql.conftest import Ask, table_of
 from tests.servers import MariaServer, Proxy
-from tests.support.crowd import nobody_waits_for_the_others
+from tests.support.concurrent_callers import nobody_waits_for_the_others
 
 OURS = "SELECT ID, INFO FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID()"
 

@@ -15,7 +15,7 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.waiting import eventually
 from tests.mysql.conftest import Ask
 from tests.servers import MariaServer, TlsFiles, need
-from tests.support.crowd import no_update_is_lost
+from tests.support.concurrent_callers import no_update_is_lost
 
 LEVELS = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
 WRONG = "SET autocommit = 0, sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES,SIMULTANEOUS_ASSIGNMENT', time_zone = '+11:45'"

@@ -7,8 +7,8 @@ import pytest
 import redis
 
 from tests.servers import Proxy, RedisServer, serving
-from tests.support.optimistic_colours import Tasks, Threads
-from tests.support.redis_worlds import SERVERS
+from tests.support.optimistic_interfaces import Tasks, Threads
+from tests.support.redis_helpers import SERVERS
 
 
 @pytest.fixture(scope="session", params=SERVERS)

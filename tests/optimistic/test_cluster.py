@@ -9,7 +9,7 @@ import pytest
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.testing.waiting import eventually
 from tests.servers import RedisCluster, RedisSentinel, need, serving
-from tests.support.optimistic_colours import Kind
+from tests.support.optimistic_interfaces import Kind
 
 LIBRARIES = [Kind("redis"), Kind("redis", decode=True, protocol=3), Kind("valkey"), Kind("valkey", protocol=3)]
 

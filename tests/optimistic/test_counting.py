@@ -13,7 +13,7 @@ import redis.asyncio
 
 from interlock.optimistic import atransact, transact
 from tests.servers import RedisServer
-from tests.support.house import Process
+from tests.support.cli_processes import Process
 from tests.support.optimistic_functions import increment as aincrement
 
 WAIT_LIMIT = 60.0

@@ -7,8 +7,8 @@ import pytest
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.optimistic import CommandRefused, Conflict
 from tests.servers import RedisServer
-from tests.support.optimistic_colours import KINDS, Kind
 from tests.support.optimistic_functions import borrow
+from tests.support.optimistic_interfaces import KINDS, Kind
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

@@ -11,7 +11,7 @@ import pytest
 
 import interlock
 from tests.servers import PostgresServer, serving
-from tests.support.sides import COLOURS
+from tests.support.client_actors import COLOURS
 
 Ask = Callable[..., list[Any]]
 WAITING = "SELECT pid FROM pg_stat_activity WHERE application_name = 'interlock' AND wait_event_type = 'Lock'"

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.core.errors import StoreError
 from tests.servers import PostgresServer
-from tests.support.sides import side
+from tests.support.client_actors import side
 
 
 def take(url: str, colour: str) -> None:

@@ -19,7 +19,7 @@ from interlock.testing.store_fixture import TASKS
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import Ask
 from tests.servers import PostgresServer
-from tests.support.sides import hand_over, side
+from tests.support.client_actors import hand_over, side
 
 OF_THE_HOOK = "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'of the hook'"
 

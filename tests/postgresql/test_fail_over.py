@@ -13,8 +13,8 @@ from interlock.testing.store_fixture import TASKS
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import table_of
 from tests.servers import PostgresReplica, PostgresServer
+from tests.support.client_actors import Side, hand_over, side
 from tests.support.databases import cut_off
-from tests.support.sides import Side, hand_over, side
 
 GRACE = 5  # seconds, also of the leases; longer than a fail-over takes on a busy machine
 

@@ -17,8 +17,8 @@ from interlock.testing.waiting import eventually
 from tests.databases.test_outages import processes_of, signal_all
 from tests.postgresql.conftest import Ask, number_of
 from tests.servers import PostgresReplica, PostgresServer
+from tests.support.client_actors import side
 from tests.support.crashes import Load, crashes
-from tests.support.sides import side
 
 OTHERS = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND application_name = %s"

@@ -8,7 +8,7 @@ from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import Ask, table_of
 from tests.servers import PgBouncer, PostgresServer, Proxy, serving
-from tests.support.sides import hand_over, side
+from tests.support.client_actors import hand_over, side
 
 
 def test_a_listener_that_a_balancer_has_forgotten_is_noticed_and_replaced(

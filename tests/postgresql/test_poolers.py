@@ -11,7 +11,7 @@ from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import Ask, table_of
 from tests.postgresql.test_settings import two_lose_no_update
 from tests.servers import PgBouncer, PostgresServer, need
-from tests.support.sides import side
+from tests.support.client_actors import side
 
 
 @pytest.fixture(params=["session", "transaction", "statement"])

@@ -14,7 +14,7 @@ from interlock.testing.store_fixture import THREADS
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import Ask
 from tests.servers import PostgresServer
-from tests.support.sides import Side, side
+from tests.support.client_actors import Side, side
 
 TABLE = ["SELECT", "INSERT", "UPDATE", "DELETE"]
 ALIVE = ["SELECT", "INSERT"]

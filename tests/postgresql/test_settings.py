@@ -16,8 +16,8 @@ from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import eventually
 from tests.postgresql.conftest import Ask
 from tests.servers import PostgresServer, Proxy
-from tests.support.crowd import no_update_is_lost
-from tests.support.sides import side
+from tests.support.client_actors import side
+from tests.support.concurrent_callers import no_update_is_lost
 
 
 def two_lose_no_update(url: str, rounds: int = 25, pause: float = 0.0) -> None:

@@ -10,7 +10,7 @@ import interlock
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import WAITING, Ask, number_of, table_of
 from tests.servers import PostgresServer
-from tests.support.sides import Side, side
+from tests.support.client_actors import Side, side
 
 SETTINGS = {
     "statement_timeout": "canceling statement due to statement timeout",

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock.testing.remote import Remote
+from interlock.testing.other_process import Remote
 from interlock.testing.store_fixture import THREADS, Place, World
-from tests.support.crowd import processes_at
+from tests.support.concurrent_callers import processes_at
 from tests.support.files_folder import connect
 from tests.support.stores import ROWS, Row
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 import interlock
-from interlock.testing.remote import count, logged
+from interlock.testing.other_process import count, logged
 from interlock.testing.store_fixture import Place
 from interlock.testing.waiting import RENEWED, eventually
 from tests.process.conftest import Start

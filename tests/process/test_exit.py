@@ -10,7 +10,7 @@ from interlock.testing.store_fixture import Place, World
 from interlock.testing.waiting import lasting, throughout
 from tests.process.conftest import Start
 from tests.servers import EtcdServer, RedisServer, need
-from tests.support.house import Process
+from tests.support.cli_processes import Process
 
 TTL = 30
 SOON = 5.0  # seconds, on a busy machine; far less than the lease

@@ -14,7 +14,7 @@ import pytest
 import interlock
 from interlock import StoreError
 from interlock.stores.files import steps
-from interlock.testing.remote import Remote
+from interlock.testing.other_process import Remote
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.support.files_folder import connect, descriptors, until_waiting
 

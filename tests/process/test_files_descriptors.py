@@ -12,7 +12,7 @@ import pytest
 
 from interlock.stores.files import liveness
 from interlock.stores.files.liveness import Liveness
-from interlock.testing.remote import Remote
+from interlock.testing.other_process import Remote
 from tests.support.files_folder import connect, descriptors, liveness_pipes_of
 
 HERE = os.getpid()

@@ -19,8 +19,8 @@ from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.line import KEPT, Step
 from interlock.stores.files import FileStore, line_file, steps
 from interlock.stores.files.folder import Folder
+from tests.support.client_actors import COLOURS, side
 from tests.support.files_folder import until_waiting, within
-from tests.support.sides import COLOURS, side
 
 PATIENT = 1.0
 """Seconds for which a guard is tried."""

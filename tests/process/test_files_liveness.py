@@ -13,7 +13,7 @@ import pytest
 import interlock
 from interlock import LockLost
 from interlock.stores.files.liveness import Liveness
-from interlock.testing.remote import Remote
+from interlock.testing.other_process import Remote
 from interlock.testing.waiting import eventually
 from tests.support.files_folder import (
     TRY,

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 import interlock
-from interlock.testing.remote import Remote
+from interlock.testing.other_process import Remote
 from interlock.testing.store_fixture import Place
 from interlock.testing.waiting import RENEWED, eventually, throughout
 from tests.process.conftest import FREES_AT_DEATH, Start

@@ -10,7 +10,7 @@ import pytest
 import interlock
 from interlock.api.connect import open_store
 from interlock.testing.contract.once import Work
-from interlock.testing.remote import Remote
+from interlock.testing.other_process import Remote
 from interlock.testing.store_fixture import TASKS, THREADS, Place, World
 from interlock.testing.waiting import eventually
 from tests.servers import EtcdServer, MariaServer, PostgresServer, RedisServer, need

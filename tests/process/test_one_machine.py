@@ -11,7 +11,7 @@ import pytest
 import interlock
 from interlock import InvalidArgument, StoreError
 from interlock.stores.files import machine
-from interlock.testing.remote import Remote, RemoteError
+from interlock.testing.other_process import Remote, RemoteError
 from interlock.testing.waiting import eventually
 from tests.torture.runs import small_disk
 

@@ -12,7 +12,7 @@ import pytest
 
 import interlock
 from interlock import InvalidArgument, StoreError
-from interlock.testing.remote import Remote, RemoteError
+from interlock.testing.other_process import Remote, RemoteError
 from interlock.testing.waiting import eventually
 
 NAME = "nightly"

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from interlock.testing.contract.fixtures import ann, bob, eve, locks, world, world_of_tasks, world_of_threads
-from interlock.testing.remote import Remote
+from interlock.testing.other_process import Remote
 from interlock.testing.store_fixture import KINDS, Kind, Place
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.servers import Proxy, RedisCluster, RedisServer, serving
-from tests.support.crowd import processes_at
-from tests.support.redis_worlds import SERVERS, place_of, servers_with
+from tests.support.concurrent_callers import processes_at
+from tests.support.redis_helpers import SERVERS, place_of, servers_with
 
 __all__ = ["ann", "bob", "eve", "locks", "world", "world_of_tasks", "world_of_threads"]
 

@@ -12,7 +12,7 @@ from interlock.testing.actors import Actor
 from interlock.testing.store_fixture import TASKS, THREADS, Kind, World
 from interlock.testing.waiting import RENEWED, eventually
 from tests.servers import RedisCluster, RedisServer
-from tests.support.redis_worlds import connect_to, is_of_use, place_of, url_of, user
+from tests.support.redis_helpers import connect_to, is_of_use, place_of, url_of, user
 
 LINE = [*acl.SERVER.split(), acl.DATABASE]
 

@@ -8,7 +8,7 @@ from interlock.testing.actors import Actor
 from interlock.testing.store_fixture import World
 from interlock.testing.waiting import SET_BACK, eventually
 from tests.servers import RedisServer
-from tests.support.redis_worlds import key_of
+from tests.support.redis_helpers import key_of
 
 KEEP, SPARE = 60.0, 30.0  # seconds; as in head.lua
 

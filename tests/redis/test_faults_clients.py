@@ -23,7 +23,7 @@ from interlock.testing.store_fixture import TASKS, THREADS, Kind, World
 from interlock.testing.waiting import RENEWED, eventually, lasting
 from tests.servers import Proxy, RedisSentinel, RedisServer, need
 from tests.servers.resp import Refused
-from tests.support.redis_worlds import connect_to, in_colour, is_of_use, place_of, servers_with
+from tests.support.redis_helpers import connect_to, in_colour, is_of_use, place_of, servers_with
 
 HOW: dict[str, dict[str, Any]] = {
     "bytes": {},

@@ -18,7 +18,7 @@ from interlock.testing.actors import Actor
 from interlock.testing.store_fixture import Place, World
 from interlock.testing.waiting import eventually, lasting
 from tests.servers import RedisCluster, RedisServer
-from tests.support.redis_worlds import client_ids, connect_to, in_colour, is_of_use, key_of, place_of
+from tests.support.redis_helpers import client_ids, connect_to, in_colour, is_of_use, key_of, place_of
 
 AT_ONCE = 4.0  # seconds; a waiter without a notification polls after five
 LIBRARIES = {

@@ -6,8 +6,8 @@ from interlock.testing.actors import Actor
 from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import WAIT_LIMIT
 from tests.servers import RedisServer, Refused
-from tests.support.redis_worlds import client_ids
-from tests.support.sides import hand_over
+from tests.support.client_actors import hand_over
+from tests.support.redis_helpers import client_ids
 
 
 def kill_clients(server: RedisServer, kind: str) -> int:

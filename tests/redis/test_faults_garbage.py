@@ -10,7 +10,7 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.testing.store_fixture import TASKS, THREADS, World
-from tests.support.redis_worlds import place_of
+from tests.support.redis_helpers import place_of
 
 GARBAGE = [b"HTTP/1.1 502 Bad Gateway\r\n\r\n", b":many\r\n", b"$some\r\n", b"*1\r\n:x\r\n", b"\x00\x01\x02\xff"]
 

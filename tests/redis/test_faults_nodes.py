@@ -10,7 +10,7 @@ import pytest
 from interlock.testing.store_fixture import World
 from interlock.testing.waiting import Stalls, throughout
 from tests.servers import DistantCluster, RedisCluster, RedisServer, need, serving
-from tests.support.redis_worlds import key_of, place_of
+from tests.support.redis_helpers import key_of, place_of
 
 LEASES = 500
 LATENCY = 0.01  # seconds

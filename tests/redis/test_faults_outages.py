@@ -10,7 +10,7 @@ from interlock.testing.actors import Actor
 from interlock.testing.store_fixture import World
 from interlock.testing.waiting import eventually, lasting, throughout
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, need
-from tests.support.redis_worlds import key_of, place_of, servers_with
+from tests.support.redis_helpers import key_of, place_of, servers_with
 
 AWAY = 1.0  # seconds
 WAIT_LIMIT = 15.0  # seconds of the acquires that must succeed

@@ -11,8 +11,8 @@ from interlock.core.errors import LockLost
 from interlock.testing.store_fixture import World
 from interlock.testing.waiting import Stalls, throughout
 from tests.servers import RedisServer
-from tests.support.house import Process
-from tests.support.redis_worlds import connect_to, until_lost
+from tests.support.cli_processes import Process
+from tests.support.redis_helpers import connect_to, until_lost
 
 LATE = 0.2  # seconds after the deadline until a loss is reported
 

@@ -11,7 +11,7 @@ from interlock.testing.actors import Actor
 from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import eventually, throughout
 from tests.servers import RedisServer
-from tests.support.redis_worlds import connect_to, key_of, one_after_another, servers_with, user
+from tests.support.redis_helpers import connect_to, key_of, one_after_another, servers_with, user
 
 SECRET = "open sesame"
 

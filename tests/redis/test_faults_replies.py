@@ -12,7 +12,7 @@ from interlock.testing.actors import Actor
 from interlock.testing.store_fixture import THREADS, Kind, World
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, lasting, throughout
 from tests.servers import Proxy
-from tests.support.redis_worlds import connect_to
+from tests.support.redis_helpers import connect_to
 
 IO_TIMEOUT = 2.0  # seconds; the store's default
 SLACK = 1.0  # seconds for a busy machine

@@ -11,8 +11,8 @@ from interlock.testing.actors import Actor
 from interlock.testing.store_fixture import World
 from interlock.testing.waiting import eventually
 from tests.servers import RedisServer
-from tests.support.redis_worlds import one_after_another, servers_with
-from tests.support.sides import hand_over
+from tests.support.client_actors import hand_over
+from tests.support.redis_helpers import one_after_another, servers_with
 
 
 def flush(server: RedisServer) -> None:

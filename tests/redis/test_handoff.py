@@ -9,11 +9,11 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Actor
-from interlock.testing.remote import Remote
+from interlock.testing.other_process import Remote
 from interlock.testing.store_fixture import World
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
 from tests.servers import Proxy
-from tests.support.redis_worlds import Line, connect_to
+from tests.support.redis_helpers import Line, connect_to
 
 
 def let_go(actor: Actor, grant: Any) -> bool:

@@ -27,7 +27,7 @@ from interlock.testing.contract.fixtures import needs_signals, of_tasks, of_thre
 from interlock.testing.store_fixture import World
 from interlock.testing.waiting import RENEWED, eventually, throughout
 from tests.servers import Proxy, RedisServer
-from tests.support.redis_worlds import connect_to
+from tests.support.redis_helpers import connect_to
 
 ANSWER = 1.0  # seconds that a client waits for an answer
 BOUND = 4 * ANSWER  # seconds: a request, its retry, and the pauses

@@ -18,7 +18,7 @@ from interlock.stores.redis.settings import Tls, settings_of
 from interlock.testing.store_fixture import TASKS, THREADS, World
 from tests.servers import RedisSentinel, RedisServer, need
 from tests.servers.sentinel import MASTER, Sentinel
-from tests.support.redis_worlds import SERVERS, is_of_use, key_of, place_of
+from tests.support.redis_helpers import SERVERS, is_of_use, key_of, place_of
 
 Connect = Callable[..., Any]
 COLOURS = pytest.mark.parametrize("colour", [THREADS, TASKS])

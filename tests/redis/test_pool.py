@@ -15,7 +15,7 @@ from interlock.testing.contract.fixtures import of_threads
 from interlock.testing.store_fixture import World
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, lasting, throughout
 from tests.servers import Proxy, RedisServer, Wire
-from tests.support.redis_worlds import client_ids, connect_to, one_after_another, servers_with
+from tests.support.redis_helpers import client_ids, connect_to, one_after_another, servers_with
 
 THREADS, SLOW = 200, 0.02  # seconds that each reply takes
 ROOM = 20

@@ -10,8 +10,8 @@ from interlock.testing.actors import Actor
 from interlock.testing.store_fixture import World
 from interlock.testing.waiting import eventually
 from tests.servers import Proxy, RedisCluster, RedisServer
-from tests.support.redis_worlds import client_ids, connect_to, key_of
-from tests.support.sides import hand_over
+from tests.support.client_actors import hand_over
+from tests.support.redis_helpers import client_ids, connect_to, key_of
 
 
 def test_a_new_primary_behind_the_same_address_ends_the_subscription_at_the_old_one(

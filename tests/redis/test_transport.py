@@ -18,8 +18,8 @@ from interlock.testing.store_fixture import World
 from interlock.testing.waiting import WAIT_LIMIT, eventually, lasting, throughout
 from tests.process.test_loops import hand_over_once
 from tests.servers import Proxy, RedisServer
-from tests.support.house import Process
-from tests.support.redis_worlds import Line, client_ids, connect_to, in_colour
+from tests.support.cli_processes import Process
+from tests.support.redis_helpers import Line, client_ids, connect_to, in_colour
 
 POOLED = 8
 

@@ -4,7 +4,7 @@ from tests.servers.browser import BrowserPrograms, browser_programs
 from tests.servers.bucket import AzuriteServer, SeaweedServer
 from tests.servers.clock import Stepped
 from tests.servers.cluster import RedisCluster
-from tests.servers.distant import DistantCluster
+from tests.servers.delayed_cluster import DistantCluster
 from tests.servers.etcd import EtcdCluster, EtcdServer
 from tests.servers.home import Missing, NotStarted
 from tests.servers.hosts import Host, Hosts

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.testing.remote import Remote
-from tests.support.crowd import processes_at
+from interlock.testing.other_process import Remote
+from tests.support.concurrent_callers import processes_at
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.stores.sqlite import database
-from interlock.testing.remote import Remote, RemoteError
+from interlock.testing.other_process import Remote, RemoteError
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 
 Start = Callable[[], Remote]

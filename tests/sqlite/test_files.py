@@ -20,7 +20,7 @@ from interlock.api.connect import open_store
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.files import machine
-from interlock.testing.remote import Remote, RemoteError
+from interlock.testing.other_process import Remote, RemoteError
 from interlock.testing.waiting import eventually, moment, since, throughout
 
 NOBODY = 65534

@@ -102,7 +102,7 @@ FOREIGN = {
     "_get_running_loop": ("runtime/process.py",),
     "_read_timeout": ("stores/mysql/lines.py",),
 }
-"""Private names of other libraries, and the module that uses each; tests/test_pinned.py pins them."""
+"""Private names of other libraries, and the module that uses each; tests/test_foreign_private_names.py pins them."""
 
 
 @cache

@@ -14,8 +14,8 @@ from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.store_fixture import Place
 from tests.servers import EtcdServer, MariaServer, PostgresServer, RedisServer, SeaweedServer, need
 from tests.servers.server import Server
-from tests.support.records import MemoryRecords, RecordsStore
-from tests.support.texts import Texts, TextStore
+from tests.support.memory_records import MemoryRecords, RecordsStore
+from tests.support.text_store import Texts, TextStore
 
 
 @dataclass(frozen=True)

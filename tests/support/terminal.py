@@ -11,7 +11,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.support.house import COMMAND, WAIT_LIMIT, House
+from tests.support.cli_processes import COMMAND, WAIT_LIMIT, House
 
 # One job in its own process group, in the foreground.
 SHELL = r"""

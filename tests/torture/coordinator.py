@@ -18,7 +18,7 @@ from interlock.core.redaction import masked
 from tests.torture.faults import FAULTS, Fault, NotMade, Struck, StruckServer, disk_of, folder_of
 from tests.torture.history import History
 from tests.torture.plan import LONG_WAIT, Plan, loaded
-from tests.torture.shelf import Shelf
+from tests.torture.protected_resource import Shelf
 
 STACKS_SECONDS = 1.0  # for a hanging process to print its stacks
 

@@ -14,7 +14,7 @@ from interlock.client.events import Event
 from interlock.core.errors import StoreError
 from tests.torture.history import History
 from tests.torture.plan import EXCLUSIVE, HANDED, Choice
-from tests.torture.shelf import Reader
+from tests.torture.protected_resource import Reader
 
 _current: ContextVar[int] = ContextVar("operation", default=0)
 _numbers = itertools.count(1)

@@ -8,7 +8,7 @@ from typing import Any
 from interlock.core.errors import LockLost, LockTimeout, NotHeld
 from tests.torture.operations import FailedRun, Operation
 from tests.torture.plan import Choice
-from tests.torture.shelf import Reader
+from tests.torture.protected_resource import Reader
 from tests.torture.threadworker import AFTER_ERROR, Worker, patiently
 
 

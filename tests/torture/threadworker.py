@@ -13,7 +13,7 @@ from interlock.core.errors import LockLost, LockTimeout, NotHeld
 from tests.torture.history import History
 from tests.torture.operations import Board, FailedRun, Operation, listener
 from tests.torture.plan import Choice, Plan, draw, loaded
-from tests.torture.shelf import Reader
+from tests.torture.protected_resource import Reader
 
 AFTER_ERROR = 0.02  # seconds of pause
 CHILD_SECONDS = 60

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db import connections, transaction
 from guarded.helpers import before_saves
 from guarded.library.models import Author, Book
-from store.lines import forget_lines
+from store.table_changes import forget_lines
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ import pytest
 from django.apps import apps
 from django.conf import settings
 from django.db import connections
-from store.lines import forget_lines
 from store.shelf.models import Item
+from store.table_changes import forget_lines
 
 from interlock.django.configured import forget_connections
 from interlock.runtime import log

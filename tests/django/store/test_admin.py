@@ -12,7 +12,7 @@ from django.db import connections
 from django.test import Client, override_settings
 from django.urls import path
 from django.utils.translation import override
-from store.lines import end_leases
+from store.table_changes import end_leases
 
 from interlock.django import locks
 from interlock.django.models import Claim

@@ -11,8 +11,8 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.conf import settings
 from django.db import DatabaseError, IntegrityError, connection, connections, transaction
 from django.db.models import F
-from store.lines import end_leases, some_lease_is_over
 from store.shelf.models import Item
+from store.table_changes import end_leases, some_lease_is_over
 from store.test_occupy import add_one, elsewhere, is_free, refuse
 
 from interlock import LockLost, StoreError

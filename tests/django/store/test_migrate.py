@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connections
-from store.sites import make_site
+from store.shop_site import make_site
 
 from interlock.django.management.commands import interlock as migrating
 

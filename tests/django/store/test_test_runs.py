@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from store.sites import make_site
+from store.shop_site import make_site
 
 MODELS = """
 from django.db import models

@@ -1,7 +1,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # names that the page or the test runner defines
-    from tests.docs.page_run import FOLDER
+    from tests.docs.run_page import FOLDER
 
 ADDRESSES = {"/tmp/report.lock": str(FOLDER / "report.lock"), "/var/lib/app/locks": str(FOLDER / "locks")}
 made: list[int] = []

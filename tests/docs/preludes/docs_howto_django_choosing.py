@@ -5,7 +5,7 @@ from tests.docs.django_site import make_site
 if TYPE_CHECKING:  # names that the page or the test runner defines
     from typing import Any
 
-    from tests.docs.page_run import FOLDER
+    from tests.docs.run_page import FOLDER
 
     Book: Any
     book: Any

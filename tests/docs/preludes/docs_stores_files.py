@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import interlock
 
 if TYPE_CHECKING:  # names that the page or the test runner defines
-    from tests.docs.page_run import FOLDER
+    from tests.docs.run_page import FOLDER
 
 folder = FOLDER / "locks"
 shared = FOLDER / "shared"

@@ -3,7 +3,7 @@ from typing import TYPE_CHECKING
 from tests.docs.django_site import make_site
 
 if TYPE_CHECKING:  # names that the page or the test runner defines
-    from tests.docs.page_run import FOLDER
+    from tests.docs.run_page import FOLDER
 
 globals().update(make_site(FOLDER))
 

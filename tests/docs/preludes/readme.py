@@ -2,7 +2,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # names that the page or the test runner defines
-    from tests.docs.page_run import FOLDER
+    from tests.docs.run_page import FOLDER
 
 ADDRESSES = {"/var/lib/app/locks": str(FOLDER / "locks")}
 written = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.testing.actors import Actor, results
 from interlock.testing.contract.fixtures import of_threads
-from interlock.testing.remote import Remote
+from interlock.testing.other_process import Remote
 from interlock.testing.store_fixture import Kind, World
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
 

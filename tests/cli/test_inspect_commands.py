@@ -1,0 +1,339 @@
+"""`interlock ls`, `show`, `watch`, `evict`, `doctor`: their output for people and for programs."""
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+
+import interlock
+from interlock.cli import main, output
+from interlock.testing.waiting import SET_BACK, eventually
+from tests.support.cli_processes import House
+from tests.support.terminal import terminal
+
+CLAIM_KEYS = [
+    "id", "state", "kind", "units", "capacity", "fence", "host", "pid", "thread", "label", "since",
+    "waiting_since", "held_since", "expires_in",
+]  # fmt: skip
+
+
+@pytest.fixture
+def space(request: pytest.FixtureRequest) -> str:
+    """The URL of a new store in this process's memory."""
+    return f"memory://{abs(hash(request.node.nodeid))}"
+
+
+@pytest.fixture
+def locks(space: str) -> Iterator[interlock.Locks]:
+    with interlock.connect(space) as made:
+        yield made
+
+
+class Seen:
+    """Runs the command in this process."""
+
+    def __init__(self, space: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self._space = space
+        self._capsys = capsys
+
+    def __call__(self, *words: str) -> tuple[int, str, str]:
+        status = main([words[0], "--store", self._space, *words[1:]])
+        return status, *self._capsys.readouterr()
+
+    def json(self, *words: str) -> object:
+        status, output, errors = self(*words, "--json")
+        assert (status, errors) == (0, "")
+        return json.loads(output)
+
+
+@pytest.fixture
+def seen(space: str, capsys: pytest.CaptureFixture[str]) -> Seen:
+    return Seen(space, capsys)
+
+
+def rows(table: str) -> list[list[str]]:
+    """The cells of a table, which are separated by at least two spaces."""
+    return [re.split(r"\s{2,}", line.strip()) for line in table.splitlines() if line.strip() and "──" not in line]
+
+
+# Nothing to see
+
+
+def test_nothing_is_empty_in_json(seen: Seen, space: str) -> None:
+    assert seen.json("ls") == []
+    assert seen.json("show", "book") == {"name": "book", "holders": [], "waiters": [], "store": space}
+    status, printed, _ = seen("evict", "book", "--json")
+    assert status == 1
+    assert json.loads(printed) == {"name": "book", "id": None, "evicted": 0}
+
+
+# ls and show
+
+
+def test_ls_shows_a_row_for_each_lock(seen: Seen, space: str, locks: interlock.Locks) -> None:
+    with locks.lock("book:2", label="nightly"), locks.rwlock("book:1").read(), locks.rwlock("book:1").read():
+        _, printed, _ = seen("ls")
+    me = f"{os.getpid()}@"
+    store, header, first, second = rows(printed)
+    assert store == [f"Store {space}"]
+    assert header == ["Lock", "Kind", "Holders", "Waiters", "First", "Label", "Since"]
+    assert first[:4] == ["book:1", "reader", "2", "0"]
+    assert second[:4] == ["book:2", "exclusive", "1", "0"]
+    assert second[4].startswith(me)
+    assert second[5:] == ["nightly", "just now"]
+
+
+def test_ls_counts_no_record_of_once_as_a_holder(seen: Seen, locks: interlock.Locks) -> None:
+    locks.once("book", keep=60).run(lambda: None)
+    with locks.lock("book"):
+        _, printed, _ = seen("ls")
+    assert rows(printed)[2][:4] == ["book", "exclusive, once", "1", "0"]
+
+
+def test_ls_shows_waiters_beside_a_record(seen: Seen, locks: interlock.Locks) -> None:
+    locks.once("book", keep=60).run(lambda: None)
+    (record,) = locks.claims("book")
+    waiter = record._replace(state="pending", id="1", units=1, capacity=1, since=1.0, label="waits")
+    table = output.locks_table(output.console(), [output.line_of("book", [record, waiter])])
+    assert [str(next(iter(column.cells))) for column in table.columns][2:6] == ["0", "1", "0@", "waits"]
+
+
+def test_a_record_of_once_is_shown_as_a_record(seen: Seen, locks: interlock.Locks) -> None:
+    locks.once("import", keep=7200).run(lambda: None)
+    (view,) = locks.claims("import")
+    assert (view.state, view.since, view.waiting_since, view.held_since) == ("done", None, None, None)
+    for words in (["ls"], ["show", "import"]):
+        _, printed, _ = seen(*words)
+        assert "kept for 1 h" in printed
+        assert not re.search(r"waiter|0@|\bago\b|since |thread", printed.replace("Waiters", "").replace("Since", ""))
+    (lock,) = seen.json("ls")
+    assert seen.json("show", "import")["holders"][0]["state"] == "done"
+    (record,) = lock["holders"]
+    facts = [record[key] for key in ("state", "kind", "since", "waiting_since", "held_since", "pid", "fence")]
+    assert facts == ["done", "once", None, None, None, None, None]
+
+
+def test_show_shows_the_line_in_its_order(house: House) -> None:
+    house.hold("book", "--label", "first")
+    for label in ("second", "third"):
+        house.start("run", "-s", "--label", label, "book", "--", "true")
+        house.wait_for({"second": 1, "third": 2}[label], "pending")
+    _, printed, _ = house.run("show", "book")
+    store, *line = rows(printed)
+    assert store == [f"Store {house.url}"]
+    assert [(row[0], row[1], row[3]) for row in line if row[0] in ("holder", "waiter")] == [
+        ("holder", "exclusive", "first"),
+        ("waiter", "reader", "second"),
+        ("waiter", "reader", "third"),
+    ]
+    told = json.loads(house.run("show", "book", "--json")[1])
+    assert [view["label"] for view in told["holders"]] == ["first"]
+    assert [view["label"] for view in told["waiters"]] == ["second", "third"]
+
+
+def test_json_has_the_documented_keys(seen: Seen, space: str, locks: interlock.Locks) -> None:
+    with locks.semaphore("pool", 5, units=2, label="nightly", ttl=60) as grant:
+        (lock,) = seen.json("ls")
+        assert seen.json("show", "pool") == {
+            **lock,
+            "store": space,
+            "holders": [{**lock["holders"][0], "expires_in": pytest.approx(60, abs=30)}],
+        }
+    assert list(lock) == ["name", "holders", "waiters"]
+    (claim,) = lock["holders"]
+    assert list(claim) == CLAIM_KEYS
+    assert claim["id"] == grant.id
+    assert (claim["state"], claim["kind"]) == ("using", "semaphore 2/5")
+    assert (claim["units"], claim["capacity"], claim["fence"]) == (2, 5, grant.fence)
+    assert (claim["pid"], claim["label"]) == (os.getpid(), "nightly")
+    assert claim["since"].endswith("Z")
+    assert abs(datetime.fromisoformat(claim["since"]).timestamp() - time.time()) < 60
+    assert 0 < claim["expires_in"] <= 60 + SET_BACK
+
+
+def test_claims_in_other_namespaces_are_told(seen: Seen, space: str, locks: interlock.Locks) -> None:
+    told = "There are claims in other namespaces, see --namespace: 'shop', 'x\\x1b'\n"
+    with (
+        interlock.connect(space, namespace="shop") as shop, shop.lock("book"),
+        interlock.connect(space, namespace="x\x1b") as odd, odd.lock("book"),
+    ):  # fmt: skip
+        assert seen("ls")[1] == f"No lock is held in {space}.\n{told}"
+        assert seen("show", "book")[1] == f"'book' has no holder and no waiter in {space}.\n{told}"
+        with locks.lock("mine"):
+            for words in (["ls"], ["show", "mine"]):
+                assert seen(*words)[1].endswith(f"\n{told}")
+            printed = seen("ls", "--namespace", "shop")[1]
+            assert printed.startswith(f"Store {space}, namespace 'shop'\n")
+            assert "--namespace: '', 'x" in printed
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_tables_fit_the_terminal_and_keep_names_whole(
+    seen: Seen, locks: interlock.Locks, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rich.console import Console
+
+    plain = {"width": width, "force_terminal": True, "color_system": None}
+    monkeypatch.setattr(output, "console", lambda stderr=False: Console(**plain))
+    name = "report:weekly-07"
+    with locks.semaphore(name, 3, label="a label of some length"), locks.lock("b", label="x"):
+        listed, shown = (seen(*words)[1] for words in (["ls"], ["show", name]))
+        out = output.console()
+        with out.capture() as captured:
+            out.print(output.claims_table(out, output.lines_of(locks.claims())))
+    watched = captured.get()
+    for printed in (listed, shown, watched):
+        assert max(len(line) for line in printed.splitlines() if not line.startswith("Store ")) <= width, printed
+    assert all(f" {name} " in printed and "Label" not in printed for printed in (listed, watched))
+    assert "a label of some length" in " ".join(shown.split())
+    assert ("Kind" in listed, "Since" in listed, "Kind" in watched) == {
+        40: (False, False, False),
+        60: (True, False, True),
+        80: (True, True, True),
+    }[width]
+
+
+def test_names_and_labels_of_others_are_neither_markup_nor_commands_to_the_terminal(
+    seen: Seen, locks: interlock.Locks
+) -> None:
+    with locks.lock("[red]\x1b[2J", label="a\nb"):
+        _, printed, _ = seen("ls")
+        assert "\x1b" not in printed
+        assert rows(printed)[2][0] == r"[red]\x1b[2J"
+        assert r"a\nb" in printed
+        assert "\x1b" not in seen("show", "[red]\x1b[2J")[1]
+    assert "\x1b" not in seen("show", "\x1b[2J")[1]
+    assert "\x1b" not in seen("evict", "\x1b[2J")[2]
+
+
+# evict
+
+
+def test_evict_removes_all_claims_or_one(seen: Seen, locks: interlock.Locks) -> None:
+    pool = locks.semaphore("pool", 5)
+    grants = [pool.acquire() for _ in range(3)]
+    assert seen("evict", "pool", grants[1].id) == (0, "Removed 1 claim of 'pool'.\n", "")
+    assert seen("evict", "pool", grants[1].id)[0] == 1
+    assert grants[1].id in seen("evict", "pool", grants[1].id)[2]
+    assert seen.json("evict", "pool", grants[0].id) == {"name": "pool", "id": grants[0].id, "evicted": 1}
+    assert seen("evict", "--yes", "pool")[1] == "Removed 1 claim of 'pool'.\n"
+    assert locks.claims() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "ended", "left"),
+    [("y\n", "ended 0", 0), ("n\n", "ended 1", 1), ("\n", "ended 1", 1), ("\x03", "ended 130", 1)],
+)
+def test_evict_asks_on_a_terminal(house: House, answer: str, ended: str, left: int) -> None:
+    house.hold("book", "--label", "nightly")
+    with terminal(house, "evict", "book") as person:
+        person.see(r"holder[^\n]*nightly")
+        person.see(r"Remove 1 claim of 'book'\? \[y/N\]: ")
+        time.sleep(0.5)  # nothing tells when it has begun to read: Python misses a Ctrl-C just before that
+        person.press(answer)
+        person.see(ended)
+    assert house.count("using") == left
+
+
+# watch
+
+
+def test_watch_prints_a_line_of_json_for_each_look_and_ends_with_0(house: House) -> None:
+    watch = house.start("watch", "--json", "--interval", "0.05")
+    first = json.loads(watch.hear())
+    assert first["store"] == house.url
+    assert (list(first), first["locks"]) == (["time", "store", "locks"], [])
+    house.hold()
+    look = eventually(lambda: json.loads(watch.hear())["locks"])
+    assert [lock["name"] for lock in look] == ["book"]
+    assert list(look[0]["holders"][0]) == CLAIM_KEYS
+    watch.send_signal(signal.SIGINT)
+    status, _, errors = watch.ended()
+    assert (status, errors) == (0, "")
+
+
+def test_watch_on_a_terminal_keeps_a_table_until_ctrl_c(house: House) -> None:
+    with terminal(house, "watch", "--interval", "0.05") as person:
+        person.see("No lock is held in")
+        holder = house.hold("book", "--label", "nightly")
+        person.see(r"book[^\n]*holder[^\n]*nightly")
+        holder.ended()
+        person.see("No lock is held in")
+        person.press("\x03")
+        assert "\x1b[?25h" in person.see(r"(?s).*ended 0")[0]  # the cursor is shown again
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(house: House) -> None:
+    watch = house.start_unread("watch", "--json", "--interval", "0.05")
+    assert watch.wait(timeout=30) != 0
+    assert watch.ended()[2] == ""
+
+
+# doctor
+
+
+def test_doctor_finds_a_good_store_good(house: House) -> None:
+    status, printed, errors = house.run("doctor")
+    assert (status, errors) == (0, "")
+    assert printed.startswith(f"Store {house.url}\n")
+    assert re.search(r"^ round trip +ok +", printed, re.MULTILINE)
+    told = json.loads(house.run("doctor", "--json")[1])
+    assert list(told) == ["store", "status", "checks"]
+    assert (told["store"], told["status"]) == (house.url, "ok")
+    assert all(list(check) == ["name", "status", "detail"] for check in told["checks"])
+
+
+def test_doctor_warns_with_status_0(seen: Seen) -> None:
+    status, printed, _ = seen("doctor")
+    assert status == 0
+    assert re.search(r"^ reach +warn +memory:// is seen by this process only", printed, re.MULTILINE)
+    assert seen.json("doctor")["status"] == "warn"
+
+
+def test_doctor_is_70_if_a_check_fails(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = [interlock.Check("clock", "fail", "it stands still"), interlock.Check("reach", "ok", "far")]
+    monkeypatch.setattr(interlock.Locks, "doctor", lambda self: checks)
+    status, printed, _ = seen("doctor")
+    assert status == 70
+    assert rows(printed)[2] == ["clock", "fail", "it stands still"]
+    status, printed, _ = seen("doctor", "--json")
+    assert (status, json.loads(printed)["status"]) == (70, "fail")
+
+
+@pytest.mark.parametrize("scheme", ["redis", "postgresql", "postgresql+advisory"])
+def test_doctor_is_75_if_the_server_is_away(scheme: str, capsys: pytest.CaptureFixture[str]) -> None:
+    away = ["--store", f"{scheme}://127.0.0.1:1/0"]
+    assert main(["doctor", *away]) == 75
+    printed, errors = capsys.readouterr()
+    assert (printed, errors.count("\n")) == ("", 1)
+    assert errors.startswith("interlock: the store can't be used: ")
+    assert main(["doctor", "--json", *away]) == 75
+
+
+# Errors
+
+
+@pytest.mark.parametrize("words", [["ls"], ["show", "x"], ["watch"], ["evict", "x"], ["doctor"]])
+def test_a_store_that_can_not_be_used_is_75_with_one_line(
+    house: House, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (house.folder / "file").write_text("")
+    assert main([*words, "--store", f"{house.folder.as_uri()}/file/locks"]) == 75
+    printed, errors = capsys.readouterr()
+    assert (printed, errors.count("\n")) == ("", 1)
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    assert all(re.search(rf"^  {name} +[A-Z]", printed, re.MULTILINE) for name in
+               ("run", "ls", "show", "watch", "evict", "doctor"))  # fmt: skip
+    for words in (["ls", "--help"], ["run", "--help"], ["run", "-h"]):
+        assert main(words) == 0
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.endswith(f"interlock {interlock.__version__}\n")

@@ -1,0 +1,93 @@
+"""`interlock run` with inherited signal settings other than a terminal's: nohup, cron, `&` in a script."""
+
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli_processes import COMMAND, REPORTER, House
+
+KEPT = [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGTSTP]
+PYTHONS_OWN = [signal.SIGPIPE, signal.SIGXFSZ]
+ROOT = Path(__file__).parents[2]
+
+
+def ignoring(*numbers: int, blocking: bool = False) -> list[str]:
+    """The command `interlock`, started by a process that ignores or blocks signals."""
+    how = (
+        f"signal.pthread_sigmask(signal.SIG_BLOCK, {[int(number) for number in numbers]})"
+        if blocking
+        else f"[signal.signal(number, signal.SIG_IGN) for number in {[int(number) for number in numbers]}]"
+    )
+    return [sys.executable, "-c", f"import os, signal, sys; {how}; os.execv(sys.argv[1], sys.argv[1:])", *COMMAND]
+
+
+def mask_of(status: str, key: str) -> set[int]:
+    mask = int(re.search(rf"^{key}:\s*([0-9a-f]+)$", status, re.MULTILINE)[1], 16)  # type: ignore[index]
+    return {number for number in range(1, 65) if mask >> (number - 1) & 1}
+
+
+@pytest.mark.parametrize("number", KEPT)
+def test_a_signal_that_is_ignored_stays_so_for_interlock_and_its_command(
+    house: House, number: signal.Signals
+) -> None:
+    holder = house.hold()
+    reporter = [sys.executable, "-c", REPORTER, "stays"]
+    run = house.start_in_line("run", "book", "--", *reporter, command=ignoring(number))
+    run.send_signal(number)  # does not end the wait
+    holder.ended()
+    assert run.hear().isdigit()
+    run.send_signal(number)  # reaches no process
+    run.send_signal(signal.SIGUSR2)
+    assert run.hear() == "SIGUSR2"
+    assert run.ended() == (0, "", "")
+    _, status, _ = house.run("run", "book", "--", "cat", "/proc/self/status", command=ignoring(number))
+    assert number in mask_of(status, "SigIgn")
+
+
+def test_a_command_under_nohup_goes_on_when_the_terminal_hangs_up(house: House) -> None:
+    words = ("run", "book", "--", "sh", "-c", "echo in; exec cat")
+    run = house.start_and_hear("in", *words, command=["nohup", *COMMAND])
+    run.send_signal(signal.SIGHUP)
+    run.say("still here")
+    assert run.hear() == "still here"
+    assert run.ended()[0] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_that_is_blocked_stays_so_for_the_command_and_reaches_interlock(
+    house: House, number: signal.Signals
+) -> None:
+    blocking = ignoring(number, blocking=True)
+    _, status, _ = house.run("run", "book", "--", "cat", "/proc/self/status", command=blocking)
+    assert number in mask_of(status, "SigBlk")
+    with house.locks.lock("book"):
+        waiter = house.start_in_line("run", "book", "--", "true", command=blocking)
+        waiter.send_signal(number)
+        assert waiter.ended()[0] == 128 + number
+
+
+@pytest.mark.parametrize("number", PYTHONS_OWN)
+def test_what_Python_ignores_for_itself_is_at_its_default_for_the_command(
+    house: House, number: signal.Signals
+) -> None:
+    """Whether the signal was ignored before can't be known: Python does not report it."""
+    for command in (COMMAND, ignoring(number)):
+        _, status, _ = house.run("run", "book", "--", "cat", "/proc/self/status", command=command)
+        assert number not in mask_of(status, "SigIgn")
+
+
+def test_a_run_in_the_background_of_a_script_is_not_interrupted_by_the_keyboard(house: House) -> None:
+    os.mkfifo(house.folder / "fifo")
+    words = " ".join(COMMAND)
+    script = f"{words} run book -- sh -c 'echo in; read _ < fifo; echo out' & wait"
+    shell = house.start_and_hear("in", "-c", script, command=["/bin/sh"], start_new_session=True)
+    (view,) = house.locks.claims("book")
+    os.kill(view.pid, signal.SIGINT)
+    os.kill(view.pid, signal.SIGQUIT)
+    (house.folder / "fifo").write_text("\n")
+    assert shell.hear() == "out"
+    assert shell.ended()[0] == 0

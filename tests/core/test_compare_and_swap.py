@@ -1,0 +1,124 @@
+"""Steps by compare and swap: the cached line alone is never the answer."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from interlock.core.claims import SEPARATOR, Claim, LockSpec
+from interlock.core.errors import UnknownOutcome
+from interlock.core.failures import NoAnswer, NoRoom, Refused, Unreachable
+from interlock.core.line import GONE, KEPT
+from interlock.testing.waiting import throughout
+from tests.support.text_store import Texts, TextStore
+
+
+def claim(id: str) -> Claim:
+    return Claim(id, LockSpec(f"p{SEPARATOR}a", 1, 1, 30.0, "", False), "me")
+
+
+def test_who_was_evicted_by_others_hears_it_at_the_next_renewal() -> None:
+    texts = Texts()
+    mine, others = TextStore(texts).queue(), TextStore(texts).queue()
+    first, second = claim("first"), claim("second")
+    assert mine.enter(first, None, True, False).state == "using"
+    assert others.evict(first.spec.key, first.id) == 1
+    assert mine.renew([first]) == [GONE]
+    assert mine.enter(second, None, True, False).state == "using"
+    assert mine.renew([first]) == [GONE]  # though nothing else has changed
+    assert mine.renew([first, second]) == [GONE, KEPT]
+    mine.close()
+    others.close()
+
+
+class LosesReplies(Texts):
+    """Texts whose next swap is performed without a reply; after that, a load fails."""
+
+    def __init__(self, error: Exception | None = None, lost: type[UnknownOutcome] = UnknownOutcome) -> None:
+        super().__init__()
+        self.armed = False
+        self._lost = lost
+        self._error = error
+        self._fails: Exception | None = None
+
+    def swap(self, *args: Any) -> int | None:
+        version = super().swap(*args)
+        if self.armed:
+            self.armed, self._fails = False, self._error
+            raise self._lost("by order of the test")
+        return version
+
+    def load(self, key: str) -> tuple[int | None, str, int]:
+        fails, self._fails = self._fails, None
+        if fails is not None:
+            raise fails
+        return super().load(key)
+
+
+@pytest.mark.parametrize("error", [Refused("no"), NoRoom("full"), Unreachable("away")])
+def test_a_refused_load_after_a_lost_swap_is_an_unknown_outcome(error: Exception) -> None:
+    texts = LosesReplies(error)
+    queue = TextStore(texts).queue()
+    texts.armed = True
+    with pytest.raises(UnknownOutcome, match=str(error)):
+        queue.enter(claim("first"), None, False, False)
+    assert [view.id for view in queue.look(f"p{SEPARATOR}a")] == ["first"]
+    queue.close()
+
+
+def test_a_step_whose_swap_had_no_reply_is_done_once_and_says_so() -> None:
+    texts = LosesReplies()
+    queue = TextStore(texts).queue()
+    texts.armed = True
+    assert queue.enter(claim("first"), None, True, False).state == "using"
+    texts.armed = True
+    assert queue.adopt(f"p{SEPARATOR}a", "first", claim("second")) is not None
+    texts.armed = True
+    assert queue.renew([claim("second")]) == [KEPT]
+    texts.armed = True
+    assert queue.leave(claim("second")) is True
+    assert queue.enter(claim("third"), None, True, False).state == "using"
+    texts.armed = True
+    with pytest.raises(UnknownOutcome):  # nobody knows how many it has removed
+        queue.evict(f"p{SEPARATOR}a", "third")
+    assert queue.look(f"p{SEPARATOR}a") == []
+    queue.close()
+
+
+class Slow(LosesReplies):
+    """Texts whose replies to a swap wait for `go`; the next reply after that is lost."""
+
+    def __init__(self) -> None:
+        super().__init__(lost=NoAnswer)
+        self.go, self.waits = threading.Event(), threading.Event()
+        self.go.set()
+
+    def swap(self, *args: Any) -> int | None:
+        version = super().swap(*args)
+        if not self.go.is_set():
+            self.waits.set()
+            assert self.go.wait(10)
+            self.armed = True
+        return version
+
+
+def test_a_step_beside_an_acquire_is_repeated_after_a_lost_reply() -> None:
+    texts = Slow()
+    queue = TextStore(texts).queue()
+    holder, new = claim("holder"), claim("new")
+    assert queue.enter(holder, None, True, False).state == "using"
+    with ThreadPoolExecutor(3) as pool:
+        texts.go.clear()
+        texts.waits.clear()
+        renewed = pool.submit(queue.renew, [holder])
+        assert texts.waits.wait(10)
+        refused = pool.submit(queue.enter, claim("other"), None, False, False)
+        throughout(0.2, lambda: not refused.done())  # it waits for the renewal, and performs the next batch
+        adopted = pool.submit(queue.adopt, holder.spec.key, holder.id, new)
+        throughout(0.2, lambda: not adopted.done())
+        texts.go.set()
+        assert renewed.result(10) == [KEPT]
+        assert adopted.result(10) is not None
+        assert refused.result(10).state == "refused"
+    queue.close()

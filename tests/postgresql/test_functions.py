@@ -1,0 +1,104 @@
+"""Functions in the database, where they do more than `core.line`: clocks set back, old names, unusual texts."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+import interlock
+from interlock.testing.waiting import WAIT_LIMIT, eventually
+from tests.postgresql.conftest import Ask, table_of
+from tests.servers import PostgresServer
+from tests.support.client_actors import side
+
+HOUR = 3600_000_000
+NAMES = ("a", "läßt ☃", "back\\slash \\u00e4", "100 %")
+
+
+def test_a_fence_is_higher_than_all_before_though_the_clock_goes_back(url: str, ask: Ask, colour: str) -> None:
+    """After a restored dump, or a clock that was set back by an hour; with waiters and without."""
+    with side(colour, url) as ours, ours.beside() as other:
+        first = ours.take("a")
+        assert ours.do(first.release) is True
+        ask(f"UPDATE {table_of(url)} SET top = top + {HOUR}")
+        fences = [first.fence]
+        for _ in range(3):
+            grant = ours.take("a")
+            waiting = other.waits("a")
+            eventually(lambda: len(ours.claims("a")) == 2)
+            assert ours.do(grant.release) is True
+            second = waiting.result(WAIT_LIMIT)
+            assert other.do(second.release) is True
+            fences += [grant.fence, second.fence]
+        assert fences == [fences[0], *range(fences[0] + HOUR + 1, fences[0] + HOUR + 7)]
+
+
+def test_a_renewal_holds_up_nobody_and_is_held_up_by_nobody(url: str, server: PostgresServer, colour: str) -> None:
+    """A step that does not end locks one claim; the others are renewed."""
+    with side(colour, url) as ours, psycopg.connect(server.url) as other:
+        grants = {name: ours.do(ours.locks.lock(name, ttl=2).acquire) for name in ("a", "b", "c")}
+        other.execute(f"SELECT 1 FROM {table_of(url)} WHERE id = %s FOR UPDATE", (grants["b"].id,))
+        eventually(lambda: grants["b"].lost)
+        assert not grants["a"].lost
+        assert not grants["c"].lost
+
+
+def test_old_names_are_swept_and_living_records_are_not(url: str, ask: Ask) -> None:
+    table, old = table_of(url), 120_000_000
+    with interlock.connect(url) as locks:
+        for number in range(100):
+            locks.lock(f"once {number}").acquire().release()
+        held = locks.lock("held").acquire()
+        age = f"top = top - {old}, fence = greatest(0, fence - {old})"
+        ask(f"UPDATE {table} SET {age} WHERE name <> 'held'")
+        ask(f"UPDATE {table} SET done = fence + {10 * old} WHERE name = 'once 7'")
+        assert ask(f"SELECT {table}_sweep(1000, 60000000)") == [(99,)]
+        assert ask(f"SELECT name FROM {table} ORDER BY 1") == [("held",), ("once 7",)]
+        assert held.release() is True
+
+
+@pytest.mark.parametrize("encoding", ["UTF8", "LATIN1", "SQL_ASCII"])
+def test_a_database_that_lacks_characters_keeps_every_name(
+    server: PostgresServer, ask: Ask, colour: str, encoding: str
+) -> None:
+    ask(f"CREATE DATABASE of_{encoding} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    url = f"{server.url.rpartition('/')[0]}/of_{encoding.lower()}"
+    with side(colour, url) as ours:
+        for name in NAMES:
+            grant = ours.do(ours.locks.lock(name, label=name).acquire)
+            assert [(view.name, view.label) for view in ours.claims(name)] == [(name, name)]
+            assert ours.do(grant.release) is True
+        grants = [ours.take(name) for name in NAMES]
+        assert sorted(view.name for view in ours.do(ours.locks.claims)) == sorted(NAMES)
+        for grant in grants:
+            assert ours.do(grant.release) is True
+    ask(f"DROP DATABASE of_{encoding}")
+
+
+@pytest.mark.parametrize("text", ["{id} " + "7" * 20, "{id} " + "7" * 5000, "{id} x", "{id}", ""])
+def test_a_message_that_is_not_ours_lets_nobody_in(url: str, ask: Ask, text: str) -> None:
+    with interlock.connect(url) as locks, ThreadPoolExecutor(1) as threads:
+        grant = locks.lock("a").acquire()
+        waiting = threads.submit(locks.lock("a").acquire)
+        row = f"SELECT id, channel FROM {table_of(url)} WHERE held = 0 AND id <> ''"
+        ((id, channel),) = eventually(lambda: ask(row))
+        ask("SELECT pg_notify(%s, %s)", channel, text.format(id=id))
+        assert len(locks.claims("a")) == 2
+        assert not waiting.done()
+        grant.release()
+        waiting.result(WAIT_LIMIT).release()
+
+
+def made(url: str, change: Callable[[Any], Any]) -> Any:
+    """Call `change` with a connection for threads; return its result."""
+    with interlock.connect(url) as locks:
+        return change(locks)
+
+
+def test_a_table_of_another_version_is_refused_and_said_so(url: str, ask: Ask) -> None:
+    made(url, lambda locks: locks.lock("a").acquire().release())
+    ask(f"ALTER TABLE {table_of(url)} DROP COLUMN once")
+    with pytest.raises(interlock.StoreError, match="another version"):
+        made(url, lambda locks: locks.lock("a").acquire(timeout=0))
