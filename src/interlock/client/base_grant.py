@@ -10,10 +10,12 @@ from interlock.client.arguments import DEFAULT_OPTIONS, AcquireOptions
 from interlock.client.base_client import BaseClient
 from interlock.client.events import Kind
 from interlock.client.messages import AT_MOST, LEASE_ENDED
+from interlock.core import renewal
 from interlock.core.claims import LockSpec, fits, name_of
 from interlock.core.errors import InvalidArgument, LockLost, NotHeld, Unsupported
 from interlock.core.line import numbered
 from interlock.core.queue import AcquireCall, Held
+from interlock.core.renewal import LEFT_AT_RENEWAL
 from interlock.runtime import log
 from interlock.runtime.process import checked_pid
 
@@ -63,7 +65,7 @@ class BaseGrant:
         self.id = claim.id
         self._deadline = deadline
         self._renews = options.renew
-        self._due = deadline - claim.spec.ttl * (2 / 3) if options.renew else deadline
+        self._due = deadline - claim.spec.ttl * LEFT_AT_RENEWAL if options.renew else deadline
         self._options = options
         if options is not DEFAULT_OPTIONS and (options.on_lost is not None or options.on_wanted is not None):
             self._context = copy_context()  # for the callbacks
@@ -209,7 +211,24 @@ class BaseGrant:
         ttl = self._claim.spec.ttl
         self._deadline = min(max(self._deadline, sent + ttl), self._ends_at)
         renews = self._renews and self._deadline < self._ends_at
-        self._due = self._deadline - ttl * (2 / 3) if renews else self._deadline
+        self._due = renewal.due(self._deadline, ttl) if renews else self._deadline
+
+    def _asks_now(self) -> None:
+        """Be due at once: the store may not have the claim any more."""
+        self._due = 0.0
+
+    def _joins(self, now: float) -> bool:
+        """Return True if the renewal is due, or so soon that it goes along with others; note that it is sent."""
+        ttl = self._claim.spec.ttl
+        joins = self._due < self._deadline and self._due <= now + ttl * renewal.JOIN_WITHIN
+        if joins:
+            self._due = renewal.asked_again(now, ttl, self._deadline)
+        return joins
+
+    def _retries(self, now: float) -> float:
+        """Note that the renewal failed; return when it is sent again."""
+        self._due = renewal.retried(now, self._claim.spec.ttl, self._deadline)
+        return self._due
 
     def __reduce__(self) -> NoReturn:
         raise InvalidArgument(

@@ -24,7 +24,6 @@ from interlock.runtime import _aio as rt
 from interlock.runtime import log
 from interlock.runtime.process import checked_pid
 
-SHORTEST_RETRY = 0.02  # seconds
 AT_ONCE = 100  # leases in one request
 MOST_DOUBTED = 256
 MOST_DROPPED = 64
@@ -73,7 +72,7 @@ class AsyncWatchdog:
         reference = ref(grant) if grant._leaving else ref(grant, self._collected)
         self.watched[grant.id] = reference, grant._claim
         if grant.id in self._doubted and not grant._leaving:
-            grant._due = 0.0
+            grant._asks_now()
         if grant._due < self._alarm.moment:
             self._alarm.set(grant._due)
 
@@ -104,7 +103,7 @@ class AsyncWatchdog:
         if grant is None:
             self._doubted.append(id)
         else:
-            grant._due = 0.0
+            grant._asks_now()
             self._alarm.set(0.0)
         return grant is not None
 
@@ -164,9 +163,7 @@ class AsyncWatchdog:
             for grant in grants:
                 if now >= grant._deadline:
                     self.lost(grant, LEASE_ENDED)
-                elif soon and grant._due < grant._deadline and grant._due <= now + grant._claim.spec.ttl / 10:
-                    # Those that are due soon go along in the same request; what has no answer by then is asked again.
-                    grant._due = min(grant._deadline, now + grant._claim.spec.ttl / 3)
+                elif soon and grant._joins(now):
                     due.setdefault(self.node_of(grant._claim), []).append(grant)
             for some in due.values():
                 if rt.spawn("interlock-renew", self._renew, some) is None:
@@ -240,8 +237,7 @@ class AsyncWatchdog:
 
     def _again(self, grants: Sequence[AsyncGrant]) -> None:
         for grant in grants:
-            grant._due = min(grant._deadline, self._now() + max(SHORTEST_RETRY, grant._claim.spec.ttl / 20))
-            self._alarm.set(grant._due)
+            self._alarm.set(grant._retries(self._now()))
 
     def _tell(self, grants: Sequence[AsyncGrant], kind: Kind, reason: str) -> None:
         """Tell the listeners, in a place where they delay no renewal."""

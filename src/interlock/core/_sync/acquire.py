@@ -25,6 +25,7 @@ from interlock.core.queue import (
     Renewed,
     Tells,
 )
+from interlock.core.renewal import RENEW_AFTER
 
 MOST_PAUSE = 0.02  # seconds that are added before a busy store is asked again
 UNHEARD = BUSY._replace(state="indeterminate")  # no answer came: it is asked again at once
@@ -220,7 +221,7 @@ def _wait(rt: Any, queue: Queue, call: AcquireCall, answer: EnterResult) -> bool
     elif call.waiter is None or not call.in_line:
         rt.sleep(pause)
     else:
-        pause = min(pause, call.claim.spec.ttl / 3)
+        pause = min(pause, call.claim.spec.ttl * RENEW_AFTER)
         if call.deadline is not None:
             pause = max(0.0, min(pause, call.deadline - rt.time_by(call.now)))
         granted = call.waiter.wait(pause)

@@ -18,6 +18,7 @@ from interlock.core.failures import ConnectionEnded, Denied, NoAnswer, Passing, 
 from interlock.core.line import GONE as GONE_THERE
 from interlock.core.line import WANTED
 from interlock.core.queue import BUSY, GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Tells
+from interlock.core.renewal import ANSWER_WITHIN
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 from interlock.runtime.waiters import Successors
@@ -261,7 +262,7 @@ class ServerQueue(Generic[Q, A]):
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `Queue.renew`; an attempt without an answer leaves time for others before a lease ends."""
-        limit = min(self._wire.io_timeout, *[claim.spec.ttl / 3 for claim in claims])
+        limit = min(self._wire.io_timeout, *[claim.spec.ttl * ANSWER_WITHIN for claim in claims])
         request = self._wire.renew(claims, [self._waiters.before(claim.id) for claim in claims])
         answers = self._wire.renewed(claims, self._ask_twice(request, limit))
         for at, claim in enumerate(claims):

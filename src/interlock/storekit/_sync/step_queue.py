@@ -27,6 +27,7 @@ from interlock.core.line import (
 )
 from interlock.core.queue import BUSY, DONE_BEFORE, LOOKS, OCCUPIED, REFUSED, EnterResult, Held, Renewed, Tells
 from interlock.core.queue import GONE as IS_GONE
+from interlock.core.renewal import BUSY_WITHIN
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 from interlock.runtime.waiters import Waiters
@@ -151,7 +152,7 @@ class StepQueue:
         steps: Mapping[str, Step] = {}
         if self._renew_many is not None and len(by_key) > 1:
             steps = self._renew_many(by_key)
-        late = clock.now() + min([self.busy_limit, *(claim.spec.ttl / 10 for claim in claims)])
+        late = clock.now() + min([self.busy_limit, *(claim.spec.ttl * BUSY_WITHIN for claim in claims)])
         for until in (0.0, late):  # busy lines are renewed after the others, whose leases may expire meanwhile
             for key, ids in list(by_key.items()):
                 rt.give_way()

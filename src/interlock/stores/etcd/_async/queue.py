@@ -21,6 +21,7 @@ from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import GONE as OVER
 from interlock.core.line import adopt, numbered, renew
 from interlock.core.queue import DONE_BEFORE, GONE, REFUSED, EnterResult, Held, Renewed, Tells
+from interlock.core.renewal import ANSWER_WITHIN
 from interlock.runtime import _aio as rt
 from interlock.storekit._async.step_queue import away, view_of
 from interlock.stores.etcd import wire
@@ -195,7 +196,7 @@ class AsyncEtcdQueue:
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `AsyncQueue.renew`: transactions read the lines of many names, then streams extend many leases."""
-        deadline = self._gateway.deadline(min([claim.spec.ttl / 3 for claim in claims], default=0.0))
+        deadline = self._gateway.deadline(min([claim.spec.ttl * ANSWER_WITHIN for claim in claims], default=0.0))
         keys = list(dict.fromkeys(claim.spec.key for claim in claims))
         lines: dict[str, Found] = {}
         for start in range(0, len(keys), AT_ONCE):
