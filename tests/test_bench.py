@@ -75,7 +75,7 @@ def test_a_ratio_is_taken_round_by_round() -> None:
     assert judged(target, rate, ours=[1.0], peer=[4.0]).measured == figures.Spread(0.25, 0.25, 0.25)
 
 
-def test_pictures_and_tables_are_of_the_report_that_is_checked_in() -> None:
+def test_pictures_and_tables_match_the_checked_in_report() -> None:
     contention = pictures.load()
     for name, drawing in pictures.pictures(contention).items():
         assert (pictures.IMAGES / f"bench-{name}.svg").read_text() == drawing

@@ -30,11 +30,11 @@ def test_the_parts_of_the_package_are_all_of_it() -> None:
     )
 
 
-def test_no_two_classes_share_a_name_but_for_those_that_users_have() -> None:
+def test_class_names_are_unique_except_public_ones() -> None:
     assert budget.same_names() == budget.SAME_NAMES, "name the class for what it is"
 
 
-def test_no_more_private_names_of_others_are_used_than_are_listed_and_those_listed_still_are() -> None:
+def test_foreign_private_names_are_exactly_those_listed() -> None:
     assert budget.foreign_names() == budget.FOREIGN, "use what is public; take out what is mended"
 
 

@@ -32,7 +32,7 @@ def test_each_file_is_a_line_of_one_kind() -> None:
     assert [path.name for path in (ROOT / "changelog.d").iterdir() if not NAMES.fullmatch(path.name)] == []
 
 
-def test_the_first_section_is_that_of_this_version_and_until_its_release_it_is_written_there() -> None:
+def test_the_first_section_of_the_changelog_is_this_version() -> None:
     first = re.search(r"^## (\S+) \((.+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert first is not None
     assert first[1] == interlock.__version__

@@ -25,9 +25,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_it_is_one_for_each_user_id_whatever_the_environment_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_folder_depends_on_the_user_id_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("XDG_RUNTIME_DIR", "TMPDIR", "TMP", "HOME"):
         monkeypatch.setenv(name, str(tmp_path))
     assert runtime_folder() == f"/tmp/interlock-{os.geteuid()}"
@@ -54,7 +52,7 @@ def test_a_folder_that_others_may_write_is_refused(shared: Path, mode: int) -> N
         interlock.connect()
 
 
-def test_a_symlink_is_refused_though_it_leads_to_a_folder_of_the_user(shared: Path) -> None:
+def test_a_symlink_to_the_users_own_folder_is_refused(shared: Path) -> None:
     (shared / "mine").mkdir(mode=0o700)
     (shared / f"interlock-{os.geteuid()}").symlink_to(shared / "mine")
     with pytest.raises(StoreError, match="no folder of this user's own"):

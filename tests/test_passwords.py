@@ -121,7 +121,7 @@ def test_no_repr_shows_it() -> None:
 
 
 @pytest.mark.parametrize("make", [redis.Redis, valkey.Valkey, redis.asyncio.Redis])
-def test_a_client_of_the_wrong_colour_is_told_without_its_settings(make: Any) -> None:
+def test_the_error_for_a_wrong_client_shows_no_settings(make: Any) -> None:
     from interlock.optimistic import atransact, transact
 
     client = make(password=SECRET, username="me")

@@ -26,7 +26,7 @@ def test_a_program_that_does_not_lock_loads_next_to_nothing() -> None:
     assert loaded("import interlock") == {"interlock", "interlock.runtime", "interlock.runtime.loading"}
 
 
-def test_a_program_of_threads_does_not_load_what_only_others_need() -> None:
+def test_a_program_of_threads_loads_no_asyncio() -> None:
     found = loaded('import interlock; interlock.connect("memory://").lock("a").acquire().release()')
     assert "interlock.stores.memory" in found
     slow = {"asyncio", "dataclasses", "importlib.metadata", "inspect", "json", "logging", "pathlib", "socket", "ssl"}

@@ -116,7 +116,7 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     assert [name for name in public if name not in shown] == []
 
 
-def test_the_reference_shows_no_constructor_of_what_only_a_connection_makes(site: Path) -> None:
+def test_the_reference_hides_constructors_that_users_never_call(site: Path) -> None:
     for page, name in (("connections", "Locks"), ("locks", "Lock"), ("grants", "Grant")):
         text = (site / f"reference/api/{page}.html").read_text()
         signature = text[text.index(f'id="interlock.{name}"') :].partition("</dt>")[0]
@@ -155,7 +155,7 @@ def test_a_chinese_word_is_found(reader: tuple[webdriver.Remote, str]) -> None:
     assert any("/zh/" in str(link.get_attribute("href")) for link in found)
 
 
-def test_each_page_fits_a_phone_and_a_desk_and_can_be_read_in_the_light_and_in_the_dark(
+def test_each_page_fits_phone_and_desktop_in_light_and_dark(
     reader: tuple[webdriver.Remote, str],
 ) -> None:
     driver, address = reader

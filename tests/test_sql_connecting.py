@@ -40,7 +40,7 @@ def silent() -> Iterator[int]:
         yield listening.getsockname()[1]
 
 
-def test_an_engine_waits_no_longer_than_a_url_for_a_server_that_says_nothing(silent: int) -> None:
+def test_an_engine_waits_for_a_silent_server_as_long_as_a_url(silent: int) -> None:
     def engine(scheme: str) -> Any:
         return create_engine(f"{scheme}://me@127.0.0.1:{silent}/db")
 
@@ -75,7 +75,7 @@ def test_libpq_gets_each_option_of_a_url_as_it_stands_there(scheme: str) -> None
 
 @pytest.mark.parametrize("scheme", ["postgresql+advisory", "mysql+advisory", "mariadb+advisory"])
 @pytest.mark.parametrize(("name", "value"), [("max_sessions", "7"), ("sequence", "fences")])
-def test_an_option_of_advisory_locks_that_stands_there_twice_is_refused(scheme: str, name: str, value: str) -> None:
+def test_a_repeated_option_of_advisory_locks_is_refused(scheme: str, name: str, value: str) -> None:
     with pytest.raises(InvalidArgument, match=f"give {name} one value") as refused:
         advisory_options(urlsplit(f"{scheme}://me:secret@h/db?{name}={value}&{name}={value}"))
     assert "secret" not in str(refused.value)

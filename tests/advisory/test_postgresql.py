@@ -116,7 +116,7 @@ def test_a_replica_is_refused_until_it_takes_over(own_server: PostgresServer) ->
                 assert grant.fence > held.fence
 
 
-def test_fences_increase_over_a_fail_over_that_lost_how_sessions_were_opened(own_server: PostgresServer) -> None:
+def test_fences_increase_over_a_fail_over_that_lost_sessions(own_server: PostgresServer) -> None:
     with interlock.connect(url_of(own_server)) as locks:
         locks.lock("book").acquire().release()
     with PostgresReplica(own_server) as replica, psycopg.connect(replica.url, autocommit=True) as there:
@@ -130,7 +130,7 @@ def test_fences_increase_over_a_fail_over_that_lost_how_sessions_were_opened(own
             assert after.fence > before.fence
 
 
-def test_a_role_that_may_not_make_the_sequence_is_told_what_to_do(own_server: PostgresServer) -> None:
+def test_a_role_that_may_not_make_the_sequence_gets_advice(own_server: PostgresServer) -> None:
     owner = OnPostgres(own_server)
     owner.ask("CREATE ROLE plain LOGIN")
     owner.ask("REVOKE CREATE ON SCHEMA public FROM public")

@@ -61,7 +61,7 @@ def test_a_wait_that_ends_when_it_is_granted_leaves_nothing(locks: Any, other: A
         assert other.locks(granted=False) == [], number
 
 
-def test_a_wait_that_somebody_breaks_off_or_whose_session_ends_goes_on(locks: Any, other: Any) -> None:
+def test_a_wait_continues_after_its_statement_or_session_ended(locks: Any, other: Any) -> None:
     with ThreadPoolExecutor() as pool:
         other.lock("book")
         found, session = waiting(locks, other, pool)
@@ -162,7 +162,7 @@ def test_sessions_are_few_and_who_finds_none_waits_for_one(server: Any, other: A
         assert other.locks() == []
 
 
-def test_those_of_one_process_get_in_in_the_order_of_their_arrival(server: Any, other: Any) -> None:
+def test_waiters_of_one_process_get_the_lock_in_arrival_order(server: Any, other: Any) -> None:
     with interlock.connect(url_of(server)) as locks, interlock.connect(url_of(server)) as more:
         other.lock("book")
         order: list[int] = []
@@ -183,7 +183,7 @@ def test_those_of_one_process_get_in_in_the_order_of_their_arrival(server: Any, 
         assert order == list(range(8))
 
 
-def test_what_another_process_holds_is_shown_and_can_not_be_evicted(locks: Any, other: Any, server: Any) -> None:
+def test_sessions_of_other_processes_are_shown_not_evicted(locks: Any, other: Any, server: Any) -> None:
     other.lock("book")
     third = somebody_on(server)
     waits = threading.Thread(target=third.lock, args=("book",))
@@ -199,7 +199,7 @@ def test_what_another_process_holds_is_shown_and_can_not_be_evicted(locks: Any, 
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_a_wait_that_is_called_off_leaves_its_session_to_the_next(server: Any, other: Any, colour: str) -> None:
+def test_a_cancelled_wait_leaves_its_session_to_the_next(server: Any, other: Any, colour: str) -> None:
     with side(colour, url_of(server)) as one:
         other.lock("book")
         for _ in range(5):

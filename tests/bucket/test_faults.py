@@ -36,7 +36,7 @@ def test_an_object_is_written_no_faster_than_its_server_allows() -> None:
         assert time.monotonic() - began >= 5 * 0.2
 
 
-def test_the_claim_of_a_killed_process_ends_also_for_who_tries_once(url: str) -> None:
+def test_a_claim_of_a_killed_process_ends_for_single_tries_too(url: str) -> None:
     remote = Remote(url)
     remote.do("grant = locks.lock('a', ttl=1).acquire()")
     remote.kill()
@@ -101,7 +101,7 @@ def test_wrong_keys_and_a_bucket_that_is_not_there_are_said(server: Any, url: st
         assert "5ecret" not in str(caught.value)
 
 
-def test_a_store_of_the_programs_own_is_taken_but_for_one_that_can_not_swap(tmp_path: Path) -> None:
+def test_an_object_store_is_accepted_only_if_it_can_swap(tmp_path: Path) -> None:
     with interlock.connect(MemoryStore()) as locks, locks.lock("a") as grant:
         assert grant.held
     with pytest.raises(InvalidArgument, match="file://"):

@@ -55,7 +55,7 @@ with interlock.connect() as locks, locks.lock({name!r}):
     assert program.ended()[0] == 0
 
 
-def test_a_service_with_a_tmp_of_its_own_is_75_and_told_what_to_do(house: House) -> None:
+def test_a_service_with_a_private_tmp_exits_75_with_advice(house: House) -> None:
     (house.folder / "mounts").write_text(
         "91 27 0:28 /systemd-private-4f2a-app.service-Xb3/tmp /tmp rw - tmpfs tmpfs rw\n"
     )

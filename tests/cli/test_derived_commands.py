@@ -27,7 +27,7 @@ def test_once_needs_a_time_that_it_understands(house: House) -> None:
     assert (status, "10m, 2h or 1d" in errors) == (64, True)
 
 
-def test_a_hold_outlives_its_process_and_is_renewed_and_released_by_its_token(house: House) -> None:
+def test_a_hold_outlives_its_process_and_is_used_by_its_token(house: House) -> None:
     status, token, _ = house.run("hold", "deploy", "--ttl", "30m", "--label", "release 7")
     assert status == 0
     assert house.run("run", "-n", "deploy", "--", "true")[0] == 1

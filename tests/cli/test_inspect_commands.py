@@ -198,9 +198,7 @@ def test_tables_fit_the_terminal_and_keep_names_whole(
     }[width]
 
 
-def test_names_and_labels_of_others_are_neither_markup_nor_commands_to_the_terminal(
-    seen: Seen, locks: interlock.Locks
-) -> None:
+def test_names_and_labels_are_escaped_for_the_terminal(seen: Seen, locks: interlock.Locks) -> None:
     with locks.lock("[red]\x1b[2J", label="a\nb"):
         _, printed, _ = seen("ls")
         assert "\x1b" not in printed
@@ -243,7 +241,7 @@ def test_evict_asks_on_a_terminal(house: House, answer: str, ended: str, left: i
 # watch
 
 
-def test_watch_prints_a_line_of_json_for_each_look_and_ends_with_0(house: House) -> None:
+def test_watch_prints_one_json_line_per_look_and_exits_0(house: House) -> None:
     watch = house.start("watch", "--json", "--interval", "0.05")
     first = json.loads(watch.hear())
     assert first["store"] == house.url

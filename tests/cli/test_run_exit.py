@@ -31,9 +31,7 @@ def test_a_command_that_dies_by_a_signal_is_128_and_its_number(house: House, num
         (["--permits", "3", "-n"], 1),
     ],
 )
-def test_a_lock_that_others_hold_is_1_or_what_E_says_and_the_command_does_not_run(
-    house: House, options: list[str], status: int
-) -> None:
+def test_a_held_lock_exits_1_or_as_E_says_without_a_command(house: House, options: list[str], status: int) -> None:
     with house.locks.lock("book"):
         assert house.run("run", *options, "book", "--", "touch", "ran") == (status, "", "")
         assert [view.pid for view in house.locks.claims("book")] == [os.getpid()]
@@ -53,7 +51,7 @@ def test_a_name_that_no_store_can_keep_is_64(house: House) -> None:
     assert "UTF-8" in errors
 
 
-def test_a_command_that_is_not_there_is_69_without_waiting_for_the_lock(house: House) -> None:
+def test_a_missing_command_exits_69_without_waiting(house: House) -> None:
     with house.locks.lock("book"):
         for command in ("no-such-command", "./no-such-command", ""):
             status, output, errors = house.run("run", "book", "--", command)
@@ -74,7 +72,7 @@ def test_a_script_that_names_no_interpreter_is_run_by_sh(house: House) -> None:
     assert house.run("run", "book", "--", "./bare", "x") == (0, "bare x\n", "")
 
 
-def test_a_command_that_vanishes_while_interlock_waits_is_69_and_the_lock_goes_on(house: House) -> None:
+def test_a_command_removed_while_waiting_exits_69_and_releases(house: House) -> None:
     vanishing = Path(house.script("vanishing", "#!/bin/sh\n"))
     holder = house.hold()
     waiter = house.start_in_line("run", "book", "--", str(vanishing))

@@ -31,9 +31,7 @@ def mask_of(status: str, key: str) -> set[int]:
 
 
 @pytest.mark.parametrize("number", KEPT)
-def test_a_signal_that_is_ignored_stays_so_for_interlock_and_its_command(
-    house: House, number: signal.Signals
-) -> None:
+def test_an_ignored_signal_stays_ignored_for_run_and_command(house: House, number: signal.Signals) -> None:
     holder = house.hold()
     reporter = [sys.executable, "-c", REPORTER, "stays"]
     run = house.start_in_line("run", "book", "--", *reporter, command=ignoring(number))
@@ -48,7 +46,7 @@ def test_a_signal_that_is_ignored_stays_so_for_interlock_and_its_command(
     assert number in mask_of(status, "SigIgn")
 
 
-def test_a_command_under_nohup_goes_on_when_the_terminal_hangs_up(house: House) -> None:
+def test_a_command_under_nohup_survives_the_terminal(house: House) -> None:
     words = ("run", "book", "--", "sh", "-c", "echo in; exec cat")
     run = house.start_and_hear("in", *words, command=["nohup", *COMMAND])
     run.send_signal(signal.SIGHUP)
@@ -58,9 +56,7 @@ def test_a_command_under_nohup_goes_on_when_the_terminal_hangs_up(house: House) 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_a_signal_that_is_blocked_stays_so_for_the_command_and_reaches_interlock(
-    house: House, number: signal.Signals
-) -> None:
+def test_a_blocked_signal_stays_blocked_only_for_the_command(house: House, number: signal.Signals) -> None:
     blocking = ignoring(number, blocking=True)
     _, status, _ = house.run("run", "book", "--", "cat", "/proc/self/status", command=blocking)
     assert number in mask_of(status, "SigBlk")
@@ -71,16 +67,14 @@ def test_a_signal_that_is_blocked_stays_so_for_the_command_and_reaches_interlock
 
 
 @pytest.mark.parametrize("number", PYTHONS_OWN)
-def test_what_Python_ignores_for_itself_is_at_its_default_for_the_command(
-    house: House, number: signal.Signals
-) -> None:
+def test_signals_ignored_by_Python_are_default_for_the_command(house: House, number: signal.Signals) -> None:
     """Whether the signal was ignored before can't be known: Python does not report it."""
     for command in (COMMAND, ignoring(number)):
         _, status, _ = house.run("run", "book", "--", "cat", "/proc/self/status", command=command)
         assert number not in mask_of(status, "SigIgn")
 
 
-def test_a_run_in_the_background_of_a_script_is_not_interrupted_by_the_keyboard(house: House) -> None:
+def test_a_background_run_ignores_signals_of_the_keyboard(house: House) -> None:
     os.mkfifo(house.folder / "fifo")
     words = " ".join(COMMAND)
     script = f"{words} run book -- sh -c 'echo in; read _ < fifo; echo out' & wait"

@@ -167,7 +167,7 @@ def test_no_file_of_interlock_leaks_into_the_command(house: House) -> None:
     assert not any("locks" in link for link in links)
 
 
-def test_closed_streams_stay_closed_and_nothing_of_ours_takes_their_place(house: House) -> None:
+def test_closed_streams_stay_closed_and_are_not_reused(house: House) -> None:
     closing = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *COMMAND]
     look = "for n in 0 1 2; do [ -e /proc/$$/fd/$n ] && echo open >> seen; done; echo looked >> seen"
     assert house.run("run", "-v", "book", "--", "sh", "-c", look, command=closing) == (0, "", "")

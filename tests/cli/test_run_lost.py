@@ -50,7 +50,7 @@ def test_with_keep_a_lost_lock_is_70(house: House) -> None:
     (house.folder / "fifo").write_text("go\n")
 
 
-def test_an_interlock_that_was_stopped_past_its_lease_stops_its_command(house: House) -> None:
+def test_a_run_stopped_past_its_lease_stops_its_command(house: House) -> None:
     run, _ = reporter(house, *SHORT, kind="leaves")
     run.send_signal(signal.SIGSTOP)
     with house.locks.lock("book", timeout=25):
@@ -69,7 +69,7 @@ def test_the_lease_is_renewed_while_the_command_runs(house: House) -> None:
     assert renewed.id == first.id
 
 
-def test_a_release_that_fails_is_told_and_the_status_is_the_commands(house: House) -> None:
+def test_a_failed_release_is_reported_and_keeps_the_exit_status(house: House) -> None:
     failing = house.python_with(
         "from interlock.core.errors import StoreError\n"
         "from interlock.stores.files._sync.queue import FileQueue\n"
@@ -98,7 +98,7 @@ Lock.acquire = loses
 """
 
 
-def test_a_lock_that_is_lost_before_the_command_could_start_starts_none(house: House) -> None:
+def test_a_lock_lost_before_the_start_starts_no_command(house: House) -> None:
     status, output, errors = house.run("run", "book", "--", "echo", "started", extra=house.python_with(LOST_BEFORE))
     assert (status, output) == (70, "")
     assert errors.startswith("interlock: the lock 'book' was lost")

@@ -68,7 +68,7 @@ def test_what_never_has_room_is_told(house: House, outer: str, inner: str) -> No
     assert HELD in errors
 
 
-def test_a_reader_behind_a_writer_that_waits_for_the_reader_around_it_is_told(house: House) -> None:
+def test_a_nested_reader_behind_a_waiting_writer_is_refused(house: House) -> None:
     inner = f"echo in; read _; {RUN} -s x -- echo inner; echo $?"
     run = house.start_and_hear("in", "run", "-s", "x", "--", "sh", "-c", inner)
     writer = house.start_in_line("run", "x", "--", "echo", "writer", name="x")

@@ -14,7 +14,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a p
 
 
 @pytest.mark.parametrize("number", FORWARDED)
-def test_a_signal_to_interlock_reaches_the_command_once_and_the_lock_is_held_on(house: House, number: int) -> None:
+def test_a_signal_reaches_the_command_once_and_keeps_the_lock(house: House, number: int) -> None:
     run, _ = reporter(house)
     run.send_signal(number)
     assert run.hear() == signal.Signals(number).name
@@ -35,7 +35,7 @@ def test_the_lock_is_held_until_a_terminated_command_is_gone(house: House) -> No
     assert house.locks.claims() == []
 
 
-def test_a_signal_that_comes_before_the_command_could_start_is_not_lost(house: House) -> None:
+def test_a_signal_before_the_start_of_the_command_is_not_lost(house: House) -> None:
     for _ in range(5):
         run = house.start("run", "book", "--", "sleep", "60")
         house.wait_for(1, "using")
@@ -54,7 +54,7 @@ def test_a_signal_ends_the_wait_and_leaves_nothing_behind(house: House, number: 
     assert not (house.folder / "ran").exists()
 
 
-def test_a_command_that_signals_its_own_group_gets_the_signal_once(house: House) -> None:
+def test_a_command_that_signals_its_group_gets_the_signal_once(house: House) -> None:
     script = "import os, signal, sys; exec(sys.argv[2].replace('print(os.getpid(), flush=True)', 'os.kill(0, 10)'))"
     run = house.start("run", "book", "--", sys.executable, "-c", script, "stays", REPORTER, start_new_session=True)
     assert run.hear() == "SIGUSR1"

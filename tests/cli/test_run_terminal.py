@@ -64,7 +64,7 @@ def test_a_key_reaches_the_command_once(house: House, key: str, name: str, shell
             person.see("ended 0")
 
 
-def test_a_signal_to_interlock_alone_reaches_a_command_in_the_foreground(house: House) -> None:
+def test_a_signal_to_interlock_reaches_a_foreground_command(house: House) -> None:
     with reporter(house) as (person, job, _):
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
             os.kill(job, number)
@@ -116,7 +116,7 @@ def test_a_stop_of_interlock_alone_stops_the_command_too(house: House) -> None:
         person.see("got SIGCONT")
 
 
-def test_a_terminal_that_goes_away_hangs_up_the_command_of_a_session_leader(house: House) -> None:
+def test_a_closed_terminal_hangs_up_a_session_leaders_command(house: House) -> None:
     with terminal(house, "run", "book", "--", "sh", "-c", "trap 'echo hup > told; exit' HUP; echo in; cat",
                   shell=False) as person:  # fmt: skip
         person.see("in\n")

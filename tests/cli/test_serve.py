@@ -82,7 +82,7 @@ def test_without_a_token_nobody_evicts(url: str, locks: interlock.Locks, tmp_pat
     assert [view.id for view in locks.claims()] == [grant.id]
 
 
-def test_a_request_that_makes_no_sense_is_refused_and_the_page_goes_on(page: Served) -> None:
+def test_malformed_requests_are_refused_and_the_page_works_on(page: Served) -> None:
     ours = {"Content_Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
     for body in ("", "[]", "{", '{"name": "a"}', '{"name": 1, "id": 2}', "[" * 9000, b"\xff"):
         assert page.ask("/evict", "POST", body, **ours)[0] == 400

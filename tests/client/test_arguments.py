@@ -158,7 +158,7 @@ def test_bad_limits_and_lists_are_refused(world: World, locks: Any, ann: Actor) 
     refuses(partial(ann.do, locks.lock(world.name).acquire, cancel=1), "is_set")
 
 
-def test_the_limits_themselves_are_taken_and_what_is_beyond_is_refused(world: World, locks: Any, ann: Actor) -> None:
+def test_limits_are_accepted_and_values_beyond_are_refused(world: World, locks: Any, ann: Actor) -> None:
     most = 2**30 - 1
     assert ann.do(locks.semaphore(world.name, most, units=most).acquire, False).held
     refuses(partial(locks.semaphore, world.name, most + 1), "permits")

@@ -20,7 +20,7 @@ def test_a_server_that_is_away_is_asked_once(world: World, ann: Actor, error: ty
     assert (failing.refused["leave"], failing.closed, len(grants)) == (times, True, 3)
 
 
-def test_a_lock_that_was_in_doubt_is_renewed_no_more_if_its_release_failed(
+def test_an_unverified_lock_is_not_renewed_after_failed_release(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with interlock.connect("memory://doubted") as locks:

@@ -14,7 +14,7 @@ from interlock.testing.store_fixture import World
 from interlock.testing.waiting import RENEWED, eventually
 
 
-def test_who_has_unsubscribed_hears_nothing_and_the_others_still_do(world: World, locks: Any, ann: Actor) -> None:
+def test_only_the_unsubscribed_listener_gets_no_more_events(world: World, locks: Any, ann: Actor) -> None:
     first, second = EventLog(locks.subscribe), EventLog(locks.subscribe)
     lock = locks.lock(world.name)
     ann.do(ann.do(lock.acquire).release)
@@ -68,9 +68,7 @@ def test_a_listener_that_fails_is_logged_and_holds_back_nobody(
 
 
 @of_threads
-def test_a_listener_of_threads_that_hangs_at_a_renewal_holds_back_no_renewal(
-    world: World, locks: Any, ann: Actor
-) -> None:
+def test_a_hanging_listener_delays_no_renewal_of_threads(world: World, locks: Any, ann: Actor) -> None:
     gate = world.gate()
     hung: list[Event] = []
 

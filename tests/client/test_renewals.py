@@ -13,9 +13,7 @@ from interlock.testing.store_fixture import THREADS, World
 from interlock.testing.waiting import eventually, lasting, throughout
 
 
-def test_a_lease_is_renewed_when_a_third_has_passed_and_a_long_one_is_not(
-    world: World, locks: Any, ann: Actor
-) -> None:
+def test_a_lease_is_renewed_after_a_third_of_its_time(world: World, locks: Any, ann: Actor) -> None:
     log = EventLog(locks.subscribe)
     brief = ann.do(locks.lock(world.name, ttl=1.5).acquire)
     long = ann.do(locks.lock(world.fresh_name(), ttl=60).acquire)
@@ -26,7 +24,7 @@ def test_a_lease_is_renewed_when_a_third_has_passed_and_a_long_one_is_not(
     assert ann.do(brief.release) is ann.do(long.release) is True
 
 
-def test_a_renewal_that_failed_is_tried_again_soon_and_not_all_the_time(world: World, ann: Actor) -> None:
+def test_a_failed_renewal_is_retried_soon_without_spinning(world: World, ann: Actor) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, error=StoreError))
     log = EventLog(locks.subscribe)
     grant = ann.do(locks.lock(world.name, ttl=3).acquire)
@@ -38,7 +36,7 @@ def test_a_renewal_that_failed_is_tried_again_soon_and_not_all_the_time(world: W
     assert (grant.held, ann.do(grant.release)) == (True, True)
 
 
-def test_of_several_renewals_the_one_that_failed_is_tried_again_soon(world: World, ann: Actor) -> None:
+def test_the_failed_one_of_several_renewals_is_retried_soon(world: World, ann: Actor) -> None:
     locks, partial = world.connect_with(Partial)
     log = EventLog(locks.subscribe)
     partial.names.add(world.name)
@@ -49,7 +47,7 @@ def test_of_several_renewals_the_one_that_failed_is_tried_again_soon(world: Worl
     assert [ann.do(grant.release) for grant in grants] == [True, True]
 
 
-def test_a_renewal_whose_answer_is_late_is_not_sent_again_meanwhile(world: World, ann: Actor) -> None:
+def test_a_renewal_is_not_sent_again_while_its_reply_is_late(world: World, ann: Actor) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.5, ("renew",)))
     grant = ann.do(locks.lock(world.name, ttl=3).acquire)
     eventually(lambda: slow.done)
@@ -70,9 +68,7 @@ def test_a_lease_that_ended_has_no_seconds_left(world: World, locks: Any, ann: A
     assert grant.expires_in == 0
 
 
-def test_a_release_of_what_was_evicted_is_none_though_it_would_have_to_stay(
-    world: World, locks: Any, ann: Actor
-) -> None:
+def test_releasing_an_evicted_lock_is_false_within_at_least(world: World, locks: Any, ann: Actor) -> None:
     grant = ann.do(locks.lock(world.name, ttl=1, at_least=1, renew=False).acquire)
     assert ann.do(locks.evict, world.name) == 1
     assert ann.do(grant.release) is False

@@ -15,7 +15,7 @@ def test_an_ipv6_address_may_stand_after_another_host(hosts: str) -> None:
     assert split(url) == SplitResult("redis+sentinel", hosts, "/service/3", "socket_timeout=1", "f")
 
 
-def test_a_database_of_several_hosts_is_taken_with_an_ipv6_address() -> None:
+def test_a_url_of_several_hosts_may_have_an_ipv6_address() -> None:
     interlock.connect("postgresql://me@h1:5432,[::1]:5433/db?target_session_attrs=read-write").close()
 
 

@@ -43,7 +43,7 @@ def test_with_acquire_gives_the_grant_and_releases_at_the_end(world: World, kind
 
 
 @of_tasks
-def test_with_acquire_cancels_the_body_of_a_task_that_lost_the_lock(world: World, kind: Kind, ann: Actor) -> None:
+def test_with_acquire_cancels_the_body_after_a_loss(world: World, kind: Kind, ann: Actor) -> None:
     lock = kind.make(world.connect(), world.name, ttl=RENEWED)
     reached: list[str] = []
 
@@ -58,9 +58,7 @@ def test_with_acquire_cancels_the_body_of_a_task_that_lost_the_lock(world: World
     assert ann.within(lock, lambda grant: grant.held) is True
 
 
-def test_a_grant_that_is_not_held_or_in_a_body_already_can_not_be_entered(
-    world: World, kind: Kind, ann: Actor, bob: Actor
-) -> None:
+def test_a_grant_not_held_or_already_entered_is_refused(world: World, kind: Kind, ann: Actor, bob: Actor) -> None:
     lock = kind.make(world.connect(), world.name)
     released = ann.do(lock.acquire)
     ann.do(released.release)
@@ -98,9 +96,7 @@ def test_a_grant_that_was_acquired_by_another_may_be_entered(
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, TimeoutError])
-def test_a_release_that_fails_does_not_replace_the_exception_of_the_body(
-    world: World, error: type[BaseException]
-) -> None:
+def test_a_failed_release_keeps_the_exception_of_the_body(world: World, error: type[BaseException]) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, "leave"))
     lock = locks.lock(world.name, ttl=RENEWED)
     raised = error("of the body")
@@ -119,7 +115,7 @@ def test_a_release_that_fails_does_not_replace_the_exception_of_the_body(
 
 
 @of_tasks
-def test_a_body_that_is_cancelled_stays_cancelled_though_the_release_fails(world: World) -> None:
+def test_a_cancelled_body_stays_cancelled_if_the_release_fails(world: World) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, "leave"))
 
     async def cancelled() -> bool:

@@ -18,7 +18,7 @@ def _drop(locks: interlock.Locks) -> None:
     locks.lock("page", ttl=0.3).acquire()
 
 
-def test_a_dropped_grant_whose_lease_has_ended_keeps_no_thread_busy() -> None:
+def test_a_dropped_grant_with_an_ended_lease_keeps_threads_idle() -> None:
     with interlock.connect(f"memory://{uuid4().hex}") as locks, warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         _drop(locks)
@@ -29,7 +29,7 @@ def test_a_dropped_grant_whose_lease_has_ended_keeps_no_thread_busy() -> None:
         assert locks.claims() == []
 
 
-def test_a_dropped_grant_whose_lease_has_ended_keeps_no_loop_busy() -> None:
+def test_a_dropped_grant_with_an_ended_lease_keeps_the_loop_idle() -> None:
     async def main() -> None:
         async with interlock.aconnect(f"memory://{uuid4().hex}") as locks:
             await locks.lock("page", ttl=0.3).acquire()

@@ -46,7 +46,7 @@ def test_a_name_has_from_one_to_a_thousand_characters() -> None:
     )
 
 
-def test_a_label_may_be_empty_and_has_at_most_two_hundred_characters() -> None:
+def test_a_label_has_at_most_two_hundred_characters() -> None:
     assert checked_text("", "label", MAX_LABEL) == ""
     assert checked_text("x" * 200, "label", MAX_LABEL) == "x" * 200
     assert [shown_text("a" * 200), shown_text("a" * 201)] == ["a" * 200, "a" * 199 + "…"]
@@ -126,7 +126,7 @@ def test_a_librarys_reason_is_told_unless_the_url_has_a_password() -> None:
         )
 
 
-def test_an_object_is_described_by_its_type_and_numbers_by_themselves() -> None:
+def test_objects_are_described_by_type_and_numbers_by_value() -> None:
     assert [described(each) for each in (None, True, 5, 1.5)] == ["None", "True", "5", "1.5"]
     assert [described(each) for each in ("secret", array("b"))] == ["<str>", "<array.array>"]
     assert described(LockTimeout("secret")) == "<interlock.core.errors.LockTimeout>"

@@ -43,31 +43,31 @@ def named(name: str, *args: Any, **kwargs: Any) -> str:
     return name_of_arguments(name, plain, "guard")(args, kwargs)
 
 
-def test_a_name_takes_arguments_by_position_by_keyword_and_by_default() -> None:
+def test_a_name_is_made_of_positional_keyword_and_default_values() -> None:
     assert named("{user}:{book}:{copy}", "ann") == "ann:none:1"
     assert named("{user}:{book}:{copy}", "ann", "emma", copy=2) == "ann:emma:2"
     assert named("{rest[0]} {user.id} {{user}}", SimpleNamespace(id=7), "emma", "x") == "x 7 {user}"
 
 
-def test_a_name_takes_what_stands_for_all_keywords_and_what_is_in_it() -> None:
+def test_a_name_may_mention_the_other_keywords_and_their_items() -> None:
     assert named("{shelf}:{options[shelf]}", "ann", shelf="b") == "b:b"
     assert named("{user}:{options[user]}", "ann", user="bob") == "ann:bob", "the function's own argument first"
 
 
 @pytest.mark.parametrize("name", ["{user.id}", "{rest[0]}", "{options[shelf]}", "{shelf}", "{user:d}", "{user[x]}"])
-def test_a_name_that_can_not_be_made_of_a_call_is_refused_with_the_reason(name: str) -> None:
+def test_a_call_that_makes_no_name_is_refused_with_the_reason(name: str) -> None:
     with pytest.raises(InvalidArgument, match=r"can't be made of these arguments: .*Error") as refused:
         named(name, "ann")
     assert name in str(refused.value)
     assert refused.value.__cause__ is not None
 
 
-def test_a_call_with_arguments_that_the_function_has_not_is_its_own_error() -> None:
+def test_a_call_with_wrong_arguments_raises_type_error() -> None:
     with pytest.raises(TypeError, match="user"):
         named("{user}")
 
 
-def test_a_name_that_mentions_no_argument_of_the_function_is_refused_at_once() -> None:
+def test_a_name_with_an_unknown_argument_is_refused_at_once() -> None:
     with pytest.raises(InvalidArgument, match=r"'\{z\}\{book\}' mentions \{book\}, but coroutine has .*: user$"):
         name_of_arguments("{z}{book}", coroutine, "guard")
     with pytest.raises(InvalidArgument, match=r"mentions \{x\}, but \S+ has the arguments: none$"):
@@ -82,7 +82,7 @@ def test_a_name_that_mentions_no_argument_of_the_function_is_refused_at_once() -
         named("{user")
 
 
-def test_a_partial_has_the_arguments_that_are_left_and_a_wrapper_those_of_what_it_wraps() -> None:
+def test_partials_and_wrappers_have_the_arguments_of_the_call() -> None:
     @functools.wraps(coroutine)
     def wrapper(*args: Any) -> None:
         """Take anything."""

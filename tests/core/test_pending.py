@@ -15,7 +15,7 @@ ME = Claim("me", SPEC)
 
 
 @pytest.mark.parametrize("wait", [True, False], ids=["waits", "tries"])
-def test_a_neighbour_that_is_about_to_give_way_is_looked_at_again_soon(wait: bool) -> None:
+def test_a_claim_about_to_give_way_is_looked_at_again_soon(wait: bool) -> None:
     records = MemoryRecords(look_again=4.0)
     neighbour = Claim("neighbour", SPEC)
     for each in (ME, neighbour):  # it is in line, will have to give way, and has not looked yet

@@ -82,7 +82,7 @@ def test_the_leases_of_several_names_are_renewed_in_one_request() -> None:
     assert steps.step.await_count == 2
 
 
-def test_a_busy_store_is_asked_again_for_a_tenth_of_the_lease_or_for_its_limit(
+def test_a_busy_store_is_retried_for_a_tenth_of_the_lease(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pauses = []

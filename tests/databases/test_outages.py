@@ -90,7 +90,7 @@ def test_a_paused_server_costs_one_time_out_and_leaves_nothing(server: Any, url:
             pass
 
 
-def test_a_holder_whose_server_is_paused_past_its_lease_knows_the_loss(server: Any, url: str) -> None:
+def test_a_server_paused_past_the_lease_loses_the_lock(server: Any, url: str) -> None:
     with interlock.connect(f"{url}&timeout=0.3") as locks:
         grant = locks.lock("a", ttl=1).acquire()
         assert grant is not None

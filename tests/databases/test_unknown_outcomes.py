@@ -248,7 +248,7 @@ def behind(server: Any, proxy: Proxy) -> str:
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("colour", COLOURS)
-def test_an_operation_whose_reply_is_lost_is_true_and_leaves_nothing(
+def test_an_operation_with_a_lost_reply_tells_the_truth(
     proxy: Proxy, eye: Any, behind: str, colour: str, fault: str, operation: str
 ) -> None:
     for number in range(REPLIES):

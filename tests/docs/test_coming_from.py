@@ -58,7 +58,7 @@ HOLDERS: dict[str, Held] = {
 
 
 @pytest.mark.parametrize("who", HOLDERS)
-def test_a_lock_of_the_kernel_and_a_line_do_not_exclude_each_other(who: str, tmp_path: Path) -> None:
+def test_a_kernel_lock_and_a_line_do_not_exclude_each_other(who: str, tmp_path: Path) -> None:
     path = tmp_path / "report"
     with interlock.connect((tmp_path / "locks").as_uri()) as locks:
         for name in (str(path), "report"):
@@ -129,7 +129,7 @@ def pairs(client: Redis) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]
 
 
 @pytest.mark.parametrize("library", ["redis-py", "ClientLock", "python-redis-lock"])
-def test_the_key_of_each_library_is_excluded_by_a_lock_of_one_key(library: str, client: Redis) -> None:
+def test_a_key_lock_excludes_the_lock_of_each_library(library: str, client: Redis) -> None:
     theirs, ours = pairs(client)[library]
     for first, second in ((theirs, ours), (ours, theirs)):
         holder = first()

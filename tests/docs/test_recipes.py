@@ -107,7 +107,7 @@ def test_rq_skips_what_is_done_elsewhere(environment: dict[str, str], shop: inte
     assert done.stdout == "['done', None]\n"
 
 
-def test_the_web_application_answers_423_and_503_and_has_one_leader(
+def test_the_web_recipe_answers_423_and_503_with_one_leader(
     environment: dict[str, str], server: RedisServer, shop: interlock.Locks
 ) -> None:
     ports = []
@@ -180,9 +180,7 @@ print(device, "seed", sys.argv[1])
 """
 
 
-def test_two_programs_of_joblib_share_the_gpus_and_no_two_jobs_have_one(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_two_joblib_programs_never_share_a_gpu(environment: dict[str, str], tmp_path: Path) -> None:
     environment["GPUS"] = "0,1"
     words = [sys.executable, "-m", "examples.recipes.gpu", sys.executable, "-c", JOB]
     with interlock.connect(environment["INTERLOCK_URL"]) as locks, locks.semaphore("gpu", 2, units=2):
@@ -263,9 +261,7 @@ def test_the_lines_for_one_machine_exclude(environment: dict[str, str], tmp_path
     assert (tmp_path / "done").read_text() == "mirror\nnightly\n"
 
 
-def test_of_several_machines_one_runs_it_though_their_clocks_differ(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_one_of_several_machines_runs_it_despite_their_clocks(environment: dict[str, str], tmp_path: Path) -> None:
     job(tmp_path)
     variables, line = cron_lines()[2]
     assert variables == {"INTERLOCK_URL": "redis://locks.example"}

@@ -31,7 +31,7 @@ def migrate(connection: Any, work: Callable[[Any], object], **how: Any) -> None:
         work(operations)
 
 
-def test_on_postgresql_a_migration_makes_all_and_its_reverse_leaves_nothing(
+def test_a_postgresql_migration_is_undone_by_its_reverse(
     server: PostgresServer, ask: Callable[..., list[Any]]
 ) -> None:
     table = f"t{uuid4().hex}"
@@ -105,7 +105,7 @@ def test_what_is_printed_offline_makes_the_table(dialect: str, server: PostgresS
         pass
 
 
-def test_a_database_whose_locks_have_a_file_of_their_own_is_refused() -> None:
+def test_sqlite_is_refused_as_its_locks_have_their_own_file() -> None:
     engine = create_engine("sqlite://")
     with engine.begin() as connection, pytest.raises(InvalidArgument, match="file of their own"):
         migrate(connection, lambda op: op.create_interlock())

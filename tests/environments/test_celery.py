@@ -87,7 +87,7 @@ def ask(environment: dict[str, str], folder: Path, code: str) -> Any:
 
 @pytest.mark.rare
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_tasks_exclude_each_other_and_one_whose_child_is_killed_is_done(
+def test_tasks_exclude_each_other_and_survive_a_killed_child(
     pool: str, url: str, environment: dict[str, str], start: Start, tmp_path: Path
 ) -> None:
     environment["LOCKS"] = url

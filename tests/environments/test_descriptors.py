@@ -37,7 +37,7 @@ os._exit(0)
 """
 
 
-def test_the_lock_works_and_no_byte_goes_to_what_has_its_descriptors(url: str, run: Run) -> None:
+def test_threads_write_nothing_to_reused_descriptors(url: str, run: Run) -> None:
     assert run(PLAY, url).splitlines() == ["False False", "False", "0", "0"]
 
 
@@ -92,7 +92,7 @@ os._exit(0)
 """
 
 
-def test_tasks_lock_on_and_leave_alone_what_has_the_numbers_of_their_descriptors(url: str, run: Run) -> None:
+def test_tasks_leave_reused_descriptors_alone(url: str, run: Run) -> None:
     if url.startswith("etcd"):
         pytest.skip("httpx leaves its sockets to asyncio, which closes their numbers: connect after they were closed")
     assert run(TASKS, url, PYTHONWARNINGS="ignore").splitlines() == ["False", "False", "0 0", "False", "False", "0 0"]

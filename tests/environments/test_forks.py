@@ -65,7 +65,7 @@ print(told)
 """
 
 
-def test_a_child_that_ends_takes_nothing_of_its_parents_out_of_the_line(url: str, run: Run) -> None:
+def test_an_exiting_child_withdraws_no_claim_of_its_parent(url: str, run: Run) -> None:
     if "advisory" in url:
         pytest.skip("nobody sees who waits for the lock of a session")
     assert run(AT_EXIT, url) == "[True, True, True, True]"
@@ -108,7 +108,7 @@ if pid:
 """
 
 
-def test_a_grant_of_the_parent_that_is_dropped_when_all_modules_are_cleared_says_nothing(url: str, run: Run) -> None:
+def test_a_parents_grant_dropped_at_the_childs_exit_is_silent(url: str, run: Run) -> None:
     said = run(CLEARED, url)
     if "pymysql" in said:  # its own connections are closed at the end, now and then when `io` is cleared
         assert "mysql" in url

@@ -88,7 +88,7 @@ finally:
 """
 
 
-def test_a_scope_of_anyio_that_ends_while_the_server_stands_still_burns_no_processor(run: Run) -> None:
+def test_a_cancelled_anyio_scope_does_not_spin_in_an_outage(run: Run) -> None:
     need("valkey")
     with RedisServer("valkey") as server:
         assert run(ANYIO, server.url, str(server.pid)) == "True"

@@ -27,7 +27,7 @@ asyncio.run(main())
 """
 
 
-def test_a_loop_that_waits_for_its_own_thread_is_told_of_aconnect(url: str, run: Run) -> None:
+def test_blocking_the_own_event_loop_is_refused_with_aconnect(url: str, run: Run) -> None:
     assert run(PLAY, url).splitlines() == ["[None, True]", "None", "True"]
 
 

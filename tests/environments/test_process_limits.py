@@ -98,7 +98,7 @@ except interlock.StoreError as error:
 
 @pytest.mark.parametrize("url", ["file", "sqlite"], indirect=True)
 @pytest.mark.parametrize("what", ["--bind boot_id /proc/sys/kernel/random/boot_id", "-t tmpfs none /proc"])
-def test_a_container_with_a_boot_id_of_its_own_leaves_the_holder_alone(what: str, url: str, tmp_path: Path) -> None:
+def test_a_container_with_another_boot_id_leaves_holders_alone(what: str, url: str, tmp_path: Path) -> None:
     if os.geteuid() or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
         pytest.skip("needs root, to give another process another boot id")
     (tmp_path / "boot_id").write_text("00000000-0000-4000-8000-000000000000\n")

@@ -52,7 +52,7 @@ def test_connections_are_made_by_the_class_of_the_program(server: RedisServer) -
     assert own.made >= 3  # of two connections, and of a listener
 
 
-def test_connections_of_tasks_are_made_by_the_class_of_the_program(server: RedisServer) -> None:
+def test_connections_of_tasks_use_the_programs_class(server: RedisServer) -> None:
     own = of_own(OfTasks)
 
     async def play() -> None:
@@ -105,7 +105,7 @@ def test_a_server_whose_scripts_are_switched_off_says_that() -> None:
 
 
 @pytest.mark.parametrize("tasks", [False, True])
-def test_behind_what_knows_no_subscribe_waiters_look_often_and_that_is_said_once(
+def test_without_subscribe_waiters_poll_and_one_warning_says_so(
     tasks: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     need("redis")

@@ -42,9 +42,7 @@ else:
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
-def test_a_process_that_was_stopped_past_its_lease_is_told_at_its_first_check(
-    colour: str, url: str, tmp_path: Path
-) -> None:
+def test_a_process_stopped_past_its_lease_fails_its_first_check(colour: str, url: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(STOPPED)
     words = [sys.executable, "program.py", url, colour]
     with Process(words, cwd=tmp_path, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -37,7 +37,7 @@ def waits(locks: Any, name: str) -> Callable[[], bool]:
     return lambda: any(view.state == "pending" for view in locks.claims(name))
 
 
-def test_a_server_that_is_killed_and_comes_back_has_forgotten_nothing(own: EtcdServer, colour: str) -> None:
+def test_a_killed_and_restarted_server_has_forgotten_nothing(own: EtcdServer, colour: str) -> None:
     with side(colour, own.url) as one, side(colour, own.url) as other, other.beside() as waiter:
         grant = one.take("a")
         with interlock.connect(own.url) as eye:
@@ -88,7 +88,7 @@ def test_a_member_or_the_leader_may_fail(cluster: EtcdCluster, colour: str, what
         hand_over(one, grant, other, waiting, 30)
 
 
-def test_without_a_majority_nobody_gets_a_lock_and_with_it_all_goes_on(cluster: EtcdCluster, colour: str) -> None:
+def test_without_a_majority_no_lock_is_granted_until_it_returns(cluster: EtcdCluster, colour: str) -> None:
     with side(colour, cluster.url + "?timeout=2", ttl=60) as one:
         grant = one.take("a")
         lost = cluster.members[1:]
@@ -132,9 +132,7 @@ def test_a_request_that_comes_late_finds_no_lease(own: EtcdServer) -> None:
             assert [view.id for view in eye.claims("a")] == [grant.id]
 
 
-def test_a_server_that_does_not_answer_holds_nobody_up_for_longer_than_two_time_outs(
-    own: EtcdServer, colour: str
-) -> None:
+def test_a_silent_server_delays_nobody_beyond_two_time_outs(own: EtcdServer, colour: str) -> None:
     with side(colour, own.url + "?timeout=2") as one:
         pair(one, "a")
         own.pause()
@@ -158,7 +156,7 @@ def test_a_watch_that_is_cut_hears_what_happened_meanwhile(own: EtcdServer, colo
                 assert waiting.result(30).held
 
 
-def test_a_connection_that_is_closed_while_its_watch_opens_ends_it(own: EtcdServer, colour: str) -> None:
+def test_closing_while_the_watch_opens_ends_the_watch(own: EtcdServer, colour: str) -> None:
     with interlock.connect(own.url) as eye:
         grant = eye.lock("a").acquire()
         for _ in range(10):
@@ -172,7 +170,7 @@ def test_a_connection_that_is_closed_while_its_watch_opens_ends_it(own: EtcdServ
         assert grant.release() is True
 
 
-def test_a_connection_that_opens_while_all_are_closed_is_closed_too(colour: str) -> None:
+def test_a_connection_that_opens_during_close_is_closed_too(colour: str) -> None:
     need("etcd")
     need("tls")
     with EtcdServer(tls=True) as server, Proxy(server.host, server.port) as proxy:
@@ -244,7 +242,7 @@ def test_what_a_url_does_not_say_is_refused() -> None:
         interlock.connect("etcds://host?ssl_ca=/nowhere")
 
 
-def test_a_write_of_the_users_own_is_done_only_while_the_lock_is_held(own: EtcdServer) -> None:
+def test_a_users_transaction_writes_only_while_the_lock_is_held(own: EtcdServer) -> None:
     def write(grant: Any, value: str) -> bool:
         put = {"request_put": {"key": coded("book"), "value": coded(value)}}
         return "succeeded" in own.ask("kv/txn", compare=[still_held(grant)], success=[put])

@@ -27,7 +27,7 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_it_loses_updates_without_a_lock_and_none_with_one_within_20_seconds(tmp_path: Path) -> None:
+def test_the_demo_loses_updates_only_without_the_lock(tmp_path: Path) -> None:
     url = (tmp_path / "my locks").as_uri()
     begun = moment()
     ended = run("--json", "--store", url)

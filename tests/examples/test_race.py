@@ -57,7 +57,7 @@ def test_a_table_shows_each_race_under_each_protection_on_sqlite(example: Exampl
     assert_lost(lost)
 
 
-def test_a_race_that_is_told_to_end_leaves_no_process_and_no_file(example: Example) -> None:
+def test_a_terminated_race_leaves_no_process_and_no_file(example: Example) -> None:
     with example.start(sys.executable, "race.py", TMPDIR=str(example.data)) as process:
         assert "none" in process.stderr.readline()
         process.terminate()

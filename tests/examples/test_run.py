@@ -24,7 +24,7 @@ def page(address: str) -> str:
         return answer.read().decode()
 
 
-def test_the_site_starts_twice_keeps_what_is_there_and_ends_each_time_without_leaving_a_process(
+def test_the_site_starts_twice_with_its_data_and_ends_cleanly(
     example: Example,
 ) -> None:
     told = []

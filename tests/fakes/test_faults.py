@@ -80,7 +80,7 @@ def test_a_store_that_is_stalled_past_the_lease_loses_the_lock(fake: FakeLocks) 
     assert lost.wait(20)
 
 
-def test_who_can_not_give_back_a_turn_that_came_too_late_waits_for_the_next(fake: FakeLocks) -> None:
+def test_a_late_grant_that_can_not_be_returned_is_waited_out(fake: FakeLocks) -> None:
     locks = fake.connect(ttl=1)
     fake.stall(1.2)
     fake.drop_reply("leave")

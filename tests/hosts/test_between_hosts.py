@@ -96,7 +96,7 @@ def take(timeout: float = 20.0) -> str:
     return TAKE.format(ttl=TTL, timeout=timeout)
 
 
-def test_whose_cable_is_pulled_is_told_before_another_host_has_the_lock(hosts: Hosts, on: On) -> None:
+def test_a_cut_off_host_knows_its_loss_before_the_next_grant(hosts: Hosts, on: On) -> None:
     ann, bob = on(hosts.ann), on(hosts.bob)
     _, first = ann.do(take())
     bob.start(take())
@@ -128,7 +128,7 @@ def test_who_is_heard_but_hears_nothing_leaves_nothing_behind(direction: str, ho
     assert bob.do("result = [view.name for view in locks.claims()]") == []
 
 
-def test_a_waiter_who_does_not_hear_of_its_turn_has_it_once_the_cable_is_whole(hosts: Hosts, on: On) -> None:
+def test_a_waiter_with_lost_replies_gets_the_lock_once_healed(hosts: Hosts, on: On) -> None:
     ann, bob = on(hosts.ann), on(hosts.bob)
     ann.do(take())
     bob.start(take())

@@ -56,7 +56,7 @@ def names_and_reaps() -> Generator[Any, Any, None]:
         yield ("delete", mine)
 
 
-def test_renaming_leads_to_the_state_that_the_other_names_lead_to() -> None:
+def test_renaming_leads_to_the_state_of_the_other_names() -> None:
     automaton = Automaton(names_and_reaps)
     seven = automaton.step(automaton.start, "id7")
     assert "id7" in automaton.mentions(seven)

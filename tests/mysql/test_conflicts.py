@@ -128,7 +128,7 @@ def test_a_step_whose_query_is_killed_is_tried_again(
 
 
 @pytest.mark.usefixtures("waits_long")
-def test_of_two_who_enter_a_new_name_the_victim_of_a_deadlock_tries_again(
+def test_the_victim_of_an_insert_deadlock_tries_again(
     url: str, ask: Ask, outside: Callable[[], Any], spied: Spied
 ) -> None:
     """Both wait for the row of a third session, which rolls back: each then holds the gap that the other wants."""
@@ -162,7 +162,7 @@ def test_of_two_who_enter_a_new_name_the_victim_of_a_deadlock_tries_again(
 
 
 @each_step
-def test_a_limit_of_time_of_the_server_or_of_the_account_ends_no_step(
+def test_time_limits_of_server_or_account_end_no_step(
     url: str, ask: Ask, outside: Callable[[], Any], spied: Spied, step: str, how: str
 ) -> None:
     ask("CREATE OR REPLACE USER limited@'127.0.0.1' WITH MAX_STATEMENT_TIME 0.05")

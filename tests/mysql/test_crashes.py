@@ -11,7 +11,7 @@ from tests.support.crashes import Load, crashes
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("flush", ["1", "0"], ids=["durable", "forgetting"])
-def test_killed_under_load_it_never_has_two_holders_nor_one_fence_twice(flush: str) -> None:
+def test_a_killed_server_never_has_two_holders_or_equal_fences(flush: str) -> None:
     """Long holders still hold after the restart; a server without durable commits may have lost their claims."""
     need("mariadb")
     with MariaServer(config={"innodb-flush-log-at-trx-commit": flush}) as server:

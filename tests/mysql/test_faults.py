@@ -46,9 +46,7 @@ def test_a_step_killed_while_it_waits_for_a_row_is_done_once(url: str, ask: Ask,
         assert others.claims("a") == []
 
 
-def test_a_locked_row_holds_back_the_renewal_of_its_own_lock_only(
-    url: str, ask: Ask, outside: Callable[[], Any]
-) -> None:
+def test_a_locked_row_delays_only_the_renewal_of_its_own_lock(url: str, ask: Ask, outside: Callable[[], Any]) -> None:
     """One statement renews both locks, until it fails."""
     with interlock.connect(url) as locks:
         stuck, free = (locks.lock(name, ttl=6, renew=False).acquire() for name in ("stuck", "free"))
@@ -62,9 +60,7 @@ def test_a_locked_row_holds_back_the_renewal_of_its_own_lock_only(
         assert run_renewal(url, stuck, free) == [KEPT, KEPT]
 
 
-def test_a_renewal_waits_for_no_row_of_others_however_few_there_are(
-    url: str, ask: Ask, outside: Callable[[], Any]
-) -> None:
+def test_a_renewal_waits_for_no_row_of_other_locks(url: str, ask: Ask, outside: Callable[[], Any]) -> None:
     """The server scans a table of few rows, unless the statement forces the index."""
     with interlock.connect(url) as locks, outside() as blocker:
         locks.lock("stuck").acquire().release()
@@ -112,7 +108,7 @@ def test_a_server_with_too_many_connections_is_waited_for(url: str, ask: Ask, ou
                 other.close()
 
 
-def test_a_crowd_of_tasks_waits_for_a_silent_server_no_longer_than_one(server: MariaServer, url: str) -> None:
+def test_many_tasks_wait_for_a_silent_server_as_long_as_one(server: MariaServer, url: str) -> None:
     """The tasks share a few threads; the time that a task waits for a thread counts."""
 
     async def play() -> None:
@@ -127,7 +123,7 @@ def test_a_crowd_of_tasks_waits_for_a_silent_server_no_longer_than_one(server: M
     asyncio.run(play())
 
 
-def test_a_read_waits_for_a_slow_connection_for_the_whole_time_out(server: MariaServer, url: str) -> None:
+def test_a_read_waits_for_a_slow_connection_until_its_time_out(server: MariaServer, url: str) -> None:
     with interlock.connect(url) as eye, Proxy(server.host, server.port) as proxy:
         grant = eye.lock("a").acquire()
         proxy.delay(0.25)  # a log-in has at least five replies

@@ -78,7 +78,7 @@ def test_a_read_only_server_is_refused_also_to_an_administrator(url: str, ask: A
             ask("SET GLOBAL read_only = 0")
 
 
-def test_a_server_that_becomes_read_only_refuses_an_open_connection(url: str, ask: Ask) -> None:
+def test_a_server_turned_read_only_refuses_open_connections(url: str, ask: Ask) -> None:
     ask("CREATE OR REPLACE USER app@'127.0.0.1'")
     ask("GRANT ALL ON interlock.* TO app@'127.0.0.1'")
     with interlock.connect(url.replace("root@", "app@")) as locks:
@@ -127,7 +127,7 @@ def test_a_wrong_option_is_refused(option: str) -> None:
         interlock.connect(f"mysql://127.0.0.1/a?{option}")
 
 
-def test_a_server_that_forgets_commits_grants_nothing_for_a_while_after_a_crash() -> None:
+def test_a_server_without_durable_commits_has_a_grace() -> None:
     """Leases no longer than the grace are safe; longer ones are refused."""
     with MariaServer(config={"innodb-flush-log-at-trx-commit": "0"}) as server:
         url = f"{server.url}?create=true&grace=3"
@@ -146,7 +146,7 @@ def test_a_server_that_forgets_commits_grants_nothing_for_a_while_after_a_crash(
             later.release()
 
 
-def test_a_release_while_a_restarted_server_grants_nothing_is_done_and_hands_over_later() -> None:
+def test_a_release_during_the_grace_hands_over_after_it() -> None:
     with MariaServer(config={"innodb-flush-log-at-trx-commit": "0"}) as server, ThreadPoolExecutor() as pool:
         url = f"{server.url}?create=true&grace=6"
         with interlock.connect(url, ttl=6) as locks:
@@ -168,7 +168,7 @@ def test_a_release_while_a_restarted_server_grants_nothing_is_done_and_hands_ove
 
 
 @pytest.mark.parametrize("scheme", ["mysql", "mysql+advisory"])
-def test_the_server_is_verified_by_the_authority_that_the_url_names(scheme: str, tmp_path: Path) -> None:
+def test_the_server_is_verified_by_the_authority_of_the_url(scheme: str, tmp_path: Path) -> None:
     need("tls")
     with MariaServer(tls=True) as server:
         url = f"{server.url.replace('mysql', scheme, 1)}?ssl_verify_identity=true&ssl_ca="

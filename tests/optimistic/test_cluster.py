@@ -125,7 +125,7 @@ def test_a_client_that_knows_nothing_of_clusters_is_told_to(colour: Any, cluster
         colour.transact(client, increment)
 
 
-def test_a_lost_answer_of_a_node_is_an_unknown_outcome_and_is_not_repeated(
+def test_a_nodes_lost_reply_is_an_unknown_outcome_not_repeated(
     colour: Any, client: Any, cluster: RedisCluster
 ) -> None:
     """The cluster's client would repeat the commit on a connection without a WATCH."""

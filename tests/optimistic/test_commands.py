@@ -58,7 +58,7 @@ def test_a_transaction_is_of_no_use_after_its_function(colour: Any, client: Any,
     assert other.get("copies") is None
 
 
-def test_a_transaction_has_the_commands_of_the_client_and_no_other_methods(colour: Any, client: Any) -> None:
+def test_a_transaction_has_only_the_commands_of_the_client(colour: Any, client: Any) -> None:
     async def function(tx: Any) -> None:
         for name in ("pipeline", "lock", "pubsub", "connection_pool", "_secret"):
             with pytest.raises(AttributeError, match=f"a transaction has no '{name}', only the client's commands"):

@@ -83,9 +83,7 @@ def test_processes_lose_no_update(server: RedisServer, other: Any) -> None:
     assert other.get("number") == "100"
 
 
-def test_every_interleaving_of_two_transactions_is_as_if_one_came_after_the_other(
-    server: RedisServer, other: Any
-) -> None:
+def test_concurrent_transactions_are_serializable(server: RedisServer, other: Any) -> None:
     """Write skew: each reads both keys and writes one; the second to commit must see the first's write."""
     for _ in range(15):
         other.mset({"on call: Anna": 1, "on call: Bert": 1})

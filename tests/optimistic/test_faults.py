@@ -16,7 +16,7 @@ EXEC = b"\r\nEXEC\r\n"
 
 
 @pytest.mark.parametrize("function", [increment, write], ids=lambda function: function.__name__)
-def test_a_lost_answer_to_the_commit_is_an_unknown_outcome_and_nothing_is_done_twice(
+def test_a_lost_commit_reply_is_unknown_and_nothing_is_repeated(
     colour: Any, proxy: Proxy, other: Any, function: Any
 ) -> None:
     """redis-py's own `transaction()` treats it as a conflict, and increments twice."""
@@ -47,9 +47,7 @@ def test_the_librarys_own_retries_do_not_repeat_a_commit(colour: Any, proxy: Pro
     assert other.get("number") == "2"
 
 
-def test_a_connection_that_is_lost_before_the_commit_has_changed_nothing(
-    colour: Any, proxy: Proxy, other: Any
-) -> None:
+def test_a_connection_lost_before_the_commit_changes_nothing(colour: Any, proxy: Proxy, other: Any) -> None:
     client = colour.client(proxy.url)
     colour.transact(client, increment)
     proxy.cut_after_request(b"GET")
@@ -95,7 +93,7 @@ def test_a_connection_that_somebody_closed_does_not_commit(colour: Any, server: 
     assert other.get("number") == "2"
 
 
-def test_a_function_that_passes_over_a_lost_connection_commits_nothing(colour: Any, proxy: Proxy, other: Any) -> None:
+def test_ignoring_a_lost_connection_commits_nothing(colour: Any, proxy: Proxy, other: Any) -> None:
     client = colour.client(proxy.url)
     colour.transact(client, write)
 
@@ -121,9 +119,7 @@ def test_a_server_that_is_down_is_told(colour: Any, proxy: Proxy) -> None:
     assert caught.value.__cause__ is not None
 
 
-def test_a_connection_that_the_server_has_closed_meanwhile_is_replaced(
-    colour: Any, server: RedisServer, other: Any
-) -> None:
+def test_an_idle_connection_closed_by_the_server_is_replaced(colour: Any, server: RedisServer, other: Any) -> None:
     client = colour.client(server.url, client_name="idle")
     colour.transact(client, increment)
     other.client_kill_filter(_id=next(each["id"] for each in other.client_list() if each["name"] == "idle"))
@@ -162,7 +158,7 @@ def test_the_clients_own_time_out_counts_if_it_is_shorter(colour: Any, proxy: Pr
         colour.transact(client, write, timeout=30)
 
 
-def test_a_thread_that_is_interrupted_while_it_reads_leaves_nothing(server: RedisServer, other: Any) -> None:
+def test_a_thread_interrupted_while_it_reads_leaves_nothing(server: RedisServer, other: Any) -> None:
     class Interrupted(redis.Connection):
         """A connection that does not wait for the first reply to GET."""
 

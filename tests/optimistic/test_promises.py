@@ -36,7 +36,7 @@ def test_what_the_function_returns_comes_back(colour: Any, client: Any, other: A
     assert other.get("copies") == "0"
 
 
-def test_a_change_between_watch_and_commit_runs_the_function_again(colour: Any, client: Any, other: Any) -> None:
+def test_a_change_between_watch_and_commit_reruns_the_function(colour: Any, client: Any, other: Any) -> None:
     other.set("copies", 5)
     numbers = []
 
@@ -140,7 +140,7 @@ def test_who_takes_a_queued_command_for_its_reply_is_told_so(colour: Any, client
     assert other.get("copies") is None
 
 
-def test_an_exception_in_the_function_commits_nothing_and_watches_nothing(
+def test_an_exception_in_the_function_commits_nothing(
     colour: Any, client: Any, other: Any, server: RedisServer
 ) -> None:
     async def function(tx: Any) -> None:
@@ -180,9 +180,7 @@ def test_after_a_transaction_nothing_is_watched(colour: Any, client: Any, server
         assert connections_that_watch(server) == 0
 
 
-def test_when_retries_are_used_up_there_is_a_conflict_and_nothing_is_done(
-    colour: Any, client: Any, other: Any
-) -> None:
+def test_used_up_retries_raise_conflict_and_change_nothing(colour: Any, client: Any, other: Any) -> None:
     async def function(tx: Any) -> None:
         await tx.get("copies")
         other.incr("copies")
@@ -216,9 +214,7 @@ def test_the_time_out_ends_the_tries(colour: Any, client: Any, other: Any) -> No
     assert caught.value.tries > 1
 
 
-def test_a_command_that_the_server_refuses_at_once_takes_all_others_with_it(
-    colour: Any, client: Any, other: Any
-) -> None:
+def test_a_command_refused_at_once_cancels_all_others(colour: Any, client: Any, other: Any) -> None:
     async def function(tx: Any) -> None:
         tx.set("copies", 1)
         tx.queue("NOSUCHCOMMAND", "x")
@@ -231,7 +227,7 @@ def test_a_command_that_the_server_refuses_at_once_takes_all_others_with_it(
     assert other.get("copies") is None
 
 
-def test_a_command_that_fails_at_the_commit_is_told_with_all_replies(colour: Any, client: Any, other: Any) -> None:
+def test_a_command_that_fails_at_the_commit_gives_all_replies(colour: Any, client: Any, other: Any) -> None:
     other.set("text", "no number")
     handles = []
 
@@ -247,7 +243,7 @@ def test_a_command_that_fails_at_the_commit_is_told_with_all_replies(colour: Any
     assert other.get("copies") == "2"
 
 
-def test_an_error_of_a_read_is_the_librarys_own_and_may_be_caught(colour: Any, client: Any, other: Any) -> None:
+def test_an_error_of_a_read_is_redis_pys_own_and_may_be_caught(colour: Any, client: Any, other: Any) -> None:
     import redis
 
     other.set("text", "no list")

@@ -27,7 +27,7 @@ def clerk(colour: Any, server: RedisServer, other: Any, *commands: str) -> Any:
         ("incrby", write, "refused INCRBY"),
     ],
 )
-def test_a_command_that_the_access_list_forbids_is_named_and_nothing_is_done_without_it(
+def test_a_forbidden_command_is_named_and_nothing_is_changed(
     colour: Any, server: RedisServer, other: Any, command: str, function: Any, message: str
 ) -> None:
     client = clerk(colour, server, other, "+@all", f"-{command}")
@@ -36,9 +36,7 @@ def test_a_command_that_the_access_list_forbids_is_named_and_nothing_is_done_wit
     assert other.get("number") is None
 
 
-def test_a_function_that_passes_over_a_refused_watch_commits_nothing(
-    colour: Any, server: RedisServer, other: Any
-) -> None:
+def test_ignoring_a_refused_watch_commits_nothing(colour: Any, server: RedisServer, other: Any) -> None:
     client = clerk(colour, server, other, "+@all", "-watch")
 
     async def function(tx: Any) -> None:
@@ -72,7 +70,7 @@ def test_a_full_server_refuses_the_whole_transaction(colour: Any, own_server: Re
     assert own_server.command("GET", "number") == "1"
 
 
-def test_a_replica_that_can_not_write_refuses_the_whole_transaction(colour: Any, own_server: RedisServer) -> None:
+def test_a_read_only_replica_refuses_the_whole_transaction(colour: Any, own_server: RedisServer) -> None:
     own_server.command("REPLICAOF", "127.0.0.1", "1")
     client = colour.client(own_server.url)
     with pytest.raises(StoreError, match="nothing was changed"):
@@ -85,7 +83,7 @@ def test_a_wrong_password_is_told(colour: Any, server: RedisServer) -> None:
         colour.transact(client, write)
 
 
-def test_a_restart_between_watch_and_commit_commits_nothing_unguarded(colour: Any, own_server: RedisServer) -> None:
+def test_a_restart_between_watch_and_commit_changes_nothing(colour: Any, own_server: RedisServer) -> None:
     client = colour.client(own_server.url)
 
     async def function(tx: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from interlock.optimistic import transact
 
 
-def test_the_identity_lock_is_released_by_its_owner_only_however_the_key_changes(other: Any) -> None:
+def test_only_its_owner_releases_the_identity_lock(other: Any) -> None:
     """The text's `release`, without its bug: True if released or already free, False if another client holds it."""
 
     def release(tx: Any) -> bool:

@@ -76,9 +76,7 @@ def test_a_task_that_is_cancelled_in_its_function_leaves_nothing(
     assert other.mget("copies", "runs") == [None, "1"]
 
 
-def test_a_task_that_is_cancelled_while_it_commits_has_committed_all_or_nothing(
-    server: RedisServer, proxy: Proxy, other: Any
-) -> None:
+def test_a_task_cancelled_in_its_commit_commits_all_or_nothing(server: RedisServer, proxy: Proxy, other: Any) -> None:
     async def main() -> None:
         async with connected(proxy.url, max_connections=1) as client:
             await atransact(client, lambda tx: tx.set("a", 0))
@@ -103,9 +101,7 @@ def test_a_task_that_is_cancelled_while_it_commits_has_committed_all_or_nothing(
     assert other.mget("a", "b") == ["1", "1"]
 
 
-def test_a_read_that_was_given_up_by_the_function_commits_nothing(
-    server: RedisServer, proxy: Proxy, other: Any
-) -> None:
+def test_a_read_abandoned_by_the_function_commits_nothing(server: RedisServer, proxy: Proxy, other: Any) -> None:
     """The function's own time-out closes the connection of the read, and so ends its WATCH: the commit must fail."""
 
     async def main() -> None:

@@ -34,7 +34,7 @@ def urls(url: str, server: PostgresServer, silent: int) -> list[str]:
     return [f"{here}?hostaddr=127.0.0.1,127.0.0.1&{query}", f"{here}?host=127.0.0.1,127.0.0.1&{query}"]
 
 
-def test_the_next_address_is_tried_while_there_is_time_for_the_step(urls: list[str], colour: str) -> None:
+def test_the_next_address_is_tried_within_the_time_of_the_step(urls: list[str], colour: str) -> None:
     for url in urls:
         take(url, colour)
 

@@ -52,7 +52,7 @@ def refused(server: PostgresServer) -> int:
     return server.log.read_text().count("too many clients")
 
 
-def test_who_waits_goes_on_asking_and_gets_in_when_a_connection_is_free(
+def test_a_waiter_asks_a_full_server_until_it_gets_a_connection(
     server: PostgresServer, here: Any, fill: Callable[[], list[Any]], colour: str
 ) -> None:
     others = fill()
@@ -65,7 +65,7 @@ def test_who_waits_goes_on_asking_and_gets_in_when_a_connection_is_free(
         assert ours.do(waiting.result(WAIT_LIMIT).release) is True
 
 
-def test_a_waiter_that_stands_in_line_is_handed_the_lock_at_a_full_server(
+def test_a_waiter_in_line_gets_the_lock_at_a_full_server(
     server: PostgresServer, here: Any, fill: Callable[[], list[Any]], colour: str
 ) -> None:
     url = f"{server.url}?table=full"
@@ -78,7 +78,7 @@ def test_a_waiter_that_stands_in_line_is_handed_the_lock_at_a_full_server(
         assert theirs.do(waiting.result(WAIT_LIMIT).release) is True
 
 
-def test_a_release_at_a_full_server_waits_for_a_connection_of_its_own_process(
+def test_a_release_at_a_full_server_waits_for_its_own_process(
     server: PostgresServer, here: Any, stranger: Callable[[], Any], fill: Callable[[], list[Any]], colour: str
 ) -> None:
     """The only connection is in use for longer than the wait for a second one, and the server accepts no other."""
@@ -132,6 +132,6 @@ def full(
                 yield pooler.url
 
 
-def test_a_try_where_nobody_is_let_in_is_an_error_that_says_what_to_do(full: str, colour: str) -> None:
+def test_a_try_at_a_full_server_is_an_error_with_advice(full: str, colour: str) -> None:
     with side(colour, f"{full}?table=full") as ours, pytest.raises(StoreError, match=WHAT_TO_DO):
         ours.take("a", timeout=0)

@@ -35,7 +35,7 @@ def engine(server: PostgresServer, ask: Ask, colour: str) -> Iterator[Any]:
     getattr(engine, "sync_engine", engine).dispose()
 
 
-def test_locks_are_where_the_engine_is_and_its_pool_is_left_alone(engine: Any, colour: str, server: Any) -> None:
+def test_locks_use_the_engines_database_but_not_its_pool(engine: Any, colour: str, server: Any) -> None:
     with side(colour, engine) as ours, side(colour, server.url) as theirs:
         for _ in range(3):
             grant = ours.take("a")
@@ -75,7 +75,7 @@ def test_its_execution_options_are_those_of_a_url(engine: Any, colour: str, ask:
         open_store(engine.execution_options(interlock_colour="blue"))
 
 
-def test_an_engine_that_returns_connections_of_the_program_is_refused(server: PostgresServer) -> None:
+def test_an_engine_that_shares_a_connection_is_refused(server: PostgresServer) -> None:
     own = psycopg.connect(server.url)
     engine = create_engine("postgresql+psycopg://", creator=lambda: own, poolclass=StaticPool)
     with pytest.raises(InvalidArgument, match="creator"):
@@ -108,7 +108,7 @@ def test_a_password_is_asked_for_at_each_connection(server: PostgresServer, ask:
         assert asked == [1]
 
 
-def test_a_program_may_dial_itself_and_its_connections_are_new_ones(server: PostgresServer) -> None:
+def test_a_dial_function_must_return_new_connections(server: PostgresServer) -> None:
     store = PostgresStore.from_url(split(server.url), dial=lambda: psycopg.connect(server.url, autocommit=True))
     with closing(store.queue()) as queue:
         assert queue.namespaces() == []

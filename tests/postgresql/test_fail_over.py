@@ -53,7 +53,7 @@ def has_heard(server: PostgresServer, there: Any) -> None:
     eventually(lambda: there.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (last,)).fetchone()[0])
 
 
-def test_a_forgotten_holder_is_told_and_nobody_else_is_let_in_before_the_grace_is_over(
+def test_a_forgotten_holder_loses_before_the_grace_ends(
     server: PostgresServer, replica: PostgresReplica, there: Any, url: str, colour: str
 ) -> None:
     target = hosts(url, server, replica)
@@ -86,7 +86,7 @@ def test_a_forgotten_holder_is_told_and_nobody_else_is_let_in_before_the_grace_i
         assert fences == sorted(set(fences))
 
 
-def test_of_completed_runs_those_are_kept_that_the_replica_has_heard_of(
+def test_runs_known_to_the_replica_stay_recorded(
     server: PostgresServer, replica: PostgresReplica, there: Any, url: str, colour: str
 ) -> None:
     runs: list[str] = []
@@ -110,7 +110,7 @@ def test_of_completed_runs_those_are_kept_that_the_replica_has_heard_of(
         assert runs == ["heard", "unheard", "unheard"]
 
 
-def test_a_holder_and_a_waiter_whom_the_replica_knows_go_on_there(
+def test_claims_known_to_the_replica_continue_there(
     server: PostgresServer, replica: PostgresReplica, there: Any, url: str, colour: str
 ) -> None:
     target = hosts(url, server, replica)
@@ -126,7 +126,7 @@ def test_a_holder_and_a_waiter_whom_the_replica_knows_go_on_there(
         hand_over(ours, grant, others, waiting, WAIT_LIMIT)
 
 
-def test_of_several_hosts_the_one_that_may_write_is_taken_wherever_it_stands(
+def test_the_writable_host_is_used_at_any_position(
     server: PostgresServer, replica: PostgresReplica, url: str, colour: str
 ) -> None:
     for servers in ((server, replica), (replica, server)):

@@ -30,7 +30,7 @@ def end_backends(ask: Ask) -> int:
     return len(ask(OTHERS, "interlock"))
 
 
-def test_a_backend_terminated_in_the_middle_of_a_step_leaves_nothing(locks: Any, ask: Ask, url: str) -> None:
+def test_a_backend_terminated_in_a_step_leaves_nothing(locks: Any, ask: Ask, url: str) -> None:
     """The backend ends while the step waits for the name's lock: the step is sent again, and makes one claim."""
     lock = locks.lock("a")
     lock.acquire().release()
@@ -48,7 +48,7 @@ def test_a_backend_terminated_in_the_middle_of_a_step_leaves_nothing(locks: Any,
         assert others.claims("a") == []
 
 
-def test_a_waiter_whose_listener_was_terminated_is_woken_all_the_same(url: str, ask: Ask, colour: str) -> None:
+def test_a_waiter_wakes_after_its_listener_was_terminated(url: str, ask: Ask, colour: str) -> None:
     with side(colour, url) as ours, side(colour, url) as others:
         for _ in range(3):
             grant = ours.take("a")
@@ -60,14 +60,14 @@ def test_a_waiter_whose_listener_was_terminated_is_woken_all_the_same(url: str, 
 
 
 @pytest.mark.timeout(1800)
-def test_killed_under_load_it_never_has_two_holders_nor_one_fence_twice(server: PostgresServer, url: str) -> None:
+def test_a_killed_server_never_has_two_holders_or_equal_fences(server: PostgresServer, url: str) -> None:
     quick = f"{url}&grace=1"  # of both, as one of them makes the table
     with interlock.connect(quick) as one, interlock.connect(quick) as two:
         Load(ttl=1, longest=0.6).survive([one, two], partial(restart, server), crashes(3))
 
 
 @pytest.mark.parametrize("crash", ["server", "backend"])
-def test_after_a_crash_nobody_gets_a_lock_before_all_forgotten_leases_have_ended(
+def test_after_a_crash_no_grant_precedes_the_forgotten_leases(
     server: PostgresServer, url: str, ask: Ask, crash: str
 ) -> None:
     """The holder's claim is lost, as if its commit had not reached the disk."""
@@ -94,7 +94,7 @@ def test_after_a_crash_nobody_gets_a_lock_before_all_forgotten_leases_have_ended
         assert others.lock("b").acquire(timeout=0).release() is True
 
 
-def test_a_server_that_was_stopped_properly_has_forgotten_nothing(server: PostgresServer, url: str) -> None:
+def test_a_properly_stopped_server_has_forgotten_nothing(server: PostgresServer, url: str) -> None:
     with interlock.connect(url) as locks:
         locks.lock("a").acquire().release()
         server.stop()

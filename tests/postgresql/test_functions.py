@@ -17,7 +17,7 @@ HOUR = 3600_000_000
 NAMES = ("a", "läßt ☃", "back\\slash \\u00e4", "100 %")
 
 
-def test_a_fence_is_higher_than_all_before_though_the_clock_goes_back(url: str, ask: Ask, colour: str) -> None:
+def test_fences_increase_when_the_clock_goes_back(url: str, ask: Ask, colour: str) -> None:
     """After a restored dump, or a clock that was set back by an hour; with waiters and without."""
     with side(colour, url) as ours, ours.beside() as other:
         first = ours.take("a")

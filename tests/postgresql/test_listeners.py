@@ -11,9 +11,7 @@ from tests.servers import PgBouncer, PostgresServer, Proxy, serving
 from tests.support.client_actors import hand_over, side
 
 
-def test_a_listener_that_a_balancer_has_forgotten_is_noticed_and_replaced(
-    server: PostgresServer, url: str, colour: str
-) -> None:
+def test_a_listener_forgotten_by_a_balancer_is_replaced(server: PostgresServer, url: str, colour: str) -> None:
     with Proxy(server.host, server.port) as proxy:
         through = url.replace(f":{server.port}/", f":{proxy.port}/") + "&timeout=1"
         with side(colour, url) as others, side(colour, through) as ours:
@@ -32,7 +30,7 @@ def pooler(server: PostgresServer) -> Iterator[PgBouncer]:
     yield from serving("pgbouncer", lambda: PgBouncer((server.host, server.port, server.user)))
 
 
-def test_behind_a_pooler_who_waits_looks_and_asks_once_whether_it_may_listen(
+def test_behind_a_pooler_waiters_poll_and_try_to_listen_once(
     pooler: PgBouncer, url: str, ask: Ask, colour: str
 ) -> None:
     ask(ddl(table_of(url)))

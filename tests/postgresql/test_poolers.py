@@ -40,7 +40,7 @@ def test_a_lock_is_handed_over_renewed_and_released(pooled: str, colour: str) ->
         assert ours.claims("a") == []
 
 
-def test_a_pooler_shares_no_lock_of_the_server_and_loses_no_update(pooled: str, ask: Ask) -> None:
+def test_a_pooler_leaks_no_advisory_lock_and_loses_no_update(pooled: str, ask: Ask) -> None:
     two_lose_no_update(pooled, rounds=10)
     assert ask("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)]
 

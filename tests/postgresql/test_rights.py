@@ -125,6 +125,6 @@ def test_a_role_with_an_empty_search_path_can_do_everything(
         do_everything(ours)
 
 
-def test_a_role_with_an_empty_search_path_is_told_to_name_the_schema(nowhere: str) -> None:
+def test_an_empty_search_path_is_an_error_that_names_schema(nowhere: str) -> None:
     with interlock.connect(nowhere) as locks, pytest.raises(StoreError, match=r"\?schema="):
         locks.lock("a").acquire(timeout=0)

@@ -62,7 +62,7 @@ def lazy_server(ask: Ask) -> Iterator[None]:
     ("ttl", "ahead", "act", "durable"),
     [(5, 0, "", False), (60, 0, "", True), (5, 3600, "", True), (5, 0, "evict", True), (5, 0, "done", True)],
 )
-def test_what_the_grace_after_a_crash_does_not_cover_is_on_the_disk_at_once(
+def test_changes_not_covered_by_the_grace_are_synced_to_disk(
     url: str, ask: Ask, role: Any, lazy_server: None, ttl: float, ahead: float, act: str, durable: bool
 ) -> None:
     """Leases longer than the grace, fences ahead of the clock, evictions, records of completed runs."""
@@ -111,9 +111,7 @@ def test_an_option_that_libpq_does_not_know_is_refused(server: PostgresServer) -
         interlock.connect(f"{server.url}?colour=blue")
 
 
-def test_fifty_waiters_are_few_connections_and_less_than_a_statement_a_second_each(
-    server: PostgresServer, url: str, ask: Ask
-) -> None:
+def test_fifty_waiters_use_few_connections_and_statements(server: PostgresServer, url: str, ask: Ask) -> None:
     with Proxy(server.host, server.port) as wire, interlock.connect(url) as locks:
         through = url.replace(f":{server.port}/", f":{wire.port}/") + "&sslmode=disable"
         with interlock.connect(through) as others, ThreadPoolExecutor(50) as pool:

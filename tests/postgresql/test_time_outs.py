@@ -48,7 +48,7 @@ def made(url: str) -> str:
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_a_step_that_a_time_out_of_the_role_strikes_is_taken_again(
+def test_a_step_cancelled_by_a_time_out_of_the_role_is_retried(
     server: PostgresServer, url: str, made: str, role: Any, stranger: Any, colour: str, setting: str, step: str
 ) -> None:
     role(f"{setting} = '50ms'")
@@ -69,7 +69,7 @@ def test_a_step_that_a_time_out_of_the_role_strikes_is_taken_again(
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_who_waits_outlasts_a_time_out_that_strikes_again_and_again(
+def test_a_waiter_outlasts_repeated_time_outs_of_the_role(
     server: PostgresServer, url: str, made: str, role: Any, stranger: Any, colour: str, setting: str
 ) -> None:
     role(f"{setting} = '50ms'")

@@ -26,9 +26,7 @@ def blocker(server: PostgresServer) -> Iterator[Any]:
         yield connection
 
 
-def test_who_is_cancelled_in_a_step_is_cancelled_at_once_and_leaves_nothing(
-    url: str, ask: Ask, locks: Any, blocker: Any
-) -> None:
+def test_a_task_cancelled_in_a_step_ends_at_once_without_claim(url: str, ask: Ask, locks: Any, blocker: Any) -> None:
     locks.lock("b").acquire().release()
 
     async def main() -> None:
@@ -57,7 +55,7 @@ def test_what_gets_no_answer_is_undone_when_it_is_performed_late(
 
 
 @pytest.mark.parametrize("setting", ["", "default_transaction_isolation = 'serializable'"])
-def test_a_client_that_is_stopped_at_any_moment_holds_nothing_past_its_lease(
+def test_a_client_stopped_at_any_moment_holds_at_most_its_lease(
     url: str, locks: Any, role: Callable[[str], None], setting: str
 ) -> None:
     code = (

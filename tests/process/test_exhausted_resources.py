@@ -81,9 +81,7 @@ def test_a_call_for_which_there_is_no_thread_is_made_once() -> None:
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_who_locks_gets_a_lock_or_an_error_and_the_lock_once_there_are_threads(
-    url: str, threads: Threads, colour: str
-) -> None:
+def test_without_threads_an_acquire_works_or_reports_it(url: str, threads: Threads, colour: str) -> None:
     with side(colour, url) as others:
         held = others.take("held")
         threads.allowed = False

@@ -18,7 +18,7 @@ from tests.support.files_folder import connect, descriptors, liveness_pipes_of
 HERE = os.getpid()
 
 
-def test_each_connection_of_a_process_closes_what_it_has_open_and_leaves_the_others_theirs(folder: Path) -> None:
+def test_each_connection_closes_only_its_own_descriptors(folder: Path) -> None:
     before = descriptors()
     first = connect(folder)
     grant = first.lock("book").acquire()

@@ -33,7 +33,7 @@ SOON = 5.0
 # -- holders ----------------------------------------------------------------------------------------------
 
 
-def test_a_holder_whose_liveness_pipe_was_removed_learns_it_by_its_renewals(folder: Path, neighbour: Remote) -> None:
+def test_a_removed_liveness_pipe_is_found_by_renewals(folder: Path, neighbour: Remote) -> None:
     told: list[Any] = []
     with connect(folder) as locks:
         grant = locks.lock("book", ttl=1.5, on_lost=told.append).acquire()
@@ -57,7 +57,7 @@ def test_a_removed_liveness_pipe_is_reported_by_the_next_step(folder: Path) -> N
             assert other.held
 
 
-def test_a_task_that_holds_is_cancelled_when_its_liveness_pipe_was_removed(folder: Path) -> None:
+def test_a_removed_liveness_pipe_cancels_the_body_of_a_task(folder: Path) -> None:
     async def main() -> None:
         async with interlock.aconnect(f"file://{folder}") as locks:
             with pytest.raises(LockLost):
@@ -70,7 +70,7 @@ def test_a_task_that_holds_is_cancelled_when_its_liveness_pipe_was_removed(folde
     asyncio.run(main())
 
 
-def test_a_process_goes_on_under_a_liveness_pipe_that_is_lit_anew(folder: Path, neighbour: Remote) -> None:
+def test_a_process_continues_with_a_new_liveness_pipe(folder: Path, neighbour: Remote) -> None:
     with connect(folder) as locks:
         with locks.lock("book"):
             pass  # the line and the text of its claims are known from now on
@@ -131,7 +131,7 @@ def test_what_is_no_pipe_proves_no_life(folder: Path, kind: str) -> None:
 # -- the doctor -------------------------------------------------------------------------------------------
 
 
-def test_the_doctor_sees_that_a_running_process_has_lost_its_liveness_pipe(folder: Path, neighbour: Remote) -> None:
+def test_the_doctor_reports_a_missing_liveness_pipe(folder: Path, neighbour: Remote) -> None:
     neighbour.do("grant = locks.lock('book').acquire()")
     with connect(folder) as locks:
         assert "liveness pipes" not in complaints(locks)

@@ -66,7 +66,7 @@ def test_a_file_that_is_not_ours_is_named_and_not_touched(folder: Path, what: st
 
 
 @pytest.mark.parametrize("size", [1, 20, 50, 100, 127, 128, 129, 200, 255])
-def test_a_truncated_line_stops_nobody_and_its_fence_does_not_go_back(folder: Path, size: int) -> None:
+def test_a_truncated_line_blocks_nobody_and_keeps_its_fence(folder: Path, size: int) -> None:
     with connect(folder) as locks:
         lock = locks.lock(NAME)
         grant = lock.acquire()

@@ -107,7 +107,7 @@ def test_the_end_of_a_child_releases_nothing(locks: interlock.Locks, remote: Sta
     assert holder.do("result = grant.release()") is True
 
 
-def test_a_body_that_forks_keeps_its_lock_when_the_child_leaves_it(locks: interlock.Locks, remote: Start) -> None:
+def test_a_body_keeps_its_lock_when_a_forked_child_leaves_it(locks: interlock.Locks, remote: Start) -> None:
     holder = remote()
     holder.do(IN_CHILD)
     told = holder.do(
@@ -160,7 +160,7 @@ def test_the_lease_is_renewed_by_the_parent_after_a_fork(locks: interlock.Locks,
     ids=["fork", "subprocess", "subprocess in a session of its own"],
 )
 @FREES_AT_DEATH
-def test_a_child_that_lives_on_does_not_keep_its_dead_parents_lock(
+def test_a_surviving_child_does_not_keep_its_dead_parents_lock(
     place: Place, locks: interlock.Locks, remote: Start, child: str
 ) -> None:
     holder = holder_of(remote, ttl=30 if place.frees_at_death else 2)
@@ -192,7 +192,7 @@ def test_a_waiter_that_forks_still_gets_its_turn(locks: interlock.Locks, remote:
 
 
 @CHILD_LOCKS
-def test_a_child_is_shown_as_itself_and_hears_when_its_turn_has_come(locks: interlock.Locks, remote: Start) -> None:
+def test_a_forked_child_has_its_own_pid_and_is_notified(locks: interlock.Locks, remote: Start) -> None:
     waiter = remote()
     waiter.do(IN_CHILD)
     lock = locks.lock("book")
@@ -239,7 +239,7 @@ def test_a_waiter_hears_when_a_child_of_its_process_releases(locks: interlock.Lo
     parent.do("thread.join(20)\ngot[0].release()")
 
 
-def test_a_child_can_lock_in_memory_though_a_thread_was_in_the_middle_of_a_step_at_the_fork() -> None:
+def test_a_child_forked_during_a_step_can_lock_in_memory() -> None:
     with closing(Remote("memory://")) as parent:
         parent.do(IN_CHILD)
         told = parent.do(

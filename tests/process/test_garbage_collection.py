@@ -53,7 +53,7 @@ cycle.append(cycle)
     assert "Exception ignored" not in said
 
 
-def test_a_forked_child_says_nothing_about_the_grants_of_its_parent() -> None:
+def test_a_forked_child_does_not_warn_of_its_parents_grants() -> None:
     program = """
 grant = locks.lock("book").acquire()
 child = os.fork()

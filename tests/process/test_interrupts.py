@@ -49,9 +49,7 @@ for _ in range(strikes):
 
 @pytest.mark.parametrize("kind", ["lock", "rlock"])
 @pytest.mark.parametrize("store", ["memory", "file"])
-def test_a_hail_of_interrupts_hangs_nowhere_and_leaves_what_ends_with_its_lease(
-    store: str, kind: str, tmp_path: Path
-) -> None:
+def test_repeated_interrupts_cause_no_hang_and_no_lasting_claim(store: str, kind: str, tmp_path: Path) -> None:
     url = "memory://struck" if store == "memory" else f"file://{tmp_path}/locks"
     command = [sys.executable, "-c", STRUCK, url, kind, str(STRIKES)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

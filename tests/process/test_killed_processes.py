@@ -61,7 +61,7 @@ def test_a_killed_holder_of_each_kind_frees_it(
 
 
 @FREES_AT_DEATH
-def test_a_killed_reader_lets_the_writer_in_beside_live_ones_only(place: Place, world: World, remote: Start) -> None:
+def test_a_writer_waits_for_live_readers_not_for_killed_ones(place: Place, world: World, remote: Start) -> None:
     first, second = remote(), remote()
     for each in (first, second):
         each.do("grant = locks.rwlock('book').read().acquire()")

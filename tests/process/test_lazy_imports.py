@@ -24,5 +24,5 @@ sys.exit(os.waitpid(pid, 0)[1] != 0)
 
 
 @pytest.mark.parametrize("delay", [0.001, 0.003, 0.01, 0.03])
-def test_a_child_that_was_forked_during_the_first_use_of_a_thread_can_lock(delay: float) -> None:
+def test_a_child_forked_during_the_first_import_can_lock(delay: float) -> None:
     assert subprocess.run([sys.executable, "-c", PROGRAM, str(delay)], timeout=60).returncode == 0

@@ -33,7 +33,7 @@ def _loops() -> int:
 
 
 @pytest.mark.parametrize("store", ["memory", "file"])
-def test_loops_that_end_leave_no_file_no_thread_no_loop_and_no_lock(store: str, tmp_path: Path) -> None:
+def test_ended_loops_leave_no_file_thread_loop_or_lock(store: str, tmp_path: Path) -> None:
     url = f"memory://{uuid4().hex}" if store == "memory" else f"file://{tmp_path}/locks"
     locks = interlock.aconnect(url)
     for _ in range(2):  # the start of a loop closes what the ended loop left open

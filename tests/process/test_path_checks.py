@@ -96,7 +96,7 @@ def trap(request: pytest.FixtureRequest) -> Callable[[Path, Path], None]:
     return made
 
 
-def test_what_lies_in_the_place_of_a_line_is_named_and_stops_no_other_name(
+def test_a_foreign_file_in_place_of_a_line_is_named_in_the_error(
     folder: Path, secret: Path, trap: Callable[[Path, Path], None]
 ) -> None:
     path = folder / "lines" / NAME
@@ -115,7 +115,7 @@ def test_what_lies_in_the_place_of_a_line_is_named_and_stops_no_other_name(
     assert not secret.with_name("nowhere").exists()
 
 
-def test_what_lies_in_the_place_of_the_marker_is_named_and_not_touched(
+def test_a_foreign_file_in_place_of_the_marker_is_left_alone(
     folder: Path, secret: Path, trap: Callable[[Path, Path], None]
 ) -> None:
     path = folder / "interlock"
@@ -127,7 +127,7 @@ def test_what_lies_in_the_place_of_the_marker_is_named_and_not_touched(
     assert not secret.with_name("nowhere").exists()
 
 
-def test_half_a_slot_at_the_end_of_a_line_is_cut_off_and_its_claims_stay(folder: Path) -> None:
+def test_half_a_slot_at_the_end_of_a_line_is_cut_off(folder: Path) -> None:
     with connect(folder) as locks:
         grant = held(locks)
         with open(folder / "lines" / NAME, "ab") as line:
@@ -149,7 +149,7 @@ def test_a_folder_of_ours_that_is_a_link_is_refused(folder: Path, tmp_path: Path
     assert list(elsewhere.iterdir()) == []
 
 
-def test_a_folder_that_becomes_a_link_while_it_is_used_is_not_followed(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_replaced_by_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     with connect(folder) as locks:
@@ -169,7 +169,7 @@ def test_the_folder_itself_may_be_reached_through_a_link(folder: Path, tmp_path:
         assert grant.renew()
 
 
-def test_a_folder_of_liveness_pipes_that_becomes_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
+def test_a_liveness_folder_replaced_by_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "precious").write_text("")
@@ -211,7 +211,7 @@ def test_refusals_leak_no_descriptors(folder: Path, tmp_path: Path) -> None:
 # -- the folder is another one ------------------------------------------------------------------------------
 
 
-def test_who_holds_in_a_folder_that_was_moved_away_loses_at_the_next_renewal(folder: Path, neighbour: Remote) -> None:
+def test_a_holder_in_a_moved_folder_loses_at_the_next_renewal(folder: Path, neighbour: Remote) -> None:
     with connect(folder) as locks:
         grant = held(locks)
         folder.rename(folder.with_name("old"))
@@ -228,9 +228,7 @@ def test_who_holds_in_a_folder_that_was_moved_away_loses_at_the_next_renewal(fol
             assert again.renew()
 
 
-def test_who_waits_in_a_folder_that_was_moved_away_gets_the_lock_in_the_new_one(
-    folder: Path, neighbour: Remote
-) -> None:
+def test_a_waiter_in_a_moved_folder_gets_the_lock_in_the_new_one(folder: Path, neighbour: Remote) -> None:
     neighbour.do(f"grant = locks.lock({NAME!r}).acquire()")
     with connect(folder) as locks:
         with closing(Remote(f"file://{folder}")) as waiter:
@@ -243,7 +241,7 @@ def test_who_waits_in_a_folder_that_was_moved_away_gets_the_lock_in_the_new_one(
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_marker_that_was_removed_is_made_again_and_nobody_loses(folder: Path, replaced: bool) -> None:
+def test_a_removed_marker_is_made_again_without_a_loss(folder: Path, replaced: bool) -> None:
     with connect(folder) as locks:
         grant = held(locks)
         text = (folder / "interlock").read_bytes()
@@ -254,7 +252,7 @@ def test_a_marker_that_was_removed_is_made_again_and_nobody_loses(folder: Path, 
         assert (folder / "interlock").read_bytes() == text
 
 
-def test_a_marker_of_another_machine_that_came_meanwhile_stops_who_holds(folder: Path) -> None:
+def test_a_marker_of_another_machine_ends_the_hold(folder: Path) -> None:
     with connect(folder) as locks:
         grant = held(locks, ttl=RENEWED)
         marker = folder / "interlock"

@@ -22,7 +22,7 @@ def url(tmp_path: Path) -> str:
     return f"file://{tmp_path}/locks"
 
 
-def test_a_lock_that_was_sent_to_another_process_is_the_same_lock(url: str) -> None:
+def test_a_lock_sent_to_another_process_is_the_same_lock(url: str) -> None:
     locks = interlock.connect(url, namespace="shop", ttl=7)
     kinds = [
         locks.lock("a"),
@@ -38,7 +38,7 @@ def test_a_lock_that_was_sent_to_another_process_is_the_same_lock(url: str) -> N
                 assert pool.apply(try_it, (lock,)) is False
 
 
-def test_what_is_sent_keeps_its_settings_and_shares_one_connection(url: str) -> None:
+def test_pickled_locks_keep_their_settings_and_one_connection(url: str) -> None:
     locks = interlock.connect(url, namespace="shop", ttl=7)
     first, second = (pickle.loads(pickle.dumps(locks.lock(name, ttl=3, timeout=0.5))) for name in "ab")
     with first, pytest.raises(interlock.LockTimeout, match=r"0\.5 s"):

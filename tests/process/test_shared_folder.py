@@ -108,7 +108,7 @@ def test_a_clean_up_by_another_user_leaves_the_name_usable(
 
 @as_root
 @pytest.mark.parametrize("mode", [0o755, 0o711, 0o700], ids=oct)
-def test_who_may_only_read_the_folder_can_not_even_open_its_files(
+def test_users_with_read_access_only_can_not_open_the_files(
     home: Path, user: Callable[..., Remote], mode: int
 ) -> None:
     folder = shared(home, mode)
@@ -160,7 +160,7 @@ def test_a_file_of_a_stranger_in_a_private_folder_is_not_trusted(home: Path) -> 
 
 
 @as_root
-def test_a_link_that_another_user_made_gives_nothing_of_roots_away(home: Path, user: Callable[..., Remote]) -> None:
+def test_another_users_link_does_not_expose_roots_files(home: Path, user: Callable[..., Remote]) -> None:
     folder = shared(home, 0o770, GROUP)
     secret = home / "shadow"
     secret.write_bytes(b"root:secret\n")
@@ -176,7 +176,7 @@ def test_a_link_that_another_user_made_gives_nothing_of_roots_away(home: Path, u
 
 
 @as_root
-def test_a_file_of_roots_that_another_user_moved_there_stays_roots(home: Path, user: Callable[..., Remote]) -> None:
+def test_roots_file_moved_in_by_another_user_stays_roots(home: Path, user: Callable[..., Remote]) -> None:
     folder = shared(home, 0o777)
     user(folder, ALICE)
     moved = folder / "lines" / "book"
@@ -190,7 +190,7 @@ def test_a_file_of_roots_that_another_user_moved_there_stays_roots(home: Path, u
 
 
 @as_root
-def test_the_error_names_the_mend_where_another_user_can_not_get_in(home: Path, user: Callable[..., Remote]) -> None:
+def test_the_error_for_a_refused_user_names_the_chmod(home: Path, user: Callable[..., Remote]) -> None:
     folder = shared(home, 0o770, GROUP)
     alice = user(folder, ALICE, groups=(GROUP,))
     alice.do(f"locks.lock({NAME!r}).acquire().release()")
@@ -310,7 +310,7 @@ if result:
 
 @as_root
 @pytest.mark.parametrize("mode", [0o777, 0o2777, 0o1777], ids=oct)
-def test_root_of_a_rootless_container_locks_in_a_folder_of_the_host(
+def test_root_of_a_rootless_container_locks_in_a_host_folder(
     home: Path, user: Callable[..., Remote], mode: int
 ) -> None:
     folder = shared(home, mode, GROUP)

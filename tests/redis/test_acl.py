@@ -122,9 +122,7 @@ FORBIDDEN = {
 }
 
 
-def test_the_doctor_names_what_is_forbidden_and_the_rights_that_are_needed(
-    world: World, server: RedisServer, ann: Actor
-) -> None:
+def test_the_doctor_names_forbidden_commands_and_needed_rights(world: World, server: RedisServer, ann: Actor) -> None:
     for rules, (name, status, told) in FORBIDDEN.items():
         server.command("SCRIPT", "FLUSH")
         user(server, *LINE, *rules.split())
@@ -134,7 +132,7 @@ def test_the_doctor_names_what_is_forbidden_and_the_rights_that_are_needed(
         assert acl.SERVER in checks[name].detail, rules
 
 
-def test_the_rights_that_are_tested_are_those_of_the_page_and_of_the_error() -> None:
+def test_the_tested_rights_are_those_of_the_page_and_the_error() -> None:
     page = " ".join((Path(__file__).parents[2] / "docs/stores/redis.md").read_text().split())
     for line in (acl.SERVER, acl.DATABASE, acl.CLUSTER, acl.SENTINEL):
         assert line in page

@@ -19,7 +19,7 @@ def lives_for(server: RedisServer, name: str) -> float:
 
 
 @pytest.mark.parametrize("ttl", [30, 3600])
-def test_the_key_of_an_idle_name_expires_when_the_clock_is_beyond_its_fence(
+def test_the_key_of_an_idle_name_expires_after_its_fence(
     world: World, server: RedisServer, ttl: int, ann: Actor, bob: Actor
 ) -> None:
     lock = world.connect().lock(world.name, ttl=ttl)
@@ -35,9 +35,7 @@ def test_the_key_of_an_idle_name_expires_when_the_clock_is_beyond_its_fence(
     assert KEEP - 1 < lives_for(server, world.name) <= KEEP + SPARE + 30 + SET_BACK
 
 
-def test_fences_increase_when_the_key_of_an_idle_name_has_expired(
-    world: World, server: RedisServer, ann: Actor
-) -> None:
+def test_fences_increase_after_the_key_of_an_idle_name_expired(world: World, server: RedisServer, ann: Actor) -> None:
     lock = world.connect().lock(world.name)
     fences = []
     for _ in range(3):

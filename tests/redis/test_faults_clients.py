@@ -90,7 +90,7 @@ def test_locks_work_over_a_client_of_the_other_library(
     works(world, made(other, host=server.host, port=server.port, decode_responses=True))
 
 
-def test_every_kind_of_lock_works_over_a_client_of_text_and_resp3(
+def test_every_kind_of_lock_works_with_a_decoding_resp3_client(
     world: World, server: RedisServer, made: Callable[..., Any], kind: Kind
 ) -> None:
     client = made(LIBRARIES[server.kind], host=server.host, port=server.port, decode_responses=True, protocol=3)

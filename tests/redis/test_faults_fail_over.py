@@ -136,7 +136,7 @@ DIVIDED = pytest.mark.parametrize(
 
 
 @DIVIDED
-def test_an_old_master_that_comes_back_is_left_at_the_next_renewal(watched: RedisSentinel, colour: str) -> None:
+def test_a_returned_old_master_is_left_at_the_next_renewal(watched: RedisSentinel, colour: str) -> None:
     with closing(World(place_of(watched.url), colour)) as world:
         ann, cat = world.actors(2)
         locks = world.connect()
@@ -160,7 +160,7 @@ def test_an_old_master_that_comes_back_is_left_at_the_next_renewal(watched: Redi
 
 
 @DIVIDED
-def test_a_holder_on_a_master_that_was_replaced_is_told_within_its_lease(watched: RedisSentinel, colour: str) -> None:
+def test_a_holder_on_a_replaced_master_loses_within_its_lease(watched: RedisSentinel, colour: str) -> None:
     with closing(World(place_of(watched.url), colour)) as world:
         ann, bob = world.actors(2)
         lost: list[Any] = []
@@ -201,7 +201,7 @@ def test_locks_go_on_while_no_sentinel_answers(
 
 
 @pytest.mark.parametrize("watched", ["valkey"], indirect=True)
-def test_a_master_that_the_sentinels_do_not_know_is_a_clear_error(watched: RedisSentinel) -> None:
+def test_a_master_unknown_to_the_sentinels_is_a_clear_error(watched: RedisSentinel) -> None:
     for colour in ("threads", "tasks"):
         with closing(World(place_of(watched.url.replace("mymaster", "nobody")), colour)) as world:
             with pytest.raises(StoreError, match="nobody") as caught:

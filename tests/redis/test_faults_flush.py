@@ -34,7 +34,7 @@ def test_a_killed_connection_is_made_anew(world: World, server: RedisServer, kin
 
 
 @pytest.mark.usefixtures("without_polling")
-def test_a_waiter_whose_subscription_was_killed_gets_the_lock_all_the_same(world: World, server: RedisServer) -> None:
+def test_a_waiter_with_a_killed_subscription_gets_the_lock(world: World, server: RedisServer) -> None:
     ann, bob = world.actors(2)
     grant = ann.do(world.connect().lock(world.name).acquire)
     waiting = world.in_line(bob.start, world.connect().lock(world.name).acquire)

@@ -61,9 +61,7 @@ def garbling() -> Iterator[Garbling]:
 
 @pytest.mark.parametrize("colour", [THREADS, TASKS])
 @pytest.mark.parametrize("words", GARBAGE)
-def test_garbage_is_an_error_that_shows_it_and_ends_its_connection(
-    garbling: Garbling, colour: str, words: bytes
-) -> None:
+def test_garbage_is_shown_in_the_error_and_ends_the_connection(garbling: Garbling, colour: str, words: bytes) -> None:
     garbling.words = words
     port = garbling.server_address[1]
     with closing(World(place_of(f"redis://127.0.0.1:{port}?socket_timeout=1"), colour)) as world:

@@ -178,7 +178,7 @@ def test_an_idle_name_keeps_one_small_key_that_ends_by_itself(
             assert wire.ask("MEMORY", "USAGE", key) < 500
 
 
-def test_a_closed_connection_leaves_no_socket_and_no_subscription(
+def test_a_closed_connection_leaves_no_socket_or_subscription(
     world: World, server: RedisServer, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     grant = ann.do(locks.lock(world.name).acquire)

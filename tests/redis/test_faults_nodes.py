@@ -59,9 +59,7 @@ class Holders:
 
 
 @pytest.mark.parametrize(("distant", "colour"), [("valkey", "threads"), ("redis", "tasks")], indirect=["distant"])
-def test_a_node_that_stops_takes_its_own_leases_only_each_told_at_its_deadline(
-    distant: DistantCluster, colour: str
-) -> None:
+def test_a_stopped_node_loses_only_its_own_leases_on_time(distant: DistantCluster, colour: str) -> None:
     world = World(place_of(distant.url), colour)
     dead = distant.cluster.nodes[1]
     try:
@@ -84,7 +82,7 @@ def test_a_node_that_stops_takes_its_own_leases_only_each_told_at_its_deadline(
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
-def test_a_slot_that_is_being_moved_costs_no_lease_of_another_slot(colour: str) -> None:
+def test_moving_a_slot_costs_no_lease_of_another_slot(colour: str) -> None:
     need("valkey")
     with RedisCluster(3) as cluster:
         with closing(World(place_of(cluster.url), colour)) as world:

@@ -30,7 +30,7 @@ def used(world: World, locks: Any) -> Any:
     return locks
 
 
-def test_an_acquire_that_begins_while_the_server_is_away_waits_for_it(world: World, server: RedisServer) -> None:
+def test_an_acquire_in_an_outage_waits_for_the_server(world: World, server: RedisServer) -> None:
     known, fresh, third = used(world, world.connect()), world.connect(), used(world, world.connect())
     names = [world.fresh_name() for _ in range(3)]
     server.kill()
@@ -46,7 +46,7 @@ def test_an_acquire_that_begins_while_the_server_is_away_waits_for_it(world: Wor
 
 
 @ONE
-def test_an_acquire_that_begins_while_the_server_is_stopped_waits_for_it(world: World, server: RedisServer) -> None:
+def test_an_acquire_waits_for_a_stopped_server(world: World, server: RedisServer) -> None:
     locks = used(world, world.connect())
     server.pause()
     (coming,) = starting(world, locks, world.name, timeout=WAIT_LIMIT)

@@ -42,7 +42,7 @@ time.sleep(60)
 """
 
 
-def test_the_command_is_stopped_at_the_deadline_while_the_server_is_stopped(server: RedisServer) -> None:
+def test_the_command_ends_at_the_deadline_of_a_stopped_server(server: RedisServer) -> None:
     run = [sys.executable, "-m", "interlock", "run", "--store", server.url, "--ttl", "1.5", "a name", "--"]
     with Process([*run, sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, text=True) as process:
         assert process.hear() == "runs"

@@ -29,7 +29,7 @@ def refusal(world: World, locks: Any, name: str = "") -> str:
 # -- memory, replicas -----------------------------------------------------------------------------------
 
 
-def test_a_server_without_memory_is_a_clear_error_and_then_forgiven(
+def test_a_server_without_memory_is_a_clear_temporary_error(
     world: World, server: RedisServer, kind: Kind, ann: Actor
 ) -> None:
     lock = kind.make(world.connect(), world.name)
@@ -42,9 +42,7 @@ def test_a_server_without_memory_is_a_clear_error_and_then_forgiven(
     assert world.nothing_left()
 
 
-def test_a_holder_can_renew_and_release_while_the_server_has_no_memory(
-    world: World, server: RedisServer, ann: Actor
-) -> None:
+def test_holders_renew_and_release_without_server_memory(world: World, server: RedisServer, ann: Actor) -> None:
     grant = ann.do(world.connect().lock(world.name).acquire)
     server.command("CONFIG", "SET", "maxmemory", 1)
     assert ann.do(grant.renew) is True
@@ -53,7 +51,7 @@ def test_a_holder_can_renew_and_release_while_the_server_has_no_memory(
     assert world.nothing_left()
 
 
-def test_waiters_keep_their_places_while_the_server_has_no_memory(world: World, server: RedisServer) -> None:
+def test_waiters_keep_their_places_without_server_memory(world: World, server: RedisServer) -> None:
     ann, *others = world.actors(3)
     grant = ann.do(world.connect().lock(world.name, ttl=1.5).acquire)
     waiting = [world.in_line(each.start, world.connect().lock(world.name, ttl=1.5).acquire) for each in others]
@@ -100,7 +98,7 @@ def test_a_grant_that_no_replica_can_confirm_leaves_nothing(
 
 
 @GUARDED
-def test_a_wrong_password_is_a_clear_error_that_does_not_repeat_it(world: World, server: RedisServer) -> None:
+def test_a_wrong_password_is_an_error_that_does_not_repeat_it(world: World, server: RedisServer) -> None:
     url = f"redis://:wrong-word@{server.host}:{server.port}"
     text = refusal(world, connect_to(world, url))
     assert "password" in text.lower()
@@ -135,7 +133,7 @@ def test_what_is_forbidden_is_an_error_that_names_it(
     assert len(world.eye.claims(world.name)) == 1
 
 
-def test_rights_that_are_taken_away_are_an_error_and_a_release_can_be_repeated(
+def test_revoked_rights_are_an_error_and_releases_are_repeatable(
     world: World, server: RedisServer, ann: Actor
 ) -> None:
     locks = connect_to(world, user(server, "+@all", *NEEDED))
@@ -159,9 +157,7 @@ FOREIGN = [
 ]
 
 
-def test_a_foreign_value_under_our_key_is_a_clear_error_and_is_left_alone(
-    world: World, server: RedisServer, ann: Actor
-) -> None:
+def test_a_foreign_value_under_our_key_is_an_error_and_stays(world: World, server: RedisServer, ann: Actor) -> None:
     for command, *rest in FOREIGN:
         name = world.fresh_name()
         lock = world.connect().lock(name)
@@ -174,7 +170,7 @@ def test_a_foreign_value_under_our_key_is_a_clear_error_and_is_left_alone(
         assert ann.do(ann.do(lock.acquire).release) is True
 
 
-def test_all_keys_of_a_name_have_one_hash_tag_and_odd_names_do_not_meet(
+def test_all_keys_of_a_name_share_a_hash_tag_without_collisions(
     world: World, server: RedisServer, ann: Actor, bob: Actor
 ) -> None:
     locks = world.connect(namespace="app")

@@ -29,9 +29,7 @@ def warm(world: World, proxy: Proxy, options: str = "", **how: Any) -> Any:
 # -- cut off --------------------------------------------------------------------------------------------
 
 
-def test_an_acquire_whose_reply_was_cut_is_asked_again_and_leaves_no_orphan(
-    world: World, proxy: Proxy, kind: Kind, ann: Actor
-) -> None:
+def test_an_acquire_whose_reply_was_cut_leaves_no_orphan(world: World, proxy: Proxy, kind: Kind, ann: Actor) -> None:
     lock = kind.make(warm(world, proxy), world.name)
     proxy.drop_next_reply()
     grant = ann.do(lock.acquire)
@@ -41,7 +39,7 @@ def test_an_acquire_whose_reply_was_cut_is_asked_again_and_leaves_no_orphan(
     assert world.nothing_left()
 
 
-def test_a_release_whose_reply_was_cut_answers_true_and_is_done_once(
+def test_a_release_whose_reply_was_cut_is_true_and_done_once(
     world: World, proxy: Proxy, kind: Kind, ann: Actor, bob: Actor
 ) -> None:
     locks = warm(world, proxy)
@@ -84,7 +82,7 @@ def test_a_waiter_whose_replies_were_cut_gets_the_lock(
     assert bob.do(later.release) is True
 
 
-def test_connections_cut_again_and_again_lose_nobody_and_let_no_two_in(world: World, proxy: Proxy) -> None:
+def test_repeated_cuts_lose_no_claim_and_keep_exclusion(world: World, proxy: Proxy) -> None:
     actors = world.actors(4)
     locks = warm(world, proxy)
     inside: list[int] = []
@@ -109,9 +107,7 @@ def test_connections_cut_again_and_again_lose_nobody_and_let_no_two_in(world: Wo
 # -- delayed --------------------------------------------------------------------------------------------
 
 
-def test_replies_slower_than_the_time_out_are_an_error_that_leaves_nothing(
-    world: World, proxy: Proxy, ann: Actor
-) -> None:
+def test_replies_slower_than_the_time_out_fail_without_a_claim(world: World, proxy: Proxy, ann: Actor) -> None:
     locks = warm(world, proxy, "?socket_timeout=0.2")
     lock = locks.lock(world.name, ttl=1, timeout=1)
     proxy.delay(0.5)
@@ -130,7 +126,7 @@ def test_replies_slower_than_the_time_out_are_an_error_that_leaves_nothing(
     [("?socket_timeout=0.5", False), ("?socket_timeout=0.5", True), ("", False)],
     ids=["half a second", "half a second, replies only", "by default"],
 )
-def test_an_acquire_at_a_black_hole_ends_within_its_time_and_one_time_out(
+def test_an_acquire_at_a_black_hole_ends_in_time(
     world: World, proxy: Proxy, options: str, passes_requests: bool, ann: Actor
 ) -> None:
     lock = warm(world, proxy, options).lock(world.name, ttl=1, timeout=1.0)
@@ -141,9 +137,7 @@ def test_an_acquire_at_a_black_hole_ends_within_its_time_and_one_time_out(
     eventually(lambda: world.nothing_left(), within=3)
 
 
-def test_a_waiter_at_a_black_hole_ends_within_its_time_and_one_time_out(
-    world: World, proxy: Proxy, ann: Actor, bob: Actor
-) -> None:
+def test_a_waiter_at_a_black_hole_ends_in_time(world: World, proxy: Proxy, ann: Actor, bob: Actor) -> None:
     locks = warm(world, proxy, "?socket_timeout=0.5")
     ann.do(world.connect().lock(world.name).acquire)
     with lasting(0.0, 2 * RENEWED + 0.5 + SLACK):
@@ -169,7 +163,7 @@ def test_a_holder_at_a_black_hole_loses_by_its_own_clock(world: World, proxy: Pr
     assert later.fence > grant.fence
 
 
-def test_a_release_at_a_black_hole_is_an_error_and_can_be_repeated(
+def test_a_release_at_a_black_hole_fails_and_can_be_repeated(
     world: World, proxy: Proxy, kind: Kind, ann: Actor
 ) -> None:
     locks = warm(world, proxy, "?socket_timeout=0.3")
@@ -182,7 +176,7 @@ def test_a_release_at_a_black_hole_is_an_error_and_can_be_repeated(
     assert world.nothing_left()
 
 
-def test_a_message_that_was_swallowed_is_made_good_by_a_slow_look(
+def test_a_swallowed_notification_is_found_by_a_later_look(
     world: World, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
     locks = warm(world, proxy)

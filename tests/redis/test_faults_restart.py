@@ -31,7 +31,7 @@ LOSSES = pytest.mark.parametrize("lose", [RedisServer.restart, flush])
 
 
 @LOSSES
-def test_a_holder_learns_that_the_server_has_forgotten_it_and_the_next_fence_is_higher(
+def test_a_forgotten_holder_loses_and_the_next_fence_is_higher(
     world: World, server: RedisServer, ann: Actor, bob: Actor, lose: Callable[[RedisServer], None]
 ) -> None:
     lost: list[Any] = []
@@ -48,7 +48,7 @@ def test_a_holder_learns_that_the_server_has_forgotten_it_and_the_next_fence_is_
 
 
 @LOSSES
-def test_waiters_stand_in_line_again_and_get_the_lock_one_after_another(
+def test_forgotten_waiters_enter_again_and_get_the_lock_in_turn(
     world: World, server: RedisServer, lose: Callable[[RedisServer], None]
 ) -> None:
     ann, *others = world.actors(4)
@@ -65,7 +65,7 @@ def test_waiters_stand_in_line_again_and_get_the_lock_one_after_another(
 
 @pytest.mark.parametrize("server", servers_with(persist=True), indirect=True)
 @pytest.mark.parametrize("outage", [RedisServer.restart, pause])
-def test_nothing_is_lost_by_an_outage_of_a_server_that_keeps_its_data(
+def test_an_outage_of_a_persistent_server_loses_nothing(
     world: World, server: RedisServer, locks: Any, ann: Actor, bob: Actor, outage: Callable[[RedisServer], None]
 ) -> None:
     lost: list[Any] = []

@@ -80,9 +80,7 @@ def test_many_get_through_with_two_connections(world: World, server: RedisServer
 
 
 @of_threads
-def test_a_lease_is_renewed_while_a_crowd_wants_the_only_connection(
-    world: World, server: RedisServer, proxy: Proxy
-) -> None:
+def test_a_lease_is_renewed_over_a_contended_only_connection(world: World, server: RedisServer, proxy: Proxy) -> None:
     with interlock.connect(f"redis://{proxy.host}:{proxy.port}/?max_connections=1") as locks:
         kept = locks.lock("kept", ttl=2 * RENEWED).acquire()
         proxy.delay(SLOW)

@@ -14,7 +14,7 @@ from tests.support.client_actors import hand_over
 from tests.support.redis_helpers import client_ids, connect_to, key_of
 
 
-def test_a_new_primary_behind_the_same_address_ends_the_subscription_at_the_old_one(
+def test_a_new_primary_ends_the_subscription_at_the_old_one(
     world: World, server: RedisServer, replica: RedisServer, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
     theirs = connect_to(world, proxy.url)
@@ -35,7 +35,7 @@ def test_a_new_primary_behind_the_same_address_ends_the_subscription_at_the_old_
     hand_over(ann, grant, bob, waiting)
 
 
-def test_a_grant_counts_when_as_many_replicas_have_it_as_are_wanted(
+def test_a_grant_needs_the_wanted_number_of_replicas(
     world: World, server: RedisServer, replica: RedisServer, ann: Actor, bob: Actor
 ) -> None:
     locks = connect_to(world, f"{server.url}?replicas=1&socket_timeout=4")
@@ -59,7 +59,7 @@ def test_a_grant_counts_when_as_many_replicas_have_it_as_are_wanted(
     assert bob.do(locks.lock(world.name).acquire).fence > later.fence
 
 
-def test_a_node_that_refuses_asking_leaves_no_reply_for_the_next_command() -> None:
+def test_a_node_that_refuses_asking_leaves_no_stray_reply() -> None:
     with RedisCluster(2) as cluster:
         for node in cluster.nodes:
             node.command("ACL", "SETUSER", "app", "on", ">app", "~*", "&*", "+@all", "-asking")

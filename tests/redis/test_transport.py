@@ -41,9 +41,7 @@ def pooled(world: World, proxy: Proxy, options: str = "?socket_timeout=0.5") -> 
 # -- connections that a device on the way dropped -------------------------------------------------------
 
 
-def test_a_holder_keeps_its_lease_though_all_its_connections_are_forgotten(
-    world: World, proxy: Proxy, ann: Actor
-) -> None:
+def test_a_holder_keeps_its_lease_over_forgotten_connections(world: World, proxy: Proxy, ann: Actor) -> None:
     locks = pooled(world, proxy)
     grant = ann.do(locks.lock(world.name, ttl=3).acquire)
     proxy.forget()
@@ -52,9 +50,7 @@ def test_a_holder_keeps_its_lease_though_all_its_connections_are_forgotten(
     assert world.nothing_left()
 
 
-def test_a_lock_is_obtained_and_released_though_all_connections_are_forgotten(
-    world: World, proxy: Proxy, ann: Actor
-) -> None:
+def test_a_lock_is_used_over_forgotten_connections(world: World, proxy: Proxy, ann: Actor) -> None:
     locks = pooled(world, proxy)
     proxy.forget()
     with lasting(0.0, 4 * 0.5 + 1):
@@ -65,7 +61,7 @@ def test_a_lock_is_obtained_and_released_though_all_connections_are_forgotten(
 
 
 @pytest.mark.usefixtures("without_polling")
-def test_a_subscription_that_is_forgotten_is_made_anew_while_somebody_waits(world: World, proxy: Proxy) -> None:
+def test_a_forgotten_subscription_is_renewed_during_a_wait(world: World, proxy: Proxy) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
     ann, bob = world.actors(2)
     first = ann.do(world.connect().lock(world.name).acquire)
@@ -81,9 +77,7 @@ def test_a_subscription_that_is_forgotten_is_made_anew_while_somebody_waits(worl
 # -- requests that come late ----------------------------------------------------------------------------
 
 
-def test_a_claim_that_arrives_after_its_grant_was_released_leaves_no_orphan(
-    world: World, proxy: Proxy, ann: Actor
-) -> None:
+def test_a_claim_that_arrives_after_its_release_leaves_no_orphan(world: World, proxy: Proxy, ann: Actor) -> None:
     locks = pooled(world, proxy)
     proxy.hold()
     grant = ann.do(locks.lock(world.name).acquire, timeout=3)
@@ -110,7 +104,7 @@ def test_releases_without_an_answer_keep_no_connections(
         eventually(lambda: len(client_ids(wire, "normal")) <= 2)
 
 
-def test_a_try_that_arrives_after_it_was_refused_leaves_no_orphan(
+def test_a_try_that_arrives_after_its_refusal_leaves_no_orphan(
     world: World, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
     locks = pooled(world, proxy, "?socket_timeout=0.3")
@@ -122,7 +116,7 @@ def test_a_try_that_arrives_after_it_was_refused_leaves_no_orphan(
     throughout(1.0, world.nothing_left)
 
 
-def test_waiters_whose_subscription_does_not_come_about_give_up_in_time_together(world: World, proxy: Proxy) -> None:
+def test_waiters_without_a_subscription_give_up_together_in_time(world: World, proxy: Proxy) -> None:
     locks = pooled(world, proxy)
     holder, *actors = world.actors(7)
     held = holder.do(world.connect().lock(world.name).acquire)
@@ -139,7 +133,7 @@ def test_waiters_whose_subscription_does_not_come_about_give_up_in_time_together
 # -- closing --------------------------------------------------------------------------------------------
 
 
-def test_who_is_still_connecting_when_it_is_closed_gets_a_store_error_and_leaves_nothing(
+def test_closing_while_connecting_is_an_error_and_leaves_nothing(
     world: World, proxy: Proxy, ann: Actor, bob: Actor
 ) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=16")  # replies on one connection come 2 s apart
@@ -157,9 +151,7 @@ def test_who_is_still_connecting_when_it_is_closed_gets_a_store_error_and_leaves
 
 
 @pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)
-def test_a_close_that_could_release_nothing_says_so_beside_a_waiter_too(
-    world: World, proxy: Proxy, ann: Actor, bob: Actor
-) -> None:
+def test_a_failed_close_is_reported_beside_a_waiter_too(world: World, proxy: Proxy, ann: Actor, bob: Actor) -> None:
     locks, other = connect_to(world, proxy.url + "?socket_timeout=1.5"), world.fresh_name()
     assert bob.do(world.connect().lock(other).acquire) is not None
     assert ann.do(locks.lock(world.name).acquire) is not None
@@ -186,7 +178,7 @@ def test_a_token_whose_renewal_had_no_answer_holds_on(world: World, proxy: Proxy
 
 
 @pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)
-def test_a_hold_is_handed_over_though_old_connections_were_forgotten(world: World, proxy: Proxy, ann: Actor) -> None:
+def test_a_hold_is_detached_over_forgotten_connections(world: World, proxy: Proxy, ann: Actor) -> None:
     locks = pooled(world, proxy, "?socket_timeout=0.5")
     grant = ann.do(locks.lock(world.name).acquire)
     proxy.forget()
@@ -276,7 +268,7 @@ def test_loops_that_end_one_after_the_other_leave_no_connections(server: RedisSe
 
 
 @pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)
-def test_a_connection_that_is_dropped_without_close_leaves_no_thread_and_no_socket(
+def test_a_dropped_connection_leaves_no_thread_and_no_socket(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def use() -> None:

@@ -17,7 +17,7 @@ def without_table(engine: Any) -> None:
     ONCE.drop(engine, checkfirst=True)
 
 
-def test_it_is_recorded_with_the_callers_transaction_or_not_at_all(engine: Any) -> None:
+def test_the_record_commits_with_the_callers_transaction(engine: Any) -> None:
     with pytest.raises(ZeroDivisionError), engine.begin() as connection:
         assert once(connection, "import") is True
         raise ZeroDivisionError

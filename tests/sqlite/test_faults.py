@@ -160,7 +160,7 @@ def test_a_process_forks_while_its_threads_are_at_work(locks: Any, remote: Start
     assert locks.lock("a").acquire(timeout=10).release()
 
 
-def test_a_signal_handler_in_the_middle_of_a_step_is_refused_and_the_step_goes_on(remote: Start) -> None:
+def test_a_signal_handler_during_a_step_is_refused(remote: Start) -> None:
     other = remote()
     seen = other.do(
         "import faulthandler, signal\n"
@@ -184,7 +184,7 @@ def test_a_signal_handler_in_the_middle_of_a_step_is_refused_and_the_step_goes_o
     assert seen == [["flag", "had"], True]
 
 
-def test_an_interrupt_whose_traceback_is_kept_holds_up_no_other_thread(locks: Any) -> None:
+def test_an_interrupt_with_a_kept_traceback_blocks_no_thread(locks: Any) -> None:
     """A debugger, or the prompt of Python, keeps it; the interrupt comes at each call of the step in turn."""
     struck: list[KeyboardInterrupt] = []
     for number in count():

@@ -91,7 +91,7 @@ def restarted(folder: Path) -> None:
         kept.execute("UPDATE boot SET id = 'the one before'")
 
 
-def test_the_claims_of_before_a_restart_are_void_and_their_fences_are_not_repeated(
+def test_claims_before_a_restart_are_void_and_fences_increase(
     url: str, folder: Path, claims: Callable[[], str]
 ) -> None:
     before = claims()
@@ -122,7 +122,7 @@ def test_the_record_of_a_completed_run_outlives_a_restart(url: str, folder: Path
     queue.close()
 
 
-def test_no_file_is_replaced_that_a_process_has_open_whatever_the_boot_is_called(
+def test_an_open_file_is_not_replaced_after_a_boot_id_change(
     url: str, folder: Path, locks: Any, remote: Callable[[], Remote]
 ) -> None:
     with locks.lock("a") as grant:
@@ -199,7 +199,7 @@ def channel_of(file: str, id: str) -> str:
     )
 
 
-def test_a_waiter_is_told_by_other_processes_and_not_by_other_users(
+def test_waiters_are_notified_by_processes_of_the_same_user(
     claims: Callable[[], str], locks: Any, remote: Callable[[], Remote], nobody: Remote
 ) -> None:
     other = remote()
@@ -259,7 +259,7 @@ def excluded(one: Any, other: Any) -> bool:
         ("sqlite:///app.db?uri=true", "four slashes"),
     ],
 )
-def test_an_engine_without_a_file_or_of_one_in_the_working_directory_is_refused(url: str, said: str) -> None:
+def test_an_engine_without_an_absolute_file_is_refused(url: str, said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):
         interlock.connect(create_engine(url))
 

@@ -159,9 +159,7 @@ def test_what_renews_or_frees_goes_before_what_enters(server: Server, threads: T
     pool.close()
 
 
-def test_a_claim_that_was_left_while_it_waited_for_a_connection_is_not_sent(
-    server: Server, threads: ThreadPoolExecutor
-) -> None:
+def test_a_claim_withdrawn_before_its_connection_is_not_sent(server: Server, threads: ThreadPoolExecutor) -> None:
     pool = Pool(server.connect, "the server", 1, leave)
     pool.entering.add(CLAIM.id)
     held = threads.submit(pool.ask, "hold", later())
@@ -177,7 +175,7 @@ def test_a_claim_that_was_left_while_it_waited_for_a_connection_is_not_sent(
     pool.close()
 
 
-def test_a_claim_that_was_left_is_sent_on_no_idle_connection_either(pool: Pool) -> None:
+def test_a_withdrawn_claim_is_not_sent_on_an_idle_connection(pool: Pool) -> None:
     assert pool.ask(1, later()) == 1
     with pytest.raises(StoreError, match="closed"):
         pool.ask("enter", later(), CLAIM)
@@ -253,7 +251,7 @@ def test_rest_leaves_one_and_close_none(pool: Pool, server: Server, threads: Thr
     eventually(lambda: not server.open)
 
 
-def test_a_connection_for_a_task_that_is_cancelled_in_each_turn_goes_to_the_next_one() -> None:
+def test_a_connection_of_a_cancelled_task_goes_to_the_next() -> None:
     """So cancels anyio; the connection is handed over at the same moment."""
 
     async def cancelled_as_it_is_told() -> str:

@@ -45,7 +45,7 @@ def queue_that_meets(*errors: StoreError) -> tuple[Any, list[str]]:
 
 
 @pytest.mark.parametrize("error", [Refused("no"), NoRoom("full"), Unreachable("away"), Denied("wrong password")])
-def test_a_refusal_after_a_cut_does_not_say_that_nothing_was_done(error: StoreError) -> None:
+def test_a_refusal_after_a_cut_is_an_unknown_outcome(error: StoreError) -> None:
     queue, asked = queue_that_meets(ConnectionEnded("cut"), error)
     with pytest.raises(UnknownOutcome, match=str(error)):
         queue.enter(CLAIM, None, False, False)
@@ -84,7 +84,7 @@ def test_a_holder_that_waits_on_the_server_is_gone() -> None:
     assert queue.renew([CLAIM, CLAIM._replace(id="another")]) == [GONE, WANTED]
 
 
-def test_a_listener_that_is_closed_while_it_pauses_subscribes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listener_closed_in_its_pause_subscribes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[float] = []
 
     def subscribe(deadline: float) -> Any:
@@ -99,7 +99,7 @@ def test_a_listener_that_is_closed_while_it_pauses_subscribes_no_more(monkeypatc
     assert len(tried) == 1
 
 
-def test_a_listener_that_a_program_cancels_in_its_pause_can_be_started_again() -> None:
+def test_a_listener_cancelled_in_its_pause_can_start_again() -> None:
     failures = [Unreachable("by order of the test")]
 
     async def subscribe(deadline: float) -> Any:

@@ -248,9 +248,7 @@ def a_dead_holder_blocks_until_its_lease_ends(told: Told) -> None:
         (a_dead_holder_blocks_until_its_lease_ends, "stall"),
     ],
 )
-def test_locks_that_end_with_a_session_are_judged_by_what_they_promise(
-    tell: Callable[[Told], None], rule: str
-) -> None:
+def test_advisory_locks_are_judged_by_their_own_promises(tell: Callable[[Told], None], rule: str) -> None:
     told = Told(**ADVISORY)
     tell(told)
     assert [each.rule for each in told.verdict().violations] == [rule]

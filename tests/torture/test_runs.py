@@ -68,9 +68,7 @@ def test_a_lock_whose_leases_end_early_is_no_broken_one(tmp_path: Path) -> None:
     "seed", [pytest.param(SEED, id="fixed", marks=pytest.mark.rare), pytest.param(None, id="fresh")]
 )
 @pytest.mark.parametrize("kind", [kind for kind in STORES if kind not in APART])
-def test_nothing_is_found_on_a_store_that_is_struck_by_every_fault(
-    kind: str, seed: int | None, tmp_path: Path
-) -> None:
+def test_a_store_with_every_fault_breaks_no_promise(kind: str, seed: int | None, tmp_path: Path) -> None:
     number = random.SystemRandom().randrange(2**32) if seed is None else seed
     # A large slack, for a machine that runs several tests at once.
     verdict = tortured(kind, tmp_path, procs=2, threads=2, secs=3.0, seed=number, every=0.25, slack=10.0)
@@ -129,7 +127,7 @@ def test_nothing_is_found_in_a_site_of_django(tmp_path: Path) -> None:
     assert int(row[heads.index("operations")].partition(":")[0].replace(",", "")) > 20
 
 
-def test_a_store_at_a_url_is_tortured_and_judged_again_from_its_history(tmp_path: Path) -> None:
+def test_a_run_at_a_url_is_judged_again_from_its_history(tmp_path: Path) -> None:
     done = command(
         tmp_path.as_uri(), "--procs=2", "--threads=2", "--secs=1", "--slack=10", "--fault=kill", "--seed=5"
     )

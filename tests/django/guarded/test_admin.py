@@ -87,7 +87,7 @@ def test_two_editors_of_different_fields_lose_nothing(client: Client, book: Book
     assert told == ["Changed Name.", "Changed Status."]
 
 
-def test_two_editors_of_one_field_are_shown_both_values_and_choose(client: Client, book: Book) -> None:
+def test_two_editors_of_one_field_see_both_values_and_choose(client: Client, book: Book) -> None:
     one, two = opened(client, book), opened(client, book)
     client.post(url_of(book), {**one, "name": "theirs"})
     response = client.post(url_of(book), {**two, "name": "mine", "notes": "a long work"})
@@ -150,7 +150,7 @@ class DerivedForm(GuardedModelForm, UserChangeForm):
 @pytest.mark.parametrize(
     ("form", "found"), [(HidingForm, ["interlock.E104"]), (DerivedForm, []), (UserChangeForm, []), (None, [])]
 )
-def test_a_guarded_form_that_hides_that_of_another_base_is_an_error(form: Any, found: list[str]) -> None:
+def test_a_guarded_form_that_hides_that_of_a_base_is_an_error(form: Any, found: list[str]) -> None:
     made: Any = type("Made", (GuardedAdmin, UserAdmin), {} if form is None else {"form": form})
     assert [each.id for each in made(User, admin.site).check() if each.id.startswith("interlock")] == found
 
@@ -182,7 +182,7 @@ class TestInlines:
         author.refresh_from_db()
         assert (book.name, author.name) == ("mine", "Bea")
 
-    def test_a_change_just_before_the_save_of_an_inline_undoes_all_and_is_shown(
+    def test_a_late_change_undoes_the_save_of_an_inline_and_is_shown(
         self, client: Client, book: Book, author: Any, meanwhile: Callable[..., None]
     ) -> None:
         page = opened(client, author)

@@ -97,7 +97,7 @@ def test_a_change_of_somebody_else_is_noticed(case: tuple[str, Any, Any, Any]) -
     Everything.objects.get().refresh_from_db()
 
 
-def test_what_nobody_else_has_changed_is_written_in_one_statement(case: tuple[str, Any, Any, Any]) -> None:
+def test_an_unchallenged_change_is_written_in_one_statement(case: tuple[str, Any, Any, Any]) -> None:
     field, *values = case
     Everything.objects.create(**{field: values[-1]})
     mine = Everything.objects.get()
@@ -207,7 +207,7 @@ if ON == "postgresql":
             refused(save, two, **{field: mine})
             assert sql_of(three.save) == []
 
-        def test_a_range_that_the_database_writes_otherwise_is_no_change_of_somebody_else(self) -> None:
+        def test_a_normalized_range_is_not_a_change_of_others(self) -> None:
             shelf = Shelf.objects.create(span=NumericRange(1, 3, "[]"))
             assert state_tag(shelf) == state_tag(Shelf.objects.get())
             save(shelf, span=NumericRange(1, 4, "[]"))

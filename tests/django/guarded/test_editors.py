@@ -46,7 +46,7 @@ def test_a_second_editor_is_told_who_is_editing(book: Book) -> None:
     assert opened(anna, book) == ["ben"]
 
 
-def test_the_same_person_is_not_told_of_themselves_and_has_one_claim(book: Book) -> None:
+def test_an_editor_has_one_claim_and_sees_no_own_notice(book: Book) -> None:
     anna = editor("anna")
     assert opened(anna, book) == opened(anna, book) == []
     assert [claim.label for claim in locks.claims(f"editing:library.book:{book.pk}")] == ["anna"]
@@ -64,7 +64,7 @@ def test_whoever_is_shown_errors_edits_on(book: Book) -> None:
     assert opened(ben, book) == ["anna"]
 
 
-def test_an_editor_who_never_saves_is_forgotten_when_the_lease_ends(book: Book) -> None:
+def test_an_editor_who_never_saves_expires_with_the_lease(book: Book) -> None:
     user = User.objects.create_superuser("anna")
     shown = EditedPage(Book, book.pk, user, 600.0)
     shown.open()
@@ -80,7 +80,7 @@ def test_objects_are_told_apart(book: Book) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("has_change_permission", lambda *_: False), ("editing_lease", None)])
-def test_who_may_only_look_and_where_an_admin_does_without_nobody_is_told(
+def test_read_only_pages_and_opted_out_admins_show_no_editor(
     book: Book, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
 ) -> None:
     monkeypatch.setattr(BookAdmin, name, value)

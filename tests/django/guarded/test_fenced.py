@@ -92,9 +92,7 @@ class TestUpdate:
         assert sorted(Ledger.objects.values_list("balance", flat=True)) == [0, 10]
         assert fenced(Ledger.objects.all(), late).update(balance=7) == 2
 
-    def test_rows_that_no_longer_match_after_they_were_written_are_counted(
-        self, ledger: Ledger, early: Grant
-    ) -> None:
+    def test_rows_that_stop_matching_by_their_update_are_counted(self, ledger: Ledger, early: Grant) -> None:
         assert fenced(Ledger.objects.filter(balance=0), early).update(balance=5) == 1
 
     def test_no_rows_are_no_refusal(self, early: Grant) -> None:
@@ -134,7 +132,7 @@ class TestUpdate:
 
         asyncio.run(story())
 
-    def test_a_writer_that_waits_for_the_row_is_refused_when_its_turn_comes(
+    def test_a_stale_writer_that_waited_for_the_row_is_refused(
         self, ledger: Ledger, early: Grant, late: Grant
     ) -> None:
         for _ in range(5):
@@ -202,7 +200,7 @@ class TestGuardedSave:
         account = Account.objects.get()
         assert (account.balance, account.fence) == (5, early.fence)
 
-    def test_a_late_holder_is_refused_though_nobody_has_changed_its_fields(self, early: Grant, late: Grant) -> None:
+    def test_a_stale_holder_is_refused_even_if_its_fields_are_same(self, early: Grant, late: Grant) -> None:
         mine, theirs = Account.objects.get(), Account.objects.get()
         theirs.owner = "Bob"
         fenced(theirs, late).save()

@@ -19,7 +19,7 @@ class TestInheritance:
     def mine(self, magazine: Magazine) -> Magazine:
         return Magazine.objects.get(pk=magazine.pk)
 
-    def test_each_table_is_written_only_if_something_in_it_has_changed(self, mine: Magazine) -> None:
+    def test_a_table_is_written_only_if_a_column_of_it_changed(self, mine: Magazine) -> None:
         (update,) = sql_of(save, mine, issue=2)
         assert "library_magazine" in update
         assert len(sql_of(save, mine, title="Life", issue=3)) == 2
@@ -33,14 +33,14 @@ class TestInheritance:
         magazine = Magazine.objects.get()
         assert (magazine.pages, magazine.issue) == (10, 1)
 
-    def test_after_a_refusal_of_the_second_table_the_first_is_written_again(self, mine: Magazine) -> None:
+    def test_a_save_after_a_refused_second_table_writes_the_first(self, mine: Magazine) -> None:
         Magazine.objects.update(month="theirs")
         refused(save, mine, month="mine", pages=99)
         mine.refresh_from_db(fields=["month"])
         mine.save()
         assert Magazine.objects.get().pages == 99
 
-    def test_a_refusal_after_a_table_was_written_undoes_the_transaction(self, mine: Magazine) -> None:
+    def test_a_refusal_after_a_written_table_undoes_the_transaction(self, mine: Magazine) -> None:
         Magazine.objects.update(month="theirs")
         mine.title, mine.month = "mine", "mine"
         with transaction.atomic():

@@ -109,7 +109,7 @@ class TestDelete:
         assert Account.objects.get().owner == "Ann"
         assert changes(account) == {}
 
-    def test_a_deletion_that_was_rolled_back_leaves_the_instance_guarded(self) -> None:
+    def test_a_rolled_back_deletion_leaves_the_instance_guarded(self) -> None:
         author = Author.objects.create(name="Ann")
         book = Book.objects.create(name="naem", author=author)
         key = book.pk

@@ -123,7 +123,7 @@ def test_a_field_that_computes_its_value_is_in_nobodys_way(
     assert (mine.stamp, Letter.objects.get().stamp) == (12, 12)
 
 
-def test_a_policy_that_names_a_field_that_computes_its_value_is_heeded(
+def test_a_policy_that_names_a_computed_field_applies(
     stamps: Callable[[OnStale], tuple[Letter, Letter]],
 ) -> None:
     mine, theirs = stamps({"stamp": added})
@@ -139,7 +139,7 @@ def test_a_policy_that_names_a_field_that_computes_its_value_is_heeded(
     assert set(caught.value.fields) == {"stamp"}
 
 
-def test_a_policy_may_refuse_where_a_field_that_computes_its_value_has_changed(
+def test_a_policy_may_refuse_a_changed_computed_field(
     stamps: Callable[[OnStale], tuple[Letter, Letter]],
 ) -> None:
     mine, theirs = stamps({"stamp": REFUSE})

@@ -42,7 +42,7 @@ def test_threads_lose_no_update(model: Any, fields: dict[str, Any]) -> None:
     assert {int(getattr(found, name)) for name in fields} == {THREADS * ROUNDS}
 
 
-def test_a_save_waits_for_a_transaction_that_writes_the_row_and_then_is_refused() -> None:
+def test_a_save_waits_for_the_rows_writer_and_is_refused() -> None:
     key = Book.objects.create(name="naem").pk
     mine = Book.objects.get(pk=key)
     written, done = threading.Event(), threading.Event()
@@ -69,7 +69,7 @@ def test_a_save_waits_for_a_transaction_that_writes_the_row_and_then_is_refused(
 
 if connection.vendor == "mysql":
 
-    def test_with_repeatable_reads_it_sees_what_the_others_have_committed() -> None:
+    def test_with_repeatable_reads_a_save_sees_committed_changes() -> None:
         """The reads of such a transaction see an old snapshot; the comparison does not."""
         key = Book.objects.create(name="naem").pk
         with connection.cursor() as cursor:

@@ -72,7 +72,7 @@ class TestDeferred:
         Book.objects.update(status="free")
         assert refused(save, mine, status="use").fields["status"].original == "lost"
 
-    def test_a_deferred_field_that_was_set_without_being_read_is_written(self) -> None:
+    def test_a_deferred_field_set_without_a_read_is_written(self) -> None:
         mine = Book.objects.only("name").get()
         Book.objects.update(status="lost")
         save(mine, status="free")
@@ -94,7 +94,7 @@ class TestDeferred:
 
     if django.VERSION >= (6, 1):
 
-        def test_a_field_that_would_be_fetched_for_all_peers_is_fetched_and_guarded(self) -> None:
+        def test_a_field_fetched_for_all_peers_is_guarded_on_each(self) -> None:
             Book.objects.create(name="second")
             one, two = Book.objects.only("name").fetch_mode(models.FETCH_PEERS).order_by("pk")
             assert one.status == "use"
@@ -165,7 +165,7 @@ class TestCopies:
         assert changes(other) == {}
         refused(save, other, name="other")
 
-    def test_a_pickled_row_with_every_kind_of_value_can_be_read_again(self) -> None:
+    def test_a_pickled_row_keeps_every_kind_of_value(self) -> None:
         Everything.objects.create(raw=b"raw", data={"a": [1]}, amount="1.5")
         mine = pickle.loads(pickle.dumps(Everything.objects.get()))
         assert changes(mine) == {}
@@ -190,7 +190,7 @@ class TestCopies:
 
 
 class TestOtherDatabases:
-    def test_a_row_that_is_saved_to_another_database_is_written_whole(self, mine: Book) -> None:
+    def test_a_row_saved_to_another_database_is_written_whole(self, mine: Book) -> None:
         mine.author = None
         mine.save(using="other")
         copied = Book.objects.using("other").get()
@@ -252,7 +252,7 @@ class TestReplica:
         mine.refresh_from_db()
         keeps_others(mine)
 
-    def test_a_deferred_field_that_is_read_later_leaves_the_others_guarded(self) -> None:
+    def test_reading_a_deferred_field_keeps_the_others_guarded(self) -> None:
         mine = Book.objects.using("default").defer("notes").get()
         assert mine.notes == ""
         refuses(mine)

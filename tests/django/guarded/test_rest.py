@@ -131,7 +131,7 @@ class TestStates:
         assert response.status_code in (200, 204)
         assert not Book.objects.filter(name="naem").exists()
 
-    def test_a_change_just_before_the_save_is_412_too_even_of_another_field(
+    def test_a_late_change_of_another_field_is_412(
         self, client: APIClient, url: str, tag: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         validate = BookSerializer.run_validation

@@ -108,7 +108,7 @@ def test_a_deleted_row_is_not_made_again(mine: Book) -> None:
     assert again(mine).name == "name"
 
 
-def test_a_row_that_was_deleted_through_the_instance_can_be_made_again(book: Book) -> None:
+def test_an_instance_can_recreate_the_row_that_it_deleted(book: Book) -> None:
     key = book.pk
     book.delete()
     save(book, pk=key)

@@ -41,7 +41,7 @@ class TestSignals:
         pre_save.disconnect(before, sender=Book)
         post_save.disconnect(after, sender=Book)
 
-    def test_they_tell_what_the_caller_asked_for_and_what_was_written(self, heard: list[tuple[str, Any]]) -> None:
+    def test_signals_report_the_requested_and_the_written_fields(self, heard: list[tuple[str, Any]]) -> None:
         book = Book.objects.create(name="a")
         heard.clear()
         save(book, status="free")

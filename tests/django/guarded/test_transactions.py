@@ -80,7 +80,7 @@ class TestRefusedInTransactions:
             save(mine, name="mine")
         assert sorted(Book.objects.values_list("name", flat=True)) == ["before", "mine"]
 
-    def test_what_another_save_has_left_half_done_can_not_be_committed(self, book: Book) -> None:
+    def test_a_half_done_save_of_a_handler_can_not_be_committed(self, book: Book) -> None:
         """A refusal raised in a signal handler is of another save, which may have written one of its tables."""
         magazine = Magazine.objects.create(title="old", month="May")
         Magazine.objects.update(month="theirs")
@@ -132,7 +132,7 @@ class TestDjangosTestCase:
 
         succeeds(Case)
 
-    def test_what_one_test_does_to_shared_objects_is_undone_for_the_next(self) -> None:
+    def test_changes_to_test_data_are_undone_for_the_next_test(self) -> None:
         class Case(TestCase):
             @classmethod
             def setUpTestData(cls) -> None:

@@ -78,7 +78,7 @@ def test_filters(query: str, seen: bool) -> None:
     assert (">the-name<" in shown) == seen
 
 
-def test_it_shows_other_entries_of_the_setting_too_whatever_store_they_have(tmp_path: Path) -> None:
+def test_the_list_shows_every_entry_of_the_setting(tmp_path: Path) -> None:
     places = {"reports": {"LOCATION": f"file://{tmp_path}", "NAMESPACE": "site"}}
     with override_settings(INTERLOCK=places), locks["reports"].lock("nightly"):
         client = client_of("view_claim")
@@ -140,7 +140,7 @@ def test_to_evict_needs_its_permission_and_is_logged() -> None:
     assert LogEntry.objects.count() == 1
 
 
-def test_only_those_with_a_permission_see_it_and_nothing_can_be_added_changed_or_deleted() -> None:
+def test_the_list_is_read_only_and_needs_a_permission() -> None:
     everything = [each.codename for each in Permission.objects.filter(content_type__app_label="interlock")]
     assert sorted(everything) == ["evict_claim", "view_claim"]
     assert client_of().get(LIST).status_code == 403

@@ -58,7 +58,7 @@ class TestALoser:
             elsewhere(lose).result(20)
         assert connection.get_autocommit()
 
-    def test_commits_nothing_when_it_lost_between_the_block_and_the_commit(self, item: Item, lose: Any) -> None:
+    def test_a_loss_between_block_and_commit_commits_nothing(self, item: Item, lose: Any) -> None:
         with loses(item), transaction.atomic():
             with occupy(item):
                 write(item)
@@ -141,7 +141,7 @@ if settings.DATABASE != "sqlite":  # which has no rows to lock
             go_on.set()
             late.result(60)
 
-    def test_who_comes_after_a_lease_that_ended_in_the_commit_waits_for_the_commit(item: Item) -> None:
+    def test_the_next_holder_waits_for_a_commit_past_its_lease(item: Item) -> None:
         def add() -> int:
             with transaction.atomic():
                 with occupy(Item, pk=item.pk, timeout=60) as mine:
@@ -229,7 +229,7 @@ if settings.DATABASE == "postgresql":
 
     @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
     @pytest.mark.parametrize("lost", [False, True])
-    def test_a_transaction_that_sets_its_level_by_itself_asks_the_store(item: Item, level: str, lost: bool) -> None:
+    def test_a_transaction_with_its_own_isolation_asks_the_store(item: Item, level: str, lost: bool) -> None:
         occupation = occupy(item)
         ends = loses(item) if lost else nullcontext()
         with ends, occupation, transaction.atomic():
@@ -281,7 +281,7 @@ def test_a_hook_of_another_that_raises_does_not_keep_the_lock(item: Item) -> Non
     assert Item.objects.get().count == 1
 
 
-def test_hooks_that_were_registered_in_the_block_run_before_the_release(item: Item) -> None:
+def test_hooks_registered_in_the_block_run_before_the_release(item: Item) -> None:
     seen = []
     with transaction.atomic(), occupy(item):
         transaction.on_commit(lambda: seen.append([each.state for each in locks.claims()]))
@@ -289,9 +289,7 @@ def test_hooks_that_were_registered_in_the_block_run_before_the_release(item: It
     assert is_free(item)
 
 
-def test_the_traceback_of_a_commit_that_failed_does_not_keep_the_lock(
-    item: Item, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_traceback_of_a_failed_commit_does_not_keep_the_lock(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise IntegrityError("a deferred constraint")
 
@@ -320,9 +318,7 @@ def seen_at_close(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return seen
 
 
-def test_a_session_that_may_have_locked_the_claim_ends_before_the_release(
-    item: Item, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_with_a_locked_claim_ends_before_the_release(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise DatabaseError("another command is already in progress")
 
@@ -337,9 +333,7 @@ def test_a_session_that_may_have_locked_the_claim_ends_before_the_release(
         assert locks.claims() == []
 
 
-def test_an_interrupted_commit_is_released_when_its_session_has_ended(
-    item: Item, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_commit_releases_after_its_session_ended(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
     def begin() -> None:
         with transaction.atomic():
             with occupy(item):

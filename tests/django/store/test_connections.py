@@ -83,7 +83,7 @@ def crowd(threads: int, rounds: int = 3) -> list[Any]:
     return [answer for answer in answers if answer is not None]
 
 
-def test_a_process_has_few_connections_for_many_threads_and_tasks(narrow: str, site: Site) -> None:
+def test_many_threads_and_tasks_share_few_connections(narrow: str, site: Site) -> None:
     site({"MAX_CONNECTIONS": 3}, USER=narrow)
 
     async def tasks() -> None:
@@ -102,7 +102,7 @@ def test_a_process_has_few_connections_for_many_threads_and_tasks(narrow: str, s
         eventually(lambda: 1 <= sessions(narrow) <= 3)  # a server ends a session after its connection
 
 
-def test_a_release_and_a_renewal_whose_connection_was_cut_are_done_again(site: Site) -> None:
+def test_releases_and_renewals_are_repeated_after_a_cut(site: Site) -> None:
     with Proxy(connections.settings["default"]["HOST"], int(connections.settings["default"]["PORT"])) as proxy:
         site(HOST=proxy.host, PORT=str(proxy.port))
         grant = locks.lock("a").acquire()
@@ -124,7 +124,7 @@ def test_pgbouncer_in_transaction_mode(site: Site) -> None:
         assert crowd(12, rounds=12) == []
 
 
-def test_a_database_is_left_when_django_is_about_to_create_copy_or_drop_one(site: Site) -> None:
+def test_connections_close_before_django_copies_or_drops(site: Site) -> None:
     kept = locks.lock("kept")  # as a module of a site keeps it
     with kept:
         pass

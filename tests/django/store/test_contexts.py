@@ -52,7 +52,7 @@ def test_on_lost_of_a_thread_has_the_tenant_of_its_request(tmp_path: Path) -> No
     assert seen == {each: (True, f"tenant of {each}") for each in ("de", "fr", "zh-hans")}
 
 
-def test_on_lost_of_a_task_has_the_language_and_tenant_of_its_request(tmp_path: Path) -> None:
+def test_on_lost_of_a_task_has_the_context_of_its_request(tmp_path: Path) -> None:
     seen: dict[str, Any] = {}
 
     def lost(grant: Any) -> None:

@@ -30,7 +30,7 @@ def test_a_text_that_is_equal_to_the_database_is_the_same_row(spelling: str) -> 
         assert mark.count == 0
 
 
-def test_an_instance_with_another_spelling_of_its_key_is_the_same_row(spelling: str) -> None:
+def test_another_spelling_of_a_key_is_the_same_row(spelling: str) -> None:
     mark = Shelfmark(code=spelling)
     mark._state.adding = False
     with occupy(mark):

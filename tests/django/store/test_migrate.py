@@ -58,7 +58,7 @@ def start(site: Any) -> "subprocess.Popen[str]":
     )  # fmt: skip
 
 
-def test_one_of_several_processes_migrates_and_the_others_wait_and_go_on(site: Any) -> None:
+def test_one_process_migrates_and_the_others_wait(site: Any) -> None:
     pods = [start(site) for _ in range(PODS)]
     told = [pod.communicate(timeout=200) for pod in pods]
     assert [pod.returncode for pod in pods] == [0] * PODS, told

@@ -93,7 +93,7 @@ def test_under_atomic_requests_the_lock_is_kept_until_the_commit() -> None:
     assert held() == []
 
 
-def test_a_coroutine_function_in_a_transaction_is_refused_as_it_could_not_keep_the_lock() -> None:
+def test_a_coroutine_function_in_a_transaction_is_refused() -> None:
     @occupies("page")
     async def work() -> None:
         raise AssertionError
@@ -138,7 +138,7 @@ def test_a_generator_is_refused() -> None:
         occupies("rows")(rows_of)
 
 
-def test_what_is_no_function_but_runs_as_a_coroutine_is_awaited_under_the_lock() -> None:
+def test_a_coroutine_callable_is_awaited_under_the_lock() -> None:
     class Counter:
         async def __call__(self) -> list[str]:
             return [each.name for each in await alocks.claims()]

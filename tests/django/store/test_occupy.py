@@ -110,7 +110,7 @@ def test_a_thread_may_occupy_again_what_it_occupies(item: Item) -> None:
     assert_free(item)
 
 
-def test_several_are_taken_in_one_order_and_given_in_the_order_asked_for() -> None:
+def test_several_rows_are_locked_in_one_order_and_given_as_asked() -> None:
     items = [Item.objects.create(name=name) for name in "abc"]
 
     def work(mine: list[Any]) -> None:
@@ -169,7 +169,7 @@ def test_the_lock_is_free_at_once_after_a_rollback(item: Item) -> None:
     assert item.name == "Emma"
 
 
-def test_the_rollback_of_a_savepoint_frees_what_was_occupied_in_it(item: Item) -> None:
+def test_a_rolled_back_savepoint_frees_its_rows(item: Item) -> None:
     other = Item.objects.create(name="Persuasion")
     with transaction.atomic():
         with occupy(other):
@@ -210,7 +210,7 @@ def test_a_broken_transaction_is_an_error(item: Item) -> None:
     assert_free(item)
 
 
-def test_without_autocommit_and_atomic_nobody_knows_when_to_release(item: Item) -> None:
+def test_occupy_without_autocommit_and_atomic_is_refused(item: Item) -> None:
     transaction.set_autocommit(False)
     try:
         with pytest.raises(BrokenTransaction, match="atomic"), occupy(item):

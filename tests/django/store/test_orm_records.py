@@ -51,7 +51,7 @@ def test_a_holder_is_a_record_and_a_waiter_too() -> None:
     assert not records().exists()
 
 
-def test_a_close_in_a_signal_handler_at_any_moment_of_a_request_of_its_thread_ends() -> None:
+def test_a_close_in_a_signal_handler_during_a_request_ends() -> None:
     moments = next(moment for moment in range(1, 1000) if not closed_at(moment))
     assert moments > 10
 
@@ -73,7 +73,7 @@ def closed_at(moment: int) -> bool:
     return next(calls) > moment
 
 
-def test_fences_rise_though_nobody_remembers_them_and_the_clock_is_behind() -> None:
+def test_fences_increase_after_old_records_and_a_late_clock() -> None:
     first = locks.lock("a").acquire()
     first.release()
     tops = Record.objects.using(records().db).filter(state="done")
@@ -101,7 +101,7 @@ def test_records_that_nobody_asks_for_any_more_are_swept() -> None:
     assert not records().exists()
 
 
-def test_a_lease_that_has_ended_is_taken_over_and_the_loser_commits_nothing() -> None:
+def test_the_loser_of_an_ended_lease_commits_nothing() -> None:
     item = Item.objects.create(name="Emma")
     with pytest.raises(LockLost), transaction.atomic():
         with occupy(item, timeout=5):

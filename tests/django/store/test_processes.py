@@ -60,7 +60,7 @@ def test_processes_lose_no_update(options: dict[str, Any]) -> None:
     assert Item.objects.get().count == 45
 
 
-def test_the_lock_of_a_killed_process_is_free_when_its_lease_ends() -> None:
+def test_a_lock_of_a_killed_process_is_free_after_its_lease() -> None:
     process = start("hold", 60)
     with process.stdout:
         assert process.stdout.readline() == "held\n"
@@ -72,7 +72,7 @@ def test_the_lock_of_a_killed_process_is_free_when_its_lease_ends() -> None:
         assert since(killed) < 3
 
 
-def test_a_forked_child_leaves_the_connections_of_its_parent_alone() -> None:
+def test_a_forked_child_leaves_its_parents_connections_alone() -> None:
     with locks.lock("parent") as grant:
         child = os.fork()
         if child == 0:  # pragma: no cover - another process

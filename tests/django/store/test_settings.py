@@ -23,7 +23,7 @@ from interlock.django.models import Claim
 from interlock.django.testing import assert_free, assert_held, override_locks
 
 
-def test_without_a_setting_the_claims_are_in_the_default_database_or_beside_it() -> None:
+def test_without_a_setting_claims_are_in_the_default_database() -> None:
     with override_settings(INTERLOCK={}), locks.lock("a"):
         if connections["default"].vendor == "sqlite":
             assert Path(f"{settings.DATABASES['default']['NAME']}-locks").is_dir()
@@ -185,7 +185,7 @@ if SERVER:
         with override_settings(INSTALLED_APPS=rest):
             assert "interlock.E005" in ids(problems_of("default"))
 
-    def test_the_migration_makes_the_table_and_takes_it_away_where_the_routers_let_it() -> None:
+    def test_migrations_make_and_drop_the_table_as_routers_allow() -> None:
         there = connections["other"].introspection.table_names
         call_command("migrate", "interlock", "zero", database="other", verbosity=0)
         try:
@@ -198,7 +198,7 @@ if SERVER:
             call_command("migrate", "interlock", database="other", verbosity=0)
         assert "interlock_line" in there()
 
-    def test_a_missing_table_is_a_warning_and_is_made_at_the_first_lock() -> None:
+    def test_a_missing_table_warns_and_is_made_by_the_first_lock() -> None:
         call_command("migrate", "interlock", "zero", database="other", verbosity=0)
         try:
             with override_settings(INTERLOCK={"default": {"ALIAS": "other"}}):

@@ -27,7 +27,7 @@ ENGINE = "django.db.backends.sqlite3"
 if connection.vendor == "sqlite":  # elsewhere the claims are in the database
 
     @pytest.mark.parametrize("wal", [False, True])
-    def test_a_transaction_that_has_read_or_written_keeps_no_lock_from_others(wal: bool) -> None:
+    def test_an_open_transaction_keeps_no_lock_from_others(wal: bool) -> None:
         item = Item.objects.create(name="Emma")
         with connection.cursor() as cursor:
             cursor.execute(f"PRAGMA journal_mode = {'wal' if wal else 'delete'}")

@@ -100,7 +100,7 @@ def test_it_shows_what_became_of_each_claim() -> None:
     assert "4 claims" in page
 
 
-def test_it_shows_a_lost_claim_and_several_that_were_taken_together() -> None:
+def test_the_panel_shows_lost_claims_and_several_at_once() -> None:
     assert rows_of(Client().get("/lost").content.decode()) == [
         ("evicted", "lost"),
         ("one", "released"),

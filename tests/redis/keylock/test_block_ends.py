@@ -54,7 +54,7 @@ def test_an_end_ends_its_own_acquisition_or_warns(
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_an_early_release_leaves_the_lock_of_another_by_a_shared_object(house: Any, name: str) -> None:
+def test_an_early_release_leaves_anothers_lock_of_the_object(house: Any, name: str) -> None:
     how = {"KeyLock": {"shared": True}, "ClientLock": {"thread_local": False}}.get(name, {})
     lock, other = made(house, name, **how), house.new_actor()
     block, theirs = Block(house, lock), Block(house, lock)

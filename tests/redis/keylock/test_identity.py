@@ -3,7 +3,7 @@
 from typing import Any
 
 
-def test_release_says_true_if_released_or_free_and_false_if_it_is_another_s(house: Any) -> None:
+def test_release_is_true_if_released_or_free_else_false(house: Any) -> None:
     lock = house.lock("IdentityLock")
     assert house.do(lock.release, "client-1") is True  # free already
     assert house.do(lock.acquire, "client-1", 10) is True

@@ -91,7 +91,7 @@ def test_a_release_that_is_cancelled_at_any_turn_is_done(house: Any, name: str) 
 
 @pytest.mark.parametrize("colour", ["tasks"], indirect=True)
 @pytest.mark.parametrize("name", ["KeyLock", "ReentrantKeyLock", "ClientLock"])
-def test_a_body_that_is_cancelled_at_any_turn_of_its_end_leaves_nothing(house: Any, name: str) -> None:
+def test_a_body_cancelled_at_any_turn_of_its_end_leaves_nothing(house: Any, name: str) -> None:
     locks = [house.lock(name) for _ in range(TURNS)]
 
     async def session() -> list[int]:
@@ -129,7 +129,7 @@ class Interrupted(redis.Redis):
 
 
 @pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_an_acquire_interrupted_after_the_server_did_it_leaves_nothing(house: Any) -> None:
+def test_an_acquire_interrupted_after_its_effect_leaves_nothing(house: Any) -> None:
     with Interrupted(host=house.server.host, port=house.server.port) as client:
         client.when = "SET"
         with pytest.raises(KeyboardInterrupt):

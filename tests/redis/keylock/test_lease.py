@@ -20,7 +20,7 @@ def test_the_lease_is_counted_from_before_the_request(house: Any) -> None:
     assert house.do(lambda: lock.expires_in) <= 30 - 0.2
 
 
-def test_a_reply_that_comes_after_the_lease_is_no_grant_and_leaves_nothing(house: Any) -> None:
+def test_a_reply_after_the_lease_is_no_grant_and_leaves_nothing(house: Any) -> None:
     proxy = house.proxy()
     lock = house.lock(client=house.client_through(proxy), ttl=0.15)
     house.do(lock.locked)  # connects
@@ -39,7 +39,7 @@ def test_renew_lets_the_lease_begin_again(house: Any) -> None:
     assert 19 < house.do(lambda: lock.expires_in) <= 20
 
 
-def test_renew_of_a_lost_lock_says_false_and_does_not_take_it_from_the_next(house: Any) -> None:
+def test_renewing_a_lost_lock_is_false_and_leaves_the_next_alone(house: Any) -> None:
     lock, other = house.lock(ttl=20), house.lock(ttl=5)
     assert house.do(lock.acquire)
     house.eye.delete(house.key)

@@ -45,9 +45,7 @@ def test_a_release_whose_reply_was_lost_is_a_release(house: Any, through: tuple[
     assert not house.eye.exists(house.key)
 
 
-def test_it_is_a_release_also_where_another_has_it_before_the_client_asks_again(
-    house: Any, through: tuple[Any, Any]
-) -> None:
+def test_a_repeated_release_is_true_if_another_holder_came(house: Any, through: tuple[Any, Any]) -> None:
     proxy, client = through
     lock = house.lock(client=client)
     assert house.do(lock.acquire)
@@ -90,7 +88,7 @@ def test_a_renewal_whose_reply_was_lost_is_a_renewal(house: Any, through: tuple[
     assert house.do(lock.release) is True
 
 
-def test_when_no_reply_comes_at_all_the_next_acquire_clears_what_the_first_may_have_left(house: Any) -> None:
+def test_the_next_acquire_removes_an_orphan_of_a_lost_reply(house: Any) -> None:
     proxy = house.proxy()
     lock = house.lock(client=house.client_through(proxy, retries=0))
     house.do(lock.locked)
@@ -103,7 +101,7 @@ def test_when_no_reply_comes_at_all_the_next_acquire_clears_what_the_first_may_h
     assert house.eye.get(house.key) == house.do(lambda: lock.token)
 
 
-def test_a_release_after_an_acquire_without_a_reply_clears_what_that_left(house: Any) -> None:
+def test_a_release_removes_an_orphan_of_an_unanswered_acquire(house: Any) -> None:
     proxy = house.proxy()
     lock = house.lock(client=house.client_through(proxy, retries=0))
     house.do(lock.locked)
@@ -127,7 +125,7 @@ def test_a_release_without_a_reply_can_be_tried_again(house: Any) -> None:
     assert not house.eye.exists(house.key)
 
 
-def test_a_body_that_failed_ends_in_its_own_error_though_its_release_fails_too(
+def test_a_failed_body_raises_its_own_error_if_the_release_fails(
     house: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     proxy = house.proxy()

@@ -10,7 +10,7 @@ import pytest
 from interlock.redis import KeyLock, ReentrantKeyLock
 
 
-def test_another_thread_or_task_can_not_release_by_the_same_object(house: Any) -> None:
+def test_another_owner_can_not_release_by_the_same_object(house: Any) -> None:
     lock, other = house.lock(), house.new_actor()
     assert house.do(lock.acquire)
     assert other.do(lock.acquire) is False
@@ -20,7 +20,7 @@ def test_another_thread_or_task_can_not_release_by_the_same_object(house: Any) -
     assert house.do(lock.release)
 
 
-def test_who_lost_the_lock_to_another_user_of_the_same_object_can_not_release_that_ones(house: Any) -> None:
+def test_the_loser_can_not_release_the_next_owners_lock(house: Any) -> None:
     lock, other = house.lock(), house.new_actor()
     assert house.do(lock.acquire)
     house.eye.delete(house.key)
@@ -51,7 +51,7 @@ def test_a_token_is_handed_over_to_another_program(house: Any) -> None:
     assert house.do(first.release) is False
 
 
-def test_a_call_of_another_owner_ends_a_body_only_once_its_owner_has_ended(house: Any) -> None:
+def test_another_owner_ends_a_body_only_after_its_owner_ended(house: Any) -> None:
     lock, other = house.lock(), house.new_actor()
     begin, end = ("__enter__", "__exit__") if house.colour == "threads" else ("__aenter__", "__aexit__")
     house.do(getattr(lock, begin))

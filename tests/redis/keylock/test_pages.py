@@ -75,7 +75,7 @@ def test_who_finds_it_used_leaves_its_id_and_nobody_ever_gets_in(client: redis.R
 
 
 @pytest.mark.parametrize("command", ["scard", "get", "srem"])
-def test_a_client_of_the_original_scheme_that_dies_blocks_all_others(
+def test_a_dead_client_of_the_original_scheme_blocks_all_others(
     client: redis.Redis, seeds: dict[str, Any], command: str
 ) -> None:
     with patch.object(client, command, side_effect=Died), pytest.raises(Died):
@@ -85,9 +85,7 @@ def test_a_client_of_the_original_scheme_that_dies_blocks_all_others(
     assert {client.ttl(key) for key in client.scan_iter()} == {-1}  # nothing of it will ever go away
 
 
-def test_a_holder_of_the_original_scheme_that_dies_holds_it_for_ever(
-    client: redis.Redis, seeds: dict[str, Any]
-) -> None:
+def test_a_dead_holder_of_the_original_scheme_holds_for_ever(client: redis.Redis, seeds: dict[str, Any]) -> None:
     assert seeds["acquire"](client, "book:1", "A", pauses()) is True
     with patch.object(client, "delete", side_effect=Died), pytest.raises(Died):
         seeds["release"](client, "book:1")

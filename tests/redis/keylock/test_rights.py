@@ -32,7 +32,7 @@ def user(house: Any, *rules: str) -> Any:
 
 
 @pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_a_user_who_may_not_run_scripts_is_told_which_rights_are_needed(house: Any) -> None:
+def test_a_user_without_eval_gets_the_needed_rights_as_advice(house: Any) -> None:
     with user(house, "+set", "+get") as client:
         lock = KeyLock(client, house.key)
         assert lock.acquire()

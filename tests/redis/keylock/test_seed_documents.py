@@ -25,7 +25,7 @@ def test_set_nx_ex_is_one_atomic_step_and_so_is_acquire(house: Any) -> None:
     assert 0 < house.eye.pttl("lock:codehole") <= 5000
 
 
-def test_work_that_outlives_its_lease_does_not_delete_the_next_ones_lock(house: Any) -> None:
+def test_work_past_its_lease_does_not_delete_the_next_lock(house: Any) -> None:
     first, second, third = house.lock(ttl=2), house.lock(), house.lock()
     assert house.do(first.acquire)
     assert house.do(second.acquire, timeout=20)  # after the first one's lease

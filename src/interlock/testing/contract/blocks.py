@@ -132,7 +132,7 @@ def test_what_is_acquired_again_in_a_block_ends_with_it(world: World, locks: Any
         assert world.nothing_left()
 
 
-def test_a_stack_ends_in_another_thread_or_task_once_its_own_has_ended(
+def test_another_owner_ends_a_stack_after_its_own_has_ended(
     world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     stack = Stack(world, kind.make(locks, world.name))

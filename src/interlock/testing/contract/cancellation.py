@@ -55,7 +55,7 @@ def test_an_acquire_cancelled_at_any_moment_leaves_nothing(world: World, kind: K
 
 
 @of_tasks
-def test_a_wait_cancelled_at_any_moment_of_the_hand_over_leaves_nothing(world: World) -> None:
+def test_a_wait_cancelled_during_the_hand_over_leaves_nothing(world: World) -> None:
     locks = world.connect(Stepwise)
     lock, other = locks.lock(world.name), world.connect().lock(world.name)
 
@@ -96,7 +96,7 @@ def test_a_cancelled_waiter_hands_on_to_those_behind_it(world: World) -> None:
 
 
 @of_tasks
-def test_a_release_cancelled_at_any_moment_is_done_or_can_be_done_again(world: World, kind: Kind) -> None:
+def test_a_release_cancelled_at_any_moment_is_done_or_repeatable(world: World, kind: Kind) -> None:
     lost: list[Any] = []
     locks = world.connect(Stepwise)
     lock = kind.make(locks, world.name, ttl=2 * RENEWED, on_lost=lost.append)

@@ -53,7 +53,7 @@ def test_closing_one_connection_does_not_disturb_another(world: World, ann: Acto
     assert bob.do(kept.release) is True
 
 
-def test_a_close_that_can_not_release_says_so_and_closes_all_the_same(world: World, ann: Actor) -> None:
+def test_a_close_that_fails_to_release_reports_it_and_closes(world: World, ann: Actor) -> None:
     locks, failing = world.connect_with(Failing)
     parts = [world.fresh_name() for _ in range(3)]
     for part in parts:

@@ -26,7 +26,7 @@ def _closed_while_it_waited(waiting: "Future[Any]", says: str = "closed while it
 
 @pytest.mark.parametrize("number", [1, 5])
 @pytest.mark.parametrize("holds", [False, True], ids=["waits only", "holds too"])
-def test_those_of_the_connection_who_wait_give_up_when_it_is_closed(
+def test_waiters_of_a_connection_give_up_when_it_is_closed(
     world: World, number: int, holds: bool, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     held = ann.do((locks if holds else world.connect()).lock(world.name).acquire)
@@ -45,9 +45,7 @@ def test_those_of_the_connection_who_wait_give_up_when_it_is_closed(
     assert [view.id for view in world.eye.claims(world.name)] == [other.result().id]
 
 
-def test_closing_at_once_from_several_sides_and_by_a_waiter_that_gives_up(
-    world: World, locks: Any, bob: Actor
-) -> None:
+def test_concurrent_closes_end_while_a_waiter_gives_up(world: World, locks: Any, bob: Actor) -> None:
     held = world.actor().do(world.connect().lock(world.name).acquire)
     lock = locks.lock(world.name)
     waiting, then = world.in_line(bob.start, lock.acquire), bob.start(locks.close)

@@ -179,7 +179,7 @@ def test_a_lost_reply_to_a_change_of_hands_leaves_nothing(world: World, ann: Act
 
 @needs("detach")
 @of_tasks
-def test_a_change_of_hands_cancelled_at_any_moment_leaves_nothing(world: World) -> None:
+def test_detach_and_attach_cancelled_at_any_moment_leave_nothing(world: World) -> None:
     locks = world.connect(Stepwise)
 
     async def story(moment: int) -> None:
@@ -199,7 +199,7 @@ def test_a_change_of_hands_cancelled_at_any_moment_leaves_nothing(world: World) 
 
 
 @needs("detach")
-def test_a_renewal_under_the_old_name_is_told_as_a_loss_to_nobody(world: World, locks: Any, ann: Actor) -> None:
+def test_a_renewal_after_detach_is_not_reported_as_a_loss(world: World, locks: Any, ann: Actor) -> None:
     lost: list[Any] = []
     grant = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     token = ann.do(grant.detach)

@@ -180,7 +180,7 @@ def test_in_the_background_it_leads_within_the_block(world: World, ann: Actor) -
     world.until_free()
 
 
-def test_who_waits_to_lead_is_told_when_the_time_is_over_or_it_is_stopped(world: World) -> None:
+def test_waiting_to_lead_ends_at_the_timeout_or_at_stop(world: World) -> None:
     holder, ann = world.actors(2)
     grant = holder.do(world.connect().lock(world.name).acquire)
     candidate = Candidate(world, world.connect())

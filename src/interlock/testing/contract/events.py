@@ -82,7 +82,7 @@ def test_a_wait_that_is_too_long_and_a_try_in_vain_are_told(
     ann.do(rival.release)
 
 
-def test_an_eviction_is_told_by_who_evicts_and_the_loss_by_who_held(
+def test_the_evictor_reports_the_eviction_the_holder_the_loss(
     world: World, kind: Kind, ann: Actor, bob: Actor
 ) -> None:
     holders, evictors = world.connect(), world.connect()
@@ -103,7 +103,7 @@ def test_an_eviction_is_told_by_who_evicts_and_the_loss_by_who_held(
     assert len(evictor_heard.events) == 1
 
 
-def test_a_loss_that_a_release_finds_is_told_once_and_is_in_the_log(
+def test_a_loss_found_by_a_release_is_reported_once_and_logged(
     world: World, caplog: pytest.LogCaptureFixture, locks: Any, ann: Actor
 ) -> None:
     heard = EventLog(locks.subscribe)
@@ -142,7 +142,7 @@ def test_a_renewal_that_fails_is_told_and_tried_again(world: World, ann: Actor) 
     assert ann.do(grant.release) is True
 
 
-def test_a_waiter_whose_connection_is_closed_is_told_as_withdrawn(
+def test_a_waiter_of_a_closed_connection_is_reported_withdrawn(
     world: World, ann: Actor, bob: Actor, eve: Actor
 ) -> None:
     holder = world.connect().lock(world.name)

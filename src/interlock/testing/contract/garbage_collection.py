@@ -30,7 +30,7 @@ def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, k
     world.until_free()
 
 
-def test_what_was_released_or_lost_is_collected_without_a_warning(
+def test_released_or_lost_grants_are_collected_without_a_warning(
     world: World, kind: Kind, locks: Any, ann: Actor
 ) -> None:
     with warnings.catch_warnings(record=True) as seen:

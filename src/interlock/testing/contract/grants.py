@@ -80,7 +80,7 @@ def test_lock_release_releases_what_the_caller_acquired_last(
     assert others.held is True
 
 
-def test_lock_release_by_one_who_does_not_hold_is_refused_as_in_threading(
+def test_lock_release_without_holding_raises_as_in_threading(
     world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     lock = kind.make(locks, world.name)

@@ -35,9 +35,7 @@ def held_by(world: World, id: str) -> list[ClaimView]:
     return [view for view in world.holders() if view.id == id]
 
 
-def test_a_claim_tells_since_when_it_waits_and_since_when_it_holds(
-    world: World, ann: Actor, bob: Actor, eve: Actor
-) -> None:
+def test_a_claim_shows_since_when_it_waits_and_holds(world: World, ann: Actor, bob: Actor, eve: Actor) -> None:
     lock = world.connect().lock(world.name)
     grant = ann.do(lock.acquire)
     waiting = [world.in_line(actor.start, lock.acquire) for actor in (bob, eve)]

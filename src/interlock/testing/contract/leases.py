@@ -42,7 +42,7 @@ def test_many_leases_are_renewed_in_few_requests(world: World, ann: Actor) -> No
 
 
 @pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
-def test_a_lease_that_is_not_renewed_ends_after_its_ttl_and_not_before(
+def test_an_unrenewed_lease_ends_after_its_ttl_and_not_before(
     world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     with lasting(0.4, LATE):
@@ -65,7 +65,7 @@ def test_the_deadline_is_counted_from_before_the_request(world: World, kind: Kin
     assert grant.expires_in <= 3 - slow.delay
 
 
-def test_a_renewal_by_the_watchdog_is_counted_from_before_the_request(world: World) -> None:
+def test_a_watchdog_renewal_counts_from_before_the_request(world: World) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.3, steps=("renew",)))
     grant = world.actor().do(locks.lock(world.name, ttl=2.4).acquire)
     seen = [grant.expires_in]
@@ -94,7 +94,7 @@ def test_a_store_that_is_busy_extends_no_lease(world: World, ann: Actor, bob: Ac
     assert own <= view.expires_in + (time.monotonic() - began) + 0.1
 
 
-def test_the_holder_knows_the_end_of_its_lease_no_later_than_the_store(world: World, ann: Actor, bob: Actor) -> None:
+def test_the_holder_sees_its_lease_end_no_later_than_the_store(world: World, ann: Actor, bob: Actor) -> None:
     locks, _ = world.connect_with(lambda store: Slow(store, 0.15))
     grant = ann.do(locks.lock(world.name, ttl=0.6, renew=False).acquire)
     successor = bob.start(world.connect().lock(world.name).acquire)
@@ -115,7 +115,7 @@ def test_renewals_that_fail_for_a_while_lose_nothing(world: World, ann: Actor) -
 
 
 @pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
-def test_renewals_that_fail_until_the_deadline_lose_the_lock_and_tell(world: World, kind: Kind, ann: Actor) -> None:
+def test_failed_renewals_lose_the_lock_at_the_deadline(world: World, kind: Kind, ann: Actor) -> None:
     locks, failing = world.connect_with(Failing)
     lost: list[object] = []
     grant = ann.do(kind.make(locks, world.name, ttl=0.5, on_lost=lost.append).acquire)
@@ -126,7 +126,7 @@ def test_renewals_that_fail_until_the_deadline_lose_the_lock_and_tell(world: Wor
     assert [getattr(each, "id", None) for each in lost] == [grant.id]
 
 
-def test_the_loss_is_known_at_the_deadline_though_a_renewal_hangs(world: World) -> None:
+def test_a_loss_is_reported_on_time_while_a_renewal_hangs(world: World) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 1.4, steps=("renew",)))
     heard: list[float] = []
     lock = locks.lock(world.name, ttl=0.6, on_lost=lambda _: heard.append(time.monotonic()))
@@ -163,7 +163,7 @@ def test_a_waiter_that_died_costs_at_most_its_own_lease(world: World, locks: Any
     assert successor.fence > grant.fence
 
 
-def test_a_holder_that_died_costs_at_most_its_own_lease_and_nobody_spins(world: World) -> None:
+def test_a_dead_holder_costs_at_most_its_lease_without_spinning(world: World) -> None:
     locks, counting = world.connect_with(Counting)
     with lasting(0.8, LATE):
         world.ghost(LockSpec(world.key(), ttl=0.8))

@@ -97,7 +97,7 @@ def test_nobody_is_told_of_a_loss_that_was_a_release(world: World, kind: Kind, l
     assert lost == []
 
 
-def test_a_release_that_failed_is_renewed_no_more_so_the_lock_gets_free(world: World, kind: Kind, ann: Actor) -> None:
+def test_after_a_failed_release_renewals_stop_and_the_lease_ends(world: World, kind: Kind, ann: Actor) -> None:
     locks, failing = world.connect_with(Failing)
     lost: list[Any] = []
     grant = ann.do(kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append).acquire)
@@ -131,7 +131,7 @@ def test_the_body_of_a_task_is_cancelled(world: World, kind: Kind, ann: Actor) -
 
 
 @of_tasks
-def test_the_body_of_a_task_is_cancelled_at_the_deadline_though_a_renewal_hangs(world: World) -> None:
+def test_a_body_is_cancelled_on_time_while_a_renewal_hangs(world: World) -> None:
     locks, stuck = world.connect_with(lambda store: Stuck(store, 8.0))
     stuck.names.add(world.name)
     started = moment()
@@ -143,9 +143,7 @@ def test_the_body_of_a_task_is_cancelled_at_the_deadline_though_a_renewal_hangs(
 
 @pytest.mark.parametrize("swallows", [False, True])
 @of_tasks
-def test_the_task_itself_goes_on_after_the_loss_even_if_the_body_swallowed_its_cancellation(
-    world: World, swallows: bool
-) -> None:
+def test_the_task_continues_after_the_loss_of_its_body(world: World, swallows: bool) -> None:
     lock = world.connect().lock(world.name, ttl=RENEWED)
 
     async def story() -> int:
@@ -163,7 +161,7 @@ def test_the_task_itself_goes_on_after_the_loss_even_if_the_body_swallowed_its_c
 
 
 @of_tasks
-def test_a_cancellation_from_outside_is_not_swallowed_by_the_loss(world: World) -> None:
+def test_a_loss_does_not_swallow_a_cancellation_from_outside(world: World) -> None:
     lock = world.connect().lock(world.name, ttl=RENEWED)
 
     async def body() -> None:

@@ -23,7 +23,7 @@ def test_an_acquire_whose_reply_was_lost_is_asked_again(world: World, kind: Kind
     assert world.nothing_left()
 
 
-def test_a_try_whose_reply_was_lost_gets_the_lock_and_not_an_orphan(world: World, kind: Kind, ann: Actor) -> None:
+def test_a_try_whose_reply_was_lost_gets_the_lock_without_orphan(world: World, kind: Kind, ann: Actor) -> None:
     locks, lossy = world.connect_with(Lossy)
     lock = kind.make(locks, world.name)
     for losses in (1, 2):
@@ -45,7 +45,7 @@ def test_replies_lost_while_waiting_do_not_lose_the_lock(world: World, kind: Kin
     assert bob.do(grant.release) is True
 
 
-def test_when_no_reply_ever_comes_it_is_an_error_and_nothing_stays(world: World, kind: Kind, ann: Actor) -> None:
+def test_an_acquire_without_any_reply_fails_and_leaves_nothing(world: World, kind: Kind, ann: Actor) -> None:
     locks, lossy = world.connect_with(lambda store: Lossy(store, enter=1000))
     lock = kind.make(locks, world.name)
     for timeout in (0, None, 60):  # the error comes long before that
@@ -66,7 +66,7 @@ def test_a_lost_reply_to_a_renewal_is_no_loss(world: World, ann: Actor) -> None:
     assert ann.do(grant.release) is True
 
 
-def test_a_release_whose_reply_was_lost_can_be_repeated_and_is_no_loss(world: World, kind: Kind, ann: Actor) -> None:
+def test_a_release_whose_reply_was_lost_can_be_repeated(world: World, kind: Kind, ann: Actor) -> None:
     locks, lossy = world.connect_with(Lossy)
     lost: list[object] = []
     grant = ann.do(kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append).acquire)

@@ -15,7 +15,7 @@ SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant", "read
 
 
 @pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
-def test_an_early_release_returns_at_once_and_the_lock_gets_free_in_time(
+def test_an_early_release_returns_at_once_and_frees_in_time(
     world: World, kind: Kind, locks: Any, ann: Actor, bob: Actor
 ) -> None:
     began = time.monotonic()
@@ -31,9 +31,7 @@ def test_an_early_release_returns_at_once_and_the_lock_gets_free_in_time(
     assert bob.do(successor.release) is True
 
 
-def test_the_end_of_a_with_block_does_not_wait_and_its_owner_waits_for_the_next(
-    world: World, locks: Any, ann: Actor
-) -> None:
+def test_a_block_end_returns_at_once_and_the_owner_waits_next(world: World, locks: Any, ann: Actor) -> None:
     lock = locks.lock(world.name, at_least=KEPT)
     began = moment()
     first = ann.within(lock, lambda grant: grant)
@@ -46,7 +44,7 @@ def test_the_end_of_a_with_block_does_not_wait_and_its_owner_waits_for_the_next(
     world.until_free()
 
 
-def test_the_time_begins_when_the_lock_is_obtained_not_when_it_is_asked_for(
+def test_the_minimum_hold_begins_at_the_grant_not_at_the_request(
     world: World, locks: Any, ann: Actor, bob: Actor, eve: Actor
 ) -> None:
     held = ann.do(locks.lock(world.name).acquire)
@@ -73,9 +71,7 @@ def test_a_closed_connection_leaves_the_lock_to_its_lease(world: World, locks: A
     assert successor.fence > grant.fence
 
 
-def test_the_parts_of_several_locks_are_kept_each_for_its_own_time_and_only_if_all_were_had(
-    world: World, locks: Any, ann: Actor, bob: Actor
-) -> None:
+def test_each_of_several_locks_keeps_its_own_minimum_hold(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     names = [world.fresh_name() for _ in range(2)]
     lock = locks.all(locks.lock(names[0], at_least=60), names[1])
     other = bob.do(locks.lock(names[1]).acquire)

@@ -31,7 +31,7 @@ def test_an_odd_name_locks_and_is_told_as_it_is(world: World, name: str, locks: 
     assert world.nothing_left(name)
 
 
-def test_a_hundred_names_that_differ_in_one_character_do_not_collide(world: World, locks: Any, ann: Actor) -> None:
+def test_long_names_that_differ_slightly_do_not_collide(world: World, locks: Any, ann: Actor) -> None:
     names = [f"{'long ' * 60}{number} {'tail ' * 60}" for number in range(100)]
     grants = [ann.do(locks.lock(name).acquire, timeout=0) for name in names]
     assert None not in grants

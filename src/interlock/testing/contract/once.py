@@ -231,7 +231,7 @@ def test_a_lost_reply_to_the_release_loses_no_record(world: World, ann: Actor) -
 
 
 @needs("once")
-def test_a_store_that_is_away_at_the_end_is_asked_until_the_lease_ends(world: World, ann: Actor) -> None:
+def test_a_record_is_tried_until_the_lease_ends_in_an_outage(world: World, ann: Actor) -> None:
     locks, faulty = world.connect_with(lambda store: Failing(store, "leave"), ttl=RENEWED)
     work = Work(world)
     assert ann.do(locks.forget, world.name) is False

@@ -117,9 +117,7 @@ def test_a_big_request_at_the_head_is_not_overtaken(world: World, locks: Any, an
     assert order == [0, 1]
 
 
-def test_who_gives_up_in_the_middle_of_the_line_does_not_disturb_the_order(
-    world: World, locks: Any, ann: Actor, bob: Actor
-) -> None:
+def test_a_waiter_that_gives_up_does_not_disturb_the_order(world: World, locks: Any, ann: Actor, bob: Actor) -> None:
     order: list[int] = []
     grant = ann.do(locks.lock(world.name).acquire)
     first = line_up(world, [locks.lock(world.name)] * 2, order)

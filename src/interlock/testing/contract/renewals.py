@@ -25,7 +25,7 @@ def test_the_watchdog_survives_what_nobody_expected(world: World, ann: Actor) ->
     until_renewed(grant)
 
 
-def test_a_lease_that_can_not_be_renewed_holds_back_none_in_the_same_request(world: World, ann: Actor) -> None:
+def test_a_failed_renewal_does_not_delay_others_of_its_request(world: World, ann: Actor) -> None:
     locks, partial = world.connect_with(Partial)
     lost: list[object] = []
     bad = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
@@ -56,7 +56,7 @@ def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: World, ann
     assert stuck.hangs >= 1
 
 
-def test_many_that_are_lost_while_a_renewal_hangs_are_told_on_time(world: World, ann: Actor) -> None:
+def test_many_losses_are_reported_on_time_while_a_renewal_hangs(world: World, ann: Actor) -> None:
     locks, stuck = world.connect_with(lambda store: Stuck(store, 3.0))
     heard: dict[str, float] = {}
     kept: list[tuple[Any, float]] = []

@@ -23,7 +23,7 @@ def test_each_holder_has_the_lowest_number_that_is_free(world: World) -> None:
     assert ann.do(lock.acquire).slot == 0
 
 
-def test_an_exclusive_lock_has_slot_0_and_what_has_no_slots_says_so(world: World, locks: Any, ann: Actor) -> None:
+def test_an_exclusive_lock_has_slot_0_and_others_raise(world: World, locks: Any, ann: Actor) -> None:
     assert ann.do(locks.lock(world.name).acquire).slot == 0
     if "semaphores" not in locks.store.features:
         return

@@ -108,7 +108,7 @@ def test_a_slow_store_stretches_the_deadline_by_its_replies_only(world: World, a
     assert not world.waiters()
 
 
-def test_replies_slower_than_the_lease_end_in_a_timeout_not_in_a_grant(world: World, ann: Actor) -> None:
+def test_replies_slower_than_the_lease_end_in_a_timeout(world: World, ann: Actor) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.3))
     started = moment()
     trying = ann.start(locks.lock(world.name, ttl=0.2).acquire, timeout=0.5)
@@ -132,9 +132,7 @@ def test_a_store_that_fails_is_an_error_and_leaves_nothing(world: World, kind: K
     assert ann.do(lock.acquire, timeout=0) is not None
 
 
-def test_a_store_that_fails_while_somebody_waits_is_an_error_and_leaves_nothing(
-    world: World, ann: Actor, bob: Actor
-) -> None:
+def test_a_wait_at_a_failing_store_raises_and_leaves_nothing(world: World, ann: Actor, bob: Actor) -> None:
     locks, failing = world.connect_with(Failing)
     grant = ann.do(world.connect().lock(world.name).acquire)
     waiting = world.in_line(bob.start, locks.lock(world.name, ttl=RENEWED).acquire)

@@ -54,7 +54,7 @@ def test_a_release_wakes_one_not_all(world: World, ann: Actor) -> None:
     assert sum(counting.steps.values()) - before <= 8 * CROWD + polls
 
 
-def test_an_uncontended_acquire_is_one_step_and_a_release_another(world: World, ann: Actor) -> None:
+def test_an_uncontended_pair_is_one_step_each(world: World, ann: Actor) -> None:
     locks, counting = world.connect_with(Counting)
     for _ in range(10):
         ann.do(ann_release := ann.do(locks.lock(world.name).acquire).release)
