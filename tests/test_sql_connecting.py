@@ -76,7 +76,7 @@ def test_libpq_gets_each_option_of_a_url_as_it_stands_there(scheme: str) -> None
 @pytest.mark.parametrize("scheme", ["postgresql+advisory", "mysql+advisory", "mariadb+advisory"])
 @pytest.mark.parametrize(("name", "value"), [("max_sessions", "7"), ("sequence", "fences")])
 def test_a_repeated_option_of_advisory_locks_is_refused(scheme: str, name: str, value: str) -> None:
-    with pytest.raises(InvalidArgument, match=f"give {name} one value") as refused:
+    with pytest.raises(InvalidArgument, match=f"give {name} exactly one value") as refused:
         advisory_options(urlsplit(f"{scheme}://me:secret@h/db?{name}={value}&{name}={value}"))
     assert "secret" not in str(refused.value)
 

@@ -180,7 +180,7 @@ def store(scheme: str) -> Callable[[], None]:
         try:
             interlock.connect(f"{scheme}://").close()
         except Exception as error:  # a URL without a host or a path may be refused, but not its scheme
-            if "no store has the scheme" in str(error):
+            if "Unknown store scheme" in str(error):
                 raise Unavailable(f"this interlock has no store {scheme}://") from error
 
     return check

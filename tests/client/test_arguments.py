@@ -181,7 +181,7 @@ def test_a_lease_lasts_thirty_seconds_or_what_is_said(world: World, locks: Any, 
 
 def test_what_an_option_means_nothing_for_refuses_it() -> None:
     for option in ("password", "dial"):
-        with pytest.raises(InvalidArgument, match=f"memory:// takes no {option}="):
+        with pytest.raises(InvalidArgument, match=f"memory:// does not accept {option}="):
             connect("memory://", **{option: lambda: "x"})
     connect("postgresql://host/db", password=lambda: "x").close()
 

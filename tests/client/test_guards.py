@@ -67,7 +67,7 @@ def test_a_guard_that_can_not_be_made_is_refused(world: World, locks: Any) -> No
         locks.guard("")
     with pytest.raises(InvalidArgument, match="on_busy"):
         locks.guard(world.name, on_busy="never")
-    with pytest.raises(InvalidArgument, match="can't be made"):
+    with pytest.raises(InvalidArgument, match="cannot be made"):
         world.actor().do(guarded(world, locks.guard("{user.pk}"), ran), 7)
 
     async def task() -> None:

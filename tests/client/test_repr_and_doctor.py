@@ -35,10 +35,10 @@ class Lying(Around):
 @pytest.mark.parametrize(
     ("step", "lie", "said"),
     [
-        ("enter", lambda answer: answer._replace(fence=7), "do not increase: 7, then 7"),
-        ("enter", lambda answer: answer._replace(state="using", fence=7), "let two in"),
-        ("enter", lambda answer: REFUSED, "acquire and release failed"),
-        ("look", lambda answer: [], "does not show in its line"),
+        ("enter", lambda answer: answer._replace(fence=7), "Fences do not increase: 7, then 7"),
+        ("enter", lambda answer: answer._replace(state="using", fence=7), "one lock to two holders"),
+        ("enter", lambda answer: REFUSED, "Acquire and release failed"),
+        ("look", lambda answer: [], "is missing in its line"),
     ],
     ids=["fence", "two", "none", "line"],
 )

@@ -21,6 +21,6 @@ def test_a_url_of_several_hosts_may_have_an_ipv6_address() -> None:
 
 @pytest.mark.parametrize("url", ["redis+sentinel://h1,[::1:7/s", "redis+sentinel://me:secret@h1,[x]y/s"])
 def test_what_is_no_address_is_refused_without_the_password(url: str) -> None:
-    with pytest.raises(InvalidArgument, match="is no store URL") as caught:
+    with pytest.raises(InvalidArgument, match="is not a store URL") as caught:
         split(url)
     assert "secret" not in str(caught.value)

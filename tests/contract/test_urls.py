@@ -78,7 +78,7 @@ def test_the_path_of_a_folder_means_that_folder(tmp_path: Path, name: str) -> No
 def test_the_url_that_an_error_advises_means_that_path(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         interlock.connect(f"{tmp_path}/{name}")
-    advised = str(caught.value).partition("did you mean '")[2].partition("'")[0]
+    advised = str(caught.value).partition("Did you mean '")[2].partition("'")[0]
     with interlock.connect(advised) as locks, locks.lock("x"):
         assert [each.name for each in tmp_path.iterdir()] == [name]
 
@@ -129,7 +129,7 @@ def test_the_environment_says_the_default(monkeypatch: pytest.MonkeyPatch, tmp_p
 @pytest.mark.parametrize("empty", ["", " "])
 def test_an_environment_that_says_nothing_is_refused(monkeypatch: pytest.MonkeyPatch, empty: str) -> None:
     monkeypatch.setenv("INTERLOCK_URL", empty)
-    with pytest.raises(interlock.InvalidArgument, match="INTERLOCK_URL is set, and empty"):
+    with pytest.raises(interlock.InvalidArgument, match="INTERLOCK_URL is empty"):
         interlock.connect()
 
 

@@ -28,14 +28,14 @@ def told(program: str, *options: str) -> str:
 
 def test_tracemalloc_knows_where_it_was_acquired(tmp_path: object) -> None:
     said = told("take('book')", "-X", "tracemalloc=5", "-W", "always")
-    assert "ResourceWarning: the lock 'book' was never released" in said
+    assert "ResourceWarning: Lock 'book' was never released" in said
     assert "Object allocated at" in said
     assert 'File "<string>", lineno 6' in said
 
 
 def test_without_being_asked_it_is_one_line_of_the_log() -> None:
     (line,) = told("take('book')").splitlines()
-    assert line.startswith("the lock 'book' was never released")
+    assert line.startswith("Lock 'book' was never released")
 
 
 @pytest.mark.parametrize("where", ["grant", "global grant\ngrant", "sys.grant", "grant = interlock.grant"])

@@ -67,7 +67,7 @@ def test_locks_of_tasks_can_be_sent_too(url: str) -> None:
 
 def test_what_would_not_exclude_over_there_is_refused(url: str) -> None:
     with interlock.connect("memory://pickles") as locks:
-        with pytest.raises(InvalidArgument, match="this process's own"):
+        with pytest.raises(InvalidArgument, match="exist only in this process"):
             pickle.dumps(locks.lock("a"))
         made = interlock.Locks(locks.store)
         with pytest.raises(InvalidArgument, match="not made from a URL"):

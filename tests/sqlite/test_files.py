@@ -95,7 +95,7 @@ def test_claims_before_a_restart_are_void_and_fences_increase(
     url: str, folder: Path, claims: Callable[[], str]
 ) -> None:
     before = claims()
-    with pytest.raises(StoreError, match="was closed"), interlock.connect(url) as locks:  # as its process has ended
+    with pytest.raises(StoreError, match="is closed"), interlock.connect(url) as locks:  # as its process has ended
         locks.lock("a").acquire()
         later = time.time() + 3600  # the clock was set back by an hour since
         fence = later * 1_000_000

@@ -54,7 +54,7 @@ def given_url(url: object) -> object:
         return default_url() if url is None else url
     path = os.fsdecode(url)
     if not os.path.isabs(path):
-        raise InvalidArgument(f"{url!r} would be another folder in each working directory: give its `.absolute()`")
+        raise InvalidArgument(f"{url!r} is relative to the working directory. Use its `.absolute()`.")
     return path_url(path)
 
 
@@ -67,7 +67,7 @@ def default_url() -> str:
     url = os.environ.get("INTERLOCK_URL")
     if url is not None:
         if not url.strip():
-            raise InvalidArgument("INTERLOCK_URL is set, and empty: set it to the URL of the store, or unset it")
+            raise InvalidArgument("INTERLOCK_URL is empty. Set it to the URL of the store, or unset it.")
         return url
     from interlock.stores.files import runtime_folder
 
@@ -101,7 +101,9 @@ def open_store(
 
         refused = sorted(set(given) - set(signature(factory.from_url).parameters))
         if refused:
-            raise InvalidArgument(f"{parts.scheme}:// takes no {refused[0]}=: only PostgreSQL, MySQL and MariaDB do")
+            raise InvalidArgument(
+                f"{parts.scheme}:// does not accept {refused[0]}=. Only PostgreSQL, MySQL and MariaDB do."
+            )
     return cast(Store, factory.from_url(parts, **given))
 
 
@@ -113,11 +115,11 @@ def check_url(url: str) -> tuple[SplitResult, Any]:
         StoreError: the store of that scheme can't be imported.
     """
     if "://" not in url:
-        raise InvalidArgument(f"{masked(url)!r} is no store URL; {_advice_on(url)}")
+        raise InvalidArgument(f"{masked(url)!r} is not a store URL. {_advice_on(url)}")
     parts = split(url)
     for name, _ in parse_qsl(parts.query, keep_blank_values=True):
         if name in ("namespace", "ttl"):  # a connection is told that by arguments, on all stores
-            raise InvalidArgument(f"a URL does not say the {name}: give it to connect(url, {name}=…)")
+            raise InvalidArgument(f"A URL cannot contain {name}. Call connect(url, {name}=…).")
     return parts, _factory(parts.scheme)
 
 
@@ -141,7 +143,7 @@ def split(url: str) -> SplitResult:
     except ValueError as error:
         reason = why(error, url)
     # Not while the error is handled: its own text may show the password.
-    raise InvalidArgument(f"{masked(url)!r} is no store URL: {reason}")
+    raise InvalidArgument(f"{masked(url)!r} is not a store URL: {reason}")
 
 
 def _store_of_client(client: object, tasks: bool) -> Store:
@@ -150,8 +152,8 @@ def _store_of_client(client: object, tasks: bool) -> Store:
         if maker is not None:
             return cast(Store, _load(maker)(client, tasks))
     raise InvalidArgument(
-        f"{described(client)} is neither a store URL nor a client that interlock knows; give a URL like "
-        f"'file:///var/lib/app/locks', or a client of {', '.join(sorted(CLIENTS))}"
+        f"{described(client)} is neither a store URL nor a known client. Give a URL like "
+        f"'file:///var/lib/app/locks', or a client of {', '.join(sorted(CLIENTS))}."
     )
 
 
@@ -167,12 +169,14 @@ def _factory(scheme: str) -> Any:
         known = sorted({*BUILT_IN, *points})
         close = [OTHER_WORDS.get(scheme, ""), *get_close_matches(scheme, known, 1, 0.7)]
         meant = next((each for each in close if each in known), "")
-        advice = f"did you mean {meant}://? Installed" if meant else "installed"
-        raise InvalidArgument(f"no store has the scheme {scheme!r}; {advice} are: {', '.join(known)}")
+        advice = f"Did you mean {meant}://? " if meant else ""
+        raise InvalidArgument(f"Unknown store scheme {scheme!r}. {advice}Installed: {', '.join(known)}.")
     try:
         return points[scheme].load()
     except ImportError as error:
-        raise StoreError(f"the store of {scheme}:// can't be imported; install what it needs: {error}") from error
+        raise StoreError(
+            f"The store of {scheme}:// cannot be imported: {error}. Install its dependencies."
+        ) from error
 
 
 def _load(where: str) -> Any:
@@ -275,7 +279,7 @@ OTHER_WORDS = {
 def _advice_on(text: str) -> str:
     """Say what to write in the place of what is no URL."""
     if not text.startswith(("/", "./", "../", "~")):
-        return "give one like 'file:///var/lib/app/locks', 'redis://localhost' or 'memory://'"
+        return "Give a URL such as 'file:///var/lib/app/locks', 'redis://localhost' or 'memory://'."
     from interlock.stores.files import folder_meant  # which imports more than a wrong URL needs
 
-    return f"did you mean {folder_meant(text)!r}?"
+    return f"Did you mean {folder_meant(text)!r}?"

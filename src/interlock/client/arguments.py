@@ -1,4 +1,4 @@
-"""The arguments of locks and of `acquire`, checked."""
+"""Checks of the arguments of locks and of `acquire`."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,11 +9,11 @@ from interlock.core.errors import InvalidArgument
 from interlock.core.line import LARGEST_SLOTS
 
 P = ParamSpec("P")
-TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
+TRY_LIMIT = 1.0  # seconds that one try may take while the store itself is busy
 ONE_OF = " one of "
 LONGEST_ITEMS = 80  # characters of a label
 OnBusy: TypeAlias = Literal["wait", "raise", "skip"]
-"""What a guarded function does while another caller holds its lock."""
+"""The reaction of a guarded function while another caller holds its lock."""
 
 
 class AcquireOptions(NamedTuple):
@@ -48,7 +48,7 @@ def seconds_of(on_busy: object, timeout: float | None) -> float | None:
         InvalidArgument: `on_busy` is none of the three.
     """
     if on_busy not in ("wait", "raise", "skip"):
-        raise InvalidArgument(f"on_busy is 'wait', 'raise' or 'skip', not {said(on_busy)}")
+        raise InvalidArgument(f"on_busy must be 'wait', 'raise' or 'skip', not {said(on_busy)}.")
     return 0 if timeout is None and on_busy != "wait" else timeout
 
 
@@ -56,7 +56,7 @@ def checked_items(items: Sequence[str]) -> tuple[str, ...]:
     """Return the items that the slots mean, sorted, else raise InvalidArgument."""
     listed = () if isinstance(items, str) else tuple(items)
     if not 1 <= len(set(listed)) == len(listed) <= LARGEST_SLOTS or not all(isinstance(each, str) for each in listed):
-        raise InvalidArgument(f"items are 1 to {LARGEST_SLOTS} different texts in a list, not {said(items)}")
+        raise InvalidArgument(f"items must be a list of 1 to {LARGEST_SLOTS} different texts, not {said(items)}.")
     return tuple(sorted(listed))
 
 
@@ -78,7 +78,7 @@ def refuse_other_items(label: str, views: Sequence[ClaimView], fence: int | None
         _, marked, theirs = view.label.rpartition(ONE_OF.lstrip())
         if marked and theirs != mine and (fence is None or (view.fence or fence) < fence):
             raise InvalidArgument(
-                f"the items of {view.name!r} are [{theirs}] for other claims, and [{mine}] here: use one list for all"
+                f"The items of {view.name!r} are [{theirs}] in other claims and [{mine}] here. Use one list for all."
             )
 
 

@@ -30,6 +30,8 @@ from interlock.core.redaction import masked
 from interlock.runtime import log
 from interlock.storekit.store import Store
 
+WORDS = {"readers": "reader/writer locks", "slot": "slots", "once": "runs of `once`", "detach": "detached locks"}
+
 
 class BaseClient:
     """A store, and how a program is connected to it.
@@ -64,7 +66,7 @@ class BaseClient:
     def check_open(self) -> None:
         """Raise StoreError if the connection was closed."""
         if self.closed:
-            raise StoreError("this connection was closed: connect again")
+            raise StoreError("This connection is closed. Call connect() again.")
 
     def key(self, name: str) -> str:
         """Return the key of a name."""
@@ -109,7 +111,7 @@ class BaseClient:
             self.need("wanted")
         for name, function in (("on_lost", on_lost), ("on_wanted", on_wanted)):
             if function is not None and not callable(function):
-                raise InvalidArgument(f"{name} is a function of one argument, the grant, not {said(function)}")
+                raise InvalidArgument(f"{name} must be a function of one argument, the grant, not {said(function)}.")
         checked_flag(renew, "renew")
         most = math.inf if at_most is None else checked_at_most(at_most, at_least)
         return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least, most, on_wanted)
@@ -118,7 +120,8 @@ class BaseClient:
         """Raise Unsupported if the store lacks a feature."""
         if feature not in self.store.features:
             raise Unsupported(
-                f"{self.where} has no {feature}: use a store that has, as postgresql://, redis:// or file://"
+                f"{self.where} does not support {WORDS.get(feature, feature)}. "
+                "Use a store that does, such as postgresql://, redis:// or file://."
             )
 
     def tell(
@@ -146,7 +149,7 @@ class BaseClient:
                 try:
                     listener(event)
                 except Exception:
-                    log.exception("a listener failed at %s", event)
+                    log.exception("A listener failed at %s.", event)
 
     def queued(self, call: AcquireCall) -> None:
         """Tell that the claim of `call` waits in line."""
@@ -162,10 +165,10 @@ class BaseClient:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.source is None or self.source[2].startswith("memory:"):
-            why = "its locks are this process's own" if self.source else "it was not made from a URL"
+            why = "its locks exist only in this process" if self.source else "it was not made from a URL"
             raise InvalidArgument(
-                f"a connection to {self.where} can't be sent to another process: {why}; connect by the URL of a "
-                f"store that both reach, or connect again in that process"
+                f"A connection to {self.where} cannot be sent to another process: {why}. Connect by the URL of a "
+                f"store that both reach, or connect again in that process."
             )
         again, connect, url = self.source
         return again, (connect, url, self.namespace, self.ttl)

@@ -99,7 +99,7 @@ class BaseGrant:
             return 0
         self._client.need("slot")
         if not numbered(spec.units, spec.capacity):
-            raise Unsupported("only holders of one unit of a semaphore of at most 1,024 permits have slots")
+            raise Unsupported("Only holders of one unit of a semaphore of at most 1,024 permits have slots.")
         return self._slot
 
     @property
@@ -110,7 +110,7 @@ class BaseGrant:
             Unsupported: it is another kind of lock.
         """
         if not self._options.items:
-            raise Unsupported("only a grant of locks.one_of(name, items) has an item")
+            raise Unsupported("Only a grant of locks.one_of(name, items) has an item.")
         return self._options.items[self._slot]
 
     @property
@@ -164,17 +164,17 @@ class BaseGrant:
         if self.lost:
             raise self._loss()
         if not self.held:
-            raise NotHeld(f"the lock {self.name!r} was released, or its release has begun; acquire it again")
+            raise NotHeld(f"Lock {self.name!r} has already been released (or is being released). Acquire it again.")
 
     def _stay_at_least(self) -> None:
         """Let a release before the end of its `at_least`, from now, keep the claim until then."""
         self._free_at = self._client.now() + self._options.at_least
 
     def _loss(self) -> LockLost:
-        why = "a forked child owns nothing of its parent's grants" if self.inherited else self._lost_because
+        why = "a forked child does not own its parent's grants" if self.inherited else self._lost_because
         return LockLost(
-            f"the lock {self.name!r} (fence {self.fence}) was lost: {why}; stop the work, or give the resource the "
-            f"fence so that it can refuse it"
+            f"Lock {self.name!r} (fence {self.fence}) was lost because {why}. Stop the work, or pass the fence to "
+            f"the resource so that it can reject late writes."
         )
 
     def _lose(self, why: str) -> None:
@@ -185,7 +185,7 @@ class BaseGrant:
             # A release whose reply did not come may have been done: a claim that is gone then is no loss.
             self._state = RELEASED if self._leaving else LOST
             if self._state == LOST:
-                log.warn("the lock %r (fence %d) was lost: %s", self.name, self.fence, self._lost_because)
+                log.warn("Lock %r (fence %d) was lost because %s.", self.name, self.fence, self._lost_because)
 
     def _tell_acquired(self, started: float) -> None:
         """Tell the listeners that it is held now."""
@@ -232,7 +232,7 @@ class BaseGrant:
 
     def __reduce__(self) -> NoReturn:
         raise InvalidArgument(
-            f"the grant of {self.name!r} belongs to the process that acquired it: send the lock, or the fence"
+            f"The grant of {self.name!r} belongs to the process that acquired it. Send the lock, or the fence."
         )
 
     def __repr__(self) -> str:
@@ -255,8 +255,8 @@ def refuse_own_wait(spec: LockSpec, owner: object, seconds: float | None, grants
     if fits(spec.units, spec.capacity, [(each.units, each.capacity) for each in own if each.key == spec.key]):
         return
     text = (
-        f"the thread of this event loop holds {name_of(spec.key)!r} and waits for it, so that no task can "
-        f"release it: a lock around an `await` is one of aconnect(), with `async with`"
+        f"The thread of this event loop holds {name_of(spec.key)!r} and waits for it, so no task can release it. "
+        f"Around an `await`, use a lock of aconnect() with `async with`."
     )
     if seconds is None:
         raise InvalidArgument(text)

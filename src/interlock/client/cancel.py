@@ -44,5 +44,5 @@ class Cancel:
 def checked_cancel(cancel: Cancels) -> Cancels:
     """Return the object if it can cancel an acquire, else raise InvalidArgument."""
     if not callable(getattr(cancel, "is_set", None)):
-        raise InvalidArgument("cancel is an interlock.Cancel, a threading.Event, or another object with is_set()")
+        raise InvalidArgument("cancel must be an interlock.Cancel, a threading.Event, or have is_set().")
     return cancel

@@ -66,7 +66,7 @@ def listen(listeners: Listeners, function: Listener) -> Callable[[], None]:
         InvalidArgument: it can't be called.
     """
     if not callable(function):
-        raise InvalidArgument(f"a listener is a function of one argument, the event, not {said(function)}")
+        raise InvalidArgument(f"A listener must be a function of one argument, the event, not {said(function)}.")
     subscription = object()
     listeners[subscription] = function
 

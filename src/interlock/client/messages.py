@@ -1,4 +1,4 @@
-"""The reasons of losses, and the messages of time-outs and dropped grants."""
+"""Reasons of losses, and messages of time-outs and dropped grants."""
 
 import warnings
 from collections.abc import Sequence
@@ -7,45 +7,45 @@ from interlock.core.claims import Claim, ClaimView, LockSpec, name_of
 from interlock.core.errors import LockTimeout, StoreError
 from interlock.runtime import log
 
-GONE_THERE = "the store no longer has its claim: it expired there or was evicted"
-LEASE_ENDED = "its lease ended before it was renewed"
+GONE_THERE = "its claim expired or was evicted"
+LEASE_ENDED = "its lease expired before it could be renewed"
 CONNECTION_CLOSED = "its connection was closed, or its event loop ended, and the claim ended with the connection"
-AT_MOST = "it was held for as long as its at_most says"
-GONE_FROM_LINE = "its claim was gone, it expired or was evicted; another one lines up in its place"
+AT_MOST = "it was held for the full at_most"
+GONE_FROM_LINE = "its claim expired or was evicted; a new claim replaces it"
 
 
 def time_is_over(
     name: str, seconds: float | None, holders: Sequence[ClaimView] | None = None, mine: bool = False
 ) -> LockTimeout:
-    """Return the error for a lock that was not obtained in time.
+    """Return the error for a lock that could not be acquired in time.
 
     Args:
-        name: of the lock.
-        seconds: that were allowed.
-        holders: the claims that hold it; None if the store could not be asked.
+        name: the lock's name.
+        seconds: the time limit.
+        holders: the claims of its holders; None if the store could not be asked.
         mine: True if one of them is the caller's.
     """
-    who = "another caller holds it"
-    advice = "find the holder with `interlock show`"
+    who = "Another caller holds it."
+    advice = "Find the holder with `interlock show`."
     if seconds:
-        advice = f"wait longer (timeout=), or {advice}"
+        advice = "Wait longer (timeout=), or find the holder with `interlock show`."
     if holders:
         who = " and ".join(_who(each) for each in holders[:2])
-        who += (f" and {len(holders) - 2} more" if len(holders) > 2 else "") + " holds it"
-        advice = "wait longer (timeout=)" if seconds else "wait for it (timeout=), or come back later"
+        who += (f" and {len(holders) - 2} more" if len(holders) > 2 else "") + " holds it."
+        advice = "Wait longer (timeout=)." if seconds else "Wait for it (timeout=), or retry later."
     elif holders is not None:
-        who = "it has no holder at this moment"
-        advice = (
-            "it is being handed over, other waiters are before the caller, or the server was restarted and grants no "
-            "lock during its grace: see `interlock doctor`, and `interlock ls` for the waiters"
+        who = (
+            "It has no holder right now: it is being handed over, earlier waiters are ahead, or the server restarted "
+            "and is in its grace period."
         )
+        advice = "Run `interlock doctor`, or `interlock ls` to see waiters."
     if mine:
-        who = "the caller itself holds it"
-        advice = "release it first"
+        who = "The caller itself holds it."
+        advice = "Release it first."
         if all(each.capacity == 1 for each in holders or ()):
-            advice += ", or use rlock(), which its holder may acquire again"
+            advice = "Release it first, or use rlock(), which its holder can acquire again."
     return LockTimeout(
-        f"the lock {name!r} was not obtained within {seconds or 0:g} s: {who}; {advice}",
+        f"Could not acquire lock {name!r} within {seconds or 0:g} s. {who} {advice}",
         name=name,
         timeout=seconds,
         holders=holders or (),
@@ -58,16 +58,16 @@ def _who(view: ClaimView) -> str:
 
 
 def closed_meanwhile(spec: LockSpec) -> StoreError:
-    """Return the error for an acquire whose connection was closed meanwhile."""
-    return StoreError(f"the connection was closed while {name_of(spec.key)!r} was acquired: connect again")
+    """Return the error for an acquire whose connection was closed."""
+    return StoreError(f"The connection was closed while acquiring {name_of(spec.key)!r}. Call connect() again.")
 
 
 def warn_of_dropped(claim: Claim) -> None:
-    """Warn that the grant of a claim was collected while it was held; tracemalloc knows where a claim was made."""
+    """Warn of a held claim whose grant was collected; tracemalloc shows its origin."""
     name = name_of(claim.spec.key)
     message = (
-        f"the lock {name!r} was never released: its grant and its lock object were collected while "
-        "it was held, so its lease is renewed no more and ends; use `with`, or keep the grant and call release()"
+        f"Lock {name!r} was never released: its grant and lock object were garbage-collected while held. "
+        "Its lease will expire. Use `with`, or keep the grant and call release()."
     )
-    log.warn("%s", message)  # most programs show no ResourceWarning, and a second copy may run when the lease is over
+    log.warn("%s", message)  # most programs show no ResourceWarning
     warnings.warn(message, ResourceWarning, stacklevel=3, source=claim)

@@ -1,4 +1,4 @@
-"""The token of a hold that outlives its process: every program that has it can use the lock, so it is never shown."""
+"""Tokens of detached locks; a token gives access to its lock, so no message shows it."""
 
 import json
 import os
@@ -12,20 +12,20 @@ from interlock.core.errors import InvalidArgument, LockLost
 
 BEGINS = "interlock1."
 DEFAULTS = re.compile(r"^(?:localhost|127\.0\.0\.1|\[::1\])(?=:|$)|:(?:6379|5432|3306|2379)$")
-"""In a host: the names of this machine, and a port that need not be written."""
+"""In a host: the names of this machine, and the default ports."""
 SAME = {"valkey": "redis", "valkeys": "redis", "rediss": "redis", "mariadb": "mysql", "etcds": "etcd"}
 NAMING = ("db=", "table=", "schema=", "endpoint=", "host=", "port=", "dbname=", "unix_socket=")
-"""The options of a URL that select a store; the others say how to use it."""
+"""The URL options that select a store; the others configure the connection."""
 
 
 class Token(NamedTuple):
-    """What a token says.
+    """The content of a token.
 
     Attributes:
-        where: the store, without passwords.
-        namespace, name: of the lock.
-        id, fence: of the claim; every program that has the id can release it.
-        units, capacity, ttl, label: as it was asked for.
+        where: the store's URL, without passwords.
+        namespace, name: the lock.
+        id, fence: the claim; every program that has the id can release it.
+        units, capacity, ttl, label: the parameters of the claim.
         who: the thread or task that detached it.
     """
 
@@ -41,7 +41,7 @@ class Token(NamedTuple):
     who: str
 
     def spec(self, ttl: float | None) -> LockSpec:
-        """Return what the claim asks for, with another ttl unless that is None."""
+        """Return the parameters of the claim, with another ttl unless that is None."""
         seconds = self.ttl if ttl is None else checked_ttl(ttl)
         return LockSpec(self.namespace + SEPARATOR + self.name, self.units, self.capacity, seconds, self.label)
 
@@ -58,14 +58,14 @@ def written(where: str, claim: Claim, fence: int) -> str:
 
 
 def read(text: object, namespace: str | None = None) -> Token:
-    """Return what a token says.
+    """Return the content of a token.
 
     Args:
-        text: of the token.
-        namespace: that it must be of; None for any.
+        text: the token.
+        namespace: the namespace that it must have; None for any.
 
     Raises:
-        InvalidArgument: it is none, or of another namespace; the message does not show it.
+        InvalidArgument: the text is not a token, or has another namespace; the message does not show it.
     """
     try:
         if not isinstance(text, str) or not text.strip().startswith(BEGINS):
@@ -74,17 +74,18 @@ def read(text: object, namespace: str | None = None) -> Token:
         token = Token(*json.loads(urlsafe_b64decode(data + "=" * (-len(data) % 4))))
     except (ValueError, TypeError):
         raise InvalidArgument(
-            "that is no token of grant.detach() or `interlock hold`: give the whole of it, as it was printed"
+            "This is not a token of grant.detach() or `interlock hold`. Give the whole token, as it was printed."
         ) from None
     if namespace is not None and token.namespace != namespace:
         raise InvalidArgument(
-            f"the token is of the namespace {token.namespace!r}, this connection of {namespace!r}: connect to that"
+            f"The token belongs to namespace {token.namespace!r}, this connection to {namespace!r}. Connect with "
+            f"namespace={token.namespace!r}."
         )
     return token
 
 
 def identity(where: str) -> tuple[object, ...] | None:
-    """Return what identifies a store, the same for other spellings of its URL; None for a client without a URL.
+    """Return what identifies a store in each spelling of its URL; None without a URL.
 
     Args:
         where: the URL; neither user, password nor driver is part of the result.
@@ -117,15 +118,15 @@ def absent(token: Token, where: str) -> Literal[False]:
     theirs, ours = identity(token.where), identity(where)
     if theirs and ours and theirs != ours:
         raise InvalidArgument(
-            f"cannot use this token of {token.name!r}: it belongs to {token.where}, and this connection is to "
+            f"Cannot use this token of {token.name!r}: it belongs to {token.where}, and this connection is to "
             f"{where}. Connect to {token.where}. If both URLs mean the same store, the lock was released, its lease "
-            f"expired, or it was evicted"
+            f"expired, or it was evicted."
         )
     return False
 
 
 def gone(token: Token, where: str) -> LockLost:
-    """Return the error for a token whose claim is gone.
+    """Return the error for a token whose claim no longer exists.
 
     Args:
         token: whose claim was not found.
@@ -136,6 +137,6 @@ def gone(token: Token, where: str) -> LockLost:
     """
     absent(token, where)
     return LockLost(
-        f"the lock {token.name!r} (fence {token.fence}) is not held by this token any more: it was used before, its "
-        f"lease has ended, or it was evicted; acquire the lock anew"
+        f"Lock {token.name!r} (fence {token.fence}) is no longer held by this token: it was used before, its lease "
+        f"expired, or it was evicted. Acquire the lock again."
     )

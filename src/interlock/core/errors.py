@@ -1,11 +1,11 @@
-"""What can go wrong, as exceptions; every message says what to do."""
+"""Exceptions of interlock; each message gives the cause and the next step."""
 
 from collections.abc import Sequence
 from typing import Any
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra; from a checkout, as long as no release is published.
+    """Return the command that installs an extra from a checkout of the project.
 
     Args:
         extra: its name in `pyproject.toml`.
@@ -14,20 +14,20 @@ def install(extra: str) -> str:
 
 
 class LockError(Exception):
-    """The root of everything that this library raises on purpose."""
+    """The base class of every exception that this library raises on purpose."""
 
 
 class LockTimeout(LockError, TimeoutError):
-    """The lock was not obtained within the time that the caller allowed.
+    """The lock could not be acquired within the caller's time limit.
 
     Args:
-        message: what happened, and what to do.
-        name, timeout, holders: as the attributes.
+        message: the cause, and the next step.
+        name, timeout, holders: the attributes of the same names.
 
     Attributes:
-        name: of the lock; None if it is not known.
-        timeout: seconds that were allowed; None if they are not known.
-        holders: each `ClaimView` that held it just now; empty if the store could not be asked.
+        name: the lock's name; None if unknown.
+        timeout: the time limit in seconds; None if unknown.
+        holders: a `ClaimView` for each holder; empty if the store could not be asked.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class LockTimeout(LockError, TimeoutError):
 
 
 class LockLost(LockError):
-    """The lease ended, or the claim was evicted, while the holder still worked."""
+    """The lease expired, or the claim was evicted, while the caller held the lock."""
 
 
 class StaleFence(LockLost):
-    """A later holder of the lock has written the row, so this one has lost it; nothing was written.
+    """A later holder has written the row, so this write was rejected.
 
     Attributes:
-        fence: the highest fence that was found; 0 if it is not known.
+        fence: the highest fence that was found; 0 if unknown.
     """
 
     def __init__(self, message: str = "", fence: int = 0) -> None:
@@ -61,24 +61,24 @@ class StaleFence(LockLost):
 
 
 class NotHeld(LockError, RuntimeError):
-    """The calling thread or task does not hold what it tries to release."""
+    """The calling thread or task does not hold the lock that it releases."""
 
 
 class NotKept(LockError):
-    """A run of `once` is done, but its result could not be kept: it was too large, or no JSON."""
+    """A run of `once` completed, but its result was too large or not JSON."""
 
 
 class StoreError(LockError):
-    """The store can't be reached, refuses, or is not fit to keep locks; the cause is chained."""
+    """The store is unavailable, refuses a request, or is unsuitable for locks."""
 
 
 class Unsupported(StoreError):
-    """This kind of store can't do that; the message says which one can."""
+    """This kind of store lacks the feature; the message names a store that has it."""
 
 
 class UnknownOutcome(StoreError):
-    """A request was sent and no answer came: it may have been done, may be done later, or never."""
+    """A request got no reply: the store may or may not perform it."""
 
 
 class InvalidArgument(LockError, ValueError):
-    """An argument is out of its range or of a wrong type; the message says what is allowed."""
+    """An argument is out of range or has the wrong type."""

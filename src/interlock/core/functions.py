@@ -1,4 +1,4 @@
-"""What a decorator asks of a function: can a lock be held around its work, and what is its name for a call."""
+"""Checks of decorated functions, and lock names from their arguments."""
 
 import functools
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
@@ -9,46 +9,46 @@ from interlock.core.errors import InvalidArgument
 
 T = TypeVar("T")
 Kind: TypeAlias = Literal["function", "coroutine function", "generator function", "async generator function"]
-# By what they can do: those of Cython and mypyc have types of their own.
+# By their methods, because Cython and mypyc have types of their own.
 UNFINISHED = {Coroutine: "a coroutine", AsyncGenerator: "an async generator", Generator: "a generator"}
 INSTEAD: dict[Kind, str] = {
-    "function": "use a lock of connect()",
-    "coroutine function": "use a lock of aconnect(), or hold this one by `with` in it",
-    "generator function": "hold the lock by `with` in it",
-    "async generator function": "hold a lock of aconnect() by `async with` in it",
+    "function": "Use a lock of connect().",
+    "coroutine function": "Use a lock of aconnect(), or this lock by `with` inside the function.",
+    "generator function": "Hold the lock by `with` inside the function.",
+    "async generator function": "Hold a lock of aconnect() by `async with` inside the function.",
 }
 LOCKED = (
-    ", which would run when the lock is released already; decorate the function that does the work, or use `with` "
-    "inside it"
+    ", which would run after the release of the lock. Decorate the function that does the work, or use `with` "
+    "inside it."
 )
 
 
 def checked_kind_of(function: object) -> Kind:
-    """As `kind_of`, for a decorator that locks.
+    """Return `kind_of(function)` for a decorator that locks.
 
     Raises:
-        InvalidArgument: it can't be called, or is a class.
+        InvalidArgument: the function is a class, or is not callable.
     """
     if isinstance(function, type):
-        raise InvalidArgument(f"{shown(function)} is a class: decorate the methods that need the lock")
+        raise InvalidArgument(f"{shown(function)} is a class. Decorate the methods that need the lock.")
     if not callable(function):
         raise InvalidArgument(
-            f"{shown(function)} can't be called, so it can't be decorated; below @classmethod or @property it can"
+            f"{shown(function)} is not callable. Put the decorator below @classmethod or @property."
         )
     return kind_of(function)
 
 
 def check_kind(function: object, wanted: Kind) -> None:
-    """Raise InvalidArgument unless a lock whose work is done by a `wanted` can be held around a function."""
+    """Raise InvalidArgument unless the function is of the `wanted` kind."""
     kind = checked_kind_of(function)
     if kind != wanted:
-        raise InvalidArgument(f"{shown(function)} is a {kind}, not a {wanted}: {INSTEAD[kind]}")
+        raise InvalidArgument(f"{shown(function)} is a {kind}, not a {wanted}. {INSTEAD[kind]}")
 
 
 def around_generator(
     lock: AbstractContextManager[object], function: Callable[..., Generator[object, object, T]]
 ) -> Callable[..., Generator[object, object, T]]:
-    """Return a generator function that holds a lock from its first `next` until it is read to the end or closed."""
+    """Return a generator function that holds a lock from its first `next` until its end."""
 
     @functools.wraps(function)
     def locked(*args: object, **kwargs: object) -> Generator[object, object, T]:
@@ -59,11 +59,11 @@ def around_generator(
 
 
 def kind_of(function: object) -> Kind:
-    """Return what `function` is, be it a function, a method, a `functools.partial` or an object with `__call__`."""
+    """Return the kind of a function, method, `functools.partial` or callable object."""
     import inspect  # slow to load
 
     code = _with_code(function)
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(code):  # it may only be marked as one
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(code):  # perhaps only marked as one
         return "coroutine function"
     if inspect.isasyncgenfunction(code):
         return "async generator function"
@@ -71,7 +71,7 @@ def kind_of(function: object) -> Kind:
 
 
 def _with_code(function: object) -> Any:
-    """Return the function whose code runs when `function` is called, as far as that can be seen."""
+    """Return the function whose code runs when `function` is called, as far as known."""
     for _ in range(100):
         if isinstance(function, functools.partial):
             function = function.func
@@ -85,10 +85,10 @@ def _with_code(function: object) -> Any:
 
 
 def see_it_finished(result: object, function: object, advice: str = LOCKED) -> None:
-    """Refuse a result whose work is still to be done.
+    """Refuse a result whose work has not run, such as a coroutine.
 
     Raises:
-        InvalidArgument: it is a coroutine or a generator; it is closed.
+        InvalidArgument: the result is a coroutine or a generator; it is closed.
     """
     kind: Any = type(result)
     what = _unfinished(kind)
@@ -101,43 +101,43 @@ def see_it_finished(result: object, function: object, advice: str = LOCKED) -> N
 
 @functools.lru_cache(256)
 def _unfinished(kind: type) -> str | None:
-    """Return what results of a type are whose work is still to be done; None if it is done."""
+    """Return what a type of unfinished results is called; None for other types."""
     if kind.__module__ == "contextlib" and kind.__name__.endswith("GeneratorContextManager"):
         return "a context manager made of a generator"
     return next((what for each, what in UNFINISHED.items() if issubclass(kind, each)), None)
 
 
 def shown(function: object) -> str:
-    """Return what to call a function in a message; not each has a name."""
+    """Return the name of a function for a message; not every function has one."""
     return str(getattr(function, "__qualname__", None) or repr(function))
 
 
 NameFor: TypeAlias = Callable[[Any, Any], str]
-UNTOLD = "none that it tells (a coroutine function that mypyc has compiled does not: use `async with` in it)"
+UNTOLD = "none that are known (use `async with` inside a coroutine function compiled by mypyc)"
 
 
 def name_of_arguments(name: str, function: Callable[..., object], decorator: str) -> NameFor:
-    """Return what makes the lock's name of a call's positional and keyword arguments.
+    """Return a function that builds the lock's name from the arguments of a call.
 
     Args:
-        name: with `{id}`, `{book.pk}` or `{kwargs[key]}` for arguments of the function.
-        function: what is decorated.
-        decorator: what it is called, for messages.
+        name: the lock's name, with `{id}`, `{book.pk}` or `{kwargs[key]}` for arguments of the function.
+        function: the decorated function.
+        decorator: the name of the decorator, for messages.
 
     Raises:
-        InvalidArgument: the name mentions what the function has no argument for, or the function is a generator.
-            When called: the name can't be made of these arguments.
+        InvalidArgument: the name mentions an unknown argument, or the function is a generator.  When called: these
+            arguments do not give a name.
     """
     import inspect  # slow to load
 
     if checked_kind_of(function) in ("generator function", "async generator function"):
         raise InvalidArgument(
-            f"{decorator}() can't hold a lock while a generator is being read; use `with` inside it"
+            f"{decorator}() cannot hold a lock while a generator is being read. Use `with` inside it."
         )
     wanted = _arguments_in(name)
-    if not wanted:  # then the call's arguments may be unknown, as those of what mypyc has compiled
+    if not wanted:  # the arguments of a function compiled by mypyc may be unknown
         return lambda args, kwargs: name.format()
-    # A partial that says what it wraps, as Django's method_decorator makes it, hides `self`.
+    # A partial that names its wrapped function, like Django's method_decorator, hides `self`.
     signature = inspect.signature(function, follow_wrapped=not isinstance(function, functools.partial))
     parameters = signature.parameters.values()
     swallowing = next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), "")
@@ -145,7 +145,7 @@ def name_of_arguments(name: str, function: Callable[..., object], decorator: str
     if missing and (not swallowing or not missing[0].isidentifier()):
         told = ", ".join(signature.parameters) or ("none" if inspect.isfunction(function) else UNTOLD)
         raise InvalidArgument(
-            f"the lock's name {name!r} mentions {{{missing[0]}}}, but {shown(function)} has the arguments: {told}"
+            f"The lock name {name!r} mentions {{{missing[0]}}}. {shown(function)} has the arguments: {told}."
         )
 
     def name_for(args: tuple[object, ...], kwargs: dict[str, object]) -> str:
@@ -157,7 +157,7 @@ def name_of_arguments(name: str, function: Callable[..., object], decorator: str
         try:
             return name.format_map(values)
         except (KeyError, AttributeError, IndexError, TypeError, ValueError) as error:
-            raise InvalidArgument(f"the lock's name {name!r} can't be made of these arguments: {error!r}") from error
+            raise InvalidArgument(f"The lock name {name!r} cannot be made of these arguments: {error!r}.") from error
 
     return name_for
 
@@ -168,4 +168,4 @@ def _arguments_in(name: str) -> set[str]:
     try:
         return {field.split(".")[0].split("[")[0] for _, field, _, _ in Formatter().parse(name) if field is not None}
     except ValueError as error:
-        raise InvalidArgument(f"{name!r} is no name with arguments: {error}; double a brace that is meant") from error
+        raise InvalidArgument(f"{name!r} is not a valid lock name: {error}. Double each literal brace.") from error

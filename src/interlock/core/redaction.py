@@ -1,4 +1,4 @@
-"""URLs and settings in messages: without what is secret in them."""
+"""Removal of secrets from URLs and settings in messages."""
 
 import re
 from collections.abc import Callable
@@ -11,16 +11,16 @@ from interlock.core.errors import InvalidArgument
 _BEGIN = re.compile(r"\s*[A-Za-z][\w+.-]*:/*")
 _SECRET = re.compile(r"(?i)([?&;][^=&;]*(?:pass|pwd|secret|token)[^=&;]*=)[^&]*")
 
-UNQUOTED = "in user and password, write %23 for #, %25 for %, %2F for /, %3F for ?, %40 for @, %5B for ["
-UNTOLD = f"why is not told, as that may repeat a part of the password: {UNQUOTED}"
+UNQUOTED = "In user and password, write %23 for #, %25 for %, %2F for /, %3F for ?, %40 for @, %5B for [."
+UNTOLD = f"The cause is hidden, because it may repeat part of the password. {UNQUOTED}"
 T = TypeVar("T")
 
 
 def masked(url: str) -> str:
-    """Return a URL, perhaps a wrong one, with *** for its passwords: redis://user:***@host.
+    """Return a URL, valid or not, with *** for its passwords: redis://user:***@host.
 
     Args:
-        url: everything before the last @ counts as user and password, since both may be written without quoting.
+        url: the URL; the text before its last @ counts as user and password, since both may be unquoted.
     """
     url = _SECRET.sub(r"\1***", url)
     found = _BEGIN.match(url)
@@ -33,53 +33,53 @@ def masked(url: str) -> str:
 
 
 def why(error: Exception, url: str) -> str:
-    """Return what a library says against a URL; where that may repeat a part of a password, only what it may be."""
-    return str(error) if masked(url) == url else f"it can't be read; {UNQUOTED}"
+    """Return a library's objection to a URL, or general advice if it may repeat a part of the password."""
+    return str(error) if masked(url) == url else f"it cannot be parsed. {UNQUOTED}"
 
 
 def is_torn(url: SplitResult) -> bool:
-    """Tell whether a part of a password may stand where the host, the port, the path or an option is read.
+    """Return True if part of a password may be read as host, port, path or option.
 
-    An unquoted character that ends the host does that; what a library says of such a URL may repeat the part.
+    An unquoted character ends the host too early; a library's error about such a URL may repeat the password.
     """
     return "@" in whole(url._replace(netloc="")) and masked(whole(url)) != whole(url)
 
 
 def place_of(url: SplitResult) -> str:
-    """Return which database a URL means, without its passwords and options."""
+    """Return the database that a URL names, without passwords and options."""
     return masked(whole(url)).partition("?")[0].partition("#")[0]
 
 
 def whole(url: SplitResult) -> str:
-    """Return a URL as it was given: `geturl` leaves out slashes where there is no host."""
+    """Return a URL as it was given; `geturl` drops slashes if there is no host."""
     query, fragment = url.query and f"?{url.query}", url.fragment and f"#{url.fragment}"
     return f"{url.scheme}://{url.netloc}{url.path}{query}{fragment}"
 
 
 def reads_url(reader: Callable[[SplitResult], T]) -> Callable[[SplitResult], T]:
-    """Let a reader of URLs tell why it refuses one only where that can't repeat a part of a password.
+    """Keep parts of a password out of the errors of a URL reader.
 
     Raises:
-        InvalidArgument: it refuses, or a # ends the URL.
+        InvalidArgument: the reader refuses the URL, or a # ends it.
     """
 
     @wraps(reader)
     def reading(url: SplitResult) -> T:
         try:
             if url.fragment:
-                raise InvalidArgument(f"{place_of(url)}: a # in a password is written %23")
+                raise InvalidArgument(f"{place_of(url)}: write %23 for a # in a password.")
             return reader(url)
         except InvalidArgument:
             if not is_torn(url):
                 raise
-        # Not while the error is handled: its own text may show the password.
-        raise InvalidArgument(f"{place_of(url)!r} can't be read; {UNQUOTED}")
+        # Raised here, because inside the handler the chained error could show the password.
+        raise InvalidArgument(f"{place_of(url)!r} cannot be parsed. {UNQUOTED}")
 
     return reading
 
 
 def described(found: object) -> str:
-    """Return what an object is, without what it holds: the repr of a client or of settings may show passwords."""
+    """Return the type of an object: the repr of a client or of settings may show passwords."""
     if found is None or isinstance(found, (bool, int, float)):
         return repr(found)
     kind = type(found)

@@ -31,9 +31,9 @@ def test_a_key_that_is_none_is_refused(house: Any, key: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"blocking": 5}, "did you mean timeout=5"),
-        ({"blocking": None}, "blocking is True or False"),
-        ({"blocking": False, "timeout": 5}, "can't have a timeout"),
+        ({"blocking": 5}, "Did you mean timeout=5"),
+        ({"blocking": None}, "blocking must be True or False"),
+        ({"blocking": False, "timeout": 5}, "contradict each other"),
         ({"timeout": -2}, "must not be negative"),
         ({"timeout": "5"}, "number of seconds"),
         ({"timeout": float("nan")}, "number of seconds"),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from interlock.patterns._async.one_of import AsyncOneOf
 
 DOCTOR_LIMIT = 5.0  # seconds for each acquire
-IN_GRACE = (Check("round trip", "warn", "not tested: no lock is granted in the grace period. Run it again later"),)
+IN_GRACE = (Check("round trip", "warn", "Not tested: the store is in its grace period. Run doctor again later."),)
 R = TypeVar("R")
 
 
@@ -134,7 +134,7 @@ class AsyncLocks(Same):
         """
         checked_count(permits, "permits")
         if checked_count(units, "units") > permits:
-            raise InvalidArgument(f"{units} units of {permits} permits can never be had; ask for fewer")
+            raise InvalidArgument(f"units={units} exceeds permits={permits}. Ask for fewer units.")
         spec = self._client.spec(name, units, permits, ttl, label, at_least)
         return AsyncLock(
             self._client, spec, self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
@@ -204,14 +204,16 @@ class AsyncLocks(Same):
         """
         locks = [part if isinstance(part, AsyncLock) else self.lock(part) for part in parts]
         if not locks:
-            raise InvalidArgument("all() needs at least one name")
+            raise InvalidArgument("all() needs at least one name.")
         if any(part._client is not self._client for part in locks):
-            raise InvalidArgument("all() takes locks of its own connection only: there is one order per store")
+            raise InvalidArgument(
+                "all() accepts only locks from this connection; locks from another cannot be ordered safely."
+            )
         ordered = sorted(locks, key=lambda part: part._spec.key)
         for part, after in pairwise(ordered):
             if part._spec.key == after._spec.key:
                 raise InvalidArgument(
-                    f"all() got the name {part.name!r} twice: it would wait for itself; give it once"
+                    f"all() got the name {part.name!r} twice, so it would wait for itself. Give each name once."
                 )
         return AsyncAllLock(self._client, ordered, self._client.options(timeout))
 
@@ -522,16 +524,16 @@ async def _round_trip(locks: AsyncLocks) -> list[Check]:
             second = await lock.acquire(blocking=False)
         if second is not None:
             await second.release()
-            return [Check("round trip", "fail", "the store let two in: do not use it")]
+            return [Check("round trip", "fail", "The store granted one lock to two holders. Do not use it.")]
         async with lock as third:
             took = (clock.now() - started) * 1000
     except LockError as error:
-        return [Check("round trip", "fail", f"acquire and release failed: {error}")]
+        return [Check("round trip", "fail", f"Acquire and release failed: {error}")]
     if seen != [first.id]:
-        return [Check("round trip", "fail", f"the claim {first.id} does not show in its line: {seen}")]
+        return [Check("round trip", "fail", f"Claim {first.id} is missing in its line: {seen}.")]
     if third.fence <= first.fence:
-        return [Check("fences", "fail", f"do not increase: {first.fence}, then {third.fence}")]
+        return [Check("fences", "fail", f"Fences do not increase: {first.fence}, then {third.fence}.")]
     return [
-        Check("round trip", "ok", f"acquire, look, refuse, release and acquire again took {took:.1f} ms"),
-        Check("fences", "ok", f"increase: {first.fence}, {third.fence}"),
+        Check("round trip", "ok", f"Acquire, look, refuse, release and acquire again took {took:.1f} ms."),
+        Check("fences", "ok", f"Fences increase: {first.fence}, {third.fence}."),
     ]

@@ -393,11 +393,11 @@ class AsyncClient(BaseClient):
             error = await self._end(state, AT_EXIT_LIMIT, [grant for grant in held if grant not in at_work])
             await self._until(waited, GIVEN_UP_LIMIT)  # one that writes to stderr while Python ends makes it abort
             if error is not None:
-                log.warn("could not release at exit, the leases will end: %s", error)
+                log.warn("Could not release at exit; the leases will expire: %s", error)
             if at_work:
                 log.warn(
-                    "%d lock(s) of daemon threads that still work at exit (%s) stay until their leases end; stop "
-                    "these threads before the program ends",
+                    "%d lock(s) of daemon threads still at work at exit (%s) stay until their leases expire. Stop "
+                    "these threads before the program ends.",
                     len(at_work),
                     ", ".join(shown_text(grant._owner.get_name()) for grant in at_work),
                 )
@@ -413,7 +413,7 @@ async def _at_exit() -> None:
             try:
                 await client.at_exit()
             except Exception as error:
-                log.warn("could not release at exit: %s", error)
+                log.warn("Could not release at exit: %s", error)
 
 
 each_in_forked_child(clients, AsyncClient.start_afresh)

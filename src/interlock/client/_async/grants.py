@@ -33,7 +33,7 @@ class _AsyncBody:
         grant: Any = self
         grant.check()
         if grant._body is not None:
-            raise NotHeld(f"{grant!r} is released by the `with` that it is in already; use that one")
+            raise NotHeld(f"{grant!r} is already in a `with`, which will release it. Use that `with`.")
         grant._enter_body(rt.caller())
         return self
 
@@ -47,8 +47,8 @@ class _AsyncBody:
         except StoreError as problem:
             if error is None:
                 raise
-            error.add_note(f"And its lock could not be released, its lease will end: {problem}")
-            log.warn("could not release a lock at the end of a body that failed: %s", problem)
+            error.add_note(f"The lock could not be released either; its lease will expire: {problem}")
+            log.warn("Could not release a lock after its body failed: %s", problem)
             return
         if not released and self.lost and not self.inherited:  # a forked child's parent has the lock
             if error is None or struck:
@@ -91,7 +91,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
     def _cancel_body(self) -> None:
         if self._body is not None and not self._body.done():
             self._struck = True
-            self._body.cancel(f"the lock {self.name!r} was lost")
+            self._body.cancel(f"Lock {self.name!r} was lost")
 
     def _note_wanted(self, wanted: bool) -> None:
         """Note whether another claim waits; call `on_wanted` when it begins."""
@@ -182,7 +182,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         else:
             if self._state == HELD:
                 self._leaving = False
-                self._lose("the store no longer had its claim when it was released")
+                self._lose("the store no longer had its claim at the release")
             if watched:
                 self._tell_end()
         if cancelled is not None:

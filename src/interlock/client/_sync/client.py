@@ -385,11 +385,11 @@ class Client(BaseClient):
             error = self._end(state, AT_EXIT_LIMIT, [grant for grant in held if grant not in at_work])
             self._until(waited, GIVEN_UP_LIMIT)  # one that writes to stderr while Python ends makes it abort
             if error is not None:
-                log.warn("could not release at exit, the leases will end: %s", error)
+                log.warn("Could not release at exit; the leases will expire: %s", error)
             if at_work:
                 log.warn(
-                    "%d lock(s) of daemon threads that still work at exit (%s) stay until their leases end; stop "
-                    "these threads before the program ends",
+                    "%d lock(s) of daemon threads still at work at exit (%s) stay until their leases expire. Stop "
+                    "these threads before the program ends.",
                     len(at_work),
                     ", ".join(shown_text(grant._owner.get_name()) for grant in at_work),
                 )
@@ -405,7 +405,7 @@ def _at_exit() -> None:
             try:
                 client.at_exit()
             except Exception as error:
-                log.warn("could not release at exit: %s", error)
+                log.warn("Could not release at exit: %s", error)
 
 
 each_in_forked_child(clients, Client.start_afresh)

@@ -123,8 +123,8 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
             self._acquired.forget(mine)
         if not released:
             raise NotHeld(
-                f"the calling thread or task does not hold {self.name!r} by this lock object; to release it from "
-                f"another one, call release() of the grant"
+                f"The calling thread or task does not hold {self.name!r} through this lock object. "
+                "To release it elsewhere, call grant.release()."
             )
 
     def owned(self) -> bool:

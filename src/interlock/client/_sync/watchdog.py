@@ -202,7 +202,7 @@ class Watchdog:
                 if isinstance(error, rt.CANCELLED):
                     raise
                 if not isinstance(error, LockError):
-                    log.exception("unexpected error while renewing")
+                    log.exception("Unexpected error while renewing leases.")
                 return
             self._answered(some, answers, sent)
 
@@ -231,7 +231,7 @@ class Watchdog:
         self._again(grants)
         watched = [grant for grant in grants if grant.id in self.watched]
         if watched and not isinstance(error, rt.CANCELLED):
-            log.warn("renewing %d lease(s) failed, trying again: %s", len(watched), error)
+            log.warn("Could not renew %d lease(s), retrying: %s", len(watched), error)
             self._tell(watched, "renewal failed", f"{type(error).__name__}: {error}")
 
     def _again(self, grants: Sequence[Grant]) -> None:
@@ -250,7 +250,7 @@ class Watchdog:
         except LockError as error:
             if not self._client.closed:  # else `close` has tried, too
                 name = name_of(claim.spec.key)
-                log.warn("could not withdraw a claim of %r, trying again: %s", name, error)
+                log.warn("Could not withdraw a claim of %r, retrying: %s", name, error)
                 self.take_out(claim)
 
 

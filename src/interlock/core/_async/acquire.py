@@ -112,8 +112,8 @@ async def acquire(rt: Any, queue: AsyncQueue, call: AcquireCall) -> Held | None:
         while True:
             if call.closed:
                 raise StoreError(
-                    f"the connection was closed while it waited for {name_of(call.claim.spec.key)!r}: it does not "
-                    f"wait any more; connect again"
+                    f"The connection was closed while waiting for {name_of(call.claim.spec.key)!r}. "
+                    "Call connect() again."
                 )
             answer = await _ask(queue, call)
             if answer.state == "using":
@@ -175,7 +175,7 @@ async def _enter(queue: AsyncQueue, call: AcquireCall) -> EnterResult:
         call.entered = before
     call.unanswered = call.unanswered + 1 if answer is UNHEARD or answer is GIVEN_UP else 0
     if call.unanswered > LOST_REPLIES:
-        raise UnknownOutcome(f"no answer to {call.unanswered} claims in a row: is the store there?")
+        raise UnknownOutcome(f"No reply to {call.unanswered} claims in a row. Check that the store is reachable.")
     return answer
 
 

@@ -108,8 +108,8 @@ def acquire(rt: Any, queue: Queue, call: AcquireCall) -> Held | None:
         while True:
             if call.closed:
                 raise StoreError(
-                    f"the connection was closed while it waited for {name_of(call.claim.spec.key)!r}: it does not "
-                    f"wait any more; connect again"
+                    f"The connection was closed while waiting for {name_of(call.claim.spec.key)!r}. "
+                    "Call connect() again."
                 )
             answer = _ask(queue, call)
             if answer.state == "using":
@@ -171,7 +171,7 @@ def _enter(queue: Queue, call: AcquireCall) -> EnterResult:
         call.entered = before
     call.unanswered = call.unanswered + 1 if answer is UNHEARD or answer is GIVEN_UP else 0
     if call.unanswered > LOST_REPLIES:
-        raise UnknownOutcome(f"no answer to {call.unanswered} claims in a row: is the store there?")
+        raise UnknownOutcome(f"No reply to {call.unanswered} claims in a row. Check that the store is reachable.")
     return answer
 
 

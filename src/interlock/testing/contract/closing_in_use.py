@@ -18,7 +18,7 @@ from interlock.testing.waiting import RENEWED, eventually, moment, since
 SOON = 5.0  # seconds, on a busy machine; far less than a lease
 
 
-def _closed_while_it_waited(waiting: "Future[Any]", says: str = "closed while it waited") -> bool:
+def _closed_while_it_waited(waiting: "Future[Any]", says: str = "closed while waiting") -> bool:
     with pytest.raises(StoreError, match=says):
         waiting.result(SOON)
     return True
