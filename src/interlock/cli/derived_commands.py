@@ -113,7 +113,7 @@ def renew(token: str, ttl: float | None, store: str | None) -> int:
     """
     text, said, store = token_of(token, store)
     with connect(store, said.namespace) as locks:
-        return 0 if locks.renew(text, ttl=ttl) else fail(CONFLICT, "The lock is no longer held by this token. Hold it again.")
+        return 0 if locks.renew(text, ttl=ttl) else fail(CONFLICT, "This token no longer holds the lock. Hold it again.")
 
 
 @click.command()
@@ -128,7 +128,7 @@ def release(token: str, store: str | None) -> int:
     """
     text, said, store = token_of(token, store)
     with connect(store, said.namespace) as locks:
-        return 0 if locks.release(text) else fail(CONFLICT, "The lock is no longer held by this token.")
+        return 0 if locks.release(text) else fail(CONFLICT, "This token no longer holds the lock.")
 
 
 @click.command()
