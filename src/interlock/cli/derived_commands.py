@@ -113,7 +113,9 @@ def renew(token: str, ttl: float | None, store: str | None) -> int:
     """
     text, said, store = token_of(token, store)
     with connect(store, said.namespace) as locks:
-        return 0 if locks.renew(text, ttl=ttl) else fail(CONFLICT, "This token no longer holds the lock. Hold it again.")
+        return (
+            0 if locks.renew(text, ttl=ttl) else fail(CONFLICT, "This token no longer holds the lock. Hold it again.")
+        )
 
 
 @click.command()
