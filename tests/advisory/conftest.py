@@ -6,9 +6,6 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.core.errors import Unsupported
-from interlock.core.queue import ALL
-from interlock.testing.store_fixture import Place
 from tests.support.databases import somebody_on, started, url_of
 from tests.support.stores import PARTIAL_ROWS, Row
 
@@ -18,18 +15,6 @@ def row(request: pytest.FixtureRequest) -> Row:
     """Each store that lacks some kinds of locks."""
     found: Row = request.param
     return found
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
-    """Skip a contract test that needs a feature which the store does not have."""
-    try:
-        return (yield)
-    except Unsupported as error:
-        place = pyfuncitem.funcargs.get("place")
-        if isinstance(place, Place) and any(f"has no {each}" in str(error) for each in ALL - place.open().features):
-            pytest.skip(str(error))
-        raise
 
 
 @pytest.fixture(scope="module", params=["postgresql", "mariadb"])

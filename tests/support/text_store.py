@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from interlock.core.claims import Check
+from interlock.core.queue import ALL
 from interlock.storekit.blocking import PlainStore
 from interlock.storekit.compare_and_swap import SLACK, SwapSteps
 
@@ -69,6 +70,8 @@ class Texts:
 
 class TextStore(PlainStore):
     """A store in such a dictionary."""
+
+    features = ALL
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts

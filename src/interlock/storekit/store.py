@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast
 from interlock.core._async.acquire import AsyncQueue
 from interlock.core._sync.acquire import Queue
 from interlock.core.errors import StoreError
-from interlock.core.queue import ALL, Feature
+from interlock.core.queue import Feature
 from interlock.runtime import clock
 
 MAKERS = {
@@ -22,14 +22,14 @@ class Store(Protocol):
     """A place for lines, and how to connect to it; what is not said otherwise is as on most servers.
 
     Attributes:
-        features: what of the contract it can do; for the rest it raises Unsupported.
+        features: the optional parts of the contract that it supports; a lock that needs another raises Unsupported.
         frees_at_death: True if the claims of a process end with the process, so that its exit need not release them.
             Unless the store is `in_process`, the claims of a queue then end with that queue too.
         in_process: True if its lines are in the memory of this process.
         now: the clock that leases are counted on by their holders, in seconds.
     """
 
-    features: frozenset[Feature] = ALL
+    features: frozenset[Feature] = frozenset()
     frees_at_death: bool = False
     in_process: bool = False
     now: Callable[[], float] = staticmethod(clock.awake_or_not)  # leases of a server run on while this machine sleeps

@@ -20,6 +20,7 @@ from interlock.core.line import (
     kept,
     new,
 )
+from interlock.core.queue import ALL
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, each_in_forked_child, pid
 from interlock.runtime.waiters import Waiters
@@ -112,6 +113,7 @@ class MemoryStore(PlainStore):
         space: the space that keeps its lines.
     """
 
+    features = ALL
     frees_at_death = True
     in_process = True
     now = staticmethod(clock.now)

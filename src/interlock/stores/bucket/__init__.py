@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote
 from interlock.core.claims import Check
 from interlock.core.errors import InvalidArgument, StoreError, install
 from interlock.core.options import read_options, seconds_in, text_in
+from interlock.core.queue import ALL
 from interlock.core.redaction import place_of, reads_url
 from interlock.storekit.blocking import PlainStore
 from interlock.storekit.store import see_installed
@@ -31,6 +32,8 @@ class BucketStore(PlainStore):
         server: more text that identifies the bucket; all clients of one bucket share an estimate of its clock.
         pace: the least seconds between two writes of one object.
     """
+
+    features = ALL
 
     def __init__(self, made: Callable[[], Any], prefix: str, where: str, server: str, pace: float = 0.0) -> None:
         from interlock.storekit.compare_and_swap import SwapSteps

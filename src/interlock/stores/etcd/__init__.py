@@ -5,6 +5,7 @@ from urllib.parse import SplitResult
 
 from interlock.core.claims import Claim
 from interlock.core.errors import install
+from interlock.core.queue import ALL
 from interlock.storekit.store import Store, see_installed
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ class EtcdStore(Store):
     Args:
         options: the members, and how to connect.
     """
+
+    features = ALL
 
     def __init__(self, options: "EtcdOptions") -> None:
         self._options = options

@@ -19,6 +19,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, unquote_to_bytes
 
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.options import path_url, read_options
+from interlock.core.queue import ALL
 from interlock.core.redaction import masked
 from interlock.runtime import clock
 from interlock.storekit.blocking import PlainStore
@@ -61,6 +62,7 @@ class FileStore(PlainStore):
         StoreError: the folder can't be used for locks; the message says what to do.
     """
 
+    features = ALL
     frees_at_death = True  # the kernel releases the flock of the liveness pipe
     now = staticmethod(clock.now)
 

@@ -7,6 +7,7 @@ from urllib.parse import SplitResult
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument, install
+from interlock.core.queue import ALL
 from interlock.storekit.blocking import PlainStore
 from interlock.storekit.store import see_installed
 
@@ -21,6 +22,8 @@ class MysqlStore(PlainStore):
     Args:
         options: how to connect.
     """
+
+    features = ALL
 
     def __init__(self, options: Any) -> None:
         # Imported now: a child forked during another thread's import would wait for that import for ever.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
 from interlock.core.errors import install
+from interlock.core.queue import ALL
 from interlock.storekit.store import Store, see_installed
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ class PostgresStore(Store):
     Args:
         options: how to connect, and the table.
     """
+
+    features = ALL
 
     def __init__(self, options: "PostgresOptions") -> None:
         self._options = options

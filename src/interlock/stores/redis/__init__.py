@@ -3,6 +3,7 @@
 from typing import Any
 from urllib.parse import SplitResult
 
+from interlock.core.queue import ALL
 from interlock.storekit.store import Store
 from interlock.stores.redis.clients import settings_of_client
 from interlock.stores.redis.settings import Settings, settings_of
@@ -16,6 +17,8 @@ class RedisStore(Store):
     Args:
         options: how to connect.
     """
+
+    features = ALL
 
     def __init__(self, options: Settings) -> None:
         self._options = options

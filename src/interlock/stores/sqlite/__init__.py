@@ -3,6 +3,7 @@
 from typing import Any
 from urllib.parse import SplitResult
 
+from interlock.core.queue import ALL
 from interlock.runtime import clock
 from interlock.storekit.blocking import PlainStore
 from interlock.stores.sqlite.database import database_of
@@ -18,6 +19,7 @@ class SqliteStore(PlainStore):
         options: the file.
     """
 
+    features = ALL
     now = staticmethod(clock.now)
 
     def __init__(self, options: SqliteOptions) -> None:

@@ -20,7 +20,17 @@ from typing import Any
 
 import pytest
 
-from interlock.testing.contract.fixtures import ann, bob, eve, kind, locks, world, world_of_tasks, world_of_threads
+from interlock.testing.contract.fixtures import (
+    ann,
+    bob,
+    eve,
+    kind,
+    locks,
+    skipped_without,
+    world,
+    world_of_tasks,
+    world_of_threads,
+)
 from interlock.testing.store_fixture import Kind, Place, World
 
 CHAPTERS = (
@@ -66,7 +76,7 @@ def _tests() -> dict[str, Any]:
             if name.startswith("test_"):
                 if name in found:
                     raise ImportError(f"two tests of the contract are called {name}")
-                found[name] = value
+                found[name] = skipped_without(value)
     return found
 
 

@@ -9,8 +9,10 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
+from interlock.api._async.locks import AsyncLocks
+from interlock.api._sync.locks import Locks
 from interlock.core.errors import Unsupported
-from interlock.core.queue import Feature
+from interlock.core.queue import ALL, Feature
 from interlock.testing.actors import Actor
 from interlock.testing.store_fixture import KINDS, TASKS, THREADS, Kind, Place, World
 
@@ -34,6 +36,26 @@ def needs(*features: Feature) -> Callable[[Test], Test]:
         return cast(Test, played)
 
     return decorate
+
+
+def skipped_without(test: Test) -> Test:
+    """Let a test be skipped on a store that lacks a feature which the test uses, such as a kind of lock."""
+
+    @functools.wraps(test)
+    def played(**fixtures: Any) -> None:
+        try:
+            test(**fixtures)
+        except Unsupported as error:
+            stores = [each.eye.store if isinstance(each, World) else each.store for each in _with_store(fixtures)]
+            if any(feature in str(error) for store in stores for feature in ALL - store.features):
+                pytest.skip(str(error))
+            raise
+
+    return cast(Test, played)
+
+
+def _with_store(fixtures: dict[str, Any]) -> list[Any]:
+    return [each for each in fixtures.values() if isinstance(each, (World, Locks, AsyncLocks))]
 
 
 @contextmanager
