@@ -53,7 +53,7 @@ class AsyncWaiter:
         """Wait until the world notifies the caller."""
         return await effect(Wait())
 
-    def tell(self, message: Any = None) -> None:
+    def wake(self, message: Any = None) -> None:
         """Do nothing: the world answers the request of `wait`."""
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class StoppedClock:
         return 0.0
 
 
-async def give_way() -> None:
+async def yield_to_loop() -> None:
     """Do nothing: the world lets others run at each request."""
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from interlock.core.claims import USING
-from interlock.core.line import Origin, Place
+from interlock.core.line import Origin, QueuedClaim
 from interlock.core.queue import BUSY, EnterResult, Granted
 from model_checker.automaton import Automaton
 from model_checker.caller import Cancelled
@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 
     words: str
     files: Files
-    rings: tuple[Place, ...]
+    rings: tuple[QueuedClaim, ...]
     answer: Any
     watch: frozenset[int]
     done: bool
@@ -161,7 +161,7 @@ class Callers:
                 return caller.lease == ENDED or OVER in ahead
         return True
 
-    def rung(self, state: State, rings: tuple[Place, ...]) -> State:
+    def rung(self, state: State, rings: tuple[QueuedClaim, ...]) -> State:
         """Return the state after writes to some wake-up pipes; nobody reads a pipe of a process without a number."""
         if self.configuration.deaf:
             return state
@@ -169,7 +169,7 @@ class Callers:
             for number, caller in enumerate(state[3:]):
                 if place.channel != str(number + 1) or caller.pipe is None or caller.dead:
                     continue
-                if place.alive == str(self.processes[number]):
+                if place.liveness_token == str(self.processes[number]):
                     said = place.id if place.state == USING else (caller.pipe if caller.pipe != SILENT else LOOK)
                     state = with_caller(state, number, caller._replace(pipe=said))
         return state
@@ -253,7 +253,7 @@ class Callers:
         """Yield the whole step, and the step interrupted after each of its writes and wake-ups."""
         answer = stepped.answer
         if isinstance(answer, EnterResult):
-            answer = answer._replace(look_again=STARTED, fence=fence_of(id) if answer.state == "using" else 0)
+            answer = answer._replace(poll_after=STARTED, fence=fence_of(id) if answer.state == "using" else 0)
         watch = frozenset(map(int, stepped.watch))
         for count in range(min(1, len(stepped.actions)), len(stepped.actions) + 1):
             actions = stepped.actions[:count]

@@ -81,9 +81,9 @@ class Line:
 
     __slots__ = ()
 
-    async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    async def enter(self, claim: Claim, waiter: Any, may_queue: bool, already_queued: bool) -> EnterResult:
         """As `AsyncQueue.enter`."""
-        result: EnterResult = await effect(Enter(claim, waiter is not None, wait, again))
+        result: EnterResult = await effect(Enter(claim, waiter is not None, may_queue, already_queued))
         return result
 
     async def leave(self, claim: Claim) -> Any:
@@ -125,7 +125,7 @@ async def client(acquire: Callable[..., Any], role: Role) -> None:
                     "uncertain",
                     "granted",
                     "unanswered",
-                    "away_since",
+                    "unavailable_since",
                     "left_behind",
                 ):
                     setattr(attempt, name, None)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from interlock.core.claims import USING, fits
-from interlock.core.line import Place
+from interlock.core.line import QueuedClaim
 from model_checker.files.steps import OVER, Files, IsAlive, Stepped, canonical, granted, perform, told
 
 
@@ -36,32 +36,32 @@ class Judge(NamedTuple):
         wrong = wrong or _revived(files, after) or _wrongly_told(files, after, actions) or self._too_many(after)
         return canonical(after._replace(peak=peak)), wrong
 
-    def _overtaken(self, before: Files, after: Files, winner: Place, actions: Sequence[Any]) -> str | None:
+    def _overtaken(self, before: Files, after: Files, winner: QueuedClaim, actions: Sequence[Any]) -> str | None:
         holds = {place.id for place in [*before.holders(), *granted(before, actions)]} | self.leaving | self.holding
         still = {place.id for place in after.waiters()}
         for waiter in before.waiters():
             if waiter.id == winner.id:
                 return None
-            waits = waiter.id not in holds and waiter.until > OVER and self.is_alive(waiter.alive)
+            waits = waiter.id not in holds and waiter.until > OVER and self.is_alive(waiter.liveness_token)
             # An interrupted step has notified the last in line first; those before are notified by the next step.
             if waits and waiter.id in still and not self._has_room(before, after, waiter):
                 return f"{winner.id} overtakes {waiter.id}, which stood in line before it"
         return None
 
-    def _has_room(self, before: Files, after: Files, waiter: Place) -> bool:
+    def _has_room(self, before: Files, after: Files, waiter: QueuedClaim) -> bool:
         ahead = [place for place in after.places if place.fence < waiter.fence]
-        live = [place for place in ahead if place.until > OVER and self.is_alive(place.alive)]
+        live = [place for place in ahead if place.until > OVER and self.is_alive(place.liveness_token)]
         return fits(waiter.units, waiter.capacity, [(place.units, place.capacity) for place in live])
 
-    def _ended(self, before: Files, winner: Place) -> str | None:
-        if not self.is_alive(winner.alive):
+    def _ended(self, before: Files, winner: QueuedClaim) -> str | None:
+        if not self.is_alive(winner.liveness_token):
             return f"{winner.id} is granted the lock though its process is dead"
         if any(place.id == winner.id and place.until == OVER for place in before.waiters()):
             return f"{winner.id} is granted the lock though its lease has ended"
         return None
 
     def _too_many(self, after: Files) -> str | None:
-        live = [place for place in after.holders() if place.until > OVER and self.is_alive(place.alive)]
+        live = [place for place in after.holders() if place.until > OVER and self.is_alive(place.liveness_token)]
         if live and not fits(0, live[0].capacity, [(place.units, place.capacity) for place in live]):
             return f"the file shows {' and '.join(sorted(place.id for place in live))} at once"
         if len(after.slots) > self.most_rows:

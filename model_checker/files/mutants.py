@@ -78,19 +78,22 @@ MUTANTS: tuple[Mutant, ...] = (
         "the first in line watches nobody",
         "nothing wakes it",
         _KILL,
-        _plan("return {place.alive for place in places[:at]}", "return set()"),
+        _plan("return {place.liveness_token for place in places[:at]}", "return set()"),
     ),
     Mutant(
         "the first in line watches one of several holders",
         "nothing wakes it",
         Configuration("semaphore of 2, N=3, 2 kills", (permits(1, 2),) * 3, kills=2),
-        _plan("return {place.alive for place in places[:at]}", "return {place.alive for place in places[:at][-1:]}"),
+        _plan(
+            "return {place.liveness_token for place in places[:at]}",
+            "return {place.liveness_token for place in places[:at][-1:]}",
+        ),
     ),
     Mutant(
         "a waiter does not watch the one before it",
         "nothing wakes it",
         Configuration("N=3, 2 kills", (_E, _E, _E), kills=2),
-        _plan("return {places[at - 1].alive}", "return set()"),
+        _plan("return {places[at - 1].liveness_token}", "return set()"),
     ),
     Mutant(
         "a fence follows those in line only, not of the slots that are free",
@@ -102,13 +105,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "dead processes keep their places",
         "though its process is dead",
         _KILL,
-        _line("each.until > now and each.alive not in dead", "each.until > now"),
+        _line("each.until > now and each.liveness_token not in dead", "each.until > now"),
     ),
     Mutant(
         "ended leases keep their places",
         "is revived",
         _LAPSE,
-        _line("each.until > now and each.alive not in dead", "each.alive not in dead"),
+        _line("each.until > now and each.liveness_token not in dead", "each.liveness_token not in dead"),
     ),
     Mutant(
         "a renewal revives a lease that has ended",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from interlock.core.line import Place
+from interlock.core.line import QueuedClaim
 from model_checker.files.steps import Files
 
 NAMES = "ABCDEFGH"
@@ -57,7 +57,7 @@ def with_lease(files: Files, id: str, until: int) -> Files:
     """Return the files with the lease of a claim set, unless it is shorter already."""
     return files._replace(
         slots=tuple(
-            slot._replace(until=min(slot.until, until)) if isinstance(slot, Place) and slot.id == id else slot
+            slot._replace(until=min(slot.until, until)) if isinstance(slot, QueuedClaim) and slot.id == id else slot
             for slot in files.slots
         )
     )

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 from interlock.core import line
 from interlock.core._async import acquire as claiming
 from interlock.core.claims import MICROS, PENDING, USING, Claim
-from interlock.core.line import Clock, Origin, Place
-from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult
+from interlock.core.line import Origin, QueuedClaim, StoreTime
+from interlock.core.queue import CLAIM_GONE, OCCUPIED, REFUSED, EnterResult
 from interlock.stores.files import write_plan
 from model_checker.files.client import TTL, Enter
 
-Slot = Place | int
+Slot = QueuedClaim | int
 IsAlive = Callable[[str], bool]
 NOW = 0
 OVER, EARLIER, LATER = NOW, 1, int(TTL * MICROS)
@@ -51,15 +51,15 @@ class Files(NamedTuple):
     peak: int = 0
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[QueuedClaim]:
         """The slots that are in use, in line order."""
-        return sorted((slot for slot in self.slots if isinstance(slot, Place)), key=lambda place: place.fence)
+        return sorted((slot for slot in self.slots if isinstance(slot, QueuedClaim)), key=lambda place: place.fence)
 
-    def holders(self) -> list[Place]:
+    def holders(self) -> list[QueuedClaim]:
         """The slots that say that a claim holds the lock."""
         return [place for place in self.places if place.state == USING]
 
-    def waiters(self) -> list[Place]:
+    def waiters(self) -> list[QueuedClaim]:
         """The slots that say that a claim waits, in line order."""
         return [place for place in self.places if place.state == PENDING]
 
@@ -103,34 +103,34 @@ class Steps:
         )
         place = step.answer
         if place is None:
-            return Stepped(actions, GONE if request.again else OCCUPIED if request.wait else REFUSED)
+            return Stepped(actions, CLAIM_GONE if request.again else OCCUPIED if request.wait else REFUSED)
         if place.state == USING:
             return Stepped(actions, EnterResult("using", place.fence))
         watch = self.plan.watched_by(step.line, claim.id) if request.subscribed and step.line is not None else ()
         return Stepped(actions, EnterResult("pending"), tuple(sorted(watch)))
 
-    def change(self, files: Files, is_alive: IsAlive, ids: Sequence[str], decide: Any, *args: Any) -> Stepped:
+    def change(self, files: Files, is_alive: IsAlive, ids: Sequence[str], transition: Any, *args: Any) -> Stepped:
         """As `FileSteps.step`: leave, renew, evict."""
-        step, actions = self._step(files, is_alive, ids, (), decide, *args)
+        step, actions = self._step(files, is_alive, ids, (), transition, *args)
         return Stepped(actions, step.answer)
 
     def tidy(self, files: Files, is_alive: IsAlive) -> Stepped | None:
         """As `FileSteps._tidy`: remove the file if no live claim is there; by then the clock is beyond its fences."""
-        live = [place for place in files.places if place.until > NOW and is_alive(place.alive)]
+        live = [place for place in files.places if place.until > NOW and is_alive(place.liveness_token)]
         if not files.slots or live:
             return None
         top = self.plan.top_of(files.slots)
         return Stepped((Cut("clock", top), Cut("all", top)), True)
 
     def _step(
-        self, files: Files, is_alive: IsAlive, ids: Sequence[str], me: Sequence[str], decide: Any, *args: Any
+        self, files: Files, is_alive: IsAlive, ids: Sequence[str], me: Sequence[str], transition: Any, *args: Any
     ) -> tuple[Any, tuple[Any, ...]]:
         before = self.plan.line_of(files.slots, 0, NOW)
         dead = self.plan.dead_among(before.places, ids, is_alive)
-        step = decide(before, Clock(NOW, files.clock and files.clock + 1, dead), *args)
+        step = transition(before, StoreTime(NOW, files.clock and files.clock + 1, dead), *args)
         actions = self.plan.actions(files.slots, before, step, me)
         if self._shrinks and step.line is not None and not step.line.places:
-            actions += [Cut("row 0", step.line.top), Cut("other rows", step.line.top)]
+            actions += [Cut("row 0", step.line.max_fence), Cut("other rows", step.line.max_fence)]
         return step, tuple(actions)
 
 
@@ -167,17 +167,18 @@ def _put(slots: list[Slot], row: int, slot: Slot) -> None:
     slots[row] = slot
 
 
-def told(action: Any) -> Place | None:
+def told(action: Any) -> QueuedClaim | None:
     """Return the waiter that an action notifies; None if the action is a write."""
-    return action.place if not hasattr(action, "row") and isinstance(getattr(action, "place", None), Place) else None
+    place = getattr(action, "place", None)
+    return place if not hasattr(action, "row") and isinstance(place, QueuedClaim) else None
 
 
-def granted(before: Files, actions: Sequence[Any]) -> Iterator[Place]:
+def granted(before: Files, actions: Sequence[Any]) -> Iterator[QueuedClaim]:
     """Yield the claims that became holders by some actions: by a write of their slots, or by a notification."""
     known = {place.id for place in before.holders()}
     for action in actions:
         place = getattr(action, "place", None)
-        if isinstance(place, Place) and place.state == USING and place.id not in known:
+        if isinstance(place, QueuedClaim) and place.state == USING and place.id not in known:
             known.add(place.id)
             yield place
 
@@ -192,7 +193,7 @@ def canonical(files: Files) -> Files:
     free = [slot for slot in files.slots if isinstance(slot, int)]
     shown = sorted((highest if slot == top else 0 for slot in free), reverse=True)
     slots: Any = (
-        *(place._replace(fence=names[place.fence], beat=0, since=0, held=0) for place in places),
+        *(place._replace(fence=names[place.fence], renewal_count=0, since=0, held=0) for place in places),
         *((highest if shown[at] else 0) if at == 0 else 0 for at in range(len(free))),
     )
     return Files(slots, peak if files.clock >= files.peak else 0, peak)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from interlock.core.claims import USING, fits
-from interlock.core.line import GONE
+from interlock.core.line import RENEWAL_GONE
 from model_checker import verdicts
 from model_checker.caller import Cancelled
 from model_checker.explore import Actor, Successor, Tag
@@ -121,7 +121,7 @@ class World(Callers, verdicts.World):
             is_alive = self.is_alive(state)
             ids = (caller.id,)
             stepped = self.steps.change(state[0], is_alive, ids, self.steps.line.renew, ids)
-            done = stepped.answer != [GONE]
+            done = stepped.answer != [RENEWAL_GONE]
             after, wrong = self._judge(state).after(state[0], stepped.actions)
             lasts = caller.lease != SENT_BOTH if done else caller.lease == SENT
             renewed = with_caller(state, number, caller._replace(lease=LIVE if lasts else ENDED))
@@ -242,7 +242,7 @@ class World(Callers, verdicts.World):
             return None
         files: Files = state[0]
         is_alive = self.is_alive(state)
-        live = [place for place in files.places if place.until > OVER and is_alive(place.alive)]
+        live = [place for place in files.places if place.until > OVER and is_alive(place.liveness_token)]
         holds = self.holding(state)
         holders = [place for place in live if place.state == USING or place.id in holds]
         unaware = sorted(asleep.intersection(place.id for place in holders))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from interlock.core.line import Line, Step
+from interlock.core.line import Line, StepResult
 from model_checker.changes import Change, Mutant, changed
 from model_checker.handoff.configurations import Configuration
 from model_checker.handoff.server import SERVER, Promise, Promoted, outcome
@@ -42,13 +42,13 @@ def _promises_the_holder(line: Line, id: str) -> Promise:
     return line.places[0].id, place.fence
 
 
-def _issues_another(line: Line, step: Step) -> tuple[Line, Promoted]:
+def _issues_another(line: Line, step: StepResult) -> tuple[Line, Promoted]:
     """Give each promoted claim a new fence."""
     after, told = outcome(line, step)
     ids = {id for id, _ in told}
-    top = after.top + len(ids)
+    top = after.max_fence + len(ids)
     places = tuple(place._replace(fence=top) if place.id in ids else place for place in after.places)
-    return after._replace(places=places, top=top), tuple((id, top) for id in ids)
+    return after._replace(places=places, max_fence=top), tuple((id, top) for id in ids)
 
 
 _UNNAMED = Change(SUCCESSORS, "[each.before for each in unanswered]", "[]")

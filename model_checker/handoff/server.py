@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from interlock.core import line as steps
 from interlock.core.claims import PENDING, USING, Claim, LockSpec
-from interlock.core.line import IS_DONE, Clock, Line, Origin, Place, Step
+from interlock.core.line import IS_DONE, Line, Origin, QueuedClaim, StepResult, StoreTime
 
-NOW = Clock(1, 0)
+NOW = StoreTime(1, 0)
 OVER = 0
 """The `until` of an expired claim; others have a later one."""
 
@@ -28,7 +28,7 @@ def promise(line: Line, id: str) -> Promise:
     return before.id, mine.fence
 
 
-def outcome(line: Line, step: Step) -> tuple[Line, Promoted]:
+def outcome(line: Line, step: StepResult) -> tuple[Line, Promoted]:
     """Return the line after a step, and the claims to notify: with a fence, or with 0 to look."""
     told = tuple((place.id, place.fence if place.state == USING else 0) for place in step.promoted)
     return line if step.line is None else step.line, told
@@ -38,7 +38,7 @@ class Server(NamedTuple):
     """The server's behaviour, from which a mutant can remove a safeguard."""
 
     promise: Callable[[Line, str], Promise] = promise
-    outcome: Callable[[Line, Step], tuple[Line, Promoted]] = outcome
+    outcome: Callable[[Line, StepResult], tuple[Line, Promoted]] = outcome
 
     def enter(
         self, line: Line, id: str, again: bool, whole: bool, once: bool
@@ -60,22 +60,22 @@ class Server(NamedTuple):
         claim = Claim(id, LockSpec("", 1, 1 if whole else 2, once=once))
         step = steps.enter(line, NOW, claim, Origin(channel=id[0]), True, again)
         after, told = self.outcome(line, step)
-        place: Place | None = None if step.answer == IS_DONE else step.answer
+        place: QueuedClaim | None = None if step.answer == IS_DONE else step.answer
         if place is None:
             return after, None, told
         if place.state == USING:
             return after, place.fence, told
         return after, ("", 0) if id in known else self.promise(after, id), told
 
-    def leave(self, line: Line, id: str, keep: int = 0) -> tuple[Line, bool, Promoted]:
+    def leave(self, line: Line, id: str, keep_for: int = 0) -> tuple[Line, bool, Promoted]:
         """Remove a claim; return the line, whether the claim was there, and the promoted claims to notify.
 
         Args:
             line: the line.
             id: the claim.
-            keep: 1 to record that its run was completed.
+            keep_for: 1 to record that its run was completed.
         """
-        step = steps.leave(line, NOW, id, keep)
+        step = steps.leave(line, NOW, id, keep_for)
         after, told = self.outcome(line, step)
         return after, bool(step.answer), told
 

@@ -27,7 +27,7 @@ class _Waiter:
     def __init__(self, words: dict[str, int]) -> None:
         self.words = words
 
-    def tell(self, message: Granted | None = None) -> None:
+    def wake(self, message: Granted | None = None) -> None:
         """Record the message."""
         if message is not None:
             self.words[message.id] = message.fence
@@ -177,7 +177,7 @@ class World(verdicts.World):
         id = state.callers[number].id
         registry, words = self._thaw(state, number)
         before = tuple(registry.before(id))
-        registry.forget(id)
+        registry.drop_held(id)
         after = self._with(state, number, Caller("detaching", id), registry, words)
         return self._send(after, ("adopt", id, (id, f"{id[:2]}t{id[2:]}", before)))
 
@@ -261,7 +261,7 @@ class World(verdicts.World):
             line, fence = self.server.adopt(line, what[0], what[1])
             state = self._send(state._replace(line=line), ("adopted", id, (what[1], fence)))
             return self._publish(state, promoted)
-        was_done = line.done
+        was_done = line.record_expires
         line, recorded, others = self.server.leave(line, id, 1)
         if was_done and recorded:
             state = state._replace(wrong=f"{id} has done the work again")
@@ -296,7 +296,7 @@ class World(verdicts.World):
             registry, words = self._thaw(state, some)
             is_lost = number is not None and state.callers[number].phase == "inside"
             if is_lost:
-                registry.forget(id)
+                registry.drop_held(id)
             state = self._with(state, some, state.callers[some], registry, words)
             if is_lost and self._is_well(state, id):
                 state = state._replace(wrong=f"{id} gets to know that it lost the lock, which nobody took")
@@ -310,7 +310,7 @@ class World(verdicts.World):
             if handed is not None:
                 done = handed.settle(done)
             if kind == "completed":
-                registry.forget(id)
+                registry.drop_held(id)
             state = self._with(state, some, state.callers[some], registry, words)
             if let_in and not done:
                 state = self.doubts(state, let_in)
@@ -353,7 +353,7 @@ class World(verdicts.World):
             registry.remove(caller.id)
             return self._gets_in(self._with(state, number, caller, registry, words), number, answer)
         if answer is None:
-            registry.forget(caller.id)
+            registry.drop_held(caller.id)
             if self._released(registry, caller.id) or caller.id in self.handed:
                 self.handed.pop(caller.id).settle(False)
             return self._ends(self._with(state, number, caller, registry, words), number)
@@ -388,7 +388,7 @@ class World(verdicts.World):
             promised = frozenset(each[2] for each in state.net if each[0] == "leave")
             known = state.forgotten
             forgotten = known._replace(ids=known.ids | ids, promised=known.promised | promised & ids)
-            after = _less(state, "forgets")._replace(line=Line(top=state.line.top), forgotten=forgotten)
+            after = _less(state, "forgets")._replace(line=Line(max_fence=state.line.max_fence), forgotten=forgotten)
             yield "fate", "the server forgets the line", after
         for token in [each for each in state.tokens[1] if left.releases]:
             yield "fate", f"{token} is released again", self._releases(_less(state, "releases"), token)

@@ -7,7 +7,7 @@ from inspect import getsource
 from typing import Any
 
 from interlock.core.claims import USING, Claim, LockSpec
-from interlock.core.line import Clock, Line, Origin, Place, Step
+from interlock.core.line import Line, Origin, QueuedClaim, StepResult, StoreTime
 from interlock.core.queue import GIVEN_UP, EnterResult
 from interlock.storekit._async import step_queue as queues
 from model_checker import runtime
@@ -17,7 +17,7 @@ from model_checker.pending.register import Ask
 from model_checker.pending.store import Effect, Row, Store
 from model_checker.runtime import effect
 
-NOW = Clock(1, 1)
+NOW = StoreTime(1, 1)
 OVER, AHEAD = 0, 2
 
 
@@ -40,16 +40,16 @@ class Steps:
 
     __slots__ = ()
     origin = Origin()
-    look_again = 1.0
+    poll_after = 1.0
     waiters = Waiters()
     doctor = aclose = None  # the world does neither
 
-    async def step(self, key: str, decide: Any, *args: Any) -> Any:
+    async def step(self, key: str, transition: Any, *args: Any) -> Any:
         """Ask the world for a step."""
-        if decide.__name__ == "enter":
+        if transition.__name__ == "enter":
             claim, _, wait, again = args
             request = Ask("enter", claim.id, (claim.spec.units, claim.spec.capacity, wait, again))
-        elif decide.__name__ == "leave":
+        elif transition.__name__ == "leave":
             request = Ask("leave", args[0])
         else:
             ((id,),) = args
@@ -75,10 +75,10 @@ class GivesUp:
         self.queue = queue
         self.subscribe, self.leave, self.renew = queue.subscribe, queue.leave, queue.renew
 
-    async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    async def enter(self, claim: Claim, waiter: Any, may_queue: bool, already_queued: bool) -> EnterResult:
         """As `AsyncQueue.enter`."""
-        result: EnterResult = await self.queue.enter(claim, waiter, wait, again)
-        return GIVEN_UP if result.state == "indeterminate" and not again else result
+        result: EnterResult = await self.queue.enter(claim, waiter, may_queue, already_queued)
+        return GIVEN_UP if result.state == "indeterminate" and not already_queued else result
 
 
 def do(options: Options, store: Store, request: Ask, lease: int) -> Iterator[Effect]:
@@ -115,30 +115,30 @@ def do(options: Options, store: Store, request: Ask, lease: int) -> Iterator[Eff
     answer = step.answer
     if request.verb == "enter" and answer is not None:
         answer = _plain(answer, counts)
-    step = Step(None, answer, promoted, 0, step.more)
-    yield Effect(_shown(request, step), step, Store(rows, after.top if counts else 0, words))
+    step = StepResult(None, answer, promoted, 0, step.more)
+    yield Effect(_shown(request, step), step, Store(rows, after.max_fence if counts else 0, words))
 
 
-def _shown(request: Ask, step: Step) -> str:
+def _shown(request: Ask, step: StepResult) -> str:
     answer = getattr(step.answer, "state", step.answer)
     told = ", ".join(f"{place.id} is promoted" for place in step.promoted)
     asks = "asks again" if request.args and request.args[-1] else f"does {request.verb}"
     return f"{asks}: {answer}" + (f"; {told}" if told else "")
 
 
-def _place(row: Row) -> Place:
+def _place(row: Row) -> QueuedClaim:
     until = OVER if row.expired else AHEAD
-    return Place(
+    return QueuedClaim(
         row.id, "using" if row.state == USING else "pending", row.units, row.capacity, until, 1, 0, row.fence, 1, 0,
         row.slot, False, "", "", "", "", "",
     )  # fmt: skip
 
 
-def _row(place: Place, lease: int, counts: bool) -> Row:
+def _row(place: QueuedClaim, lease: int, counts: bool) -> Row:
     fence = place.fence if counts else 1
     return Row(place.id, place.units, place.capacity, place.state, fence, place.until <= NOW.lease, lease, place.slot)
 
 
-def _plain(place: Place, counts: bool) -> Place:
+def _plain(place: QueuedClaim, counts: bool) -> QueuedClaim:
     """A place without the facts that are never compared."""
-    return place._replace(until=0, ttl=0, beat=0, since=0, held=0, fence=place.fence if counts else 1)
+    return place._replace(until=0, ttl=0, renewal_count=0, since=0, held=0, fence=place.fence if counts else 1)

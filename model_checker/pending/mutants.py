@@ -51,7 +51,7 @@ HARMLESS: tuple[Mutant, ...] = (
         "a waiter does not heed a refused renewal",
         "",
         LEASES,
-        _pending("            if not renewed[0]:\n                return GONE", "            pass"),
+        _pending("            if not renewed[0]:\n                return CLAIM_GONE", "            pass"),
     ),
     Mutant("nobody reaps", "", Options(leases=True, crashes=1), _pending(JUNK, "junk = None")),
 )
@@ -146,7 +146,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "fence",
         Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2, bad_clock=True, exclusion=False),
         _pending(
-            'return GONE if granted is None else EnterResult("using", granted)',
+            'return CLAIM_GONE if granted is None else EnterResult("using", granted)',
             'return EnterResult("using", granted or 1)',
         ),
     ),
@@ -277,13 +277,15 @@ MUTANTS: tuple[Mutant, ...] = (
         "on a line: a release removes the other claims too",
         "two holders",
         replace(IN_LINE, spec=semaphore(3, 2)),
-        _line("if len(places) == 1 and places[0].id == id and not keep:", "if places[0].id == id and not keep:"),
+        _line(
+            "if len(places) == 1 and places[0].id == id and not keep_for:", "if places[0].id == id and not keep_for:"
+        ),
     ),
     Mutant(
         "on a line: what has expired stays in the line",
         "stuck",
         replace(LEASED, crashes=1),
-        _line("if place.until <= now or (dead and place.alive in dead):", "if False:"),
+        _line("if place.until <= now or (dead and place.liveness_token in dead):", "if False:"),
     ),
     Mutant(
         "on a line: nobody is promoted while the line is settled",
@@ -295,7 +297,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "on a line: fences are the time of day",
         "fence",
         FENCED,
-        _line("fence = stamp if stamp > top else top + 1", "fence = stamp"),
+        _line("fence = stamp if stamp > max_fence else max_fence + 1", "fence = stamp"),
     ),
     Mutant(
         "on a line: no look at the own deadline after the hand-over",
@@ -313,7 +315,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "on a line: an id enters a second time after a lost answer",
         "two holders",
         replace(LEASED, lost=1),
-        _claiming("call.wait, call.in_line or call.uncertain)", "call.wait, call.in_line)"),
+        _claiming("call.may_queue, call.in_line or call.uncertain)", "call.may_queue, call.in_line)"),
     ),
     Mutant(
         "on a line: a claim that was granted too late stays in the line",

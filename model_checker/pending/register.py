@@ -38,7 +38,7 @@ class ModelRecords:
     """
 
     __slots__ = ("_draws",)
-    look_again = 1.0
+    poll_after = 1.0
 
     def __init__(self, draws: bool) -> None:
         self._draws = draws
@@ -90,9 +90,9 @@ class RecordQueue:
         """Return a waiter for the caller."""
         return AsyncWaiter()
 
-    async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    async def enter(self, claim: Claim, waiter: Any, may_queue: bool, already_queued: bool) -> EnterResult:
         """As `AsyncPending.enter`."""
-        return await self._protocol.enter(claim, wait, again)
+        return await self._protocol.enter(claim, may_queue, already_queued)
 
     async def leave(self, claim: Claim) -> bool:
         """As `AsyncRecords.delete`."""

@@ -13,7 +13,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}: {install('otel')}", name=error.name) from error
 
 from interlock.client.events import Event, Listener, subscribe
-from interlock.core.claims import said
+from interlock.core.claims import shown_value
 from interlock.runtime.clock import time_of_day
 from interlock.runtime.process import checked_pid
 
@@ -48,7 +48,7 @@ def instrument(
         InvalidArgument: `attributes` can't be called.
     """
     if attributes is not None and not callable(attributes):
-        raise InvalidArgument(f"attributes is a function of one argument, the event, not {said(attributes)}")
+        raise InvalidArgument(f"attributes is a function of one argument, the event, not {shown_value(attributes)}")
     telemetry = _Telemetry(attributes or (lambda event: {}), tracer_provider, meter_provider)
     unsubscribe = subscribe(telemetry)
 

@@ -26,7 +26,7 @@ def test_an_unverified_lock_is_not_renewed_after_failed_release(
     with interlock.connect("memory://doubted") as locks:
         monkeypatch.setattr("interlock.client._sync.client.rt.fresh_id", lambda: "in doubt")
         state = locks._client.state()
-        state.watchdog.doubt("in doubt")
+        state.watchdog.verify_soon("in doubt")
         grant = locks.lock("a").acquire()
         with monkeypatch.context() as away:
             away.setattr(state.queue, "leave", lambda *_: (_ for _ in ()).throw(StoreError("away")))

@@ -15,7 +15,7 @@ from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.runtime import clock
 from interlock.runtime._threads import fresh_id
 from interlock.stores.files import FileStore
-from interlock.stores.memory import MemoryStore, Space
+from interlock.stores.memory import MemoryNamespace, MemoryStore
 from interlock.stores.postgresql import ddl as ddl_of
 from interlock.stores.redis.wire import SOURCES
 from interlock.testing.waiting import eventually
@@ -66,7 +66,7 @@ def same(
     finish: bool = False,
 ) -> None:  # fmt: skip
     """Compare random steps on the stores of two processes with memory://."""
-    model = MemoryStore(Space(lambda: clock.now() + ahead()))
+    model = MemoryStore(MemoryNamespace(lambda: clock.now() + ahead()))
     reference, other = Side([model.queue(), model.queue()]), Side([store.queue() for store in stores])
     try:
         play(game, reference, other, pass_time, finish=finish)

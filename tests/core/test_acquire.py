@@ -10,13 +10,13 @@ import pytest
 from interlock.core._async.acquire import acquire
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.core.queue import BUSY, GIVEN_UP, GONE, REFUSED, AcquireCall, EnterResult, Outage
+from interlock.core.queue import BUSY, CLAIM_GONE, GIVEN_UP, REFUSED, AcquireCall, EnterResult, Outage
 from interlock.runtime._aio import plain
 
 CLAIM = Claim("1", LockSpec(f"{SEPARATOR}name", 1, 1, 30.0), "a test")
 USING = EnterResult("using", 7, slot=2)
-PENDING = EnterResult("pending", look_again=4.0)
-AWAY = EnterResult("busy", look_again=0.25, asked=False, outage=Outage(StoreError("away"), 0.5))
+PENDING = EnterResult("pending", poll_after=4.0)
+AWAY = EnterResult("busy", poll_after=0.25, lease_extended=False, outage=Outage(StoreError("away"), 0.5))
 
 
 def ends(answers: Any, deadline: float | None = None, wait: bool = True) -> tuple[Any, ...]:
@@ -55,21 +55,21 @@ def ends(answers: Any, deadline: float | None = None, wait: bool = True) -> tupl
 ENDS: list[tuple[Any, ...]] = [
     ([USING], None, True, ("1", 7, 30.0, 2), [], "1", []),
     ([REFUSED], 1.0, False, None, [], "1", []),
-    ([GONE, USING], None, True, ("2", 7, 30.0, 2), [], "1 2", []),
-    ([GONE], 0.0, True, None, [], "1", []),
+    ([CLAIM_GONE, USING], None, True, ("2", 7, 30.0, 2), [], "1 2", []),
+    ([CLAIM_GONE], 0.0, True, None, [], "1", []),
     ([GIVEN_UP] * 3 + [USING], None, True, ("4", 7, 30.14, 2), [0.02, 0.04, 0.08], "1 2 3 4", ["1?", "2?", "3?"]),
-    ([GIVEN_UP, GONE, GIVEN_UP, USING], None, True, ("4", 7, 30.04, 2), [0.02, 0.02], "1 2 3 4", ["1?", "3?"]),
-    ([GONE, *[GIVEN_UP] * 3, USING], None, True, ("5", 7, 30.14, 2), [0.02, 0.04, 0.08], "1 2 3 4 5",
+    ([GIVEN_UP, CLAIM_GONE, GIVEN_UP, USING], None, True, ("4", 7, 30.04, 2), [0.02, 0.02], "1 2 3 4", ["1?", "3?"]),
+    ([CLAIM_GONE, *[GIVEN_UP] * 3, USING], None, True, ("5", 7, 30.14, 2), [0.02, 0.04, 0.08], "1 2 3 4 5",
      ["2?", "3?", "4?"]),
     ([GIVEN_UP] * 4, None, True, "UnknownOutcome", [0.02, 0.04, 0.08], "1 2 3 4", ["1?", "2?", "3?"]),
     ([UnknownOutcome("no answer")] * 3 + [USING], None, True, ("1", 7, 30.0015, 2), [0.0005] * 3, "1 1+ 1+ 1+", []),
     ([UnknownOutcome("no answer")] * 4, None, True, "UnknownOutcome", [0.0005] * 3, "1 1+ 1+ 1+", []),
-    ([BUSY, BUSY._replace(look_again=1.0), BUSY, USING], None, True, ("1", 7, 31.021025, 2),
+    ([BUSY, BUSY._replace(poll_after=1.0), BUSY, USING], None, True, ("1", 7, 31.021025, 2),
      [0.0005, 1.000025, 0.0205], "1 1 1 1", []),
     ([BUSY] * 9, 0.001, False, None, [0.0005, 0.000525], "1 1 1", []),
     ([PENDING] * 3 + [USING], None, True, ("1", 7, 38.0, 2), [4.0, 4.0], "1 1+ 1+ 1+", []),
-    ([PENDING, PENDING, GONE, USING], None, True, ("2", 7, 34.0, 2), [4.0], "1 1+ 1+ 2", []),
-    ([PENDING._replace(look_again=99.0)] * 2 + [USING], None, True, ("1", 7, 40.0, 2), [10.0], "1 1+ 1+", []),
+    ([PENDING, PENDING, CLAIM_GONE, USING], None, True, ("2", 7, 34.0, 2), [4.0], "1 1+ 1+ 2", []),
+    ([PENDING._replace(poll_after=99.0)] * 2 + [USING], None, True, ("1", 7, 40.0, 2), [10.0], "1 1+ 1+", []),
     ([PENDING] * 9, 5.0, True, None, [4.0, 1.0], "1 1+ 1+ 1+", ["1"]),
     ([PENDING] * 2 + [USING], 9.0, False, ("1", 7, 38.0, 2), [4.0, 4.0], "1 1+ 1+", []),
     ([AWAY] * 9, None, True, "StoreError", [0.25, 0.2625], "1 1 1", []),

@@ -15,8 +15,8 @@ from interlock.core.claims import (
     checked_text,
     checked_timeout,
     checked_ttl,
-    said,
     shown_text,
+    shown_value,
 )
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.core.redaction import described, masked, why
@@ -94,8 +94,8 @@ def test_what_can_not_be_shown_is_said_by_its_type() -> None:
         def __repr__(self) -> str:
             raise RuntimeError("no")
 
-    assert said(Shy()) == "a Shy whose repr fails"
-    assert said("x") == "'x'"
+    assert shown_value(Shy()) == "a Shy whose repr fails"
+    assert shown_value("x") == "'x'"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.errors import UnknownOutcome
 from interlock.core.failures import NoAnswer, NoRoom, Refused, Unreachable
-from interlock.core.line import GONE, KEPT
+from interlock.core.line import RENEWAL_GONE, RENEWAL_OK
 from interlock.testing.waiting import throughout
 from tests.support.text_store import Texts, TextStore
 
@@ -24,10 +24,10 @@ def test_who_was_evicted_by_others_hears_it_at_the_next_renewal() -> None:
     first, second = claim("first"), claim("second")
     assert mine.enter(first, None, True, False).state == "using"
     assert others.evict(first.spec.key, first.id) == 1
-    assert mine.renew([first]) == [GONE]
+    assert mine.renew([first]) == [RENEWAL_GONE]
     assert mine.enter(second, None, True, False).state == "using"
-    assert mine.renew([first]) == [GONE]  # though nothing else has changed
-    assert mine.renew([first, second]) == [GONE, KEPT]
+    assert mine.renew([first]) == [RENEWAL_GONE]  # though nothing else has changed
+    assert mine.renew([first, second]) == [RENEWAL_GONE, RENEWAL_OK]
     mine.close()
     others.close()
 
@@ -75,7 +75,7 @@ def test_a_step_whose_swap_had_no_reply_is_done_once_and_says_so() -> None:
     texts.armed = True
     assert queue.adopt(f"p{SEPARATOR}a", "first", claim("second")) is not None
     texts.armed = True
-    assert queue.renew([claim("second")]) == [KEPT]
+    assert queue.renew([claim("second")]) == [RENEWAL_OK]
     texts.armed = True
     assert queue.leave(claim("second")) is True
     assert queue.enter(claim("third"), None, True, False).state == "using"
@@ -118,7 +118,7 @@ def test_a_step_beside_an_acquire_is_repeated_after_a_lost_reply() -> None:
         adopted = pool.submit(queue.adopt, holder.spec.key, holder.id, new)
         throughout(0.2, lambda: not adopted.done())
         texts.go.set()
-        assert renewed.result(10) == [KEPT]
+        assert renewed.result(10) == [RENEWAL_OK]
         assert adopted.result(10) is not None
         assert refused.result(10).state == "refused"
     queue.close()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import InvalidArgument
-from interlock.core.functions import checked_kind_of, kind_of, name_of_arguments, see_it_finished, shown
+from interlock.core.functions import checked_kind_of, kind_of, name_of_arguments, refuse_awaitable, shown
 
 
 def plain(user: Any, book: Any = "none", /, *rest: Any, copy: int = 1, **options: Any) -> None:
@@ -149,9 +149,9 @@ class OddGeneratorContextManager:
 def test_a_result_whose_work_is_still_to_be_done_is_refused(make: Any, what: str) -> None:
     result = make()
     with pytest.raises(InvalidArgument, match=f"^plain returned {what}, which would run after the release"):
-        see_it_finished(result, plain)
+        refuse_awaitable(result, plain)
     with pytest.raises(InvalidArgument, match=f"^plain returned {what}: don't$"):
-        see_it_finished(result, plain, ": don't")
+        refuse_awaitable(result, plain, ": don't")
     if what == "a coroutine":
         assert result.cr_frame is None, "it is closed"
     elif what == "a generator":
@@ -180,10 +180,10 @@ class Compiled(Coroutine[Any, Any, None]):
 def test_a_coroutine_of_a_compiler_is_one() -> None:
     result = Compiled()
     with pytest.raises(InvalidArgument, match="returned a coroutine"):
-        see_it_finished(result, plain)
+        refuse_awaitable(result, plain)
     assert result.closed
 
 
 def test_other_results_are_finished() -> None:
     for result in (None, 5, [1], OddGeneratorContextManager(), functools.partial(plain)):
-        see_it_finished(result, plain)
+        refuse_awaitable(result, plain)

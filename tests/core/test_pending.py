@@ -16,26 +16,26 @@ ME = Claim("me", SPEC)
 
 @pytest.mark.parametrize("wait", [True, False], ids=["waits", "tries"])
 def test_a_claim_about_to_give_way_is_looked_at_again_soon(wait: bool) -> None:
-    records = MemoryRecords(look_again=4.0)
+    records = MemoryRecords(poll_after=4.0)
     neighbour = Claim("neighbour", SPEC)
     for each in (ME, neighbour):  # it is in line, will have to give way, and has not looked yet
         records.create(each)
     queue = AsyncRecordQueue(RecordsOfTasks(records))
     answer = asyncio.run(queue.enter(ME, None, wait, False))
-    assert (answer.state, answer.look_again) == ("pending", 0.005)  # no refusal: it may be free in a moment
+    assert (answer.state, answer.poll_after) == ("pending", 0.005)  # no refusal: it may be free in a moment
     records.promote(neighbour)
     again = asyncio.run(queue.enter(ME, None, True, True))
     assert again.state == "pending"
-    assert 2.0 <= again.look_again < 4.0  # not all at once
+    assert 2.0 <= again.poll_after < 4.0  # not all at once
 
 
 def test_a_waiter_far_behind_in_line_looks_less_often() -> None:
-    records = MemoryRecords(look_again=0.25)
+    records = MemoryRecords(poll_after=0.25)
     for number in range(100):
         records.create(Claim(f"before {number}", SPEC))
     answer = asyncio.run(AsyncRecordQueue(RecordsOfTasks(records)).enter(ME, None, True, False))
     assert answer.state == "pending"
-    assert 2.5 <= answer.look_again <= 5.0
+    assert 2.5 <= answer.poll_after <= 5.0
 
 
 def record(id: str, key: int, state: Any = PENDING, units: int = 1, capacity: int = 1, **more: Any) -> PendingRecord:

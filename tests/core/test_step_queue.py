@@ -9,15 +9,15 @@ import pytest
 from interlock.core.claims import PENDING, SEPARATOR, Claim, LockSpec
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.failures import Denied, Unreachable
-from interlock.core.line import EMPTY, Origin, Place, Step
+from interlock.core.line import EMPTY, Origin, QueuedClaim, StepResult
 from interlock.runtime.waiters import Waiters
 from interlock.storekit._async.step_queue import AsyncStepQueue
 
 HERE = Origin("home", "alive", "channel")
 MINE = Claim("mine", LockSpec(f"{SEPARATOR}name", 1, 1, 0.3))
 OTHER = Claim("other", LockSpec(f"{SEPARATOR}other", 1, 1, 0.3))
-HELD = Place("mine", "using", 1, 1, 9, 1, 7, 3, 4, 4, 2, False, "", "", "", "", "")
-WAITS = Step(EMPTY, HELD._replace(state=PENDING), (), 1_500_000)
+HELD = QueuedClaim("mine", "using", 1, 1, 9, 1, 7, 3, 4, 4, 2, False, "", "", "", "", "")
+WAITS = StepResult(EMPTY, HELD._replace(state=PENDING), (), 1_500_000)
 
 
 def queue(*answers: Any, **more: Any) -> tuple[AsyncStepQueue, Any]:
@@ -30,9 +30,9 @@ def queue(*answers: Any, **more: Any) -> tuple[AsyncStepQueue, Any]:
             raise answer
         return answer
 
-    near = Mock(waiters=Waiters(), origin=HERE)
+    notifier = Mock(waiters=Waiters(), origin=HERE)
     settings = {"step_now": None, "renew_many": None, **more}
-    steps = Mock(step=AsyncMock(side_effect=next_one), near=near, look_again=4.0, **settings)
+    steps = Mock(step=AsyncMock(side_effect=next_one), notifier=notifier, poll_after=4.0, **settings)
     return AsyncStepQueue(steps), steps
 
 
@@ -45,8 +45,8 @@ def queue(*answers: Any, **more: Any) -> tuple[AsyncStepQueue, Any]:
         (WAITS._replace(look_in=99_000_000, places=80), ("pending", 0, 4.0, True, None, 0, None)),
         (WAITS._replace(look_in=99_000_000, places=600), ("pending", 0, 30.0, True, None, 0, None)),
         (WAITS._replace(places=600), ("pending", 0, 1.5, True, None, 0, None)),
-        (Step(EMPTY, HELD), ("using", 3, 0.0, True, None, 2, None)),
-        (Step(None, None), ("occupied", 0, 1.0, True, None, 0, None)),
+        (StepResult(EMPTY, HELD), ("using", 3, 0.0, True, None, 2, None)),
+        (StepResult(None, None), ("occupied", 0, 1.0, True, None, 0, None)),
         (None, ("busy", 0, 0.0005, False, None, 0, None)),
         (Unreachable("away"), ("busy", 0, 0.25, False, ANY, 0, None)),
         (UnknownOutcome("away"), ("indeterminate", 0, 0.25, False, ANY, 0, None)),
@@ -57,7 +57,7 @@ def test_what_a_claim_that_enters_is_told(step: Any, answer: Any) -> None:
     assert asyncio.run(line.enter(MINE, None, True, False)) == answer
     waiter: Any = Mock()
     assert asyncio.run(line.enter(MINE, waiter, True, False)) == answer
-    assert ("mine" in steps.near.waiters.by_id) == (answer[0] in ("pending", "busy", "indeterminate"))
+    assert ("mine" in steps.notifier.waiters.by_id) == (answer[0] in ("pending", "busy", "indeterminate"))
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_an_error_that_no_retry_mends_is_raised(error: StoreError, wait: bool) -
 def test_the_leases_of_several_names_are_renewed_in_one_request() -> None:
     asked = []
 
-    async def many(by_key: dict[str, list[str]]) -> dict[str, Step]:
+    async def many(by_key: dict[str, list[str]]) -> dict[str, StepResult]:
         asked.append(dict(by_key))
-        return {MINE.spec.key: Step(EMPTY, (True,))}
+        return {MINE.spec.key: StepResult(EMPTY, (True,))}
 
-    line, steps = queue(Step(EMPTY, (True,)), renew_many=many)
+    line, steps = queue(StepResult(EMPTY, (True,)), renew_many=many)
     assert asyncio.run(line.renew([MINE])) == [True]
     assert asyncio.run(line.renew([MINE, OTHER])) == [True, True]
     assert asked == [{MINE.spec.key: ["mine"], OTHER.spec.key: ["other"]}]
@@ -101,5 +101,5 @@ def test_a_busy_store_is_retried_for_a_tenth_of_the_lease(
     pauses.clear()
     line.busy_limit = 0.05
     with pytest.raises(StoreError, match="busy"):
-        asyncio.run(line.forget(MINE.spec.key))
+        asyncio.run(line.delete_run_result(MINE.spec.key))
     assert pauses == [0.001, 0.002, 0.004, 0.008, 0.016, 0.02]

@@ -74,7 +74,7 @@ MUTANTS = [
         "start: a dead waiter stays before the one that watches it",
         'tests/model_checker/test_proofs.py --thin -k "right_in and files"',
         "stores/files/write_plan.py",
-        "            asked |= {places[max(0, at - 1)].alive, place.alive}\n",
+        "            asked |= {places[max(0, at - 1)].liveness_token, place.liveness_token}\n",
         "            pass\n",
     ),
     _error(

@@ -11,7 +11,7 @@ import pytest
 
 import interlock
 from interlock.core.errors import StoreError
-from interlock.core.line import KEPT
+from interlock.core.line import RENEWAL_OK
 from interlock.testing.waiting import eventually, lasting
 from tests.mysql.conftest import Ask, table_of
 from tests.servers import MariaServer, Proxy
@@ -56,8 +56,8 @@ def test_a_locked_row_delays_only_the_renewal_of_its_own_lock(url: str, ask: Ask
             blocker.cursor().execute(f"SELECT * FROM {table_of(url)} WHERE k = %s FOR UPDATE", key)
             renewed = run_renewal(url, stuck, free)
             assert isinstance(renewed[0], StoreError)
-            assert renewed[1] == KEPT
-        assert run_renewal(url, stuck, free) == [KEPT, KEPT]
+            assert renewed[1] == RENEWAL_OK
+        assert run_renewal(url, stuck, free) == [RENEWAL_OK, RENEWAL_OK]
 
 
 def test_a_renewal_waits_for_no_row_of_other_locks(url: str, ask: Ask, outside: Callable[[], Any]) -> None:
@@ -70,7 +70,7 @@ def test_a_renewal_waits_for_no_row_of_other_locks(url: str, ask: Ask, outside: 
         blocker.cursor().execute(f"SELECT * FROM {table_of(url)} WHERE k = %s FOR UPDATE", key)
         waits = "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'"
         before = ask(waits)
-        assert run_renewal(url, *free) == [KEPT] * 3
+        assert run_renewal(url, *free) == [RENEWAL_OK] * 3
         assert ask(waits) == before
 
 

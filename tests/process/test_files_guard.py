@@ -16,7 +16,7 @@ import pytest
 import interlock
 from interlock import StoreError
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
-from interlock.core.line import KEPT, Step
+from interlock.core.line import RENEWAL_OK, StepResult
 from interlock.stores.files import FileStore, line_file, steps
 from interlock.stores.files.folder import Folder
 from tests.support.client_actors import COLOURS, side
@@ -88,9 +88,9 @@ def test_a_stuck_line_does_not_hold_up_the_renewals_of_others(folder: Path) -> N
     queue, claims = held(folder, "shelf", "book", "desk", ttl=2.0)
     with stuck(folder), within(0.2):
         answers = queue.renew(claims)
-    assert answers[::2] == [KEPT, KEPT]
+    assert answers[::2] == [RENEWAL_OK, RENEWAL_OK]
     assert isinstance(answers[1], StoreError)
-    assert queue.renew(claims) == [KEPT] * 3
+    assert queue.renew(claims) == [RENEWAL_OK] * 3
     queue.close()
 
 
@@ -98,10 +98,10 @@ def test_a_lock_of_the_program_on_a_number_that_was_ours_stays(folder: Path, tmp
     lines = steps.FileSteps(Folder(str(folder)))
     with (tmp_path / "own").open("w") as own:
 
-        def reuse(*_: object) -> Step:
+        def reuse(*_: object) -> StepResult:
             os.dup2(own.fileno(), lines.lines["book"].fd)
             fcntl.flock(own, fcntl.LOCK_EX)
-            return Step(None, True)
+            return StepResult(None, True)
 
         lines.step("book", reuse)
         with open(own.name) as other, pytest.raises(BlockingIOError):

@@ -17,7 +17,7 @@ from interlock.api.connect import open_store
 from interlock.client.tokens import read
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.errors import StoreError
-from interlock.core.line import KEPT, WANTED
+from interlock.core.line import RENEWAL_OK, RENEWAL_WANTED
 from interlock.runtime._threads import fresh_id
 from interlock.storekit.wire import WAITS
 from interlock.stores.redis.resp import Parser, RedisCommand
@@ -372,7 +372,7 @@ def test_a_step_passes_over_thousands_that_gave_up(server: RedisServer, proxy: P
         eventually(lambda: proxy.has_caught)
         if step == "complete":
             assert queue.leave(second, MINUTE, "7")
-            assert queue.kept(spec.key) == "7"
+            assert queue.run_result(spec.key) == "7"
         else:
             assert queue.adopt(spec.key, second.id, Claim(fresh_id(), spec)) is not None
         proxy.pass_on()
@@ -389,6 +389,6 @@ def test_a_renewal_says_of_a_waiting_claim_that_it_waits(server: RedisServer) ->
     first, second = (Claim(id, LockSpec(key, ttl=MINUTE)) for id in ("first", "second"))
     for each in (first, second):
         names.ask(wire.enter(each, "w", "a channel"))
-    assert names.ask(wire.renew([first], [[]])) == WANTED
+    assert names.ask(wire.renew([first], [[]])) == RENEWAL_WANTED
     assert names.ask(wire.renew([second], [[]])) == WAITS
-    assert names.ask(wire.renew([second], [["first"]])) == KEPT
+    assert names.ask(wire.renew([second], [["first"]])) == RENEWAL_OK

@@ -217,7 +217,7 @@ def test_where_the_server_lets_in_no_more_they_share(server: Server, threads: Th
     done = [threads.submit(pool.ask, number, later()) for number in range(500)]
     assert [each.result(WAIT_LIMIT) for each in done] == list(range(500))
     server.most = 0
-    pool.distrust()
+    pool.invalidate_connections()
     with pytest.raises(NoRoom):
         pool.ask(1, later())
     pool.close()
@@ -238,7 +238,7 @@ def test_rest_leaves_one_and_close_none(pool: Pool, server: Server, threads: Thr
     eventually(lambda: len(server.open) == 3)
     server.go.set()
     assert all(each.result(WAIT_LIMIT) for each in held)
-    pool.rest()
+    pool.close_idle()
     assert len(server.open) == 1
     server.go.clear()
     waiting = [threads.submit(pool.ask, "hold", later()) for _ in range(4)]

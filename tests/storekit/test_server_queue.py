@@ -11,7 +11,7 @@ import pytest
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.failures import ConnectionEnded, Denied, NoAnswer, NoRoom, Refused, Unreachable
-from interlock.core.line import GONE, WANTED
+from interlock.core.line import RENEWAL_GONE, RENEWAL_WANTED
 from interlock.core.queue import EnterResult
 from interlock.runtime import clock
 from interlock.runtime.waiters import Waiters
@@ -81,7 +81,7 @@ def test_a_holder_that_waits_on_the_server_is_gone() -> None:
     pool: Any = SimpleNamespace(entering=set(), rest=bool, ask=Mock())
     queue = ServerQueue[str, None](wire, pool, Mock(), "channel")
     queue.enter(CLAIM, None, False, False)
-    assert queue.renew([CLAIM, CLAIM._replace(id="another")]) == [GONE, WANTED]
+    assert queue.renew([CLAIM, CLAIM._replace(id="another")]) == [RENEWAL_GONE, RENEWAL_WANTED]
 
 
 def test_a_listener_closed_in_its_pause_subscribes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

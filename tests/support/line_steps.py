@@ -35,12 +35,12 @@ class Side:
         self.fences: dict[str, int] = {}
         self.over: set[str] = set()  # claims that are gone or have expired; a local hand-off may let them in
 
-    def enter(self, process: int, claim: Claim, wait: bool, again: bool) -> tuple[Any, ...]:
+    def enter(self, process: int, claim: Claim, may_queue: bool, already_queued: bool) -> tuple[Any, ...]:
         """Enter a claim; return the answer without its fence, of which only the order must be the same."""
         queue = self.queues[process]
-        if wait and claim.id not in self.waiters:
+        if may_queue and claim.id not in self.waiters:
             self.waiters[claim.id] = queue.subscribe()
-        answer = queue.enter(claim, self.waiters[claim.id] if wait else None, wait, again)
+        answer = queue.enter(claim, self.waiters[claim.id] if may_queue else None, may_queue, already_queued)
         if answer.state == "using":
             self.saw(claim.id, answer.fence)
             self.grants[claim.id] = answer.slot  # a listener that hears late of a release may notify it too

@@ -35,12 +35,12 @@ class MemoryRecords:
     """A record store in memory, for threads and tasks of one process.
 
     Args:
-        look_again: seconds after which a waiter polls unless it was notified.
+        poll_after: seconds after which a waiter polls unless it was notified.
         now: the store's clock, in seconds.
     """
 
-    def __init__(self, look_again: float = 0.4, now: Callable[[], float] = clock.now) -> None:
-        self.look_again = look_again
+    def __init__(self, poll_after: float = 0.4, now: Callable[[], float] = clock.now) -> None:
+        self.poll_after = poll_after
         self._now = now
         self._mutex = threading.RLock()
         self._rows: dict[str, dict[str, _Row]] = {}
@@ -110,10 +110,10 @@ class MemoryRecords:
     def doctor(self) -> Sequence[Check]:
         return [Check("reach", "warn", "records in memory are seen by this process only; use them for tests")]
 
-    def rest(self) -> None:
+    def close_idle(self) -> None:
         """Do nothing: there are no connections."""
 
-    abort = close = rest
+    abort = close = close_idle
 
     def _live(self, claim: Claim) -> _Row | None:
         row = self._rows.get(claim.spec.key, {}).get(claim.id)
@@ -129,7 +129,7 @@ class RecordsOfTasks:
     def __init__(self, records: Any) -> None:
         from interlock.runtime._aio import plain
 
-        self.look_again, self.rest, self.abort = records.look_again, records.rest, records.abort
+        self.poll_after, self.close_idle, self.abort = records.poll_after, records.close_idle, records.abort
         self.aclose = plain(records.close)
         for name in REQUESTS:
             setattr(self, name, plain(getattr(records, name)))

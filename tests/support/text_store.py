@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.core.claims import Check
 from interlock.core.queue import ALL
-from interlock.storekit.blocking import PlainStore
+from interlock.storekit.blocking import BlockingStore
 from interlock.storekit.compare_and_swap import SLACK, SwapSteps
 
 
@@ -68,7 +68,7 @@ class Texts:
         pass
 
 
-class TextStore(PlainStore):
+class TextStore(BlockingStore):
     """A store in such a dictionary."""
 
     features = ALL

@@ -23,7 +23,7 @@ LONGEST_LABEL = 200
 TIMED_OUT = 124  # as of timeout(1)
 SHORTEST, LONGEST = 1.0, 30.0  # seconds until a command of `lead` that ended is started again
 LASTED = 60.0  # seconds; a command that ran so long has not failed at its start
-LOOK_AGAIN = 1.0  # seconds; only a safety net: a thread that was here before us may take the signal of a death
+POLL_INTERVAL = 1.0  # seconds; only a safety net: a thread that was here before us may take the signal of a death
 
 
 class Order(NamedTuple):
@@ -282,7 +282,7 @@ class GuardedRun:
             self._child.look()
             if self._child.status is not None:
                 return
-            event = self._signals.next(max(0.0, min(LOOK_AGAIN, min(kill_at, limit_at) - time.monotonic())))
+            event = self._signals.next(max(0.0, min(POLL_INTERVAL, min(kill_at, limit_at) - time.monotonic())))
             if event is None:
                 if time.monotonic() >= limit_at:
                     limit_at, self._timed_out = math.inf, True
@@ -334,7 +334,7 @@ class GuardedRun:
             lost: what to say behind that the lock was lost.
         """
         while (left := until - time.monotonic()) > 0:
-            event = self._signals.next(min(left, LOOK_AGAIN))
+            event = self._signals.next(min(left, POLL_INTERVAL))
             if event is None or event.number == signal.SIGCHLD:
                 self._child.look()
             elif event.kind == "gone":

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeAlias
 
-from interlock.core.claims import ClaimView, Unset, checked_timeout, said
+from interlock.core.claims import ClaimView, Unset, checked_timeout, shown_value
 from interlock.core.errors import InvalidArgument
 from interlock.core.line import LARGEST_SLOTS
 
@@ -48,7 +48,7 @@ def seconds_of(on_busy: object, timeout: float | None) -> float | None:
         InvalidArgument: `on_busy` is none of the three.
     """
     if on_busy not in ("wait", "raise", "skip"):
-        raise InvalidArgument(f"on_busy must be 'wait', 'raise' or 'skip', not {said(on_busy)}.")
+        raise InvalidArgument(f"on_busy must be 'wait', 'raise' or 'skip', not {shown_value(on_busy)}.")
     return 0 if timeout is None and on_busy != "wait" else timeout
 
 
@@ -56,7 +56,9 @@ def checked_items(items: Sequence[str]) -> tuple[str, ...]:
     """Return the items that the slots mean, sorted, else raise InvalidArgument."""
     listed = () if isinstance(items, str) else tuple(items)
     if not 1 <= len(set(listed)) == len(listed) <= LARGEST_SLOTS or not all(isinstance(each, str) for each in listed):
-        raise InvalidArgument(f"items must be a list of 1 to {LARGEST_SLOTS} different texts, not {said(items)}.")
+        raise InvalidArgument(
+            f"items must be a list of 1 to {LARGEST_SLOTS} different texts, not {shown_value(items)}."
+        )
     return tuple(sorted(listed))
 
 

@@ -22,7 +22,7 @@ from interlock.core.claims import (
     checked_timeout,
     checked_ttl,
     name_of,
-    said,
+    shown_value,
 )
 from interlock.core.errors import InvalidArgument, StoreError, Unsupported
 from interlock.core.queue import AcquireCall, Feature
@@ -111,7 +111,9 @@ class BaseClient:
             self.need("wanted")
         for name, function in (("on_lost", on_lost), ("on_wanted", on_wanted)):
             if function is not None and not callable(function):
-                raise InvalidArgument(f"{name} must be a function of one argument, the grant, not {said(function)}.")
+                raise InvalidArgument(
+                    f"{name} must be a function of one argument, the grant, not {shown_value(function)}."
+                )
         checked_flag(renew, "renew")
         most = math.inf if at_most is None else checked_at_most(at_most, at_least)
         return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least, most, on_wanted)
@@ -124,7 +126,7 @@ class BaseClient:
                 "Use a store that does, such as postgresql://, redis:// or file://."
             )
 
-    def tell(
+    def emit(
         self,
         kind: Kind,
         claim: Claim,
@@ -155,13 +157,13 @@ class BaseClient:
         """Tell that the claim of `call` waits in line."""
         self.left_line(call)
         call.queued = call.claim
-        self.tell("queued", call.claim, started=call.started)
+        self.emit("queued", call.claim, started=call.started)
 
     def left_line(self, call: AcquireCall) -> None:
         """Tell that a claim which waited is gone, if `call` goes on with another."""
         if call.queued is not None and call.queued.id != call.claim.id:
             claim, call.queued = call.queued, None
-            self.tell("withdrawn", claim, started=call.started, reason=GONE_FROM_LINE)
+            self.emit("withdrawn", claim, started=call.started, reason=GONE_FROM_LINE)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.source is None or self.source[2].startswith("memory:"):

@@ -13,7 +13,7 @@ from interlock.client.messages import AT_MOST, LEASE_ENDED
 from interlock.core import renewal
 from interlock.core.claims import LockSpec, fits, name_of
 from interlock.core.errors import InvalidArgument, LockLost, NotHeld, Unsupported
-from interlock.core.line import numbered
+from interlock.core.line import has_slots
 from interlock.core.queue import AcquireCall, Held
 from interlock.core.renewal import LEFT_AT_RENEWAL
 from interlock.runtime import log
@@ -98,7 +98,7 @@ class BaseGrant:
         if spec.capacity == 1:
             return 0
         self._client.need("slot")
-        if not numbered(spec.units, spec.capacity):
+        if not has_slots(spec.units, spec.capacity):
             raise Unsupported("Only holders of one unit of a semaphore of at most 1,024 permits have slots.")
         return self._slot
 
@@ -187,16 +187,16 @@ class BaseGrant:
             if self._state == LOST:
                 log.warn("Lock %r (fence %d) was lost because %s.", self.name, self.fence, self._lost_because)
 
-    def _tell_acquired(self, started: float) -> None:
+    def _emit_acquired(self, started: float) -> None:
         """Tell the listeners that it is held now."""
         self._acquired_at = self._client.now()
-        self._client.tell("acquired", self._claim, fence=self.fence, started=started)
+        self._client.emit("acquired", self._claim, fence=self.fence, started=started)
 
-    def _tell(self, kind: Kind, reason: str = "") -> None:
+    def _emit(self, kind: Kind, reason: str = "") -> None:
         """Tell the listeners what happened to it."""
         since = self._acquired_at
         held = None if since is None else self._client.now() - since
-        self._client.tell(kind, self._claim, fence=self.fence, held=held, reason=reason)
+        self._client.emit(kind, self._claim, fence=self.fence, held=held, reason=reason)
 
     def _tell_end(self) -> None:
         """Tell that its release found it lost, or gone at the end of a lease that an earlier release had left.
@@ -204,7 +204,7 @@ class BaseGrant:
         Another release that took it out at the same time has told that.
         """
         if self._lost_because:
-            self._tell("lost" if self._state == LOST else "released", self._lost_because)
+            self._emit("lost" if self._state == LOST else "released", self._lost_because)
 
     def _renewed(self, sent: float) -> None:
         """Note a renewal that was sent at `sent` and answered."""
@@ -266,12 +266,12 @@ def refuse_own_wait(spec: LockSpec, owner: object, seconds: float | None, grants
 def broken_off(client: BaseClient, call: AcquireCall | None, grant: BaseGrant | None, error: BaseException) -> None:
     """Tell the listeners how a broken-off acquire ended, if they were told that it began."""
     if grant is not None and grant._acquired_at is not None:
-        grant._tell("released", str(error))
+        grant._emit("released", str(error))
     elif call is not None and call.queued is not None:
-        client.tell("withdrawn", call.queued, started=call.started, reason=f"{type(error).__name__}: {error}")
+        client.emit("withdrawn", call.queued, started=call.started, reason=f"{type(error).__name__}: {error}")
 
 
-class Hold:
+class ReentryCount:
     """How many handles there are on one hold of a re-entrant lock."""
 
     __slots__ = ("_mutex", "_number")

@@ -6,7 +6,7 @@ from interlock.core.errors import InvalidArgument
 from interlock.core.queue import AcquireCall
 
 
-class Cancels(Protocol):
+class SupportsIsSet(Protocol):
     """What can cancel an acquire: a `Cancel`, or the event of another library."""
 
     def is_set(self) -> bool:
@@ -41,7 +41,7 @@ class Cancel:
         self._calls.pop(id(call), None)
 
 
-def checked_cancel(cancel: Cancels) -> Cancels:
+def checked_cancel(cancel: SupportsIsSet) -> SupportsIsSet:
     """Return the object if it can cancel an acquire, else raise InvalidArgument."""
     if not callable(getattr(cancel, "is_set", None)):
         raise InvalidArgument("cancel must be an interlock.Cancel, a threading.Event, or have is_set().")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
-from interlock.core.claims import said
+from interlock.core.claims import shown_value
 from interlock.core.errors import InvalidArgument
 
 Kind: TypeAlias = Literal[
@@ -66,7 +66,9 @@ def listen(listeners: Listeners, function: Listener) -> Callable[[], None]:
         InvalidArgument: it can't be called.
     """
     if not callable(function):
-        raise InvalidArgument(f"A listener must be a function of one argument, the event, not {said(function)}.")
+        raise InvalidArgument(
+            f"A listener must be a function of one argument, the event, not {shown_value(function)}."
+        )
     subscription = object()
     listeners[subscription] = function
 

@@ -209,7 +209,9 @@ def checked_seconds(
 ) -> float:
     """Return `value` as seconds if it is in the range, else raise InvalidArgument."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:  # also NaN
-        raise InvalidArgument(f"{what} must be between {least:g} and {most:g} seconds, not {said(value)}.{advice}")
+        raise InvalidArgument(
+            f"{what} must be between {least:g} and {most:g} seconds, not {shown_value(value)}.{advice}"
+        )
     return float(value)
 
 
@@ -228,8 +230,8 @@ def checked_at_least(at_least: object, ttl: float | None) -> float:
     seconds = checked_seconds(at_least, "at_least", 0.0)
     if ttl is not None and seconds > ttl:
         raise InvalidArgument(
-            f"at_least={said(at_least)} is longer than ttl={said(ttl)}, so the lock would be free too early if this "
-            f"process died. Omit ttl, or make it at least as long."
+            f"at_least={shown_value(at_least)} is longer than ttl={shown_value(ttl)}, so the lock would be free "
+            f"too early if this process died. Omit ttl, or make it at least as long."
         )
     return seconds
 
@@ -238,7 +240,9 @@ def checked_at_most(at_most: object, at_least: float) -> float:
     """Return the maximum hold time in seconds, else raise InvalidArgument."""
     seconds = checked_seconds(at_most, "at_most")
     if at_least > seconds:
-        raise InvalidArgument(f"at_least={said(at_least)} is longer than at_most={said(at_most)}. Change one.")
+        raise InvalidArgument(
+            f"at_least={shown_value(at_least)} is longer than at_most={shown_value(at_most)}. Change one."
+        )
     return seconds
 
 
@@ -257,14 +261,15 @@ def checked_timeout(blocking: object, timeout: object) -> float | None:
     """
     if not isinstance(blocking, bool) and not (type(blocking) is int and blocking in (0, 1)):
         raise InvalidArgument(
-            f"blocking must be True or False, not {said(blocking)}. Did you mean timeout={said(blocking)}?"
+            f"blocking must be True or False, not {shown_value(blocking)}. "
+            f"Did you mean timeout={shown_value(blocking)}?"
         )
     if timeout is None or timeout == -1:
         return None if blocking else 0.0
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout != timeout:
-        raise InvalidArgument(f"timeout must be a number of seconds or None, not {said(timeout)}.")
+        raise InvalidArgument(f"timeout must be a number of seconds or None, not {shown_value(timeout)}.")
     if timeout < 0:
-        raise InvalidArgument(f"timeout must not be negative: {said(timeout)}. Use None or -1 for no limit.")
+        raise InvalidArgument(f"timeout must not be negative: {shown_value(timeout)}. Use None or -1 for no limit.")
     if not blocking:
         raise InvalidArgument("blocking=False and timeout= contradict each other. Omit one of them.")
     return None if timeout > MAX_TTL else float(timeout)
@@ -273,7 +278,7 @@ def checked_timeout(blocking: object, timeout: object) -> float | None:
 def checked_flag(value: object, what: str) -> bool:
     """Return `value` if it is True or False, else raise InvalidArgument."""
     if not isinstance(value, bool):
-        raise InvalidArgument(f"{what} must be True or False, not {said(value)}.")
+        raise InvalidArgument(f"{what} must be True or False, not {shown_value(value)}.")
     return value
 
 
@@ -281,11 +286,11 @@ def checked_count(value: object, what: str) -> int:
     """Return `value` if it is a valid number of units, else raise InvalidArgument."""
     most = WRITER_UNITS - 1
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidArgument(f"{what} must be a whole number from 1 to {most}, not {said(value)}.")
+        raise InvalidArgument(f"{what} must be a whole number from 1 to {most}, not {shown_value(value)}.")
     return int(value)
 
 
-def said(value: object) -> str:
+def shown_value(value: object) -> str:
     """Return `value` for a message: shortened, even if its repr fails."""
     try:
         text = repr(value)

@@ -12,14 +12,14 @@ class Refused(StoreError):
 
     Attributes:
         code: the server's code of the error.
-        is_away: True if the refusal means that the server is unavailable.
+        is_unavailable: True if the refusal means that the server is unavailable.
     """
 
     code = ""
-    is_away = False
+    is_unavailable = False
 
 
-class Passing(Refused):
+class TransientRefusal(Refused):
     """The server refuses now, but may accept the request soon.
 
     Attributes:
@@ -29,7 +29,7 @@ class Passing(Refused):
     needs_operator = False
 
 
-class NoRoom(Passing):
+class NoRoom(TransientRefusal):
     """No connection is free, here or at the server; nothing was sent."""
 
 

@@ -84,7 +84,7 @@ def _with_code(function: object) -> Any:
     return function
 
 
-def see_it_finished(result: object, function: object, advice: str = LOCKED) -> None:
+def refuse_awaitable(result: object, function: object, advice: str = LOCKED) -> None:
     """Refuse a result whose work has not run, such as a coroutine.
 
     Raises:

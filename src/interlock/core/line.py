@@ -24,18 +24,18 @@ from interlock.core.claims import DONE, MICROS, PENDING, USING, Claim, fits
 LARGEST_SLOTS = 1024  # the largest capacity whose holders are numbered
 BATCH = 250  # promotions in one step
 DROPS = 1000  # claims of `once` that leave in one step after a completed run
-new: Any = tuple.__new__
+unchecked: Any = tuple.__new__
 """Makes a named tuple: its own constructor is a Python function, and takes three times as long."""
 NOBODY: AbstractSet[str] = frozenset()
 
-GONE, KEPT, WANTED = 0, 1, 2
+RENEWAL_GONE, RENEWAL_OK, RENEWAL_WANTED = 0, 1, 2
 """What became of a claim in a renewal; WANTED: it is kept, and another claim waits."""
 
 IS_DONE: Literal["done"] = "done"
 """The answer to a claim of `once` while the record of a completed run is kept."""
 
 
-class Clock(NamedTuple):
+class StoreTime(NamedTuple):
     """What the store says of the present moment.
 
     Attributes:
@@ -53,17 +53,17 @@ class Origin(NamedTuple):
     """The process that asks.
 
     Attributes:
-        home: its host and its pid, as they are shown.
+        process_name: its host and its pid, as they are shown.
         channel: where it listens; "" if it does not listen.
-        alive: its liveness token, on stores that notice the death of a process.
+        liveness_token: its liveness token, on stores that notice the death of a process.
     """
 
-    home: str = ""
+    process_name: str = ""
     channel: str = ""
-    alive: str = ""
+    liveness_token: str = ""
 
 
-class Place(NamedTuple):
+class QueuedClaim(NamedTuple):
     """A claim in a line.
 
     Attributes:
@@ -72,14 +72,14 @@ class Place(NamedTuple):
         units, capacity: what it asks for.
         until: when its lease ends, in microseconds of the lease clock.
         ttl: its lease, in microseconds.
-        beat: how often it was renewed.
+        renewal_count: how often it was renewed.
         fence: issued when it entered the line.
         since: when it entered, microseconds since the epoch.
         held: since when it holds the lock, as `since`; 0 for a waiter.
         slot: its number among the holders of a semaphore.
         once: True if it wants to run only while no record of a completed run is kept.
         who, label: the thread or task, and a free text.
-        home, channel, alive: as in `Origin`.
+        process_name, channel, liveness_token: as in `Origin`.
     """
 
     id: str
@@ -88,7 +88,7 @@ class Place(NamedTuple):
     capacity: int
     until: int
     ttl: int
-    beat: int
+    renewal_count: int
     fence: int
     since: int
     held: int
@@ -96,23 +96,23 @@ class Place(NamedTuple):
     once: bool
     who: str
     label: str
-    home: str
+    process_name: str
     channel: str
-    alive: str
+    liveness_token: str
 
 
 class Line(NamedTuple):
     """The places of one name, the highest fence that was issued for it, and the end of its `once` record (stamp)."""
 
-    places: tuple[Place, ...] = ()
-    top: int = 0
-    done: int = 0
+    places: tuple[QueuedClaim, ...] = ()
+    max_fence: int = 0
+    record_expires: int = 0
 
 
 EMPTY = Line()
 
 
-class Step(NamedTuple):
+class StepResult(NamedTuple):
     """What a step makes of a line.
 
     Attributes:
@@ -127,39 +127,39 @@ class Step(NamedTuple):
 
     line: Line | None
     answer: Any
-    promoted: tuple[Place, ...] = ()
+    promoted: tuple[QueuedClaim, ...] = ()
     look_in: int = 0
     more: bool = False
     places: int = 0
 
 
-Decide: TypeAlias = Callable[Concatenate[Line, Clock, ...], Step]
+Transition: TypeAlias = Callable[Concatenate[Line, StoreTime, ...], StepResult]
 """A step, waiting for the line as it is now, the store's clock and its arguments."""
 
 
-def live(line: Line, clock: Clock) -> tuple[Place, ...]:
+def live(line: Line, clock: StoreTime) -> tuple[QueuedClaim, ...]:
     """Return the places whose leases have not ended and whose processes live."""
     places, now, dead = line.places, clock.lease, clock.dead
     for place in places:
-        if place.until <= now or (dead and place.alive in dead):
-            return tuple(each for each in places if each.until > now and each.alive not in dead)
+        if place.until <= now or (dead and place.liveness_token in dead):
+            return tuple(each for each in places if each.until > now and each.liveness_token not in dead)
     return places
 
 
-def is_nothing(line: Line, clock: Clock) -> bool:
+def is_nothing(line: Line, clock: StoreTime) -> bool:
     """Tell whether a store may forget the line: the time of day alone gives higher fences from now on."""
-    return not line.places and line.done <= clock.stamp and line.top < clock.stamp
+    return not line.places and line.record_expires <= clock.stamp and line.max_fence < clock.stamp
 
 
-def settle(line: Line, clock: Clock) -> Step:
+def settle(line: Line, clock: StoreTime) -> StepResult:
     """Drop the places that are over, and promote from the head the places that have room.
 
     While a completed run is recorded, no claim of `once` waits: such claims leave first, and only then are waiters
     promoted.
     """
     places = live(line, clock)
-    over: tuple[Place, ...] = ()
-    if places and line.done > clock.stamp:
+    over: tuple[QueuedClaim, ...] = ()
+    if places and line.record_expires > clock.stamp:
         over = tuple(islice((place for place in places if place.once and place.state == PENDING), DROPS))
         if over:
             gone = {place.id for place in over}
@@ -168,28 +168,32 @@ def settle(line: Line, clock: Clock) -> Step:
     if promoted:
         holders = {place.id: place for place in promoted}
         places = tuple(holders.get(place.id, place) for place in places)
-    changed = None if places is line.places else Line(places, line.top, line.done)
-    return Step(changed, None, (*promoted, *over), 0, more)
+    changed = None if places is line.places else Line(places, line.max_fence, line.record_expires)
+    return StepResult(changed, None, (*promoted, *over), 0, more)
 
 
-def enter(line: Line, clock: Clock, claim: Claim, origin: Origin, wait: bool, again: bool) -> Step:
+def enter(
+    line: Line, clock: StoreTime, claim: Claim, origin: Origin, may_queue: bool, already_queued: bool
+) -> StepResult:
     """Ask for the lock, or where a claim stands; extends its lease; idempotent by the claim's id.
 
     Args:
         line, clock: the line as it is.
         claim: the claim.
         origin: its process.
-        wait: False: one try, which leaves nothing behind if it is refused.
-        again: True if the claim is known to be in the line: if it is not there, it is gone.
+        may_queue: False: one try, which leaves nothing behind if it is refused.
+        already_queued: True if the claim is known to be in the line: if it is not there, it is gone.
     """
     spec = claim.spec
     if not line.places:  # the short cut of a free lock
-        if again:
-            return Step(None, None)
-        if spec.once and line.done > clock.stamp:
-            return Step(None, IS_DONE)
-        place = _place(claim, origin, clock, line.top, USING)
-        granted: Step = new(Step, (new(Line, ((place,), place.fence, line.done)), place, (), 0, False, 0))
+        if already_queued:
+            return StepResult(None, None)
+        if spec.once and line.record_expires > clock.stamp:
+            return StepResult(None, IS_DONE)
+        place = _place(claim, origin, clock, line.max_fence, USING)
+        granted: StepResult = unchecked(
+            StepResult, (unchecked(Line, ((place,), place.fence, line.record_expires)), place, (), 0, False, 0)
+        )
         return granted
     settled = settle(line, clock)
     now = line if settled.line is None else settled.line
@@ -200,71 +204,75 @@ def enter(line: Line, clock: Clock, claim: Claim, origin: Origin, wait: bool, ag
             )
             now = now._replace(places=(*now.places[:at], place, *now.places[at + 1 :]))
             others = tuple(each for each in settled.promoted if each.id != claim.id)
-            return Step(now, place, others, _look_in(now, clock, at), settled.more, len(now.places))
-    if again:
+            return StepResult(now, place, others, _look_in(now, clock, at), settled.more, len(now.places))
+    if already_queued:
         return settled
-    if spec.once and now.done > clock.stamp:
+    if spec.once and now.record_expires > clock.stamp:
         return settled._replace(answer=IS_DONE)
     if fits(spec.units, spec.capacity, [(each.units, each.capacity) for each in now.places]):
-        place = _place(claim, origin, clock, now.top, USING, _free_slot(now.places, spec.units, spec.capacity))
-    elif wait:
-        place = _place(claim, origin, clock, now.top, PENDING)
+        place = _place(claim, origin, clock, now.max_fence, USING, _free_slot(now.places, spec.units, spec.capacity))
+    elif may_queue:
+        place = _place(claim, origin, clock, now.max_fence, PENDING)
     else:
         return settled
-    now, size = Line((*now.places, place), place.fence, now.done), len(now.places)
-    return Step(now, place, settled.promoted, _look_in(now, clock, size), settled.more, size + 1)
+    now, size = Line((*now.places, place), place.fence, now.record_expires), len(now.places)
+    return StepResult(now, place, settled.promoted, _look_in(now, clock, size), settled.more, size + 1)
 
 
-def leave(line: Line, clock: Clock, id: str, keep: int = 0) -> Step:
+def leave(line: Line, clock: StoreTime, id: str, keep_for: int = 0) -> StepResult:
     """Take a claim out and hand over.
 
     Args:
         line, clock: the line as it is.
         id: of the claim.
-        keep: microseconds for which a record is kept that the holder's run was completed; 0 for no record.
+        keep_for: microseconds for which a record is kept that the holder's run was completed; 0 for no record.
 
-    Answers True if it was there; with `keep`: if it held the lock.
+    Answers True if it was there; with `keep_for`: if it held the lock.
     """
     places = line.places
-    if len(places) == 1 and places[0].id == id and not keep:  # the short cut of a lone holder
-        there = places[0].until > clock.lease and places[0].alive not in clock.dead
-        left_alone: Step = new(Step, (new(Line, ((), line.top, line.done)), there, (), 0, False, 0))
+    if len(places) == 1 and places[0].id == id and not keep_for:  # the short cut of a lone holder
+        there = places[0].until > clock.lease and places[0].liveness_token not in clock.dead
+        left_alone: StepResult = unchecked(
+            StepResult, (unchecked(Line, ((), line.max_fence, line.record_expires)), there, (), 0, False, 0)
+        )
         return left_alone
     settled = settle(line, clock)
     now = line if settled.line is None else settled.line
     mine = next((each for each in now.places if each.id == id), None)
-    if mine is None or (keep and mine.state != USING):
+    if mine is None or (keep_for and mine.state != USING):
         return settled._replace(answer=False)
     left = tuple(each for each in now.places if each is not mine)
-    now = Line(left, now.top, clock.stamp + keep if keep else now.done)
+    now = Line(left, now.max_fence, clock.stamp + keep_for if keep_for else now.record_expires)
     after = settle(now, clock)
     promoted = (*(each for each in settled.promoted if each.id != id), *after.promoted)
-    return Step(now if after.line is None else after.line, True, promoted, 0, settled.more or after.more)
+    return StepResult(now if after.line is None else after.line, True, promoted, 0, settled.more or after.more)
 
 
-def complete(line: Line, clock: Clock, id: str, keep: int, value: str) -> Step:
-    """As `leave` of a holder whose run was completed; where it answers True, the store keeps `value` in this step."""
-    return leave(line, clock, id, keep)
+def complete(line: Line, clock: StoreTime, id: str, keep_for: int, stored_result: str) -> StepResult:
+    """As `leave` of a holder whose run was completed; if it answers True, the store keeps the result in this step."""
+    return leave(line, clock, id, keep_for)
 
 
-def renew(line: Line, clock: Clock, ids: Sequence[str]) -> Step:
+def renew(line: Line, clock: StoreTime, ids: Sequence[str]) -> StepResult:
     """Extend leases that have not ended; answers GONE, KEPT or WANTED for each id."""
     settled = settle(line, clock)
     now = line if settled.line is None else settled.line
-    wanted = KEPT + any(place.state == PENDING for place in now.places)
-    answers = dict.fromkeys(ids, GONE)
+    wanted = RENEWAL_OK + any(place.state == PENDING for place in now.places)
+    answers = dict.fromkeys(ids, RENEWAL_GONE)
     places = []
     for place in now.places:
         if place.id in answers:
             answers[place.id] = wanted
-            place = place._replace(until=max(place.until, clock.lease + place.ttl), beat=place.beat + 1)
+            place = place._replace(
+                until=max(place.until, clock.lease + place.ttl), renewal_count=place.renewal_count + 1
+            )
         places.append(place)
     if any(answers.values()):
         now = now._replace(places=tuple(places))
-    return Step(None if now is line else now, [answers[id] for id in ids], settled.promoted, 0, settled.more)
+    return StepResult(None if now is line else now, [answers[id] for id in ids], settled.promoted, 0, settled.more)
 
 
-def adopt(line: Line, clock: Clock, id: str, claim: Claim, origin: Origin) -> Step:
+def adopt(line: Line, clock: StoreTime, id: str, claim: Claim, origin: Origin) -> StepResult:
     """Rename a claim that holds the lock: it goes on under another id, with its fence, slot and place.
 
     Args:
@@ -281,58 +289,64 @@ def adopt(line: Line, clock: Clock, id: str, claim: Claim, origin: Origin) -> St
         if place.id == id and place.state == USING:
             ttl = int(claim.spec.ttl * MICROS)
             place = place._replace(
-                id=claim.id, ttl=ttl, until=clock.lease + ttl, beat=0, who=claim.who, label=claim.spec.label,
-                home=origin.home, channel=origin.channel, alive=origin.alive,
+                id=claim.id, ttl=ttl, until=clock.lease + ttl, renewal_count=0, who=claim.who, label=claim.spec.label,
+                process_name=origin.process_name, channel=origin.channel, liveness_token=origin.liveness_token,
             )  # fmt: skip
             now = now._replace(places=(*now.places[:at], place, *now.places[at + 1 :]))
             return settled._replace(line=now, answer=place)
     return settled
 
 
-def evict(line: Line, clock: Clock, id: str | None) -> Step:
+def evict(line: Line, clock: StoreTime, id: str | None) -> StepResult:
     """Take out one claim, or all claims, of any program; waiters among them are told to look."""
     places = live(line, clock)
     out = tuple(place for place in places if id is None or place.id == id)
-    left = Line(() if id is None else tuple(place for place in places if place.id != id), line.top, line.done)
+    left = Line(
+        () if id is None else tuple(place for place in places if place.id != id), line.max_fence, line.record_expires
+    )
     settled = settle(left, clock)
     told = tuple(place for place in out if place.state == PENDING)
     now = left if settled.line is None else settled.line
-    return Step(now if out or settled.line else None, len(out), (*settled.promoted, *told), 0, settled.more)
+    return StepResult(now if out or settled.line else None, len(out), (*settled.promoted, *told), 0, settled.more)
 
 
-def forget(line: Line, clock: Clock) -> Step:
+def delete_record(line: Line, clock: StoreTime) -> StepResult:
     """Forget the record of a completed run; answers whether there was one."""
-    return Step(line._replace(done=0), line.done > clock.stamp) if line.done else Step(None, False)
+    return (
+        StepResult(line._replace(record_expires=0), line.record_expires > clock.stamp)
+        if line.record_expires
+        else StepResult(None, False)
+    )
 
 
-def kept(line: Line, clock: Clock) -> Step:
+def read_record(line: Line, clock: StoreTime) -> StepResult:
     """Answer whether the record of a completed run is kept: the store then reads its value in this step."""
-    return Step(None, line.done > clock.stamp)
+    return StepResult(None, line.record_expires > clock.stamp)
 
 
-def numbered(units: int, capacity: int) -> bool:
+def has_slots(units: int, capacity: int) -> bool:
     """Tell whether the holders of such a lock have slots."""
     return units == 1 and 2 <= capacity <= LARGEST_SLOTS
 
 
 def _place(
-    claim: Claim, origin: Origin, clock: Clock, top: int, state: Literal["pending", "using"], slot: int = 0
-) -> Place:
+    claim: Claim, origin: Origin, clock: StoreTime, max_fence: int, state: Literal["pending", "using"], slot: int = 0
+) -> QueuedClaim:
     id, (_, units, capacity, ttl, label, once), who = claim
     lease, stamp, _ = clock
     ttl = int(ttl * MICROS)
-    fence = stamp if stamp > top else top + 1
+    fence = stamp if stamp > max_fence else max_fence + 1
     held = stamp if state == USING else 0
-    place: Place = new(
-        Place,
+    place: QueuedClaim = unchecked(
+        QueuedClaim,
         (id, state, units, capacity, lease + ttl, ttl, 0, fence, stamp, held, slot, once, who, label, *origin),
     )
     return place
 
 
-def _promotions(places: Sequence[Place], clock: Clock) -> tuple[tuple[Place, ...], bool]:
+def _promotions(places: Sequence[QueuedClaim], clock: StoreTime) -> tuple[tuple[QueuedClaim, ...], bool]:
     """Return the waiters whose turn has come, as holders, and whether there are more than a batch."""
-    promoted: list[Place] = []
+    promoted: list[QueuedClaim] = []
     taken, limit = 0, places[0].capacity if places else 0
     slots: set[int] | None = None
     for place in places:
@@ -344,7 +358,7 @@ def _promotions(places: Sequence[Place], clock: Clock) -> tuple[tuple[Place, ...
             if len(promoted) == BATCH:
                 return tuple(promoted), True
             slot = 0
-            if numbered(place.units, place.capacity):
+            if has_slots(place.units, place.capacity):
                 slots = _slots(places) if slots is None else slots
                 slot = next(number for number in range(len(slots) + 1) if number not in slots)
                 slots.add(slot)
@@ -352,35 +366,35 @@ def _promotions(places: Sequence[Place], clock: Clock) -> tuple[tuple[Place, ...
     return tuple(promoted), False
 
 
-def _free_slot(places: Sequence[Place], units: int, capacity: int) -> int:
+def _free_slot(places: Sequence[QueuedClaim], units: int, capacity: int) -> int:
     """Return the lowest number that no holder has."""
-    if not numbered(units, capacity):
+    if not has_slots(units, capacity):
         return 0
     taken = _slots(places)
     return next(slot for slot in range(len(taken) + 1) if slot not in taken)
 
 
-def _slots(places: Sequence[Place]) -> set[int]:
+def _slots(places: Sequence[QueuedClaim]) -> set[int]:
     """Return the slot numbers of the holders."""
-    return {each.slot for each in places if each.state == USING and numbered(each.units, each.capacity)}
+    return {each.slot for each in places if each.state == USING and has_slots(each.units, each.capacity)}
 
 
-def _look_in(line: Line, clock: Clock, at: int) -> int:
+def _look_in(line: Line, clock: StoreTime, at: int) -> int:
     """Return after how long the place `at` should look again: when a lease before its own ends."""
     return min((place.until for place in line.places[:at]), default=clock.lease) - clock.lease
 
 
-def look(line: Line, clock: Clock) -> Step:
+def look(line: Line, clock: StoreTime) -> StepResult:
     """Look at a line; answers the live places and the record; `look_in` is what the lease clock shows."""
-    return Step(None, (*live(line, clock), *record_in(line.done, clock)), (), clock.lease)
+    return StepResult(None, (*live(line, clock), *record_in(line.record_expires, clock)), (), clock.lease)
 
 
-def record_in(done: int, clock: Clock) -> tuple[Place, ...]:
+def record_in(record_expires: int, clock: StoreTime) -> tuple[QueuedClaim, ...]:
     """Return the record of a completed run as a place that ends when it does; none if it is over."""
-    left = done - clock.stamp
+    left = record_expires - clock.stamp
     if left <= 0:
         return ()
-    return (Place("", DONE, 0, 0, clock.lease + left, 0, 0, 0, 0, 0, 0, True, "", "", "", "", ""),)
+    return (QueuedClaim("", DONE, 0, 0, clock.lease + left, 0, 0, 0, 0, 0, 0, True, "", "", "", "", ""),)
 
 
 # -- as text: one claim a line, readable with `cat`; the first line has the highest fence and the end of the record --
@@ -390,13 +404,14 @@ FORM = "interlock-2"
 
 def encode(line: Line) -> str:
     """Return a line as text."""
-    return "\n".join((f"{FORM} {line.top} {line.done}", *map(_write, line.places), ""))
+    return "\n".join((f"{FORM} {line.max_fence} {line.record_expires}", *map(_write, line.places), ""))
 
 
-def _write(place: Place) -> str:
-    id, state, units, capacity, until, ttl, beat, fence, since, held, slot, once, *texts = place
+def _write(place: QueuedClaim) -> str:
+    id, state, units, capacity, until, ttl, renewal_count, fence, since, held, slot, once, *texts = place
     words = " ".join(map(_word, texts))
-    return f"{_word(id)} {state} {units} {capacity} {until} {ttl} {beat} {fence} {since} {held} {slot} {once} {words}"
+    numbers = f"{units} {capacity} {until} {ttl} {renewal_count} {fence} {since} {held} {slot}"
+    return f"{_word(id)} {state} {numbers} {once} {words}"
 
 
 @lru_cache(4096)
@@ -411,21 +426,21 @@ def decode(text: str) -> Line:
         ValueError: it says none.
     """
     head, *rows = text.splitlines()
-    form, top, done = head.split(" ")
+    form, max_fence, record_expires = head.split(" ")
     if form != FORM:
         raise ValueError(f"a line of interlock begins with {FORM!r}, not with {form[:40]!r}")
-    return Line(tuple(map(_read, rows)), int(top), int(done))
+    return Line(tuple(map(_read, rows)), int(max_fence), int(record_expires))
 
 
-def _read(row: str) -> Place:
+def _read(row: str) -> QueuedClaim:
     words = row.split(" ")
     id, state, *numbers = words[:11]
     if state not in (PENDING, USING):
         raise ValueError(f"{state[:40]!r} is no state of a claim")
-    units, capacity, until, ttl, beat, fence, since, held, slot = map(int, numbers)
+    units, capacity, until, ttl, renewal_count, fence, since, held, slot = map(int, numbers)
     once, *texts = words[11:]
-    who, label, home, channel, alive = ("" if each == "-" else unquote(each) for each in texts)
-    return Place(
-        unquote(id), state, units, capacity, until, ttl, beat, fence, since, held, slot, once == "True",
-        who, label, home, channel, alive,
+    who, label, process_name, channel, liveness_token = ("" if each == "-" else unquote(each) for each in texts)
+    return QueuedClaim(
+        unquote(id), state, units, capacity, until, ttl, renewal_count, fence, since, held, slot, once == "True",
+        who, label, process_name, channel, liveness_token,
     )  # fmt: skip

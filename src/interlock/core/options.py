@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from interlock.core.claims import checked_seconds, said
+from interlock.core.claims import checked_seconds, shown_value
 from interlock.core.errors import InvalidArgument
 
 MOST = 1_000_000
@@ -58,7 +58,7 @@ def read_options(given: Iterable[tuple[str, str]], known: Mapping[str, Reader], 
     found: dict[str, Any] = {}
     for name, text in given:
         if name not in known:
-            raise InvalidArgument(f"{what} has no option {said(name)}. {_meant(name, known)}")
+            raise InvalidArgument(f"{what} has no option {shown_value(name)}. {_meant(name, known)}")
         if name in found or not text:
             raise InvalidArgument(f"{what}: give {name} exactly one value.")
         try:
@@ -96,7 +96,7 @@ def seconds_in(name: str, text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise InvalidArgument(f"{name} must be a number of seconds above 0, not {said(text)}.")
+        raise InvalidArgument(f"{name} must be a number of seconds above 0, not {shown_value(text)}.")
     return checked_seconds(seconds, name)
 
 
@@ -111,7 +111,7 @@ def number_in(name: str, text: str, least: int = 1, most: int = MOST) -> int:
         InvalidArgument: the text is not a whole number in the range.
     """
     if not _DIGITS.fullmatch(text) or not least <= int(text) <= most:
-        raise InvalidArgument(f"{name} must be a whole number from {least} to {most}, not {said(text)}.")
+        raise InvalidArgument(f"{name} must be a whole number from {least} to {most}, not {shown_value(text)}.")
     return int(text)
 
 
@@ -125,5 +125,5 @@ def flag_in(name: str, text: str) -> bool:
         InvalidArgument: the text is neither.
     """
     if text not in ("true", "false"):
-        raise InvalidArgument(f"{name} must be true or false, not {said(text)}.")
+        raise InvalidArgument(f"{name} must be true or false, not {shown_value(text)}.")
     return text == "true"

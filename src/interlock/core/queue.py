@@ -24,18 +24,19 @@ class EnterResult(NamedTuple):
 
     Attributes:
         state: "using": it holds the lock with `fence`.
-            "pending": it is in the line; look again after `look_again` seconds unless notified before.
+            "pending": it is in the line; look again after `poll_after` seconds unless notified before.
             "occupied": it is not in the line yet; subscribe, and enter again with the waiter.
             "refused": the try did not succeed and nothing of it is left.
             "done": it is a claim of `once`, and the record of a completed run is kept; nothing of it is left.
             "gone": it expired or was evicted; or (with an `outage`, or GIVEN_UP) the client gave it up because one of
-            its requests had no reply, so that it may be in the line; start again with a fresh id, after `look_again`
+            its requests had no reply, so that it may be in the line; start again with a fresh id, after `poll_after`
             seconds.
-            "busy": the store could not be asked now; ask again after `look_again` seconds.
+            "busy": the store could not be asked now; ask again after `poll_after` seconds.
             "indeterminate": it was asked and did not answer, so that the claim may be in the line; ask again.
         fence: the fencing token, when using.
-        look_again: seconds.
-        asked: False if the store did not take part in this answer, so that the claim's lease is where it was.
+        poll_after: seconds.
+        lease_extended: False if the store did not take part in this answer, so that the claim's lease is where it
+            was.
         outage: why the store could not be asked, where that is worth waiting for; None otherwise.
         slot: the number among the holders of a semaphore, when using.
         waiter: is notified of the claim from now on, when pending and the caller gave none: of `subscribe`.
@@ -43,21 +44,21 @@ class EnterResult(NamedTuple):
 
     state: Literal["using", "pending", "occupied", "refused", "done", "gone", "busy", "indeterminate"]
     fence: int = 0
-    look_again: float = 1.0
-    asked: bool = True
+    poll_after: float = 1.0
+    lease_extended: bool = True
     outage: Outage | None = None
     slot: int = 0
-    waiter: "Tells | None" = None
+    waiter: "Wakeable | None" = None
 
 
 LOOKS = 20  # polls per second of one long line, by all its waiters, on stores where each poll reads the whole line
 
 OCCUPIED = EnterResult("occupied")
 REFUSED = EnterResult("refused")
-DONE_BEFORE = EnterResult("done")
-GONE = EnterResult("gone", look_again=0.0)
-GIVEN_UP = EnterResult("gone", look_again=0.01)
-BUSY = EnterResult("busy", look_again=0.0005, asked=False)
+RUN_ALREADY_DONE = EnterResult("done")
+CLAIM_GONE = EnterResult("gone", poll_after=0.0)
+GIVEN_UP = EnterResult("gone", poll_after=0.01)
+BUSY = EnterResult("busy", poll_after=0.0005, lease_extended=False)
 
 
 class Granted(NamedTuple):
@@ -88,33 +89,34 @@ Renewed: TypeAlias = int | StoreError
 """What became of one claim in a renewal: GONE, KEPT or WANTED of `core.line`, or why it could not be asked."""
 
 
-class Tells(Protocol):
+class Wakeable(Protocol):
     """Wakes a waiting thread or task; from any thread."""
 
-    def tell(self, message: Granted | None = None) -> None:
+    def wake(self, message: Granted | None = None) -> None:
         """Wake the waiter; a message is kept until it is read."""
 
 
 class AcquireCall:
     """One call of acquire; `claim` is always the one to take out of the line if the call is broken off.
 
-    `first` is the store's answer if the claim has entered already; `now` is the clock.  `entered` is False while no
-    claim of the call can be in the line, so that there is nothing to take out.  `on_queued` is called with this
-    object each time that its claim begins to wait in line; `queued` is the claim that did so last, for that function.
-    The client calls `on_left` with each claim that it gives up and that may be in the line.
+    `first_answer` is the store's answer if the claim has entered already; `now` is the clock.  `entered` is False
+    while no claim of the call can be in the line, so that there is nothing to take out.  `on_queued` is called with
+    this object each time that its claim begins to wait in line; `queued` is the claim that did so last, for that
+    function. The client calls `on_left` with each claim that it gives up and that may be in the line.
     `done` is True if it is a claim of `once` that came too late.
 
     What it knows of its claim from one request to the next: `moment` is before the next request, `sent` before the
     last one in which the store took part, from which the lease counts; `in_line` is True if the claim is known to be
     in the line, `uncertain` if it may have entered, since a request of it had no answer; `granted` is its hand-over,
-    if that came; `unanswered` counts the requests in a row that had no answer; the store is away since `away_since`,
-    None while it is there; `left_behind` is why a claim that was granted too late could not be taken out.
+    if that came; `unanswered` counts the requests in a row that had no answer; the store is away since
+    `unavailable_since`, None while it is there; `left_behind` is why a claim that was granted too late could not be
+    taken out.
     """
 
     __slots__ = (
-        "away_since", "claim", "closed", "deadline", "done", "entered", "first", "granted", "in_line", "left_behind",
-        "moment", "now", "on_left", "on_queued", "queued", "sent", "started", "unanswered", "uncertain", "wait",
-        "waiter",
+        "claim", "closed", "deadline", "done", "entered", "first_answer", "granted", "in_line", "left_behind",
+        "may_queue", "moment", "now", "on_left", "on_queued", "queued", "sent", "started", "unanswered",
+        "unavailable_since", "uncertain", "waiter",
     )  # fmt: skip
 
     def __init__(
@@ -123,16 +125,16 @@ class AcquireCall:
         now: Callable[[], float],
         started: float,
         deadline: float | None,
-        wait: bool,
-        first: EnterResult | None = None,
+        may_queue: bool,
+        first_answer: EnterResult | None = None,
     ) -> None:
         self.claim = claim
         self.now = now
         self.started = started
         self.deadline = deadline
-        self.wait = wait
-        self.first = first
-        self.entered = first is not None and first.state not in NOT_IN_LINE
+        self.may_queue = may_queue
+        self.first_answer = first_answer
+        self.entered = first_answer is not None and first_answer.state not in NOT_IN_LINE
         self.closed = False
         self.done = False
         self.waiter: Any = None
@@ -143,20 +145,20 @@ class AcquireCall:
         self.in_line = self.uncertain = False
         self.granted: Granted | None = None
         self.unanswered = 0
-        self.away_since: float | None = None
+        self.unavailable_since: float | None = None
         self.left_behind: StoreError | None = None
 
     def give_up(self) -> None:
         """Let the call end soon as if its time was over; from any thread."""
         self.deadline = self.started
         if self.waiter is not None:
-            self.waiter.tell()
+            self.waiter.wake()
 
     def call_off(self) -> None:
         """Let the call end with StoreError soon, because its connection is closed; from any thread."""
         self.closed = True  # in this order: a call that subscribes looks at it afterwards
         if self.waiter is not None:
-            self.waiter.tell()
+            self.waiter.wake()
 
 
 NOT_IN_LINE = ("busy", "occupied", "refused", "done")

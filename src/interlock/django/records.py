@@ -37,7 +37,7 @@ from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.queue import Feature
 from interlock.django.models import Record
 from interlock.runtime import clock
-from interlock.runtime._threads import perform, spawn
+from interlock.runtime._threads import perform, start_background
 from interlock.runtime.process import HOST, in_forked_child, pid
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class Workers:
         self._requests.put(partial(perform, future, self._take, step, *args))
         lost = self._closed  # it may be behind the end of the requests
         if not lost and not _taken(self._idle) and _taken(self._room):
-            thread = spawn("interlock-orm", _work, self._requests, self._idle)
+            thread = start_background("interlock-orm", _work, self._requests, self._idle)
             lost = thread is None
             self._threads += [thread] if thread else []
         if lost and future.cancel():
@@ -134,7 +134,7 @@ class Workers:
         """Close all connections; the next request connects again."""
         # In a thread of its own: Django refuses to close a connection where an event loop runs, and another loop than
         # the one that has ended may close what that loop has left open.
-        thread = spawn("interlock-orm", self._close_all)
+        thread = start_background("interlock-orm", self._close_all)
         if thread is None:
             self._close_all()
         else:
@@ -187,13 +187,13 @@ class OrmRecords:
         call: calls a blocking function; for tasks it does so in a worker thread.
     """
 
-    look_again = POLL
+    poll_after = POLL
 
     def __init__(self, alias: str, most: int, call: Callable[..., Any] = call_at_once) -> None:
         self._alias = alias
         self._workers = Workers(alias, most)
         self._releases = count(1)
-        self.rest, self.abort = self._workers.close_connections, self._workers.close
+        self.close_idle, self.abort = self._workers.close_connections, self._workers.close
         self.close = self.aclose = partial(call, self._workers.close)
         self.doctor = partial(call, self._doctor)
         for name in ("create", "list", "update", "promote", "delete", "reap", "renew", "look", "evict", "namespaces"):

@@ -15,7 +15,7 @@ from django.http import Http404
 from interlock.client.messages import time_is_over
 from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument
-from interlock.core.functions import checked_kind_of, name_of_arguments, see_it_finished
+from interlock.core.functions import checked_kind_of, name_of_arguments, refuse_awaitable
 from interlock.django.commit_checks import Relied, no_longer, rely_on
 from interlock.django.conf import DEFAULT
 from interlock.django.configured import alocks, locks
@@ -232,10 +232,10 @@ class OccupiesObject:
     def occupied(self) -> Iterator[None]:
         """Occupy the object of the request, also for your own actions; `get_object` reads it again in the block."""
         # Before the lock: a user without permission, or with a wrong URL, gets the error without waiting.
-        occupation = self.occupy(self.get_object())
+        row_lock = self.occupy(self.get_object())
         with ExitStack() as stack:
             try:
-                stack.enter_context(occupation)
+                stack.enter_context(row_lock)
             except ObjectDoesNotExist:
                 raise Http404 from None
             yield
@@ -278,7 +278,7 @@ def occupies(
     def decorate(function: F) -> F:
         name_for = name_of_arguments(name, function, "occupies")
 
-        def occupation(using: list[str], args: object, kwargs: object) -> Occupation[bool]:
+        def row_lock(using: list[str], args: object, kwargs: object) -> Occupation[bool]:
             return Occupation([name_for(args, kwargs)], (), bool, timeout, locks, using, ttl=ttl, label=label)
 
         if iscoroutinefunction(function) or checked_kind_of(function) == "coroutine function":
@@ -286,9 +286,9 @@ def occupies(
             @functools.wraps(function)
             async def in_task(*args: object, **kwargs: object) -> Any:
                 # The thread of the event loop has no transactions; entering checks them in the database's thread.
-                async with occupation(list(connections), args, kwargs):
+                async with row_lock(list(connections), args, kwargs):
                     result = await function(*args, **kwargs)
-                    see_it_finished(result, function)
+                    refuse_awaitable(result, function)
                     return result
 
             return in_task  # type: ignore[return-value]
@@ -296,9 +296,9 @@ def occupies(
         @functools.wraps(function)
         def in_thread(*args: object, **kwargs: object) -> Any:
             using = [each for each in connections if connections[each].in_atomic_block]
-            with occupation(using, args, kwargs):
+            with row_lock(using, args, kwargs):
                 result = function(*args, **kwargs)
-                see_it_finished(result, function)
+                refuse_awaitable(result, function)
                 return result
 
         return in_thread  # type: ignore[return-value]

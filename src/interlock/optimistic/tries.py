@@ -5,7 +5,7 @@ import random
 from collections.abc import Generator, Sequence
 from typing import Any, NoReturn
 
-from interlock.core.claims import checked_seconds, checked_timeout, said
+from interlock.core.claims import checked_seconds, checked_timeout, shown_value
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.functions import kind_of, shown
 
@@ -68,7 +68,9 @@ class Tries:
 
     def __init__(self, retries: int | None, timeout: float | None, backoff: float, started: float) -> None:
         if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
-            raise InvalidArgument(f"retries is a whole number from 0, or None for any number, not {said(retries)}")
+            raise InvalidArgument(
+                f"retries is a whole number from 0, or None for any number, not {shown_value(retries)}"
+            )
         seconds = checked_timeout(True, timeout)
         self.number = 1
         self._retries = math.inf if retries is None else retries

@@ -47,7 +47,7 @@ def turn_is_over() -> bool:
     return clock.now() >= getattr(_slices, "next", 0.0)
 
 
-async def give_way() -> None:
+async def yield_to_loop() -> None:
     """Let the other tasks of the loop run, if they had no turn for a millisecond."""
     if turn_is_over():
         await asyncio.sleep(0)
@@ -134,7 +134,7 @@ async def offload(function: Callable[[*Ts], T], *args: *Ts) -> T:
     return await finish(asyncio.wrap_future, future)
 
 
-async def apart(function: Callable[[*Ts], T], *args: *Ts) -> T:
+async def run_in_daemon_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
     """Call a function that may block for as long as it likes, in a thread that does not hold up the exit.
 
     A task that is cancelled does not wait for it.
@@ -157,7 +157,7 @@ def plain(function: Callable[[*Ts], T]) -> Callable[[*Ts], Coroutine[Any, Any, T
 _spawned: set[asyncio.Task[object]] = set()
 
 
-def spawn(name: str, function: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts) -> asyncio.Task[T]:
+def start_background(name: str, function: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts) -> asyncio.Task[T]:
     """Call a function in a new task with its own context."""
     context = background()  # entered here, because a program's task factory may not accept a context
     task = context.run(asyncio.get_running_loop().create_task, function(*args), name=name)
@@ -172,7 +172,7 @@ def _ended(task: asyncio.Task[object]) -> None:
         log.warn("unexpected error in %s: %r", task.get_name(), task.exception())
 
 
-def beside(name: str, context: Context, function: Callable[[*Ts], object], *args: *Ts) -> None:
+def run_detached(name: str, context: Context, function: Callable[[*Ts], object], *args: *Ts) -> None:
     """Call a function of the program on the loop, which it must not block; log its exceptions.
 
     Args:
@@ -195,7 +195,7 @@ def caller() -> Caller:
     return task
 
 
-def works(owner: Caller) -> bool:
+def is_active(owner: Caller) -> bool:
     """Tell whether another task may still be at work."""
     return owner is not asyncio.current_task() and not owner.done() and owner.get_loop().is_running()
 
@@ -233,7 +233,7 @@ class AsyncWaiter(Generic[T]):
         self._future = self._loop.create_future()  # it is done once the waiter was told
         self._message: T | None = None
 
-    def tell(self, message: T | None = None) -> None:
+    def wake(self, message: T | None = None) -> None:
         """Wake the waiter; a message is kept until it is read."""
         if message is not None:
             self._message = message
@@ -283,7 +283,7 @@ class AsyncArrivals:
 
     def _arrived(self) -> None:
         self._read()
-        self._waiter.tell(True)
+        self._waiter.wake(True)
 
     def look(self) -> None:
         """Nothing: what was there is read."""
@@ -297,7 +297,7 @@ class AsyncArrivals:
         fileno, self._fileno = self._fileno, -1
         if fileno >= 0 and not self._loop.is_closed():
             self._loop.remove_reader(fileno)
-        self._waiter.tell(True)
+        self._waiter.wake(True)
 
 
 async def readable(fd: int, ends: Iterable[int], seconds: float) -> set[int]:
@@ -316,7 +316,7 @@ async def readable(fd: int, ends: Iterable[int], seconds: float) -> set[int]:
     watched: list[int] = []
     try:
         for each in (fd, *ends):
-            loop.add_reader(each, waiter.tell, each)
+            loop.add_reader(each, waiter.wake, each)
             watched.append(each)
         found = await waiter.wait(seconds)
     except NotImplementedError as error:
@@ -377,7 +377,7 @@ class AsyncAlarm:
             self._timer = self._loop.call_later(min(left, LONGEST_SLEEP), self._look)
         else:
             self.moment = math.inf
-            spawn(self._name, self._function).add_done_callback(self._again)
+            start_background(self._name, self._function).add_done_callback(self._again)
 
     def _again(self, task: asyncio.Task[object]) -> None:
         # It may be cancelled from outside, by asyncio.run perhaps, which does not mean leases.

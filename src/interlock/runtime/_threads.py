@@ -40,7 +40,7 @@ def sleep(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def give_way() -> None:
+def yield_to_loop() -> None:
     """Nothing: threads take turns by themselves."""
 
 
@@ -65,7 +65,7 @@ def finish_within(seconds: float | None, function: Callable[..., T], *args: obje
 
 
 within = finish_within
-offload = apart = finish
+offload = run_in_daemon_thread = finish
 """For tasks they are others: there, a function that may block gets a thread."""
 
 
@@ -84,7 +84,7 @@ def _within(block: Callable[[], Any]) -> Context:
         return copy_context()
 
 
-def spawn(name: str, function: Callable[[*Ts], object], *args: *Ts) -> "threading.Thread | None":
+def start_background(name: str, function: Callable[[*Ts], object], *args: *Ts) -> "threading.Thread | None":
     """Call a function in a new thread with its own context; None, with a warning, if the interpreter exits.
 
     Raises:
@@ -104,7 +104,7 @@ def spawn(name: str, function: Callable[[*Ts], object], *args: *Ts) -> "threadin
     return thread
 
 
-def beside(name: str, context: Context, function: Callable[[*Ts], object], *args: *Ts) -> None:
+def run_detached(name: str, context: Context, function: Callable[[*Ts], object], *args: *Ts) -> None:
     """Call a function of the program in a thread, so that it delays nothing else.
 
     Args:
@@ -112,7 +112,7 @@ def beside(name: str, context: Context, function: Callable[[*Ts], object], *args
         context: for the call, in a copy.
         function, args: what to call.
     """
-    spawn(name, partial(context.copy().run, logged, function, *args))
+    start_background(name, partial(context.copy().run, logged, function, *args))
 
 
 def logged(function: Callable[..., object], *args: object) -> None:
@@ -182,7 +182,7 @@ def strands() -> tuple[object, ...]:
     return current_task(), None
 
 
-def works(owner: Caller) -> bool:
+def is_active(owner: Caller) -> bool:
     """Tell whether another thread may still be at work.
 
     Not by `sys._current_frames`: uWSGI cancels its threads, and what that reads of them is gone then.
@@ -207,7 +207,7 @@ class Waiter(Generic[T]):
         self._lock.acquire()
         self._message: T | None = None
 
-    def tell(self, message: T | None = None) -> None:
+    def wake(self, message: T | None = None) -> None:
         """Wake the waiter; a message is kept until it is read."""
         if message is not None:
             self._message = message
@@ -304,9 +304,9 @@ class Alarm:
             with self._starting:
                 before, self.moment = self.moment, min(moment, self.moment)
                 try:
-                    self._rung.tell(True)
+                    self._rung.wake(True)
                     if (self._thread is None or not self._thread.is_alive()) and not self._stopped:
-                        self._thread = spawn(self._name, self._run)
+                        self._thread = start_background(self._name, self._run)
                 except BaseException:  # an interrupt: perhaps no thread waits for this moment, so set it again
                     self.moment = before
                     raise
@@ -314,7 +314,7 @@ class Alarm:
     def stop(self) -> None:
         """Never call it again."""
         self._stopped = True
-        self._rung.tell(True)
+        self._rung.wake(True)
 
     def _run(self) -> None:
         while not self._stopped:

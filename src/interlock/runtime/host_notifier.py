@@ -15,7 +15,7 @@ from contextlib import suppress
 from contextvars import Context
 
 from interlock.core.claims import MICROS, PENDING, USING
-from interlock.core.line import Clock, Line, Origin, Place, Step
+from interlock.core.line import Line, Origin, QueuedClaim, StepResult, StoreTime
 from interlock.core.queue import LOOKS
 from interlock.runtime import log
 from interlock.runtime.process import HOST, in_forked_child, pid
@@ -93,7 +93,7 @@ class Neighbours:
             self._socket, self._away = heard, False
             self.channel = channel
 
-    def tell(self, promoted: Sequence[Place]) -> None:
+    def notify_others(self, promoted: Sequence[QueuedClaim]) -> None:
         """Tell waiters in other processes: holders their fence, the others that they should look."""
         by_channel: dict[str, list[str]] = {}
         for place in promoted:
@@ -154,7 +154,7 @@ class Neighbours:
         believed = senders in ({os.geteuid()}, {0}) and _SOMEBODY not in senders
         for line in text.splitlines():
             if believed:
-                self.waiters.hear(line)
+                self.waiters.dispatch(line)
             else:
                 self.waiters.notify(line.partition(" ")[0], 0)
 
@@ -163,7 +163,7 @@ neighbours = Neighbours(Waiters())
 """Of all stores of this process that can't notify by themselves."""
 
 
-def sooner(step: Step, line: Line, clock: Clock, longest: int = LONGEST_LOOK) -> Step:
+def sooner(step: StepResult, line: Line, clock: StoreTime, longest: int = LONGEST_LOOK) -> StepResult:
     """Let a waiter look soon again if it does not listen, or another host, which can't tell it, is before it.
 
     Args:
@@ -173,11 +173,11 @@ def sooner(step: Step, line: Line, clock: Clock, longest: int = LONGEST_LOOK) ->
         longest: microseconds between two looks; more in a long line.
     """
     waiter = step.answer
-    if not isinstance(waiter, Place) or waiter.state != PENDING:
+    if not isinstance(waiter, QueuedClaim) or waiter.state != PENDING:
         return step
     host = HOST + " "
     before = [place for place in line.places if place.fence < waiter.fence]
-    if waiter.channel and all(place.home.startswith(host) for place in before):
+    if waiter.channel and all(place.process_name.startswith(host) for place in before):
         return step
     waited = max(0, clock.stamp - waiter.since) // GROWTH
     pause = min(max(longest, MICROS * len(before) // LOOKS), max(SHORTEST_LOOK * len(before), waited))

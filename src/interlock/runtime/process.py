@@ -76,7 +76,7 @@ def _forked() -> None:
 around_forks(after_in_child=_forked)
 
 
-class Descriptor:
+class OwnedDescriptor:
     """Which file the number of a descriptor means.
 
     A program that becomes a daemon closes descriptors that are not its own, and their numbers become other files:

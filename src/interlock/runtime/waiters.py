@@ -25,7 +25,7 @@ import re
 from threading import RLock
 from typing import TypeAlias
 
-from interlock.core.queue import Granted, Tells
+from interlock.core.queue import Granted, Wakeable
 from interlock.runtime.process import WeakRegistry, each_in_forked_child
 
 DIGITS = 19  # of the largest fence
@@ -43,13 +43,13 @@ class Waiters:
     """
 
     def __init__(self) -> None:
-        self.by_id: dict[str, Tells] = {}
+        self.by_id: dict[str, Wakeable] = {}
         _all.add(self)
 
     def __bool__(self) -> bool:
         return bool(self.by_id)
 
-    def add(self, id: str, waiter: Tells) -> None:
+    def add(self, id: str, waiter: Wakeable) -> None:
         """Let `waiter` get the notifications of a claim."""
         self.by_id[id] = waiter
 
@@ -65,10 +65,10 @@ class Waiters:
         """
         waiter = self.by_id.get(id)
         if waiter is not None:
-            waiter.tell(Granted(id, fence, slot) if fence else None)
+            waiter.wake(Granted(id, fence, slot) if fence else None)
         return waiter is not None
 
-    def hear(self, message: str) -> None:
+    def dispatch(self, message: str) -> None:
         """Pass on the message of another process: "id fence slot"."""
         words = MESSAGE.fullmatch(message)
         if words is not None:  # else it is not from us
@@ -77,7 +77,7 @@ class Waiters:
     def wake_all(self) -> None:
         """Let all waiters look: messages may have been missed meanwhile."""
         for waiter in list(self.by_id.values()):
-            waiter.tell(None)
+            waiter.wake(None)
 
 
 _all: WeakRegistry[Waiters] = WeakRegistry()
@@ -206,7 +206,7 @@ class Successors(Waiters):
                 self._held.pop(next, None)
             return made
 
-    def forget(self, id: str) -> tuple[HandOver, ...] | None:
+    def drop_held(self, id: str) -> tuple[HandOver, ...] | None:
         """Record that this process has lost a claim or passed it on: the successor is not let in.
 
         Returns:

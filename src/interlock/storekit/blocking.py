@@ -48,7 +48,7 @@ class Section:
                 self.taken = False
 
 
-class PlainStore(Store):
+class BlockingStore(Store):
     """A store on plain calls; a subclass implements `steps`."""
 
     def steps(self) -> Any:
@@ -79,10 +79,10 @@ class TaskSteps:
     def __init__(self, steps: Any) -> None:
         from interlock.runtime._aio import offload, plain  # only programs with an event loop load asyncio
 
-        self.look_again: float = steps.look_again
-        self.near = getattr(steps, "near", steps)
+        self.poll_after: float = steps.poll_after
+        self.notifier = getattr(steps, "notifier", steps)
         self.abort = steps.close
-        self.rest = getattr(steps, "rest", bool)
+        self.close_idle = getattr(steps, "close_idle", bool)
         kind: Any = partial(partial, offload)
         if getattr(steps, "never_blocks", False):
             kind = plain

@@ -14,23 +14,23 @@ from typing import Any, NamedTuple, Protocol
 
 from interlock.core.claims import MICROS, PENDING, Check, Claim
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.core.failures import NoAnswer, Passing
+from interlock.core.failures import NoAnswer, TransientRefusal
 from interlock.core.line import (
     EMPTY,
-    Clock,
-    Decide,
     Line,
-    Place,
-    Step,
+    QueuedClaim,
+    StepResult,
+    StoreTime,
+    Transition,
     complete,
     decode,
+    delete_record,
     encode,
     enter,
     evict,
-    forget,
-    kept,
     leave,
     look,
+    read_record,
     renew,
 )
 from interlock.runtime import _threads as rt
@@ -39,7 +39,7 @@ from interlock.runtime.host_notifier import LONGEST_LOOK, neighbours, sooner
 
 SLACK = 250_000  # microseconds that the server's clock may differ from the estimate
 FRESH = 0.75  # a waiter that polls extends its own lease if less than this part of it is left
-LOOK_AGAIN = 5.0  # seconds; processes of this host notify; a waiter behind a holder of another host polls sooner
+POLL_INTERVAL = 5.0  # seconds; processes of this host notify; a waiter behind a holder of another host polls sooner
 TURN = 5.0  # seconds to wait for other steps of this process on the same name
 LOST = "the reply to a step was lost, and the step may have been performed before the retry"
 INTERRUPTED = "who did the step for others too was interrupted: ask again"
@@ -75,7 +75,7 @@ class SwapStore(Protocol):
     def swap_many(self, swaps: Sequence[tuple[str, Any, str]], now: int) -> Sequence[Any]:
         """Swap many texts at once; return their new versions, or an empty sequence if one was not written."""
 
-    def permit(self, place: Place) -> None:
+    def permit(self, place: QueuedClaim) -> None:
         """Raise StoreError if the lock may not be granted now."""
 
     def keys(self, prefix: str) -> list[str]:
@@ -88,7 +88,7 @@ class SwapStore(Protocol):
         """Close all connections."""
 
 
-class Known(NamedTuple):
+class CachedLine(NamedTuple):
     """A cached line.
 
     Attributes:
@@ -107,23 +107,23 @@ class Turn:
 
     def __init__(self, leader: object) -> None:
         self.leader = leader
-        self.asked: deque[Asked] = deque()
+        self.asked: deque[PendingStep] = deque()
 
 
-class Asked:
+class PendingStep:
     """A step that a caller has requested, with its arguments; `step` is its result.
 
     Attributes:
         unknown: True if a swap of this step had no reply, so that the step may be in the line already.
     """
 
-    def __init__(self, decide: Decide, args: tuple[Any, ...], caller: object) -> None:
-        self.decide = decide
+    def __init__(self, transition: Transition, args: tuple[Any, ...], caller: object) -> None:
+        self.transition = transition
         self.args = args
         self.caller = caller
         self.waiter: Any = None
         self.unknown = False
-        self.step: Step | StoreError | None = None
+        self.step: StepResult | StoreError | None = None
 
     def do(self, line: Line, now: int, slack: int, longest_look: int) -> Line:
         """Perform the step on a line; return the line to write.
@@ -135,18 +135,18 @@ class Asked:
             longest_look: the most microseconds between two polls of a waiter.
         """
         args = [_longer(each, slack) for each in self.args]
-        step = self.decide(line, Clock(now - slack, now), *args)
-        if self.decide is look:
+        step = self.transition(line, StoreTime(now - slack, now), *args)
+        if self.transition is look:
             step = step._replace(look_in=step.look_in + 2 * slack)
-        step = sooner(step, step.line or line, Clock(now, now), longest_look)
-        if self.decide is enter:
+        step = sooner(step, step.line or line, StoreTime(now, now), longest_look)
+        if self.transition is enter:
             step = _unwritten(step, line, now)
-        if self.unknown and step.answer is False and self.decide is leave:
+        if self.unknown and step.answer is False and self.transition is leave:
             step = step._replace(answer=True)  # the swap whose reply was lost has removed the claim
-        self.step = UnknownOutcome(LOST) if self.unknown and self.decide in (evict, forget) else step
+        self.step = UnknownOutcome(LOST) if self.unknown and self.transition in (evict, delete_record) else step
         return line if step.line is None else step.line
 
-    def refuse(self, place: Place, waits: Place | None, error: StoreError) -> None:
+    def refuse(self, place: QueuedClaim, waits: QueuedClaim | None, error: StoreError) -> None:
         """Take a grant back from the result of this step, because the store does not permit it.
 
         Args:
@@ -154,8 +154,8 @@ class Asked:
             waits: the same place, pending again; None if it was new and is not in the line any more.
             error: the store's reason.
         """
-        if isinstance(self.step, Step):
-            mine = isinstance(self.step.answer, Place) and self.step.answer.id == place.id
+        if isinstance(self.step, StepResult):
+            mine = isinstance(self.step.answer, QueuedClaim) and self.step.answer.id == place.id
             promoted = tuple(each for each in self.step.promoted if each.id != place.id)
             self.step = self.step._replace(answer=waits if mine else self.step.answer, promoted=promoted)
             if mine and waits is None:
@@ -169,13 +169,13 @@ class SwapSteps:
         store: the store of texts.
     """
 
-    near = neighbours
+    notifier = neighbours
 
     def __init__(self, store: SwapStore) -> None:
         self._store = store
-        self.look_again: float = getattr(store, "look_again", LOOK_AGAIN)
+        self.poll_after: float = getattr(store, "poll_after", POLL_INTERVAL)
         self._longest_look = int(getattr(store, "longest_look", LONGEST_LOOK / MICROS) * MICROS)
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, CachedLine] = {}
         self._turns: dict[str, Turn] = {}  # by key, while a step is being performed
         self._doubted: set[str] = set()  # keys with a swap whose reply was lost: it may still arrive at the server
         self._mutex = rt.Mutex()
@@ -183,31 +183,31 @@ class SwapSteps:
         self.keys = store.keys
         self._patience: float = getattr(store, "patience", 0.0)
         self.doctor = store.doctor
-        self.rest: Callable[[], object] = getattr(store, "rest", bool)
+        self.close_idle: Callable[[], object] = getattr(store, "close_idle", bool)
         neighbours.join()
 
-    def step(self, key: str, decide: Decide, *args: object) -> Step | None:
+    def step(self, key: str, transition: Transition, *args: object) -> StepResult | None:
         """Perform a step; see `Steps.step`.
 
         Raises:
             UnknownOutcome: the reply was lost, so the step may have been performed or not.
         """
-        if decide is kept:
+        if transition is read_record:
             text, value, now = self._store.load_kept(key)
-            return Step(None, bool(text) and decode(text).done > now and value)
-        mine = Asked(decide, args, rt.caller())
+            return StepResult(None, bool(text) and decode(text).record_expires > now and value)
+        mine = PendingStep(transition, args, rt.caller())
         with self._mutex:
             turn = self._turns.setdefault(key, Turn(mine.caller))
             if turn.leader is not mine.caller:  # else it is new, or interrupted by this signal handler
                 mine.waiter = rt.Waiter()
-                turn.asked.insert(0 if decide in (leave, complete) else len(turn.asked), mine)
+                turn.asked.insert(0 if transition in (leave, complete) else len(turn.asked), mine)
         if mine.waiter is None or self._leads(key, mine):
             self._lead(key, mine)
         if isinstance(mine.step, StoreError):
             raise mine.step
         return mine.step
 
-    def _lead(self, key: str, mine: "Asked") -> None:
+    def _lead(self, key: str, mine: "PendingStep") -> None:
         """Perform a step, together with the steps of the callers that wait."""
         batch = [mine]
         with self._mutex:
@@ -226,10 +226,10 @@ class SwapSteps:
             raise
         finally:
             for each in batch[1:]:
-                each.waiter.tell(DONE)
+                each.waiter.wake(DONE)
             self._pass_on(key)
 
-    def _leads(self, key: str, mine: "Asked") -> bool:
+    def _leads(self, key: str, mine: "PendingStep") -> bool:
         """Wait until another caller has performed this step, or the caller must perform it; True for the latter.
 
         Raises:
@@ -248,7 +248,7 @@ class SwapSteps:
                 raise UnknownOutcome(f"other steps on this name took more than {2 * TURN:g} s: is the server there?")
         return told is not DONE
 
-    def _withdraw(self, key: str, mine: "Asked") -> bool:
+    def _withdraw(self, key: str, mine: "PendingStep") -> bool:
         """Take back a step that waits; False if another caller has begun it, or was about to pass the turn on."""
         with self._mutex, suppress(KeyError, ValueError):
             self._turns[key].asked.remove(mine)
@@ -262,18 +262,18 @@ class SwapSteps:
             if turn is not None and turn.asked:
                 first = turn.asked.popleft()
                 turn.leader = first.caller
-                first.waiter.tell(LEAD)
+                first.waiter.wake(LEAD)
             else:
                 self._turns.pop(key, None)
 
-    def _do(self, key: str, batch: "Sequence[Asked]") -> None:
+    def _do(self, key: str, batch: "Sequence[PendingStep]") -> None:
         """Perform the steps of a batch in one swap, so that callers of this process don't conflict at the server."""
         known = self._remembered(key)
-        first, looks = batch[0], any(each.decide is look for each in batch)
-        retried = all(each.decide is enter for each in batch)  # `acquire` itself retries
+        first, looks = batch[0], any(each.transition is look for each in batch)
+        retried = all(each.transition is enter for each in batch)  # `acquire` itself retries
         until = clock.now() + self._patience * (not retried)
         # The renewals of other lines wait for this one, so that it is not retried often.
-        tries = TRIES if first.decide is not renew else 1 if known is None else 2
+        tries = TRIES if first.transition is not renew else 1 if known is None else 2
         for _ in range(tries):
             loaded = False
             if known is None or self._ahead is None or looks:
@@ -291,7 +291,7 @@ class SwapSteps:
             completed = (
                 each.args[-1]
                 for each in batch
-                if each.decide is complete and isinstance(each.step, Step) and each.step.answer is True
+                if each.transition is complete and isinstance(each.step, StepResult) and each.step.answer is True
             )
             self._doubted.add(key)
             try:  # even an unchanged line is written: its new version refuses a lost swap that arrives late
@@ -304,20 +304,20 @@ class SwapSteps:
                     raise
                 known = None
                 continue
-            except Passing:  # other transactions keep the row locked
+            except TransientRefusal:  # other transactions keep the row locked
                 if clock.now() >= until:
                     raise
                 known = None
                 continue
             self._doubted.discard(key)
             if version is not None:
-                self._remember(key, Known(version, line, known.quiet))
+                self._remember(key, CachedLine(version, line, known.quiet))
                 return
             known = None
         for each in batch:
             each.step = UnknownOutcome(LOST) if each.unknown else None
 
-    def _permitted(self, line: Line, before: Line, batch: "Sequence[Asked]", now: int) -> Line:
+    def _permitted(self, line: Line, before: Line, batch: "Sequence[PendingStep]", now: int) -> Line:
         """Return a line without the grants that the store does not permit: waiters stay pending, new claims go."""
         waited = {place.id for place in before.places}
         for place in line.places:
@@ -332,7 +332,7 @@ class SwapSteps:
                         asked.refuse(place, waits, error)
         return line
 
-    def _load(self, key: str) -> Known:
+    def _load(self, key: str) -> CachedLine:
         before = self._known.get(key)
         sent = clock.awake_or_not()
         version, text, now = self._store.load(key)
@@ -343,35 +343,35 @@ class SwapSteps:
             line = decode(text) if text else EMPTY
         except ValueError as error:
             raise StoreError(f"the store has a line that is none of interlock's: {error}") from error
-        return Known(version, line, before is None)
+        return CachedLine(version, line, before is None)
 
     def _now(self) -> int:
         return int(clock.awake_or_not() * MICROS) + (self._ahead or 0)
 
-    def _remembered(self, key: str) -> Known | None:
+    def _remembered(self, key: str) -> CachedLine | None:
         """Return a cached line if it is probably up to date; else None."""
         known = self._known.get(key)
         if known is None:
             return None
         if known.line.places:
-            return known if all(place.home == neighbours.home for place in known.line.places) else None
+            return known if all(place.process_name == neighbours.home for place in known.line.places) else None
         return known if known.quiet else None
 
-    def _remember(self, key: str, known: Known) -> None:
+    def _remember(self, key: str, known: CachedLine) -> None:
         if len(self._known) >= REMEMBERED:
             self._known.clear()
         self._known[key] = known
 
-    def renew_many(self, by_key: Mapping[str, Sequence[str]]) -> dict[str, Step]:
+    def renew_many(self, by_key: Mapping[str, Sequence[str]]) -> dict[str, StepResult]:
         """Renew the claims of many cached lines; a line that has changed meanwhile is not in the answer."""
-        steps: dict[str, Step] = {}
+        steps: dict[str, StepResult] = {}
         keys = [key for key in by_key if key not in self._turns and self._ahead is not None]
         for start in range(0, len(keys), AT_A_TIME):
             now, some, slack = self._now(), {}, getattr(self._store, "slack", SLACK)
             for key in keys[start : start + AT_A_TIME]:
                 known = self._remembered(key)
                 if known is not None:
-                    step = renew(known.line, Clock(now - slack, now), by_key[key])
+                    step = renew(known.line, StoreTime(now - slack, now), by_key[key])
                     if step.line is not None and not step.promoted:
                         some[key] = known, step, step.line
             try:
@@ -380,7 +380,7 @@ class SwapSteps:
             except StoreError:
                 break  # the queue then renews each line by itself, and gets the error of each
             for version, (key, (known, step, line)) in zip(versions, some.items(), strict=False):
-                self._remember(key, Known(version, line, known.quiet))
+                self._remember(key, CachedLine(version, line, known.quiet))
                 steps[key] = step
         return steps
 
@@ -400,11 +400,11 @@ def _longer(argument: Any, slack: int) -> Any:
     return argument._replace(spec=spec._replace(ttl=spec.ttl + 2 * slack / MICROS))
 
 
-def _unwritten(step: Step, before: Line, now: int) -> Step:
+def _unwritten(step: StepResult, before: Line, now: int) -> StepResult:
     """Return a step without its line if the line would only extend a waiter's lease that is still `FRESH`."""
     waiter, line = step.answer, step.line
     if (
-        not isinstance(waiter, Place)
+        not isinstance(waiter, QueuedClaim)
         or waiter.state != PENDING
         or line is None
         or len(line.places) != len(before.places)

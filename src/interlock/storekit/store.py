@@ -41,7 +41,7 @@ class Store(Protocol):
         """Return a new queue, for the tasks of the running event loop."""
 
 
-def see_installed(module: str, need: str) -> None:
+def require_module(module: str, need: str) -> None:
     """Import the client library of a store.
 
     Args:

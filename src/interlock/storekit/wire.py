@@ -22,7 +22,7 @@ WAITS = 3
 """A reply to `renew`: the claim is a waiter, not a holder; its lease is extended."""
 
 
-class Promised(NamedTuple):
+class QueuedBehind(NamedTuple):
     """An answer to `enter`: the claim waits, and holds the lock with `fence` as soon as the one before it has left.
 
     Only where `before` is of the same channel, and takes the whole lock; a store may leave these answers out.
@@ -30,12 +30,12 @@ class Promised(NamedTuple):
     Attributes:
         before: the claim right before it.
         fence: its fence.
-        look_again: seconds.
+        poll_after: seconds.
     """
 
     before: str
     fence: int
-    look_again: float
+    poll_after: float
 
 
 class LeaveResult(NamedTuple):
@@ -76,7 +76,7 @@ class Wire(Protocol[Q_co, A_contra]):
             channel: where this process listens.
         """
 
-    def entered(self, reply: A_contra) -> EnterResult | Promised | None:
+    def entered(self, reply: A_contra) -> EnterResult | QueuedBehind | None:
         """Read the reply: using, pending, done before; None: not in the line (refused, occupied, or gone).
 
         `BUSY`: the step has only dropped dead claims, as many as one step can; the client repeats the step.
@@ -87,8 +87,8 @@ class Wire(Protocol[Q_co, A_contra]):
         claim: Claim,
         channel: str = "",
         let_in: str = "",
-        done: float = 0.0,
-        value: str = "",
+        keep_for: float = 0.0,
+        stored_result: str = "",
         before: Sequence[str] = (),
     ) -> Q_co:
         """Take a claim out.
@@ -99,8 +99,8 @@ class Wire(Protocol[Q_co, A_contra]):
             claim: which one.
             channel: where this process listens: the answer notifies its waiters; "" to notify none.
             let_in: the claim that knows already that it comes next; "" if none does.
-            done: seconds for which a record is kept that its run was completed; 0 for none.
-            value: what is kept with the record.
+            keep_for: seconds for which a record is kept that its run was completed; 0 for none.
+            stored_result: what is kept with the record.
             before: with a record, the claims whose releases may not have arrived; the step removes them first;
                 always empty if no reply is `Promised`.
         """
@@ -114,7 +114,7 @@ class Wire(Protocol[Q_co, A_contra]):
     def renewed(self, claims: Sequence[Claim], reply: A_contra) -> list[Renewed]:
         """Read the reply for each claim; WAITS only on stores where `enter` may reply `Promised`."""
 
-    def kept(self, key: str, forget: bool) -> Q_co:
+    def run_result(self, key: str, delete: bool) -> Q_co:
         """Ask for the value of the record of a completed run, and forget the record if wanted."""
 
     def value(self, reply: A_contra) -> str | None:

@@ -10,31 +10,31 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.line import (
     EMPTY,
     NOBODY,
-    Clock,
-    Decide,
     Line,
     Origin,
-    Place,
-    Step,
+    QueuedClaim,
+    StepResult,
+    StoreTime,
+    Transition,
     complete,
-    kept,
-    new,
+    read_record,
+    unchecked,
 )
 from interlock.core.queue import ALL
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, each_in_forked_child, pid
 from interlock.runtime.waiters import Waiters
-from interlock.storekit.blocking import WITHIN_A_STEP, PlainStore
+from interlock.storekit.blocking import WITHIN_A_STEP, BlockingStore
 
 
-class Space:
+class MemoryNamespace:
     """The lines of one memory:// URL, shared by all connections of this process; a step store for threads and tasks.
 
     Args:
         now: the lease clock, in seconds; tests give another one.
     """
 
-    look_again = 1.0  # seconds; a safety net, since every hand-over is notified
+    poll_after = 1.0  # seconds; a safety net, since every hand-over is notified
     never_blocks = True
 
     def __init__(self, now: clock.Clock = clock.now) -> None:
@@ -51,7 +51,7 @@ class Space:
         self._inside = False
         self._epoch = int((clock.time_of_day() - self._now()) * MICROS)
 
-    def step(self, key: str, decide: Decide, *args: Any) -> Step:
+    def step(self, key: str, transition: Transition, *args: Any) -> StepResult:
         """Perform a step; see `AsyncSteps.step`; never waits.
 
         Raises:
@@ -63,18 +63,22 @@ class Space:
             self._inside = True
             try:
                 lease = int(self._now() * MICROS)
-                now = new(Clock, (lease, lease + self._epoch, NOBODY))
-                step = decide(self._lines.get(key, EMPTY), now, *args)
+                now = unchecked(StoreTime, (lease, lease + self._epoch, NOBODY))
+                step = transition(self._lines.get(key, EMPTY), now, *args)
                 line = step.line
                 if line is not None:
-                    if line.places or line.top >= lease + self._epoch or line.done > lease + self._epoch:
+                    if (
+                        line.places
+                        or line.max_fence >= lease + self._epoch
+                        or line.record_expires > lease + self._epoch
+                    ):
                         self._lines[key] = line
                     else:
                         self._lines.pop(key, None)
                         self._kept.pop(key, None)
-                if step.answer is True and decide is complete:
+                if step.answer is True and transition is complete:
                     self._kept[key] = args[-1]
-                elif step.answer is True and decide is kept:
+                elif step.answer is True and transition is read_record:
                     step = step._replace(answer=self._kept.get(key, ""))
                 return step
             finally:
@@ -84,7 +88,7 @@ class Space:
         """List the keys that begin with `prefix`."""
         return sorted(key for key in self._lines.copy() if key.startswith(prefix))
 
-    def tell(self, promoted: Sequence[Place]) -> None:
+    def notify_others(self, promoted: Sequence[QueuedClaim]) -> None:
         """Do nothing: other processes have no waiters here."""
 
     def doctor(self) -> list[Check]:
@@ -95,18 +99,18 @@ class Space:
         """Do nothing: the space lives as long as the process."""
 
 
-_spaces: dict[str, Space] = {}
+_spaces: dict[str, MemoryNamespace] = {}
 
 
-def space(name: str) -> Space:
+def space(name: str) -> MemoryNamespace:
     """Return the space of that name; it lives as long as the process."""
-    return _spaces.setdefault(name, Space())
+    return _spaces.setdefault(name, MemoryNamespace())
 
 
-each_in_forked_child(_spaces.values(), Space.start_afresh)
+each_in_forked_child(_spaces.values(), MemoryNamespace.start_afresh)
 
 
-class MemoryStore(PlainStore):
+class MemoryStore(BlockingStore):
     """A store in the memory of this process.
 
     Args:
@@ -118,7 +122,7 @@ class MemoryStore(PlainStore):
     in_process = True
     now = staticmethod(clock.now)
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: MemoryNamespace) -> None:
         self._space = space
 
     @classmethod
@@ -128,6 +132,6 @@ class MemoryStore(PlainStore):
             raise InvalidArgument("memory:// has no options: write memory:// or memory://space")
         return cls(space(url.netloc + url.path))
 
-    def steps(self) -> Space:
-        """As `PlainStore.steps`."""
+    def steps(self) -> MemoryNamespace:
+        """As `BlockingStore.steps`."""
         return self._space

@@ -14,7 +14,7 @@ from interlock.core.claims import DEFAULT_TTL, SEPARATOR
 from interlock.core.errors import InvalidArgument
 from interlock.runtime import clock
 from interlock.runtime.process import running_loop
-from interlock.stores.memory import MemoryStore, Space
+from interlock.stores.memory import MemoryNamespace, MemoryStore
 from interlock.testing.faults import Lossy
 
 Step: TypeAlias = Literal["enter", "leave", "renew", "look", "evict"]
@@ -29,7 +29,7 @@ class FakeLocks:
 
     def __init__(self) -> None:
         self._now = 0.0
-        self._space = Space(lambda: self._now)
+        self._space = MemoryNamespace(lambda: self._now)
         self._looker = MemoryStore(self._space).queue()
         self._queues: list[tuple[Any, bool]] = []
         """Those of all clients, and whether each is of threads."""

@@ -15,7 +15,7 @@ def end_leases(alias: str = "default") -> None:
         cursor.execute("SELECT k, line FROM interlock_line")
         for key, text in cursor.fetchall():
             line = decode(bytes(text).decode())
-            over = Line(tuple(place._replace(until=1) for place in line.places), line.top, line.done)
+            over = Line(tuple(place._replace(until=1) for place in line.places), line.max_fence, line.record_expires)
             cursor.execute(
                 "UPDATE interlock_line SET line = %s, version = version + 1 WHERE k = %s", [encode(over), key]
             )

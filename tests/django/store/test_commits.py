@@ -86,10 +86,10 @@ class TestALoser:
 
 def test_what_was_released_by_hand_is_not_missed(item: Item) -> None:
     with transaction.atomic():
-        occupation = occupy(item)
-        with occupation:
+        row_lock = occupy(item)
+        with row_lock:
             write(item)
-            occupation.grant.release()
+            row_lock.grant.release()
     assert Item.objects.get().name == "mine"
 
 
@@ -230,13 +230,13 @@ if settings.DATABASE == "postgresql":
     @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
     @pytest.mark.parametrize("lost", [False, True])
     def test_a_transaction_with_its_own_isolation_asks_the_store(item: Item, level: str, lost: bool) -> None:
-        occupation = occupy(item)
+        row_lock = occupy(item)
         ends = loses(item) if lost else nullcontext()
-        with ends, occupation, transaction.atomic():
+        with ends, row_lock, transaction.atomic():
             with connection.cursor() as cursor:
                 cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
             Item.objects.update(name="mine")
-            assert elsewhere(occupation.grant.renew).result(20)
+            assert elsewhere(row_lock.grant.renew).result(20)
             if lost:
                 elsewhere(evict_unseen).result(20)
         assert Item.objects.get().name == ("Emma" if lost else "mine")
@@ -250,13 +250,13 @@ def test_a_lease_that_ends_while_the_store_is_asked_is_lost(
     name = "_lock_claims" if there else "_ask_store"
     ask = getattr(commit_checks, name)
     with pytest.raises(LockLost), transaction.atomic():
-        occupation = occupy(item)
-        with occupation:
+        row_lock = occupy(item)
+        with row_lock:
             write(item)
 
         def late(*args: Any) -> None:
             ask(*args)
-            occupation.grant._grant._deadline = 0.0  # the clock of the holder has come there meanwhile
+            row_lock.grant._grant._deadline = 0.0  # the clock of the holder has come there meanwhile
 
         monkeypatch.setattr(commit_checks, name, late)
     assert Item.objects.get().name == "Emma"

@@ -251,10 +251,10 @@ def test_an_unknown_alias_is_said(item: Item) -> None:
 
 
 def test_the_grant_with_its_fence_is_at_hand(item: Item) -> None:
-    occupation = occupy(item, label="revision")
-    with occupation:
+    row_lock = occupy(item, label="revision")
+    with row_lock:
         view = locks.claims()[0]
-        assert (view.fence, view.label) == (occupation.grant.fence, "revision")
+        assert (view.fence, view.label) == (row_lock.grant.fence, "revision")
 
 
 def test_tasks_occupy_too(item: Item) -> None:

@@ -414,7 +414,7 @@ class AsyncLocks(Same):
             name: of the run.
         """
         self._client.need("once")
-        return await self._client.state().queue.kept(self._client.key(name)) is not None
+        return await self._client.state().queue.run_result(self._client.key(name)) is not None
 
     def one_of(
         self,
@@ -455,7 +455,7 @@ class AsyncLocks(Same):
             name: of the run.
         """
         self._client.need("once")
-        return await self._client.forget(self._client.key(name))
+        return await self._client.delete_run_result(self._client.key(name))
 
     async def claims(self, name: str | None = None) -> list[ClaimView]:
         """List holders and waiters in line order.

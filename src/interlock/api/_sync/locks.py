@@ -415,7 +415,7 @@ class Locks(Same):
             name: of the run.
         """
         self._client.need("once")
-        return self._client.state().queue.kept(self._client.key(name)) is not None
+        return self._client.state().queue.run_result(self._client.key(name)) is not None
 
     def one_of(
         self,
@@ -456,7 +456,7 @@ class Locks(Same):
             name: of the run.
         """
         self._client.need("once")
-        return self._client.forget(self._client.key(name))
+        return self._client.delete_run_result(self._client.key(name))
 
     def claims(self, name: str | None = None) -> list[ClaimView]:
         """List holders and waiters in line order.

@@ -11,14 +11,14 @@ from interlock.client._async.watchdog import AsyncWatchdog
 from interlock.client.arguments import TRY_LIMIT, AcquireOptions
 from interlock.client.base_client import BaseClient
 from interlock.client.base_grant import RELEASED, broken_off, refuse_own_wait
-from interlock.client.cancel import Cancel, Cancels
+from interlock.client.cancel import Cancel, SupportsIsSet
 from interlock.client.events import EVERYWHERE
 from interlock.client.messages import GONE_THERE, closed_meanwhile, time_is_over
 from interlock.core._async.acquire import acquire
 from interlock.core.claims import DONE, USING, Claim, ClaimView, LockSpec, name_of, shown_text
 from interlock.core.errors import LockError, LockTimeout, StoreError, UnknownOutcome
 from interlock.core.failures import NoAnswer, Refused, Unreachable
-from interlock.core.line import new
+from interlock.core.line import unchecked
 from interlock.core.queue import AcquireCall, Held
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
@@ -125,7 +125,7 @@ class AsyncClient(BaseClient):
         options: AcquireOptions,
         seconds: float | None,
         owner: rt.Caller,
-        cancel: Cancels | None = None,
+        cancel: SupportsIsSet | None = None,
     ) -> AsyncGrant | None:
         """Acquire a lock.
 
@@ -145,7 +145,7 @@ class AsyncClient(BaseClient):
         state = self.state()
         started = self.now()
         id, entering = rt.fresh_id(), state.entering
-        claim: Claim = new(Claim, (id, spec, shown_text(owner.get_name())))
+        claim: Claim = unchecked(Claim, (id, spec, shown_text(owner.get_name())))
         call = grant = None
         # In this order: `close` first sets `closed`, and then looks which calls are entering.
         entering[id] = claim, owner
@@ -158,7 +158,7 @@ class AsyncClient(BaseClient):
             except UnknownOutcome:
                 first = None  # it is asked again
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
-                held: Held = new(Held, (claim, first.fence, started + spec.ttl, first.slot))
+                held: Held = unchecked(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
                 if seconds != 0 and not rt.TASKS and running_loop() is not None:
                     refuse_own_wait(spec, owner, seconds, state.watchdog.live())
@@ -176,7 +176,7 @@ class AsyncClient(BaseClient):
                 if waited is None:
                     entering.pop(id, None)
                     if not call.done:
-                        self.tell("timed out", call.claim, started=started)
+                        self.emit("timed out", call.claim, started=started)
                     return None
                 held = waited
             grant = AsyncGrant(held, self, state.watchdog, owner, options)
@@ -184,7 +184,7 @@ class AsyncClient(BaseClient):
             if self.closed or id not in entering:
                 raise closed_meanwhile(spec)
             if self.listeners or EVERYWHERE:
-                grant._tell_acquired(started)
+                grant._emit_acquired(started)
             entering.pop(id, None)
             return grant
         except GeneratorExit:  # a destroyed coroutine can't await anything: its claim ends with the lease
@@ -205,18 +205,20 @@ class AsyncClient(BaseClient):
                 broken_off(self, call, grant, error)
             raise
 
-    async def _acquire_or_cancel(self, state: AsyncState, call: AcquireCall, id: str, cancel: Cancels) -> Held | None:
+    async def _acquire_or_cancel(
+        self, state: AsyncState, call: AcquireCall, id: str, cancel: SupportsIsSet
+    ) -> Held | None:
         """Acquire, unless the call is cancelled."""
         ours = cancel if isinstance(cancel, Cancel) else Cancel()
         ours.join(call)
         if ours is not cancel:
-            rt.spawn("interlock-cancel", self._watch, state, id, cancel, ours)
+            rt.start_background("interlock-cancel", self._watch, state, id, cancel, ours)
         try:
             return await acquire(rt, state.queue, call)
         finally:
             ours.leave(call)
 
-    async def _watch(self, state: AsyncState, id: str, cancel: Cancels, ours: Cancel) -> None:
+    async def _watch(self, state: AsyncState, id: str, cancel: SupportsIsSet, ours: Cancel) -> None:
         """Look again and again, while an acquire is in progress, whether it is cancelled."""
         while id in state.entering and not ours.is_set():
             if cancel.is_set():
@@ -244,7 +246,7 @@ class AsyncClient(BaseClient):
     async def look(self, key: str) -> list[ClaimView]:
         """List the claims of a key, or of all keys of a namespace."""
         # async only
-        await rt.give_way()
+        await rt.yield_to_loop()
         return list(await self.state().queue.look(key))
 
     async def evict(self, key: str, id: str | None) -> int:
@@ -266,14 +268,14 @@ class AsyncClient(BaseClient):
             if state is here:
                 state.watchdog.lost(grant, GONE_THERE)
             else:  # it may use another store, and its callbacks belong to another loop
-                state.watchdog.doubt(grant.id)
+                state.watchdog.verify_soon(grant.id)
         for view in seen[:removed]:
-            self.tell("evicted", Claim(view.id, LockSpec(key, label=view.label)), fence=view.fence)
+            self.emit("evicted", Claim(view.id, LockSpec(key, label=view.label)), fence=view.fence)
         return removed
 
-    async def forget(self, key: str) -> bool:
+    async def delete_run_result(self, key: str) -> bool:
         """Forget the record of a completed run; True if there was one."""
-        return (await self._remove(self.state().queue.forget, lambda view: view.state == DONE, key))[0] > 0
+        return (await self._remove(self.state().queue.delete_run_result, lambda view: view.state == DONE, key))[0] > 0
 
     async def _remove(
         self, step: Callable[..., rt.Result[Any]], concerns: Callable[[ClaimView], bool], key: str, *args: object
@@ -377,7 +379,7 @@ class AsyncClient(BaseClient):
             for call, _ in list(calls.values()):
                 if isinstance(call, AcquireCall):
                     call.call_off()
-            if not any(rt.works(owner) for _, owner in list(calls.values())) or clock.now() >= deadline:
+            if not any(rt.is_active(owner) for _, owner in list(calls.values())) or clock.now() >= deadline:
                 return
             await rt.sleep(PAUSE)
 
@@ -389,7 +391,7 @@ class AsyncClient(BaseClient):
         for state in self.states:
             waited = dict(state.entering)
             held = [] if self.store.frees_at_death else state.watchdog.live()
-            at_work = [grant for grant in held if rt.works(grant._owner)]
+            at_work = [grant for grant in held if rt.is_active(grant._owner)]
             error = await self._end(state, AT_EXIT_LIMIT, [grant for grant in held if grant not in at_work])
             await self._until(waited, GIVEN_UP_LIMIT)  # one that writes to stderr while Python ends makes it abort
             if error is not None:

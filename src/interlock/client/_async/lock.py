@@ -10,12 +10,12 @@ from weakref import ref
 from interlock.client._async.client import AsyncClient
 from interlock.client._async.grants import AsyncGrant, AsyncGrants, AsyncReentry
 from interlock.client.arguments import AcquireOptions, P, wait_limit
-from interlock.client.base_grant import Hold
+from interlock.client.base_grant import ReentryCount
 from interlock.client.base_lock import FEW, Same
-from interlock.client.cancel import Cancels, checked_cancel
+from interlock.client.cancel import SupportsIsSet, checked_cancel
 from interlock.core.claims import UNSET, USING, LockSpec, Unset, kind_of, name_of
 from interlock.core.errors import NotHeld
-from interlock.core.functions import around_generator, check_kind, checked_kind_of, see_it_finished
+from interlock.core.functions import around_generator, check_kind, checked_kind_of, refuse_awaitable
 from interlock.runtime import _aio as rt
 from interlock.runtime.blocks import Acquired, CallSite, call_site
 
@@ -46,17 +46,19 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
         return any(view.state == USING for view in views)
 
     @abstractmethod
-    def _take(self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None) -> rt.Result[G | None]:
+    def _take(
+        self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None
+    ) -> rt.Result[G | None]:
         """Acquire it for the caller."""
 
     @overload
     async def acquire(self, blocking: Literal[True] = True) -> G | Any: ...  # None if the lock has a timeout
     @overload
     async def acquire(
-        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Cancels | None = None
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: SupportsIsSet | None = None
     ) -> G | None: ...
     async def acquire(
-        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Cancels | None = None
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: SupportsIsSet | None = None
     ) -> G | Any:
         """Wait in line for the lock.
 
@@ -80,7 +82,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
         return await self._obtain(wait_limit(self._options, blocking, timeout), cancel)
 
     async def _obtain(
-        self, seconds: float | None, cancel: Cancels | None = None, site: CallSite | None = None
+        self, seconds: float | None, cancel: SupportsIsSet | None = None, site: CallSite | None = None
     ) -> G | Any:
         owner = rt.caller()
         grant = await self._take(seconds, owner, cancel)
@@ -177,7 +179,7 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
         self._spec = spec
 
     def _take(
-        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+        self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None
     ) -> rt.Result[AsyncGrant | None]:
         return self._client.acquire(self._spec, self._options, seconds, owner, cancel)
 
@@ -189,10 +191,10 @@ class AsyncRLock(AsyncLock):
     """A lock that the task which holds it may acquire again; the count dies with the lease."""
 
     async def _take(
-        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+        self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None
     ) -> AsyncGrant | None:
         # async only
-        await rt.give_way()  # a re-entry waits for nothing else
+        await rt.yield_to_loop()  # a re-entry waits for nothing else
         holds, strands = self._client.state().holds, rt.strands()
         for strand in strands:
             reference, hold = holds.get((self._spec.key, owner, strand), (None, None))
@@ -207,7 +209,7 @@ class AsyncRLock(AsyncLock):
                 found = reference()
                 if found is None or not found.held:
                     holds.pop(each, None)
-        hold = Hold()
+        hold = ReentryCount()
         holds[self._spec.key, owner, strands[0]] = ref(grant), hold
         return AsyncReentry(grant, hold, self._options)
 
@@ -220,7 +222,7 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
         self._parts = parts
 
     async def _take(
-        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+        self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None
     ) -> AsyncGrants | None:
         deadline = None if seconds is None else self._client.now() + seconds
         taken: list[AsyncGrant] = []
@@ -270,7 +272,7 @@ def held_around(
             return None
         async with held:
             result = await function(*args, **kwargs)
-            see_it_finished(result, function)
+            refuse_awaitable(result, function)
             return result
 
     return locked

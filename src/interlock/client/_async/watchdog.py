@@ -18,7 +18,7 @@ from interlock.client.events import EVERYWHERE, Kind
 from interlock.client.messages import CONNECTION_CLOSED, GONE_THERE, LEASE_ENDED, warn_of_dropped
 from interlock.core.claims import Claim, name_of
 from interlock.core.errors import LockError, StoreError
-from interlock.core.line import WANTED
+from interlock.core.line import RENEWAL_WANTED
 from interlock.core.queue import Renewed
 from interlock.runtime import _aio as rt
 from interlock.runtime import log
@@ -63,8 +63,8 @@ class AsyncWatchdog:
         self.dropped: deque[tuple[Claim, float]] = deque(maxlen=MOST_DROPPED)
         self.stale: deque[tuple[Claim, float]] = deque(maxlen=MOST_STALE)
         self._take_out_at = 0.0
-        self._alarm = rt.AsyncAlarm(self._look, "interlock-watchdog", self._now, queue.rest)
-        queue.doubt = self.doubt
+        self._alarm = rt.AsyncAlarm(self._look, "interlock-watchdog", self._now, queue.close_idle)
+        queue.doubt = self.verify_soon
 
     def add(self, grant: AsyncGrant) -> None:
         """Watch over `grant` from now on."""
@@ -87,7 +87,7 @@ class AsyncWatchdog:
         self.stale.append((claim, self._now() + claim.spec.ttl))
         self._alarm.set(self._take_out_at)
 
-    def doubt(self, id: str) -> bool:
+    def verify_soon(self, id: str) -> bool:
         """Ask the store at once about a claim that it may not have any more, also one that is being granted.
 
         Args:
@@ -97,7 +97,7 @@ class AsyncWatchdog:
             True if its grant is under watch here.
         """
         for each in [] if id else list(self.watched):
-            self.doubt(each)
+            self.verify_soon(each)
         found = self.watched.get(id)
         grant = None if found is None else found[0]()
         if grant is None:
@@ -113,14 +113,14 @@ class AsyncWatchdog:
             return  # it is being released: not lost
         grant._lose(why)
         lost = grant.lost  # else its release was on its way
-        self._tell([grant], "lost" if lost else "released", why)
+        self._emit([grant], "lost" if lost else "released", why)
         if lost:
             # async only
             grant._strike()
             if grant._deadline >= grant._ends_at and why is not CONNECTION_CLOSED:  # the store's lease is longer
-                rt.spawn("interlock-at-most", self.leave, grant._claim)
+                rt.start_background("interlock-at-most", self.leave, grant._claim)
             if grant._options.on_lost is not None:
-                rt.beside("interlock-on-lost", grant._context, grant._options.on_lost, grant)
+                rt.run_detached("interlock-on-lost", grant._context, grant._options.on_lost, grant)
 
     def live(self) -> list[AsyncGrant]:
         """Return the grants under watch, in the order in which they were acquired."""
@@ -156,7 +156,7 @@ class AsyncWatchdog:
                     self.take_out(claim)
             if self.stale and self._take_out_at <= now:
                 self._take_out_at = math.inf  # until this attempt has ended
-                rt.spawn("interlock-take-out", self._take_out)
+                rt.start_background("interlock-take-out", self._take_out)
             due: dict[object, list[AsyncGrant]] = {}
             grants = self.live()
             soon = any(grant._due <= now for grant in grants)
@@ -166,7 +166,7 @@ class AsyncWatchdog:
                 elif soon and grant._joins(now):
                     due.setdefault(self.node_of(grant._claim), []).append(grant)
             for some in due.values():
-                if rt.spawn("interlock-renew", self._renew, some) is None:
+                if rt.start_background("interlock-renew", self._renew, some) is None:
                     self._again(some)
         finally:
             self._alarm.set(min([grant._due for grant in self.live()], default=math.inf))
@@ -220,10 +220,10 @@ class AsyncWatchdog:
                 self.lost(grant, GONE_THERE)
             elif grant.id in self.watched and not grant._leaving:
                 grant._renewed(sent)
-                grant._note_wanted(answer == WANTED)
+                grant._note_wanted(answer == RENEWAL_WANTED)
                 renewed.append(grant)
                 self._alarm.set(grant._due)
-        self._tell(renewed, "renewed", "")
+        self._emit(renewed, "renewed", "")
         if problem is not None:
             self._failed(failed, problem)
 
@@ -233,16 +233,16 @@ class AsyncWatchdog:
         watched = [grant for grant in grants if grant.id in self.watched]
         if watched and not isinstance(error, rt.CANCELLED):
             log.warn("Could not renew %d lease(s), retrying: %s", len(watched), error)
-            self._tell(watched, "renewal failed", f"{type(error).__name__}: {error}")
+            self._emit(watched, "renewal failed", f"{type(error).__name__}: {error}")
 
     def _again(self, grants: Sequence[AsyncGrant]) -> None:
         for grant in grants:
             self._alarm.set(grant._retries(self._now()))
 
-    def _tell(self, grants: Sequence[AsyncGrant], kind: Kind, reason: str) -> None:
+    def _emit(self, grants: Sequence[AsyncGrant], kind: Kind, reason: str) -> None:
         """Tell the listeners, in a place where they delay no renewal."""
         if grants and (self._client.listeners or EVERYWHERE):
-            rt.beside("interlock-events", Context(), _tell_each, grants, kind, reason)
+            rt.run_detached("interlock-events", Context(), _tell_each, grants, kind, reason)
 
     async def leave(self, claim: Claim) -> None:
         """Withdraw a claim, even if this call is cancelled; if the store is unavailable, `take_out` tries again."""
@@ -257,4 +257,4 @@ class AsyncWatchdog:
 
 def _tell_each(grants: Sequence[AsyncGrant], kind: Kind, reason: str) -> None:
     for grant in grants:
-        grant._tell(kind, reason)
+        grant._emit(kind, reason)

@@ -5,12 +5,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from interlock.client.arguments import AcquireOptions
-from interlock.client.base_grant import HELD, RELEASED, BaseGrant, BaseGrants, Hold
+from interlock.client.base_grant import HELD, RELEASED, BaseGrant, BaseGrants, ReentryCount
 from interlock.client.events import EVERYWHERE
 from interlock.client.messages import GONE_THERE, LEASE_ENDED
 from interlock.core._sync.acquire import Queue
 from interlock.core.errors import NotHeld, StoreError, Unsupported
-from interlock.core.line import WANTED
+from interlock.core.line import RENEWAL_WANTED
 from interlock.runtime import _threads as rt
 from interlock.runtime import log
 from interlock.runtime.process import checked_pid
@@ -73,7 +73,7 @@ class Grant(_AsyncBody, BaseGrant):
         begins = wanted and not self._wanted
         self._wanted = wanted
         if begins and self._options.on_wanted is not None:
-            rt.beside("interlock-on-wanted", self._context, self._options.on_wanted, self)
+            rt.run_detached("interlock-on-wanted", self._context, self._options.on_wanted, self)
 
     def detach(self) -> str:
         """Keep the claim, with a full lease from now, but stop holding and renewing it here.
@@ -104,7 +104,7 @@ class Grant(_AsyncBody, BaseGrant):
             watchdog.lost(self, GONE_THERE)
             raise self._loss()
         self._state = RELEASED
-        self._tell("released", "detached")
+        self._emit("released", "detached")
         return written(client.where, claim, self.fence)
 
     def release(self) -> bool:
@@ -134,7 +134,7 @@ class Grant(_AsyncBody, BaseGrant):
             try:
                 removed = state.queue.leave(self._claim, *self._record)
                 if self._record and not removed:  # a request before this one, which had no answer, may have done it
-                    removed = state.queue.kept(self._claim.spec.key) == self._record[1]
+                    removed = state.queue.run_result(self._claim.spec.key) == self._record[1]
             except rt.CANCELLED as error:
                 cancelled, removed = error, self._leave_to_the_end(state.queue, error)
         except BaseException as error:
@@ -153,7 +153,7 @@ class Grant(_AsyncBody, BaseGrant):
         if released:
             self._state = RELEASED
             if client.listeners or EVERYWHERE:
-                self._tell("released")
+                self._emit("released")
         else:
             if self._state == HELD:
                 self._leaving = False
@@ -210,7 +210,7 @@ class Grant(_AsyncBody, BaseGrant):
             return False
         self._watchdog.stay(self)
         self._state = RELEASED
-        self._tell("released")
+        self._emit("released")
         return True
 
     def renew(self) -> bool:
@@ -232,8 +232,8 @@ class Grant(_AsyncBody, BaseGrant):
             self._watchdog.lost(self, GONE_THERE)
             return False
         self._renewed(sent)
-        self._note_wanted(answer == WANTED)
-        self._tell("renewed")
+        self._note_wanted(answer == RENEWAL_WANTED)
+        self._emit("renewed")
         return True
 
 
@@ -250,7 +250,7 @@ class Reentry(Grant):
 
     __slots__ = ("_grant", "_hold", "_outermost")
 
-    def __init__(self, grant: Grant, hold: Hold, options: AcquireOptions) -> None:
+    def __init__(self, grant: Grant, hold: ReentryCount, options: AcquireOptions) -> None:
         self._grant, self._hold, self._options = grant, hold, options
         self._state = HELD
         self._leaving = self._outermost = False

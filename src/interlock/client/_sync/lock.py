@@ -11,12 +11,12 @@ from weakref import ref
 from interlock.client._sync.client import Client
 from interlock.client._sync.grants import Grant, Grants, Reentry
 from interlock.client.arguments import AcquireOptions, P, wait_limit
-from interlock.client.base_grant import Hold
+from interlock.client.base_grant import ReentryCount
 from interlock.client.base_lock import FEW, Same
-from interlock.client.cancel import Cancels, checked_cancel
+from interlock.client.cancel import SupportsIsSet, checked_cancel
 from interlock.core.claims import UNSET, USING, LockSpec, Unset, kind_of, name_of
 from interlock.core.errors import NotHeld
-from interlock.core.functions import around_generator, check_kind, checked_kind_of, see_it_finished
+from interlock.core.functions import around_generator, check_kind, checked_kind_of, refuse_awaitable
 from interlock.runtime import _threads as rt
 from interlock.runtime.blocks import Acquired, CallSite, call_site
 
@@ -47,17 +47,19 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
         return any(view.state == USING for view in views)
 
     @abstractmethod
-    def _take(self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None) -> rt.Result[G | None]:
+    def _take(
+        self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None
+    ) -> rt.Result[G | None]:
         """Acquire it for the caller."""
 
     @overload
     def acquire(self, blocking: Literal[True] = True) -> G | Any: ...  # None if the lock has a timeout
     @overload
     def acquire(
-        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Cancels | None = None
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: SupportsIsSet | None = None
     ) -> G | None: ...
     def acquire(
-        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Cancels | None = None
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: SupportsIsSet | None = None
     ) -> G | Any:
         """Wait in line for the lock.
 
@@ -81,7 +83,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
         return self._obtain(wait_limit(self._options, blocking, timeout), cancel)
 
     def _obtain(
-        self, seconds: float | None, cancel: Cancels | None = None, site: CallSite | None = None
+        self, seconds: float | None, cancel: SupportsIsSet | None = None, site: CallSite | None = None
     ) -> G | Any:
         owner = rt.caller()
         grant = self._take(seconds, owner, cancel)
@@ -174,7 +176,7 @@ class Lock(Lockable[Grant]):
         self._spec = spec
 
     def _take(
-        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+        self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None
     ) -> rt.Result[Grant | None]:
         return self._client.acquire(self._spec, self._options, seconds, owner, cancel)
 
@@ -186,7 +188,7 @@ class RLock(Lock):
     """A lock that the thread which holds it may acquire again; the count dies with the lease."""
 
     def _take(
-        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+        self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None
     ) -> Grant | None:
         holds, strands = self._client.state().holds, rt.strands()
         for strand in strands:
@@ -202,7 +204,7 @@ class RLock(Lock):
                 found = reference()
                 if found is None or not found.held:
                     holds.pop(each, None)
-        hold = Hold()
+        hold = ReentryCount()
         holds[self._spec.key, owner, strands[0]] = ref(grant), hold
         return Reentry(grant, hold, self._options)
 
@@ -215,7 +217,7 @@ class AllLock(Lockable[Grants]):
         self._parts = parts
 
     def _take(
-        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+        self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None
     ) -> Grants | None:
         deadline = None if seconds is None else self._client.now() + seconds
         taken: list[Grant] = []
@@ -265,7 +267,7 @@ def held_around(
             return None
         with held:
             result = function(*args, **kwargs)
-            see_it_finished(result, function)
+            refuse_awaitable(result, function)
             return result
 
     return locked

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, State, fits
 from interlock.core.errors import UnknownOutcome
-from interlock.core.queue import GIVEN_UP, GONE, LOOKS, REFUSED, EnterResult, Renewed
+from interlock.core.queue import CLAIM_GONE, GIVEN_UP, LOOKS, REFUSED, EnterResult, Renewed
 
 NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, one of them is about to be lowered
 
@@ -49,10 +49,10 @@ class AsyncRecords(Protocol):
     """A dumb store, as seen by the protocol: each method is one request, or a few that may come apart at any point.
 
     Attributes:
-        look_again: seconds after which a waiter looks again unless it is notified.
+        poll_after: seconds after which a waiter looks again unless it is notified.
     """
 
-    look_again: float
+    poll_after: float
 
     async def create(self, claim: Claim) -> None:
         """Write a pending record whose lease starts on arrival; the same id again changes nothing."""
@@ -141,10 +141,10 @@ class AsyncPending:
     def __init__(self, records: AsyncRecords) -> None:
         self.records = records
 
-    async def enter(self, claim: Claim, wait: bool, again: bool) -> EnterResult:
+    async def enter(self, claim: Claim, may_queue: bool, already_queued: bool) -> EnterResult:
         """As `AsyncQueue.enter`; a claim with a request of unknown outcome is given up, its id never used again."""
         try:
-            result = await self._enter(claim, wait, again)
+            result = await self._enter(claim, may_queue, already_queued)
         except UnknownOutcome:
             result = GIVEN_UP
         if result.state == "gone":
@@ -156,25 +156,25 @@ class AsyncPending:
         if again:
             renewed = await records.renew((claim,))
             if not renewed[0]:
-                return GONE
+                return CLAIM_GONE
         else:
             await records.create(claim)  # 1. claim first ...
         while True:
             line = await records.list(claim.spec.key)  # 2. ... then look
             verdict, up, fence, junk, ahead = judge(claim.id, line)
-            pause = NEIGHBOUR_PAUSE if verdict == "neighbour" else max(records.look_again, ahead / LOOKS)
+            pause = NEIGHBOUR_PAUSE if verdict == "neighbour" else max(records.poll_after, ahead / LOOKS)
             del line, ahead  # locals that live over an `await` are part of the model checker's state
             if verdict == "gone":
-                return GONE
+                return CLAIM_GONE
             if verdict == "holds":
                 return EnterResult("using", fence)
             if verdict == "enter" and up:
                 granted = await records.promote(claim)  # 3. a refusal is no grant
-                return GONE if granted is None else EnterResult("using", granted)
+                return CLAIM_GONE if granted is None else EnterResult("using", granted)
             if verdict != "give way" and not up:
                 raised = await records.update(claim, PENDING)  # raise the flag, THEN look again
                 if not raised:
-                    return GONE
+                    return CLAIM_GONE
             else:
                 break
         if not wait and verdict != "neighbour":
@@ -183,10 +183,10 @@ class AsyncPending:
         if verdict == "give way" and up:
             lowered = await records.update(claim, QUEUED)  # step aside, stay in line
             if not lowered:
-                return GONE
+                return CLAIM_GONE
         if junk is not None:
             await records.reap(claim.spec.key, junk)
-        return EnterResult("pending", look_again=pause)
+        return EnterResult("pending", poll_after=pause)
 
     async def _forget(self, claim: Claim) -> None:
         with suppress(UnknownOutcome):  # its lease ends by itself, and the id is never used again

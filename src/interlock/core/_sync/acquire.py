@@ -23,7 +23,7 @@ from interlock.core.queue import (
     Held,
     Outage,
     Renewed,
-    Tells,
+    Wakeable,
 )
 from interlock.core.renewal import RENEW_AFTER
 
@@ -35,30 +35,32 @@ LOST_REPLIES = 3  # ask again so many times in a row; then the caller must know
 class Queue(Protocol):
     """A store as one process uses it: the state machine pending -> using -> gone, for every name."""
 
-    def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
+    def enter(
+        self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
+    ) -> EnterResult:
         """Ask for the lock, or where the claim stands; idempotent by the claim's id; extends its lease.
 
         Args:
             claim: the claim.
             waiter: is notified when the claim's turn comes, of `subscribe`; None when the caller has not subscribed.
-            wait: False: one try, which leaves nothing behind if it is refused.
-            again: True if the claim is known to be in the line: if it is not there, it is gone.
+            may_queue: False: one try, which leaves nothing behind if it is refused.
+            already_queued: True if the claim is known to be in the line: if it is not there, it is gone.
         """
 
-    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
+    def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         """Take the claim out of the line, hand over to the next; True if this call removed it.
 
         Args:
             claim: the claim.
-            done: seconds for which a record is kept that its run was completed; 0 for no record.  With one, True says
-                that this request made it; False may also mean that one before it did, which had no answer.
-            value: what is kept with the record, in the same step: ASCII text without NUL.
+            keep_for: seconds for which a record is kept that its run was completed; 0 for no record.  With one, True
+                says that this request made it; False may also mean that one before it did, which had no answer.
+            stored_result: what is kept with the record, in the same step: ASCII text without NUL.
         """
 
-    def kept(self, key: str) -> str | None:
+    def run_result(self, key: str) -> str | None:
         """Return the value of the record of a completed run; None if none is kept."""
 
-    def forget(self, key: str) -> bool:
+    def delete_run_result(self, key: str) -> bool:
         """Delete the record of a completed run; True if there was one; UnknownOutcome if a reply was lost."""
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
@@ -139,15 +141,15 @@ def acquire(rt: Any, queue: Queue, call: AcquireCall) -> Held | None:
 def _ask(queue: Queue, call: AcquireCall) -> EnterResult:
     """Say where the claim stands: by its hand-over, or as the store answers."""
     if call.granted is not None:
-        answer = EnterResult("using", call.granted.fence, asked=False, slot=call.granted.slot)
-    elif call.first is not None:
-        answer, call.first = call.first, None
+        answer = EnterResult("using", call.granted.fence, lease_extended=False, slot=call.granted.slot)
+    elif call.first_answer is not None:
+        answer, call.first_answer = call.first_answer, None
     else:
         answer = _enter(queue, call)
-    if answer.asked:
+    if answer.lease_extended:
         call.sent = call.moment
     if answer.outage is None:
-        call.away_since = None
+        call.unavailable_since = None
     return answer
 
 
@@ -160,7 +162,7 @@ def _enter(queue: Queue, call: AcquireCall) -> EnterResult:
     before, call.entered = call.entered, True
     try:
         # An id enters once: what was told to a claim that has expired must not be taken for one that entered later.
-        answer = queue.enter(call.claim, call.waiter, call.wait, call.in_line or call.uncertain)
+        answer = queue.enter(call.claim, call.waiter, call.may_queue, call.in_line or call.uncertain)
     except UnknownOutcome:
         if call.unanswered >= LOST_REPLIES:
             raise
@@ -195,9 +197,9 @@ def _start_afresh(rt: Any, call: AcquireCall, answer: EnterResult) -> bool:
             raise answer.outage.error
         return False
     if answer.outage is not None:
-        rt.sleep(_pause_in_outage(rt, call, answer.outage, answer.look_again))
+        rt.sleep(_pause_in_outage(rt, call, answer.outage, answer.poll_after))
     elif answer is GIVEN_UP:
-        rt.sleep(answer.look_again * 2**call.unanswered)
+        rt.sleep(answer.poll_after * 2**call.unanswered)
     return True
 
 
@@ -205,18 +207,18 @@ def _wait(rt: Any, queue: Queue, call: AcquireCall, answer: EnterResult) -> bool
     """Wait until the claim is handed the lock, or it is time to ask again; say whether there was time for it."""
     if answer.state == "pending" and not call.in_line:
         call.in_line = True
-        if call.wait and call.on_queued is not None:
+        if call.may_queue and call.on_queued is not None:
             call.on_queued(call)
     if not _in_time(rt, call):
         _time_is_over(queue, call, answer.outage, call.in_line)
         return False
-    pause = answer.look_again
+    pause = answer.poll_after
     if answer.outage is not None:
         pause = _pause_in_outage(rt, call, answer.outage, pause)
     if answer.state == "busy":  # a store that is busy for long is not asked all the time
         pause += min(MOST_PAUSE, (call.moment - call.started) / 20)
     call.waiter = call.waiter or answer.waiter
-    if answer.state == "pending" and call.wait and call.waiter is None:
+    if answer.state == "pending" and call.may_queue and call.waiter is None:
         call.waiter = queue.subscribe()
     elif call.waiter is None or not call.in_line:
         rt.sleep(pause)
@@ -250,11 +252,11 @@ def _pause_in_outage(rt: Any, call: AcquireCall, outage: Outage, pause: float) -
     Raises:
         StoreError: the call has no limit of time, and the store has been away for longer than `outage.wait_limit`.
     """
-    call.away_since = call.moment if call.away_since is None else call.away_since
+    call.unavailable_since = call.moment if call.unavailable_since is None else call.unavailable_since
     call.moment = rt.time_by(call.now)
     if call.deadline is not None:
         return max(0.0, min(pause, call.deadline - call.moment))
-    if call.moment - call.away_since > outage.wait_limit:
+    if call.moment - call.unavailable_since > outage.wait_limit:
         raise outage.error
     return pause
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, State, fits
 from interlock.core.errors import UnknownOutcome
-from interlock.core.queue import GIVEN_UP, GONE, LOOKS, REFUSED, EnterResult, Renewed
+from interlock.core.queue import CLAIM_GONE, GIVEN_UP, LOOKS, REFUSED, EnterResult, Renewed
 
 NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, one of them is about to be lowered
 
@@ -50,10 +50,10 @@ class Records(Protocol):
     """A dumb store, as seen by the protocol: each method is one request, or a few that may come apart at any point.
 
     Attributes:
-        look_again: seconds after which a waiter looks again unless it is notified.
+        poll_after: seconds after which a waiter looks again unless it is notified.
     """
 
-    look_again: float
+    poll_after: float
 
     def create(self, claim: Claim) -> None:
         """Write a pending record whose lease starts on arrival; the same id again changes nothing."""
@@ -142,10 +142,10 @@ class Pending:
     def __init__(self, records: Records) -> None:
         self.records = records
 
-    def enter(self, claim: Claim, wait: bool, again: bool) -> EnterResult:
+    def enter(self, claim: Claim, may_queue: bool, already_queued: bool) -> EnterResult:
         """As `Queue.enter`; a claim with a request of unknown outcome is given up, its id never used again."""
         try:
-            result = self._enter(claim, wait, again)
+            result = self._enter(claim, may_queue, already_queued)
         except UnknownOutcome:
             result = GIVEN_UP
         if result.state == "gone":
@@ -157,25 +157,25 @@ class Pending:
         if again:
             renewed = records.renew((claim,))
             if not renewed[0]:
-                return GONE
+                return CLAIM_GONE
         else:
             records.create(claim)  # 1. claim first ...
         while True:
             line = records.list(claim.spec.key)  # 2. ... then look
             verdict, up, fence, junk, ahead = judge(claim.id, line)
-            pause = NEIGHBOUR_PAUSE if verdict == "neighbour" else max(records.look_again, ahead / LOOKS)
+            pause = NEIGHBOUR_PAUSE if verdict == "neighbour" else max(records.poll_after, ahead / LOOKS)
             del line, ahead  # locals that live over an `await` are part of the model checker's state
             if verdict == "gone":
-                return GONE
+                return CLAIM_GONE
             if verdict == "holds":
                 return EnterResult("using", fence)
             if verdict == "enter" and up:
                 granted = records.promote(claim)  # 3. a refusal is no grant
-                return GONE if granted is None else EnterResult("using", granted)
+                return CLAIM_GONE if granted is None else EnterResult("using", granted)
             if verdict != "give way" and not up:
                 raised = records.update(claim, PENDING)  # raise the flag, THEN look again
                 if not raised:
-                    return GONE
+                    return CLAIM_GONE
             else:
                 break
         if not wait and verdict != "neighbour":
@@ -184,10 +184,10 @@ class Pending:
         if verdict == "give way" and up:
             lowered = records.update(claim, QUEUED)  # step aside, stay in line
             if not lowered:
-                return GONE
+                return CLAIM_GONE
         if junk is not None:
             records.reap(claim.spec.key, junk)
-        return EnterResult("pending", look_again=pause)
+        return EnterResult("pending", poll_after=pause)
 
     def _forget(self, claim: Claim) -> None:
         with suppress(UnknownOutcome):  # its lease ends by itself, and the id is never used again

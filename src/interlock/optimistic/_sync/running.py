@@ -7,7 +7,7 @@ from inspect import isawaitable
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, cast
 
-from interlock.core.functions import see_it_finished
+from interlock.core.functions import refuse_awaitable
 from interlock.optimistic.tries import (
     BACKOFF,
     RETRIES,
@@ -115,7 +115,7 @@ def transact(
                 if keys:
                     attempt.watch(keys)
                 value = function(attempt.transaction)
-                see_it_finished(value, function, UNFINISHED[rt.TASKS])
+                refuse_awaitable(value, function, UNFINISHED[rt.TASKS])
                 if attempt.commit():
                     return cast(T, value.reply if isinstance(value, Queued) else value)
         except TryAgain as error:

@@ -33,7 +33,7 @@ async def attach(client: AsyncClient, text: str, ttl: float | None, options: Acq
             raise closed_meanwhile(claim.spec)
     finally:
         state.entering.pop(claim.id, None)
-    grant._tell_acquired(sent)
+    grant._emit_acquired(sent)
     return grant
 
 

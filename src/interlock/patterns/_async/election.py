@@ -38,7 +38,7 @@ class AsyncElection(rt.AsyncWrongWith):
     ) -> None:
         self._client = client
         self._spec = spec
-        self._options = options._replace(on_lost=lambda grant: self._tell())
+        self._options = options._replace(on_lost=lambda grant: self._wake_waiters())
         self._on_elected = on_elected
         self._on_deposed = on_deposed
         self._cancel = Cancel()
@@ -100,7 +100,7 @@ class AsyncElection(rt.AsyncWrongWith):
         """
         self._cancel.set()
         stander = self._stander
-        self._tell()
+        self._wake_waiters()
         if stander is None or stander == rt.caller():
             return True
         # async only
@@ -110,7 +110,7 @@ class AsyncElection(rt.AsyncWrongWith):
 
     async def __aenter__(self) -> "AsyncElection":
         self._begin()
-        rt.spawn("interlock-election", self._stand, None)
+        rt.start_background("interlock-election", self._stand, None)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -154,7 +154,7 @@ class AsyncElection(rt.AsyncWrongWith):
                 raise  # else it is by `stop`
         finally:
             self._stander = None
-            self._tell()
+            self._wake_waiters()
 
     async def _one_term(self, work: Callable[..., rt.Result[object]] | None) -> None:
         """Wait until it leads, and lead."""
@@ -163,7 +163,7 @@ class AsyncElection(rt.AsyncWrongWith):
             return
         self._grant, self._term = grant, grant.fence
         try:
-            self._tell()
+            self._wake_waiters()
             self._call(self._on_elected)
             if work is None:
                 await self._until(lambda: not self.leading, None)
@@ -189,7 +189,7 @@ class AsyncElection(rt.AsyncWrongWith):
 
     async def _step_down(self, grant: AsyncGrant) -> None:
         """Give the lock back, within 2 seconds."""
-        rt.spawn("interlock-step-down", self._release, grant)
+        rt.start_background("interlock-step-down", self._release, grant)
         await self._until(lambda: grant._over, STEP_DOWN)
 
     async def _release(self, grant: AsyncGrant) -> None:
@@ -198,7 +198,7 @@ class AsyncElection(rt.AsyncWrongWith):
         except LockError as error:
             log.warn("the leader of %r could not step down, its lease ends: %s", self.name, error)
         finally:
-            self._tell()
+            self._wake_waiters()
 
     def _call(self, function: Told | None) -> None:
         if function is not None:
@@ -207,9 +207,9 @@ class AsyncElection(rt.AsyncWrongWith):
             except Exception:
                 log.exception("%r failed", function)
 
-    def _tell(self) -> None:
+    def _wake_waiters(self) -> None:
         for waiter in list(self._watching):
-            waiter.tell()
+            waiter.wake()
 
     async def _until(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until a condition holds; False if the time is over."""

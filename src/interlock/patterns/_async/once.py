@@ -11,7 +11,7 @@ from interlock.client._async.grants import AsyncGrant
 from interlock.client.arguments import AcquireOptions, P
 from interlock.core.claims import LockSpec, checked_seconds
 from interlock.core.errors import InvalidArgument, NotKept
-from interlock.core.functions import check_kind, name_of_arguments, see_it_finished
+from interlock.core.functions import check_kind, name_of_arguments, refuse_awaitable
 from interlock.runtime import _aio as rt
 from interlock.runtime.blocks import Acquired, CallSite, call_site
 
@@ -136,7 +136,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
         async with run:
             if run.due:
                 run.result = await function(*args, **kwargs)
-                see_it_finished(run.result, function)
+                refuse_awaitable(run.result, function)
         return cast("R | S", run.result)
 
     async def _begin(self, name: str) -> AsyncRun:
@@ -149,7 +149,7 @@ class AsyncOnce(rt.AsyncWrongWith, Generic[S]):
             grant = await client.acquire(spec, options, left, owner)
             if grant is not None:
                 return AsyncRun(name, grant, self._keep)
-            kept = await client.state().queue.kept(spec.key)
+            kept = await client.state().queue.run_result(spec.key)
             if kept is not None:
                 return AsyncRun(name, None, text=kept.partition(" ")[2])
             if deadline is not None and client.now() >= deadline:

@@ -3,7 +3,7 @@
 from interlock.client._async.grants import AsyncGrant
 from interlock.client._async.lock import AsyncLock
 from interlock.client.arguments import refuse_other_items
-from interlock.client.cancel import Cancels
+from interlock.client.cancel import SupportsIsSet
 from interlock.runtime import _aio as rt
 
 
@@ -11,7 +11,7 @@ class AsyncOneOf(AsyncLock):
     """A lock on one of several items; `grant.item` of its grants says which."""
 
     async def _take(
-        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+        self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None
     ) -> AsyncGrant | None:
         refuse_other_items(self._spec.label, await self._client.look(self._spec.key), None)
         grant = await self._client.acquire(self._spec, self._options, seconds, owner, cancel)

@@ -34,7 +34,7 @@ def attach(client: Client, text: str, ttl: float | None, options: AcquireOptions
             raise closed_meanwhile(claim.spec)
     finally:
         state.entering.pop(claim.id, None)
-    grant._tell_acquired(sent)
+    grant._emit_acquired(sent)
     return grant
 
 

@@ -39,7 +39,7 @@ class Election(rt.WrongWith):
     ) -> None:
         self._client = client
         self._spec = spec
-        self._options = options._replace(on_lost=lambda grant: self._tell())
+        self._options = options._replace(on_lost=lambda grant: self._wake_waiters())
         self._on_elected = on_elected
         self._on_deposed = on_deposed
         self._cancel = Cancel()
@@ -101,14 +101,14 @@ class Election(rt.WrongWith):
         """
         self._cancel.set()
         stander = self._stander
-        self._tell()
+        self._wake_waiters()
         if stander is None or stander == rt.caller():
             return True
         return self._until(lambda: self._stander is None, timeout)
 
     def __enter__(self) -> "Election":
         self._begin()
-        rt.spawn("interlock-election", self._stand, None)
+        rt.start_background("interlock-election", self._stand, None)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -149,7 +149,7 @@ class Election(rt.WrongWith):
                 raise  # else it is by `stop`
         finally:
             self._stander = None
-            self._tell()
+            self._wake_waiters()
 
     def _one_term(self, work: Callable[..., rt.Result[object]] | None) -> None:
         """Wait until it leads, and lead."""
@@ -158,7 +158,7 @@ class Election(rt.WrongWith):
             return
         self._grant, self._term = grant, grant.fence
         try:
-            self._tell()
+            self._wake_waiters()
             self._call(self._on_elected)
             if work is None:
                 self._until(lambda: not self.leading, None)
@@ -184,7 +184,7 @@ class Election(rt.WrongWith):
 
     def _step_down(self, grant: Grant) -> None:
         """Give the lock back, within 2 seconds."""
-        rt.spawn("interlock-step-down", self._release, grant)
+        rt.start_background("interlock-step-down", self._release, grant)
         self._until(lambda: grant._over, STEP_DOWN)
 
     def _release(self, grant: Grant) -> None:
@@ -193,7 +193,7 @@ class Election(rt.WrongWith):
         except LockError as error:
             log.warn("the leader of %r could not step down, its lease ends: %s", self.name, error)
         finally:
-            self._tell()
+            self._wake_waiters()
 
     def _call(self, function: Told | None) -> None:
         if function is not None:
@@ -202,9 +202,9 @@ class Election(rt.WrongWith):
             except Exception:
                 log.exception("%r failed", function)
 
-    def _tell(self) -> None:
+    def _wake_waiters(self) -> None:
         for waiter in list(self._watching):
-            waiter.tell()
+            waiter.wake()
 
     def _until(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until a condition holds; False if the time is over."""

@@ -12,7 +12,7 @@ from interlock.client._sync.grants import Grant
 from interlock.client.arguments import AcquireOptions, P
 from interlock.core.claims import LockSpec, checked_seconds
 from interlock.core.errors import InvalidArgument, NotKept
-from interlock.core.functions import check_kind, name_of_arguments, see_it_finished
+from interlock.core.functions import check_kind, name_of_arguments, refuse_awaitable
 from interlock.runtime import _threads as rt
 from interlock.runtime.blocks import Acquired, CallSite, call_site
 
@@ -137,7 +137,7 @@ class Once(rt.WrongWith, Generic[S]):
         with run:
             if run.due:
                 run.result = function(*args, **kwargs)
-                see_it_finished(run.result, function)
+                refuse_awaitable(run.result, function)
         return cast("R | S", run.result)
 
     def _begin(self, name: str) -> Run:
@@ -150,7 +150,7 @@ class Once(rt.WrongWith, Generic[S]):
             grant = client.acquire(spec, options, left, owner)
             if grant is not None:
                 return Run(name, grant, self._keep)
-            kept = client.state().queue.kept(spec.key)
+            kept = client.state().queue.run_result(spec.key)
             if kept is not None:
                 return Run(name, None, text=kept.partition(" ")[2])
             if deadline is not None and client.now() >= deadline:

@@ -4,7 +4,7 @@
 from interlock.client._sync.grants import Grant
 from interlock.client._sync.lock import Lock
 from interlock.client.arguments import refuse_other_items
-from interlock.client.cancel import Cancels
+from interlock.client.cancel import SupportsIsSet
 from interlock.runtime import _threads as rt
 
 
@@ -12,7 +12,7 @@ class OneOf(Lock):
     """A lock on one of several items; `grant.item` of its grants says which."""
 
     def _take(
-        self, seconds: float | None, owner: rt.Caller, cancel: Cancels | None = None
+        self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None
     ) -> Grant | None:
         refuse_other_items(self._spec.label, self._client.look(self._spec.key), None)
         grant = self._client.acquire(self._spec, self._options, seconds, owner, cancel)

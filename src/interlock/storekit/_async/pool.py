@@ -103,8 +103,8 @@ class AsyncPool(Generic[Q, A]):
             reply = await connection.ask(request, deadline)
         except Refused as error:
             self._put(connection)
-            if error.is_away:
-                self.distrust()
+            if error.is_unavailable:
+                self.invalidate_connections()
             raise
         except BaseException as error:
             # Where the connection has ended, nothing can be late, and the same claim is asked for again.
@@ -114,7 +114,7 @@ class AsyncPool(Generic[Q, A]):
                 connection.abandon(self._undo(undo))
             self._put(None)
             if isinstance(error, UnknownOutcome):
-                self.distrust()
+                self.invalidate_connections()
             raise
         self._put(connection)
         return reply
@@ -193,18 +193,18 @@ class AsyncPool(Generic[Q, A]):
                 connection.close()
                 connection = None
             if self._line:
-                self._line.popleft().tell((connection,))
+                self._line.popleft().wake((connection,))
             elif connection is None:
                 self._room += 1
             else:
                 self._idle.append(connection)
 
-    def distrust(self) -> None:
+    def invalidate_connections(self) -> None:
         """Use no connection any more that there is now."""
         self._trust = object()
         self._drop(0)
 
-    def rest(self) -> None:
+    def close_idle(self) -> None:
         """Close unused connections, except for one."""
         self._drop(1)
 
@@ -223,4 +223,4 @@ class AsyncPool(Generic[Q, A]):
         with self._mutex:
             line, self._line = self._line, deque()
         for waiter in line:
-            waiter.tell()
+            waiter.wake()

@@ -9,14 +9,15 @@ from typing import Any
 
 from interlock.core._async.pending import NEIGHBOUR_PAUSE, AsyncPending
 from interlock.core.claims import Claim
-from interlock.core.queue import EnterResult, Renewed, Tells
+from interlock.core.queue import EnterResult, Renewed, Wakeable
 from interlock.runtime import _aio as rt
 
-JITTER = 0.5  # a waiter polls after a random part of `look_again`, at least this one
+JITTER = 0.5  # a waiter polls after a random part of `poll_after`, at least this one
 
 
 class AsyncRecordQueue:
-    """A queue on records; its store lacks `detach` and `once`, so it has neither `adopt` nor `kept` and `forget`.
+    """A queue on records; its store lacks `detach` and `once`, so it has neither `adopt` nor `run_result` and
+    `delete_run_result`.
 
     Args:
         records: where the claims are kept: `AsyncRecords` of the protocol, and what the queue only passes on, `look`,
@@ -26,8 +27,8 @@ class AsyncRecordQueue:
     def __init__(self, records: Any) -> None:
         self._records = records
         self._protocol = AsyncPending(records)
-        self._waiting: dict[str, tuple[str, Tells]] = {}
-        self.rest = records.rest
+        self._waiting: dict[str, tuple[str, Wakeable]] = {}
+        self.close_idle = records.close_idle
         self.abort = records.abort
         self.look, self.evict, self.namespaces = records.look, records.evict, records.namespaces
         self.doctor = records.doctor
@@ -36,22 +37,24 @@ class AsyncRecordQueue:
     def subscribe(self) -> Any:
         return rt.AsyncWaiter()
 
-    async def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
+    async def enter(
+        self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
+    ) -> EnterResult:
         if waiter is not None:  # before the first look: the lock may be released during it
             self._waiting[claim.id] = claim.spec.key, waiter
-        answer = await self._protocol.enter(claim, wait, again)
+        answer = await self._protocol.enter(claim, may_queue, already_queued)
         if answer.state != "pending":
             self._waiting.pop(claim.id, None)
-        elif answer.look_again > NEIGHBOUR_PAUSE:
-            answer = answer._replace(look_again=answer.look_again * random.uniform(JITTER, 1.0))
+        elif answer.poll_after > NEIGHBOUR_PAUSE:
+            answer = answer._replace(poll_after=answer.poll_after * random.uniform(JITTER, 1.0))
         return answer
 
-    async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
+    async def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         self._waiting.pop(claim.id, None)
         removed: bool = await self._records.delete(claim)
         for key, waiter in list(self._waiting.values()):
             if key == claim.spec.key:
-                waiter.tell()
+                waiter.wake()
         return removed
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:

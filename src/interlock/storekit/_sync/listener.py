@@ -25,7 +25,7 @@ class Subscription(Protocol):
     """A connection that receives messages; except for `close`, only one thread uses it."""
 
     def receive(self, deadline: float) -> list[str]:
-        """Return what came, each as `Waiters.hear` takes it; an empty list for an answer to `confirm`.
+        """Return what came, each as `Waiters.dispatch` takes it; an empty list for an answer to `confirm`.
 
         Raises:
             NoAnswer: nothing came until the deadline; it can be asked again.
@@ -87,7 +87,7 @@ class Listener:
             self._starting.append(waiter)
             if not self._runs:
                 self._runs = True
-                if rt.spawn("interlock-listener", self._run) is None:
+                if rt.start_background("interlock-listener", self._run) is None:
                     self._runs = False
                     raise StoreError("no thread could be started to wait for locks: the interpreter ends")
         told = waiter.wait(deadline - clock.now())
@@ -135,7 +135,7 @@ class Listener:
             self.live = error is None and not self._closed
             starting, self._starting = self._starting, []
         for each in starting:
-            each.tell(error)
+            each.wake(error)
 
     def _listen(self) -> None:
         """Subscribe, and receive until the subscription is unused.
@@ -169,9 +169,9 @@ class Listener:
                 continue
             asked = False
             for message in messages:
-                self._waiters.hear(message)
+                self._waiters.dispatch(message)
 
-    def distrust(self) -> None:
+    def resubscribe(self) -> None:
         """Subscribe anew, at another server: this one may have been replaced."""
         self.live = False
         subscription = self._subscription
@@ -181,4 +181,4 @@ class Listener:
     def close(self) -> None:
         """End the subscription; never waits."""
         self._closed = True
-        self.distrust()
+        self.resubscribe()

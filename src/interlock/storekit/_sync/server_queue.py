@@ -14,10 +14,9 @@ from typing import Generic, Literal, Protocol
 
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.core.failures import ConnectionEnded, Denied, NoAnswer, Passing, Unreachable, outage
-from interlock.core.line import GONE as GONE_THERE
-from interlock.core.line import WANTED
-from interlock.core.queue import BUSY, GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Tells
+from interlock.core.failures import ConnectionEnded, Denied, NoAnswer, TransientRefusal, Unreachable, outage
+from interlock.core.line import RENEWAL_GONE, RENEWAL_WANTED
+from interlock.core.queue import BUSY, CLAIM_GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Wakeable
 from interlock.core.renewal import ANSWER_WITHIN
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
@@ -33,14 +32,14 @@ from interlock.storekit.wire import (
     A_co,
     LeaveResult,
     Mode,
-    Promised,
     Q,
     Q_contra,
+    QueuedBehind,
     Wire,
 )
 
 CUTS = 5  # so many connections may end in a row under one request
-LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
+POLL_INTERVAL = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
 LOOKS_HERE = 200  # polls per second by all waiters of a process together
 
 
@@ -56,10 +55,10 @@ class Asks(Protocol[Q_contra, A_co]):
     def ask(self, request: Q_contra, deadline: float, undo: Claim | None = None) -> A_co:
         """As `Pool.ask`."""
 
-    def distrust(self) -> None:
+    def invalidate_connections(self) -> None:
         """Use no connection any more that there is now."""
 
-    def rest(self) -> None:
+    def close_idle(self) -> None:
         """Close unused connections, except for one."""
 
     def close(self) -> None:
@@ -78,7 +77,7 @@ class ServerQueue(Generic[Q, A]):
     Attributes:
         channel: as given.
         let_go: records that a claim was lost, or that its grant was garbage-collected: no successor goes in.
-        rest: closes unused connections, except for one.
+        close_idle: closes unused connections, except for one.
     """
 
     def __init__(
@@ -92,8 +91,8 @@ class ServerQueue(Generic[Q, A]):
         self._pool = pool
         self.channel = channel
         self._waiters = Successors()
-        self.let_go = self._waiters.forget
-        self.rest = pool.rest
+        self.let_go = self._waiters.drop_held
+        self.close_idle = pool.close_idle
         self._listener = Listener(subscribe, self._waiters, wire.where, wire.io_timeout)
         self.doubt: Callable[[str], object] = lambda id: None  # called with claims that the server may not have
         self._answered = False
@@ -103,9 +102,11 @@ class ServerQueue(Generic[Q, A]):
         """Return what the caller can wait on."""
         return rt.Waiter()
 
-    def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
+    def enter(
+        self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
+    ) -> EnterResult:
         """As `Queue.enter`."""
-        mode: Mode = AGAIN if again else WAIT if wait else TRY
+        mode: Mode = AGAIN if already_queued else WAIT if may_queue else TRY
         made: rt.Waiter[Granted] | None = None
         if waiter is not None:
             self._waiters.add(claim.id, waiter)
@@ -113,7 +114,7 @@ class ServerQueue(Generic[Q, A]):
                 try:
                     self._listener.start(clock.now() + self._wire.io_timeout)
                 except StoreError as error:
-                    return self._failed(claim, error, wait, again, None)
+                    return self._failed(claim, error, may_queue, already_queued, None)
         elif mode is WAIT:
             if self._listener.live:
                 made = rt.Waiter()
@@ -123,7 +124,7 @@ class ServerQueue(Generic[Q, A]):
             if not self._listener.live:
                 self._waiters.remove(claim.id)
                 made, mode = None, TRY
-        request, undo = self._wire.enter(claim, mode, self.channel), None if again else claim
+        request, undo = self._wire.enter(claim, mode, self.channel), None if already_queued else claim
         lost = False
         self._pool.entering.add(claim.id)
         try:
@@ -136,74 +137,85 @@ class ServerQueue(Generic[Q, A]):
                 lost = True  # `_ask` does not report whether a connection ended
                 reply = self._ask(request, undo)
         except StoreError as error:
-            return self._failed(claim, error, wait, again, mode, lost)
+            return self._failed(claim, error, may_queue, already_queued, mode, lost)
         finally:
             self._pool.entering.discard(claim.id)
         self._answered = True
-        answer = self._entered(claim.id, entered, wait, again)
+        answer = self._entered(claim.id, entered, may_queue, already_queued)
         if answer.state != "pending":
             return answer
-        look_again = min(max(LOOK_AGAIN, len(self._waiters.by_id) / LOOKS_HERE), answer.look_again)
-        look_again *= random.uniform(1.0, 1.1)  # not all at the same moment
-        return EnterResult("pending", look_again=look_again, waiter=made)
+        poll_after = min(max(POLL_INTERVAL, len(self._waiters.by_id) / LOOKS_HERE), answer.poll_after)
+        poll_after *= random.uniform(1.0, 1.1)  # not all at the same moment
+        return EnterResult("pending", poll_after=poll_after, waiter=made)
 
-    def _entered(self, id: str, answer: EnterResult | Promised | None, wait: bool, again: bool) -> EnterResult:
+    def _entered(
+        self, id: str, answer: EnterResult | QueuedBehind | None, may_queue: bool, already_queued: bool
+    ) -> EnterResult:
         """Take the answer of the server."""
-        if isinstance(answer, Promised):
+        if isinstance(answer, QueuedBehind):
             self._waiters.follow(answer.before, id, answer.fence)
-            answer = EnterResult("pending", look_again=answer.look_again)
+            answer = EnterResult("pending", poll_after=answer.poll_after)
         if answer is not None and answer.state == "pending":
             return answer
         if answer is not None and answer.state == "using":
             self._waiters.holds(id)
             self._waiters.remove(id)
             return answer
-        self._waiters.forget(id)  # if it was notified that it holds the lock, it was evicted
+        self._waiters.drop_held(id)  # if it was notified that it holds the lock, it was evicted
         made = self._waiters.leaves(id)
         if made is not None:
             made.settle(False)
-        return answer or (GONE if again else OCCUPIED if wait else REFUSED)
+        return answer or (CLAIM_GONE if already_queued else OCCUPIED if may_queue else REFUSED)
 
     def _failed(
-        self, claim: Claim, error: StoreError, wait: bool, again: bool, mode: Mode | None, lost: bool = False
+        self,
+        claim: Claim,
+        error: StoreError,
+        may_queue: bool,
+        already_queued: bool,
+        mode: Mode | None,
+        lost: bool = False,
     ) -> EnterResult:
         """Return the state of a claim whose request failed.
 
         Args:
             claim: which one.
             error: why.
-            wait, again: as for `enter`.
+            may_queue, already_queued: as for `enter`.
             mode: as it was sent; None if it was not.
             lost: True if a connection ended during an earlier request of this step.
 
         Raises:
             StoreError: waiting does not help, or was not requested; Refused and Unreachable only if nothing was done.
         """
-        unknown = mode is not None and not again and (lost or isinstance(error, UnknownOutcome))
+        unknown = mode is not None and not already_queued and (lost or isinstance(error, UnknownOutcome))
         late = unknown and isinstance(error, NoAnswer)
-        if not again:
+        if not already_queued:
             self._waiters.leaves(claim.id)
-        if isinstance(error, Passing):
-            may_pass = again or not error.needs_operator
+        if isinstance(error, TransientRefusal):
+            may_pass = already_queued or not error.needs_operator
         else:
             may_pass = isinstance(error, (UnknownOutcome, Unreachable)) and not isinstance(error, Denied)
-        if not may_pass or not (wait or late):
+        if not may_pass or not (may_queue or late):
             if unknown and not isinstance(error, UnknownOutcome):
                 raise UnknownOutcome(str(error)) from error
             raise error
-        answered = self._answered or (isinstance(error, Passing) and not error.is_away)
+        answered = self._answered or (isinstance(error, TransientRefusal) and not error.is_unavailable)
         state: Literal["gone", "busy", "indeterminate"] = "gone" if late else "indeterminate" if unknown else "busy"
         return EnterResult(
-            state, look_again=random.uniform(0.2, 0.4), asked=False, outage=outage(error, claim.spec.ttl, answered)
+            state,
+            poll_after=random.uniform(0.2, 0.4),
+            lease_extended=False,
+            outage=outage(error, claim.spec.ttl, answered),
         )
 
-    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
+    def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         """As `Queue.leave`."""
         self._pool.entering.discard(claim.id)
-        before = self._waiters.before(claim.id) if done else ()
-        made = None if done else self._waiters.leaves(claim.id)
+        before = self._waiters.before(claim.id) if keep_for else ()
+        made = None if keep_for else self._waiters.leaves(claim.id)
         let_in = "" if made is None else made.id
-        request = self._wire.leave(claim, self.channel, let_in, done, value, before)
+        request = self._wire.leave(claim, self.channel, let_in, keep_for, stored_result, before)
         lost = False
         try:
             try:
@@ -214,23 +226,23 @@ class ServerQueue(Generic[Q, A]):
         except BaseException:
             self._left_unheard(let_in)
             raise
-        if done:
-            self._waiters.forget(claim.id)
+        if keep_for:
+            self._waiters.drop_held(claim.id)
             self._waiters.remove(claim.id)
         left = self._wire.left(reply)
         if made is not None and made.settle(left.removed) and not left.removed:
             left = left._replace(removed=True)  # a request of its successor has removed the claim
         removed = left is REMOVED or self._left(claim, left, let_in)
-        if done and left.more and not removed:  # one step passes over a limited number of claims
+        if keep_for and left.more and not removed:  # one step passes over a limited number of claims
             removed = self._left(claim, self._wire.left(self._ask(request)), "")
         if lost:
             self._wake_all()  # the lost reply named the promoted waiters
-        return removed or (lost and not done)  # an earlier request may have done it, so the answer is yes
+        return removed or (lost and not keep_for)  # an earlier request may have done it, so the answer is yes
 
     def _left(self, claim: Claim, left: LeaveResult, let_in: str) -> bool:
         """Take the answer to a leave: notify the waiters of this process that it promoted."""
         removed = left.removed
-        self._tell(left)
+        self._notify(left)
         nobody = claim._replace(id=rt.fresh_id())  # if the record is refused, the claim itself stays in the line
         while left.more:
             try:
@@ -238,13 +250,13 @@ class ServerQueue(Generic[Q, A]):
             except StoreError:  # the outcome for the claim is known; the next request for this name continues
                 self._wake_all()
                 break
-            self._tell(left)
+            self._notify(left)
         if let_in and not removed:
             # The server no longer had the claim that let it in: what it promised to those behind may be void.
             self._left_unheard(let_in)
         return removed
 
-    def _tell(self, left: LeaveResult) -> None:
+    def _notify(self, left: LeaveResult) -> None:
         for id, fence, slot in left.promoted:
             self._waiters.notify(id, fence, slot)
 
@@ -257,7 +269,7 @@ class ServerQueue(Generic[Q, A]):
     def _wake_all(self) -> None:
         """Let all waiters poll; if there are thousands, not again before all can have polled, to avoid a storm."""
         if clock.now() >= self._wakes_at:
-            self._wakes_at = clock.now() + max(0.0, len(self._waiters.by_id) / LOOKS_HERE - LOOK_AGAIN)
+            self._wakes_at = clock.now() + max(0.0, len(self._waiters.by_id) / LOOKS_HERE - POLL_INTERVAL)
             self._waiters.wake_all()
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
@@ -267,21 +279,21 @@ class ServerQueue(Generic[Q, A]):
         answers = self._wire.renewed(claims, self._ask_twice(request, limit))
         for at, claim in enumerate(claims):
             if answers[at] == WAITS:  # the server says that the claim waits: the grant of this process is lost
-                answers[at] = WANTED if self._waiters.forget(claim.id) is None else GONE_THERE
+                answers[at] = RENEWAL_WANTED if self._waiters.drop_held(claim.id) is None else RENEWAL_GONE
         return answers
 
-    def kept(self, key: str) -> str | None:
-        """As `Queue.kept`."""
-        return self._wire.value(self._ask_twice(self._wire.kept(key, forget=False)))
+    def run_result(self, key: str) -> str | None:
+        """As `Queue.run_result`."""
+        return self._wire.value(self._ask_twice(self._wire.run_result(key, delete=False)))
 
-    def forget(self, key: str) -> bool:
-        """As `Queue.forget`."""
-        return self._wire.value(self._ask_once(self._wire.kept(key, forget=True))) is not None
+    def delete_run_result(self, key: str) -> bool:
+        """As `Queue.delete_run_result`."""
+        return self._wire.value(self._ask_once(self._wire.run_result(key, delete=True))) is not None
 
     def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         """As `Queue.adopt`."""
         request = self._wire.adopt(key, id, claim, self.channel, self._waiters.before(id))
-        before = self._waiters.forget(id)
+        before = self._waiters.drop_held(id)
         try:
             # A cancelled caller withdraws the new id afterwards; that request must not overtake this request.
             found: tuple[int, int] | EnterResult | None = BUSY
@@ -317,10 +329,10 @@ class ServerQueue(Generic[Q, A]):
         self._waiters.wake_all()  # so that each waiter here finds it closed
         self._listener.close()
 
-    def distrust(self) -> None:
+    def invalidate_connections(self) -> None:
         """Another server may have taken the place of this one: use no connection to it, and let all look."""
-        self._pool.distrust()
-        self._listener.distrust()
+        self._pool.invalidate_connections()
+        self._listener.resubscribe()
         self._waiters.wake_all()
 
     def _ask(self, request: Q, undo: Claim | None = None, limit: float | None = None) -> A:

@@ -6,63 +6,73 @@ from typing import Any, Protocol
 
 from interlock.core.claims import DONE, MICROS, SEPARATOR, USING, Check, Claim, ClaimView, keys_of, namespace_of
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.core.failures import Denied, Passing, Unreachable, outage
+from interlock.core.failures import Denied, TransientRefusal, Unreachable, outage
 from interlock.core.line import (
-    GONE,
     IS_DONE,
-    Decide,
-    Place,
-    Step,
+    RENEWAL_GONE,
+    QueuedClaim,
+    StepResult,
+    Transition,
     adopt,
     complete,
+    delete_record,
     enter,
     evict,
-    forget,
-    kept,
     leave,
     look,
-    new,
+    read_record,
     renew,
     settle,
+    unchecked,
 )
-from interlock.core.queue import BUSY, DONE_BEFORE, LOOKS, OCCUPIED, REFUSED, EnterResult, Held, Renewed, Tells
-from interlock.core.queue import GONE as IS_GONE
+from interlock.core.queue import (
+    BUSY,
+    CLAIM_GONE,
+    LOOKS,
+    OCCUPIED,
+    REFUSED,
+    RUN_ALREADY_DONE,
+    EnterResult,
+    Held,
+    Renewed,
+    Wakeable,
+)
 from interlock.core.renewal import BUSY_WITHIN
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 from interlock.runtime.waiters import Waiters
 
-LOOK_AGAIN = 1.0  # seconds between two polls of a waiter; a safety net where every hand-over is notified
+POLL_INTERVAL = 1.0  # seconds between two polls of a waiter; a safety net where every hand-over is notified
 SHORTEST_LOOK = 0.001  # seconds
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.02  # seconds before a busy store is asked again
 LIVES = "yes"  # the liveness token of a claim that ends with its process; the store replaces it by its own
-AWAY = 0.25  # seconds until an unavailable store is asked again
+UNAVAILABLE_PAUSE = 0.25  # seconds until an unavailable store is asked again
 
 
 class Steps(Protocol):
     """A store that performs steps on lines.
 
-    What others are told by is the store's `near`, if it has one, or the store itself: an object with `origin`,
-    `waiters`, and `tell(promoted)`, which notifies waiters in other processes: a new holder of its fence, a pending
-    one that it should look.
+    What others are told by is the store's `notifier`, if it has one, or the store itself: an object with `origin`,
+    `waiters`, and `notify_others(promoted)`, which notifies waiters in other processes: a new holder of its fence, a
+    pending one that it should look.
 
     If the steps of a store never block, the store may also have `step_now`, a faster plain function that does the
-    same. Three more methods are optional. `rest()` closes idle connections if no lock was held for a while.
+    same. Three more methods are optional. `close_idle()` closes idle connections if no lock was held for a while.
     `abort()` closes all connections without waiting, after the event loop has ended. `renew_many(ids_by_key)` (async
     in the async queue) renews the claims of many keys together and returns the steps by key; the queue renews each
     missing key in a separate step.
 
     Attributes:
-        look_again: seconds after which a waiter polls if it was not notified; more in a long line.
+        poll_after: seconds after which a waiter polls if it was not notified; more in a long line.
     """
 
-    look_again: float
+    poll_after: float
 
-    def step(self, key: str, decide: Decide, *args: object) -> Step | None:
-        """Perform `decide(line, clock, *args)` on the line of a key atomically; return None if the line is busy.
+    def step(self, key: str, transition: Transition, *args: object) -> StepResult | None:
+        """Perform `transition(line, clock, *args)` on the line of a key atomically; return None if the line is busy.
 
-        If `complete` answers True, the store keeps its last argument with the line; if `kept` answers True, the
-        store replaces that answer by the kept value.
+        If `complete` answers True, the store keeps its last argument with the line; if `read_record` answers True,
+        the store replaces that answer by the kept value.
         """
 
     def keys(self, prefix: str) -> list[str]:
@@ -93,12 +103,12 @@ class StepQueue:
         self._steps = steps
         self._step = steps.step
         self._step_now = getattr(steps, "step_now", None)
-        self._near: Any = getattr(steps, "near", steps)
-        self._waiters: Waiters = self._near.waiters
+        self._notifier: Any = getattr(steps, "notifier", steps)
+        self._waiters: Waiters = self._notifier.waiters
         self._forget = self._waiters.by_id.pop
         self._answered = False
         self._renew_many = getattr(steps, "renew_many", None)
-        self.rest = getattr(steps, "rest", bool)
+        self.close_idle = getattr(steps, "close_idle", bool)
         self.abort: Any = getattr(steps, "abort", bool)
         self.doctor = steps.doctor
         self.close = steps.close
@@ -106,42 +116,48 @@ class StepQueue:
     def subscribe(self) -> Any:
         return rt.Waiter()
 
-    def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
+    def enter(
+        self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
+    ) -> EnterResult:
         spec = claim.spec
         if waiter is not None:
             self._waiters.add(claim.id, waiter)  # before the step: another process may promote it right after
-        args = spec.key, enter, claim, self._near.origin, waiter is not None and wait, again
+        args = spec.key, enter, claim, self._notifier.origin, waiter is not None and may_queue, already_queued
         try:
             step = self._step(*args) if self._step_now is None else self._step_now(*args)
         except StoreError as error:
-            return away(claim, error, wait, self._answered)
+            return on_unavailable(claim, error, may_queue, self._answered)
         self._answered = True
         if step is None:
             return BUSY
         if step.promoted:
-            self._tell(spec.key, step)
+            self._notify(spec.key, step)
         place = step.answer
         if place is not None and place is not IS_DONE and place.state != USING:
-            pause = pause_before_look(self._steps.look_again, step.look_in, step.places)
-            return EnterResult("pending", look_again=pause, asked=step.line is not None)
+            pause = pause_before_look(self._steps.poll_after, step.look_in, step.places)
+            return EnterResult("pending", poll_after=pause, lease_extended=step.line is not None)
         if waiter is not None:
             self._forget(claim.id, None)
         if place is None:
-            return IS_GONE if again else OCCUPIED if wait else REFUSED
+            return CLAIM_GONE if already_queued else OCCUPIED if may_queue else REFUSED
         if place is IS_DONE:
-            return DONE_BEFORE
-        using: EnterResult = new(EnterResult, ("using", place.fence, 0.0, True, None, place.slot, None))
+            return RUN_ALREADY_DONE
+        using: EnterResult = unchecked(EnterResult, ("using", place.fence, 0.0, True, None, place.slot, None))
         return using
 
-    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
+    def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         self._forget(claim.id, None)
         key = claim.spec.key
-        args: Any = (key, leave, claim.id) if not done else (key, complete, claim.id, int(done * MICROS), value)
+        args: Any = (
+            (key, leave, claim.id)
+            if not keep_for
+            else (key, complete, claim.id, int(keep_for * MICROS), stored_result)
+        )
         step = self._step(*args) if self._step_now is None else self._step_now(*args)
         if step is None:
             step = self._insist(*args)
         if step.promoted:
-            self._tell(key, step)
+            self._notify(key, step)
         return bool(step.answer)
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
@@ -149,13 +165,13 @@ class StepQueue:
         for claim in claims:
             by_key.setdefault(claim.spec.key, []).append(claim.id)
         answers: dict[str, Renewed] = {}
-        steps: Mapping[str, Step] = {}
+        steps: Mapping[str, StepResult] = {}
         if self._renew_many is not None and len(by_key) > 1:
             steps = self._renew_many(by_key)
         late = clock.now() + min([self.busy_limit, *(claim.spec.ttl * BUSY_WITHIN for claim in claims)])
         for until in (0.0, late):  # busy lines are renewed after the others, whose leases may expire meanwhile
             for key, ids in list(by_key.items()):
-                rt.give_way()
+                rt.yield_to_loop()
                 try:
                     step = steps.get(key) or self._try_until(until, key, renew, ids)
                 except StoreError as error:
@@ -163,26 +179,26 @@ class StepQueue:
                     continue
                 if step is not None:
                     answers |= zip(by_key.pop(key), step.answer, strict=True)
-                    self._tell(key, step)
+                    self._notify(key, step)
         answers |= {id: StoreError(self.busy_text) for ids in by_key.values() for id in ids}
-        return [answers.get(claim.id, GONE) for claim in claims]
+        return [answers.get(claim.id, RENEWAL_GONE) for claim in claims]
 
-    def kept(self, key: str) -> str | None:
-        answer = (self._insist(key, kept)).answer
+    def run_result(self, key: str) -> str | None:
+        answer = (self._insist(key, read_record)).answer
         return None if answer is False else str(answer)
 
-    def forget(self, key: str) -> bool:
-        return bool((self._insist(key, forget)).answer)
+    def delete_run_result(self, key: str) -> bool:
+        return bool((self._insist(key, delete_record)).answer)
 
     def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        origin = self._near.origin._replace(alive="" if detached else LIVES)
+        origin = self._notifier.origin._replace(liveness_token="" if detached else LIVES)
         step = self._insist(key, adopt, id, claim, origin)
-        self._tell(key, step)
+        self._notify(key, step)
         return None if step.answer is None else Held(claim, step.answer.fence, 0.0, step.answer.slot)
 
     def evict(self, key: str, id: str | None) -> int:
         step = self._insist(key, evict, id)
-        self._tell(key, step)
+        self._notify(key, step)
         return int(step.answer)
 
     def look(self, key: str) -> list[ClaimView]:
@@ -198,26 +214,26 @@ class StepQueue:
         found = {namespace_of(each) for each in self._steps.keys("")}
         return sorted([each for each in found if self.look(each + SEPARATOR)])
 
-    def _insist(self, key: str, decide: Decide, *args: object) -> Step:
+    def _insist(self, key: str, transition: Transition, *args: object) -> StepResult:
         """Perform a step; retry while the store is busy.
 
         Raises:
             StoreError: the store was busy for longer than `busy_limit`.
         """
-        step = self._try_until(clock.now() + self.busy_limit, key, decide, *args)
+        step = self._try_until(clock.now() + self.busy_limit, key, transition, *args)
         if step is None:
             raise StoreError(self.busy_text)
         return step
 
-    def _try_until(self, until: float, key: str, decide: Decide, *args: object) -> Step | None:
+    def _try_until(self, until: float, key: str, transition: Transition, *args: object) -> StepResult | None:
         """Perform a step; retry while the store is busy, but not after `until`; return None if it still is."""
         pause = SHORTEST_PAUSE
-        while (step := self._step(key, decide, *args)) is None and clock.now() < until:
+        while (step := self._step(key, transition, *args)) is None and clock.now() < until:
             rt.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
         return step
 
-    def _tell(self, key: str, step: Step) -> None:
+    def _notify(self, key: str, step: StepResult) -> None:
         """Notify the promoted waiters, and go on with `settle` if one step could not promote all."""
         while step.promoted:
             elsewhere = [
@@ -226,48 +242,52 @@ class StepQueue:
                 if not self._waiters.notify(place.id, place.fence if place.state == USING else 0, place.slot)
             ]
             if elsewhere:
-                self._near.tell(elsewhere)
+                self._notifier.notify_others(elsewhere)
             if not step.more:
                 return
             step = self._insist(key, settle)
 
 
-def pause_before_look(look_again: float, look_in: int, places: int = 0) -> float:
+def pause_before_look(poll_after: float, look_in: int, places: int = 0) -> float:
     """Return the seconds until a waiter polls again, unless it is notified before.
 
     A poll reads the whole line, so all waiters of one line together poll at most `LOOKS` times per second.
 
     Args:
-        look_again: the shortest pause in seconds, unless a lease ends earlier.
+        poll_after: the shortest pause in seconds, unless a lease ends earlier.
         look_in: microseconds until the end of a lease ahead of the waiter.
         places: the number of places in the line.
     """
-    return min(max(look_again, places / LOOKS), max(SHORTEST_LOOK, look_in / MICROS))
+    return min(max(poll_after, places / LOOKS), max(SHORTEST_LOOK, look_in / MICROS))
 
 
-def away(claim: Claim, error: StoreError, wait: bool, answered: bool) -> EnterResult:
+def on_unavailable(claim: Claim, error: StoreError, may_queue: bool, answered: bool) -> EnterResult:
     """Return the result of an enter whose request failed: the caller retries while the store is unavailable.
 
     Args:
         claim: the claim that enters.
         error: the failure.
-        wait: True if the caller wants to wait.
+        may_queue: True if the caller wants to wait.
         answered: True if the store has answered any request of this queue.
 
     Raises:
         StoreError: `error`, if a retry will not help or the caller does not wait.
     """
-    if isinstance(error, Denied) or not isinstance(error, (Passing, Unreachable, UnknownOutcome)) or not wait:
+    if (
+        isinstance(error, Denied)
+        or not isinstance(error, (TransientRefusal, Unreachable, UnknownOutcome))
+        or not may_queue
+    ):
         raise error
     return EnterResult(
         "indeterminate" if isinstance(error, UnknownOutcome) else "busy",
-        look_again=AWAY,
-        asked=False,
+        poll_after=UNAVAILABLE_PAUSE,
+        lease_extended=False,
         outage=outage(error, claim.spec.ttl, answered),
     )
 
 
-def view_of(key: str, place: Place, now: int) -> ClaimView:
+def view_of(key: str, place: QueuedClaim, now: int) -> ClaimView:
     """Return the view of a place that `locks.claims()` shows.
 
     Args:
@@ -275,7 +295,7 @@ def view_of(key: str, place: Place, now: int) -> ClaimView:
         place: a place in it.
         now: the time of the lease clock, in microseconds.
     """
-    host, _, pid = place.home.rpartition(" ")
+    host, _, pid = place.process_name.rpartition(" ")
     return ClaimView(
         name=key.partition(SEPARATOR)[2],
         id=place.id,

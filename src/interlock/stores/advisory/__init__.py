@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import SplitResult
 
 from interlock.core.errors import StoreError
-from interlock.storekit.store import Store, see_installed
+from interlock.storekit.store import Store, require_module
 from interlock.stores import mysql, postgresql
 from interlock.stores.advisory.session import Options, options_of
 from interlock.stores.advisory.session_manager import AdvisoryRoom, rooms
@@ -38,7 +38,7 @@ class AdvisoryStore(Store):
     @classmethod
     def from_url(cls, url: SplitResult) -> "AdvisoryStore":
         """Return the store on the server of a URL; it opens sessions when they are needed."""
-        see_installed(*(postgresql if url.scheme.startswith("postgresql") else mysql).NEEDS)
+        require_module(*(postgresql if url.scheme.startswith("postgresql") else mysql).NEEDS)
         return cls(options_of(url))
 
     def queue(self) -> Any:

@@ -22,7 +22,7 @@ class MariaSession(BaseSession):
     words = statements.MARIA
 
     def connect(self) -> None:
-        self.client = dialled(dict(self.options.arguments), "MariaDB", self.options.torn)
+        self.client = dialled(dict(self.options.arguments), "MariaDB", self.options.password_may_leak)
         connection = socket_of(self.client)
         for name, value in KEPT_ALIVE.items():
             if hasattr(socket, name):

@@ -32,7 +32,9 @@ class PostgresSession(BaseSession):
         the constant each time would not do: a promoted replica that lost many such additions would leap too short.
         """
         arguments = dict(self.options.arguments)
-        options = PostgresOptions("PostgreSQL", torn=self.options.torn, arguments=lambda: arguments)
+        options = PostgresOptions(
+            "PostgreSQL", password_may_leak=self.options.password_may_leak, arguments=lambda: arguments
+        )
         self.client = dialled(options, clock.now() + IO_TIMEOUT)
         self.connected(self.client.pgconn.socket)
         self.pid = self.client.pgconn.backend_pid

@@ -13,7 +13,7 @@ from interlock.core.failures import Refused
 from interlock.core.options import Reader, number_in, read_options
 from interlock.core.redaction import is_torn, place_of, reads_url
 from interlock.drivers.urls import conninfo_of, options_in
-from interlock.runtime.process import HOST, Descriptor, checked_pid, pid
+from interlock.runtime.process import HOST, OwnedDescriptor, checked_pid, pid
 
 MAX_SESSIONS = 32
 SEQUENCE = "interlock_fence"
@@ -52,7 +52,7 @@ class Options(NamedTuple):
     max_sessions: int
     sequence: str
     mysql: bool = False
-    torn: bool = False
+    password_may_leak: bool = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} sequence={self.sequence}>"  # without the password
@@ -132,7 +132,7 @@ class BaseSession(ABC):
     def __init__(self, options: Options, mutex: AbstractContextManager[object]) -> None:
         self.options = options
         self.fd = -1
-        self.file: Descriptor | None = None
+        self.file: OwnedDescriptor | None = None
         self.pid = 0
         self.alive = True
         self.busy = False
@@ -155,7 +155,7 @@ class BaseSession(ABC):
 
     def connected(self, fd: int) -> None:
         """Record the descriptor of the session's socket."""
-        self.fd, self.file = fd, Descriptor(fd)
+        self.fd, self.file = fd, OwnedDescriptor(fd)
 
     def see_that_it_is_ours(self) -> None:
         """End the session if the program has closed its descriptor; another file with that number stays untouched."""

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any, Literal
 
 from interlock.core.claims import PENDING, SEPARATOR, USING, WRITER_UNITS, Claim, ClaimView, keys_of
-from interlock.core.queue import Tells
+from interlock.core.queue import Wakeable
 from interlock.runtime import _threads as threads
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, checked_pid, in_forked_child, pid
@@ -42,7 +42,7 @@ class AdvisoryPlace:
         "claim", "doubt", "fence", "held", "key", "kind", "session", "since", "stands", "state", "until", "waiter",
     )  # fmt: skip
 
-    def __init__(self, claim: Claim, waiter: Tells | None, doubt: Callable[[str], object]) -> None:
+    def __init__(self, claim: Claim, waiter: Wakeable | None, doubt: Callable[[str], object]) -> None:
         self.claim, self.doubt = claim, doubt
         self.waiter: Any = waiter
         self.key = number_of(claim.spec.key)
@@ -144,7 +144,7 @@ class AdvisoryRoom:
         with self.mutex:
             place = self._head(key)
             if place is not None and not place.stands:
-                place.waiter.tell()
+                place.waiter.wake()
 
     def _head(self, key: int) -> AdvisoryPlace | None:
         return next((each for each in self._line(key) if each.state == "pending"), None)
@@ -186,9 +186,9 @@ class AdvisoryRoom:
         self.sessions.discard(session)
         session.end()
         if session.silent:
-            self.rest()  # the idle ones are probably broken as well
+            self.close_idle()  # the idle ones are probably broken as well
 
-    def rest(self) -> None:
+    def close_idle(self) -> None:
         """End all idle sessions."""
         with self.mutex:
             idle, self._idle = self._idle, []
@@ -222,11 +222,11 @@ class AdvisoryRoom:
         """End the session of a claim that was removed, and notify its queue or its waiter."""
         if place.session is not None:
             self.drop(place.session)
-            self.rest()  # the idle ones use the same server and network path
+            self.close_idle()  # the idle ones use the same server and network path
         if place.state == "using":
             place.doubt(place.claim.id)
         else:
-            place.waiter.tell()
+            place.waiter.wake()
         self.nudge(place.key)
 
 

@@ -12,8 +12,8 @@ from interlock.core.errors import InvalidArgument, StoreError, install
 from interlock.core.options import read_options, seconds_in, text_in
 from interlock.core.queue import ALL
 from interlock.core.redaction import place_of, reads_url
-from interlock.storekit.blocking import PlainStore
-from interlock.storekit.store import see_installed
+from interlock.storekit.blocking import BlockingStore
+from interlock.storekit.store import require_module
 
 IO_TIMEOUT = 10.0  # seconds to wait for a reply
 PREFIX = "interlock"
@@ -22,7 +22,7 @@ _KNOWN = {"endpoint": text_in, "region": text_in, "timeout": seconds_in}
 _USES = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
 
 
-class BucketStore(PlainStore):
+class BucketStore(BlockingStore):
     """A store in a bucket.
 
     Args:
@@ -54,11 +54,11 @@ class BucketStore(PlainStore):
         Credentials come from the environment, as for the cloud's own tools, or from the part of the URL before the @:
         access key and secret for S3, account and key for Azure.
         """
-        see_installed("obstore", f"locks in a bucket need obstore: {install('bucket')}")
+        require_module("obstore", f"locks in a bucket need obstore: {install('bucket')}")
         return _store_of(url)
 
     def steps(self) -> Any:
-        """As `PlainStore.steps`."""
+        """As `BlockingStore.steps`."""
         return self._steps()
 
     def race(self, clients: int, rounds: int) -> list[Check]:

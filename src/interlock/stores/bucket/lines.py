@@ -34,7 +34,7 @@ from obstore.exceptions import (
 from interlock.core.claims import MICROS, SEPARATOR, Check
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.failures import Denied, Unreachable
-from interlock.core.line import Place, decode, encode
+from interlock.core.line import QueuedClaim, decode, encode
 from interlock.runtime import clock
 from interlock.runtime.host_notifier import neighbours
 from interlock.runtime.process import checked_pid
@@ -140,7 +140,7 @@ class BucketLines:
         pace: the least seconds between two writes of one object.
     """
 
-    look_again = longest_look = 30.0  # seconds between two polls of a waiter that has waited for long
+    poll_after = longest_look = 30.0  # seconds between two polls of a waiter that has waited for long
 
     def __init__(self, bucket: Any, prefix: str, where: str, clock: BucketClock, pace: float) -> None:
         self._bucket = bucket
@@ -235,7 +235,7 @@ class BucketLines:
         before, known = self._seen.pop(key, (0.0, {}))
         seen: dict[str, Seen] = {}
         for place in line.places:
-            old, mark = known.get(place.id), (place.beat, place.until)
+            old, mark = known.get(place.id), (place.renewal_count, place.until)
             if old is None or old.mark != mark:
                 old = Seen(mark, None if old is None else before, received)
             seen[place.id] = old
@@ -246,9 +246,9 @@ class BucketLines:
             self._ask(self._clock.sample, self._bucket, JUST_NOW)
         return encode(line._replace(places=tuple(self._end(place, seen[place.id]) for place in line.places)))
 
-    def _end(self, place: Place, seen: Seen) -> Place:
+    def _end(self, place: QueuedClaim, seen: Seen) -> QueuedClaim:
         """Return a place with the end of its lease corrected by an observation; leases of this process are exact."""
-        if place.home == neighbours.home:
+        if place.process_name == neighbours.home:
             return place
         length = self._ahead() * MICROS + place.ttl - self.slack  # the step adds the slack again
         until = min(place.until, int(seen.latest * MICROS + length))
@@ -289,7 +289,7 @@ class BucketLines:
         """Return nothing: a bucket writes one object at a time."""
         return ()
 
-    def permit(self, place: Place) -> None:
+    def permit(self, place: QueuedClaim) -> None:
         """Do nothing: a bucket permits every grant."""
 
     def keys(self, prefix: str) -> list[str]:
@@ -365,14 +365,14 @@ def _with_stored_ends(before: str, text: str) -> str:
         before: the line as it is stored.
         text: the line to write.
     """
-    stored = {(place.id, place.beat): place.until for place in decode(before).places} if before else {}
+    stored = {(place.id, place.renewal_count): place.until for place in decode(before).places} if before else {}
     line = decode(text)
     return encode(
         line._replace(
             places=tuple(
                 place
-                if place.home == neighbours.home
-                else place._replace(until=stored.get((place.id, place.beat), place.until))
+                if place.process_name == neighbours.home
+                else place._replace(until=stored.get((place.id, place.renewal_count), place.until))
                 for place in line.places
             )
         )

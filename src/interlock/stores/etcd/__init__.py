@@ -6,7 +6,7 @@ from urllib.parse import SplitResult
 from interlock.core.claims import Claim
 from interlock.core.errors import install
 from interlock.core.queue import ALL
-from interlock.storekit.store import Store, see_installed
+from interlock.storekit.store import Store, require_module
 
 if TYPE_CHECKING:
     from interlock.stores.etcd.options import EtcdOptions
@@ -27,7 +27,7 @@ class EtcdStore(Store):
     @classmethod
     def from_url(cls, url: SplitResult) -> "EtcdStore":
         """Connect to etcd://user:password@host:2379,host2:2379/prefix, or with TLS to etcds://…"""
-        see_installed("httpx", f"locks in etcd need httpx: {install('etcd')}")
+        require_module("httpx", f"locks in etcd need httpx: {install('etcd')}")
         from interlock.stores.etcd.options import options_of
 
         return cls(options_of(url))

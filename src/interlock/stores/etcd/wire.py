@@ -20,14 +20,14 @@ from urllib.parse import quote, unquote
 
 from interlock.core.claims import MICROS, PENDING, SEPARATOR, Claim
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.core.failures import Denied, Passing, Refused, Unreachable
-from interlock.core.line import EMPTY, Clock, Line, Origin, Place, decode, encode, enter, settle
+from interlock.core.failures import Denied, Refused, TransientRefusal, Unreachable
+from interlock.core.line import EMPTY, Line, Origin, QueuedClaim, StoreTime, decode, encode, enter, settle
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, pid
 
 Json: TypeAlias = dict[str, Any]
 CLAIMS, DONE = "c/", "d"
-LIVE = Clock(0, 0)
+LIVE = StoreTime(0, 0)
 """A clock by which no lease expires: etcd deletes the keys of expired leases itself."""
 
 
@@ -43,7 +43,7 @@ WHO = "; check user, password and the role's rights on the prefix"
 SPACE = "; make room: compact, defragment and disarm the alarm (etcdctl alarm disarm)"
 MEANINGS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("no leader", Unreachable, "; is the majority of the cluster there?"),
-    ("too many requests", Passing, ""),
+    ("too many requests", TransientRefusal, ""),
     ("lease not found", LeaseEnded, ""),
     ("user name is empty", LoggedOut, WHO),
     ("invalid auth token", LoggedOut, WHO),
@@ -92,7 +92,7 @@ class Found(NamedTuple):
     record: tuple[str, str] | None
     revision: int
 
-    def place(self, id: str) -> Place | None:
+    def place(self, id: str) -> QueuedClaim | None:
         """Return the place of a claim; None if it is not there."""
         return next((place for place in self.line.places if place.id == id), None)
 
@@ -114,11 +114,11 @@ def found_in(folder: str, response: Json, revision: int = 0) -> Found:
             (place,) = decode(text).places
         except ValueError as error:
             raise StoreError(f"etcd has a claim that is none of interlock's ({text[:40]!r}): {error}") from error
-        places.append(place._replace(fence=place.fence or int(each["create_revision"]), alive=lease))
+        places.append(place._replace(fence=place.fence or int(each["create_revision"]), liveness_token=lease))
     return Found(line_of(places), record, revision)
 
 
-def line_of(places: Iterable[Place]) -> Line:
+def line_of(places: Iterable[QueuedClaim]) -> Line:
     """Return the line of some places, ordered by fence, with every place that has room as a holder."""
     line = Line(tuple(sorted(places, key=lambda place: place.fence)))
     step = settle(line, LIVE)
@@ -131,9 +131,11 @@ def origin() -> Origin:
     return Origin(f"{HOST} {pid()}")
 
 
-def place_of(claim: Claim, waits: bool) -> Place:
+def place_of(claim: Claim, waits: bool) -> QueuedClaim:
     """Return the place of a new claim; its fence will be the revision that creates its key."""
-    place: Place = enter(EMPTY, Clock(0, int(clock.time_of_day() * MICROS)), claim, origin(), True, False).answer
+    place: QueuedClaim = enter(
+        EMPTY, StoreTime(0, int(clock.time_of_day() * MICROS)), claim, origin(), True, False
+    ).answer
     return place._replace(fence=0, state=PENDING, held=0) if waits else place._replace(fence=0)
 
 
@@ -150,7 +152,7 @@ def look(folder: str) -> Json:
     return {"request_range": in_folder(folder)}
 
 
-def put(path: str, value: Place | str, lease: str) -> Json:
+def put(path: str, value: QueuedClaim | str, lease: str) -> Json:
     """Return the operation that writes a claim, or another value, bound to a lease."""
     text = value if isinstance(value, str) else encode(Line((value,)))
     return {"request_put": {"key": b64(path), "value": b64encode(text.encode()).decode(), "lease": lease}}

@@ -22,7 +22,7 @@ from interlock.core.options import path_url, read_options
 from interlock.core.queue import ALL
 from interlock.core.redaction import masked
 from interlock.runtime import clock
-from interlock.storekit.blocking import PlainStore
+from interlock.storekit.blocking import BlockingStore
 from interlock.stores.files._sync.queue import FileQueue
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.machine import allowed_in, mount_of
@@ -50,7 +50,7 @@ def _mode(name: str, text: str) -> int:
     return int(text, 8)
 
 
-class FileStore(PlainStore):
+class FileStore(BlockingStore):
     """A store in a folder of a local file system.
 
     Args:

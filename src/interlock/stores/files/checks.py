@@ -7,7 +7,7 @@ from functools import partial
 
 from interlock.core.claims import Check
 from interlock.core.errors import StoreError
-from interlock.core.line import Place
+from interlock.core.line import QueuedClaim
 from interlock.stores.files.folder import NAME, Folder, names_in
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.machine import check_of
@@ -39,8 +39,14 @@ def examine(folder: Folder, liveness: Liveness) -> list[Check]:
 def _liveness_pipes(folder: Folder, liveness: Liveness) -> Check:
     """Check that every process with claims in the folder still has its liveness pipe there."""
     liveness.keep()
-    places = [slot for name in names_in(folder.lines) for slot in _read(folder, name) if isinstance(slot, Place)]
-    gone = {place.alive for place in places if place.alive and not os.path.lexists(folder.alive / place.alive)}
+    places = [
+        slot for name in names_in(folder.lines) for slot in _read(folder, name) if isinstance(slot, QueuedClaim)
+    ]
+    gone = {
+        place.liveness_token
+        for place in places
+        if place.liveness_token and not os.path.lexists(folder.alive / place.liveness_token)
+    }
     pids = sorted(pid for pid in {token.partition("-")[0] for token in gone} if os.path.exists(f"/proc/{pid}"))
     if pids:
         return Check(
@@ -67,7 +73,9 @@ def _permissions(folder: Folder) -> Check:
 def _contents(folder: Folder) -> Check:
     names = names_in(folder.lines)
     foreign = [name for name in names_in(folder.path) if name not in OURS]
-    foreign += [f"lines/{name}" for name in names if not all(isinstance(slot, Place) for slot in _read(folder, name))]
+    foreign += [
+        f"lines/{name}" for name in names if not all(isinstance(slot, QueuedClaim) for slot in _read(folder, name))
+    ]
     if foreign:
         shown = ", ".join(foreign[:MOST_SHOWN]) + (", …" if len(foreign) > MOST_SHOWN else "")
         text = f"{len(foreign)} files are foreign, or can't be read: {shown}; they stop no other name; remove them"

@@ -45,11 +45,11 @@ class Quick:
         has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
         self._others = steps.liveness.others if has_gil else {}
 
-    def enter(self, claim: Claim, waiter: WaitsHere | None, wait: bool) -> EnterResult | None:
+    def enter(self, claim: Claim, waiter: WaitsHere | None, may_queue: bool) -> EnterResult | None:
         """Take a free lock, or enter the line of a held one.
 
         Args:
-            claim, waiter, wait: as in `AsyncQueue.enter`; for a claim that did not enter before.
+            claim, waiter, may_queue: as in `AsyncQueue.enter`; for a claim that did not enter before.
 
         Returns:
             The result; None if Python must perform the step.
@@ -57,7 +57,7 @@ class Quick:
         id, spec, who = claim
         steps = self._steps
         line = steps.lines.get(spec.key)
-        if line is None or spec.once or (waiter is not None and not (wait and spec.capacity == 1)):
+        if line is None or spec.once or (waiter is not None and not (may_queue and spec.capacity == 1)):
             return None
         now = clock.now()
         if now >= steps.trusted:
@@ -71,7 +71,14 @@ class Quick:
             pipe = int(steps.reachable(waiter))
         token = steps.liveness.token
         end = tail(
-            spec.units, spec.capacity, int(spec.ttl * MICROS), False, token, steps.origin.home, who, spec.label
+            spec.units,
+            spec.capacity,
+            int(spec.ttl * MICROS),
+            False,
+            token,
+            steps.origin.process_name,
+            who,
+            spec.label,
         )
         with line.section.mutex:
             if line.section.taken or line.retired or not line.is_there(now):
@@ -82,14 +89,14 @@ class Quick:
         if answer.__class__ is tuple:
             before, micros = answer
             steps.liveness.watch(waiter.pipe, (before,))  # type: ignore[union-attr]
-            return EnterResult("pending", look_again=pause_before_look(steps.look_again, micros))
+            return EnterResult("pending", poll_after=pause_before_look(steps.poll_after, micros))
         if answer > 0:
             if waiter is not None:
                 steps.waiters.remove(id)  # as the step in Python: nobody is to wake its pipe, which others get
             return EnterResult("using", answer)
-        if answer == NOT_DONE or (answer == OTHERS_WAIT and not wait):
+        if answer == NOT_DONE or (answer == OTHERS_WAIT and not may_queue):
             return None
-        return OCCUPIED if wait else REFUSED
+        return OCCUPIED if may_queue else REFUSED
 
     def leave(self, claim: Claim) -> bool:
         """Leave a line without waiters, or hand over to the first one; False if Python must perform the step."""
@@ -101,12 +108,12 @@ class Quick:
         with line.section.mutex:
             if line.section.taken or line.retired or not line.is_there(clock.now()):
                 return False
-            done = self._leave(
+            keep_for = self._leave(
                 line.fd, line.mark, line.head, claim.id, claim.spec.capacity, token, self._others, pid()
             )
-        if done.__class__ is tuple:
-            steps.waiters.notify(*done)
+        if keep_for.__class__ is tuple:
+            steps.waiters.notify(*keep_for)
             return True
-        if done == DONE_THERE:
+        if keep_for == DONE_THERE:
             give_turn()  # else the kernel, which expects a pipe's writer to sleep soon, delays the woken process
-        return bool(done)
+        return bool(keep_for)

@@ -23,7 +23,7 @@ from weakref import ref
 from interlock.core.claims import USING
 from interlock.core.errors import StoreError
 from interlock.core.failures import closed
-from interlock.core.line import Place
+from interlock.core.line import QueuedClaim
 from interlock.core.queue import Granted
 from interlock.runtime import log
 from interlock.runtime._threads import readable
@@ -32,7 +32,7 @@ from interlock.runtime.waiters import MESSAGE
 from interlock.storekit.blocking import Section
 from interlock.stores.files.opening import (
     FLAGS,
-    GONE,
+    MISSING_ERRNOS,
     NotOurs,
     OpenFile,
     descriptor,
@@ -202,7 +202,7 @@ class Liveness:
                 # A pipe that was removed from alive/ does not count: other processes take its owner for dead.
                 return pipe.links() > 0
             except OSError as error:
-                return error.errno not in (*GONE, errno.ENXIO, errno.ELOOP)
+                return error.errno not in (*MISSING_ERRNOS, errno.ENXIO, errno.ELOOP)
             flock(pipe.fd, LOCK_UN)
             self._forget(token)
             return False
@@ -228,13 +228,13 @@ class Liveness:
             pipe.close()
             del self.others[name]
 
-    def tell(self, place: Place) -> None:
+    def notify(self, place: QueuedClaim) -> None:
         """Notify a waiter in another process; if it holds the lock now, with its fence and slot."""
         message = f"{place.id} {place.fence} {place.slot}\n" if place.state == USING else "\n"
         # A failure is ignored: the process is gone, or its pipe is full and wakes it anyway.
         with self._section.entered(), contextlib.suppress(OSError):
             # Opened for both, so that no reader's absence can raise SIGPIPE.
-            os.write(self._open(f"{place.alive}.{place.channel}", os.O_RDWR).fd, message.encode())
+            os.write(self._open(f"{place.liveness_token}.{place.channel}", os.O_RDWR).fd, message.encode())
 
     def watch(self, pipe: WakeupPipe, tokens: Iterable[str]) -> None:
         """Let the death of exactly these processes wake the waiter at a pipe."""

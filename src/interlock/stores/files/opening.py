@@ -58,7 +58,7 @@ MOST_BYTES = 16 << 20  # a line of 32,000 claims; a longer file is refused
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 FLAGS = NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 ROUNDS = 50
-GONE = (errno.ENOENT, errno.ENOTDIR)
+MISSING_ERRNOS = (errno.ENOENT, errno.ENOTDIR)
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a symbolic link",
@@ -108,7 +108,7 @@ class OpenFile:
         try:
             found = os.lstat(self.path)
         except OSError as error:
-            return error.errno not in GONE
+            return error.errno not in MISSING_ERRNOS
         return found.st_ino == self.inode and found.st_dev == self.device
 
     def is_intact(self) -> bool:

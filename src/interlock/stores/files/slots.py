@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from interlock.core.claims import MICROS, SEPARATOR
 from interlock.core.errors import StoreError
-from interlock.core.line import Place
+from interlock.core.line import QueuedClaim
 
 try:
     from _blake2 import blake2b  # the same as hashlib's, but hashlib loads OpenSSL
@@ -46,7 +46,7 @@ _CLAIM = re.compile(
 )
 _JSON = json.JSONDecoder()
 
-Slot: TypeAlias = Place | int
+Slot: TypeAlias = QueuedClaim | int
 """A claim; for a free slot, the fence of its last claim."""
 
 
@@ -116,7 +116,7 @@ def parse(raw: bytes) -> Slot:
     )
     who, label = _texts(end.decode(errors="replace"))
     home = f"{host.decode(errors='replace')} {int(pid) if pid.isdigit() else 0}"
-    return Place(
+    return QueuedClaim(
         id.decode().rstrip(), _STATES[state], int(units), int(capacity), micros_in(until), int(ttl), int(beat), fence,
         max(0, micros_in(since)), max(0, micros_in(held)), int(slot), once == b"1", who, label, home,
         pipe.decode().lstrip("0"), alive.decode(),
@@ -128,7 +128,7 @@ def raws_in(data: bytes, start: int) -> list[bytes]:
     return [data[at : at + SLOT] for at in range(start, len(data), SLOT)]
 
 
-def text_of(place: Place) -> bytes:
+def text_of(place: QueuedClaim) -> bytes:
     """Return the text of a slot.
 
     Raises:
@@ -136,8 +136,11 @@ def text_of(place: Place) -> bytes:
     """
     text = b"%-8bfence=%016d until=%b since=%b held=%b id=%-36b pipe=%06d beat=%06d slot=%04d %b" % (
         place.state.encode(), place.fence, moment(place.until), moment(place.since), moment(place.held),
-        place.id.encode(), int(place.channel or 0), place.beat % MICROS, place.slot,
-        tail(place.units, place.capacity, place.ttl, place.once, place.alive, place.home, place.who, place.label),
+        place.id.encode(), int(place.channel or 0), place.renewal_count % MICROS, place.slot,
+        tail(
+            place.units, place.capacity, place.ttl, place.once, place.liveness_token, place.process_name, place.who,
+            place.label,
+        ),
     )  # fmt: skip
     if len(text) != SLOT or place.fence > MOST_NUMBER:
         raise StoreError(

@@ -18,22 +18,22 @@ from interlock.core.claims import MICROS, SEPARATOR, USING, Check
 from interlock.core.errors import StoreError
 from interlock.core.failures import closed
 from interlock.core.line import (
-    GONE,
     NOBODY,
-    Clock,
-    Decide,
+    RENEWAL_GONE,
     Line,
     Origin,
-    Place,
-    Step,
+    QueuedClaim,
+    StepResult,
+    StoreTime,
+    Transition,
     adopt,
     complete,
     enter,
     is_nothing,
-    kept,
     leave,
     live,
     look,
+    read_record,
     record_in,
     renew,
 )
@@ -73,7 +73,7 @@ class WaitsHere(Protocol):
 
     pipe: WakeupPipe
 
-    def tell(self, message: object = None) -> None:
+    def wake(self, message: object = None) -> None:
         """Wake the waiter."""
 
 
@@ -92,7 +92,7 @@ class FileSteps:
         queue: returns the queue on these lines, if there is one.
     """
 
-    look_again = 1.0  # seconds; a safety net, since every hand-over and every death wakes the waiter
+    poll_after = 1.0  # seconds; a safety net, since every hand-over and every death wakes the waiter
     never_blocks = True
 
     def __init__(self, folder: Folder) -> None:
@@ -110,17 +110,17 @@ class FileSteps:
 
     # -- one step ---------------------------------------------------------------------------------------
 
-    def step(self, key: str, decide: Decide, *args: Any) -> Step | None:
+    def step(self, key: str, transition: Transition, *args: Any) -> StepResult | None:
         """Perform a step; see `AsyncSteps.step`; never waits.
 
         Raises:
             StoreError: the line can't be read or written, or the caller is a signal handler that interrupted a step.
         """
-        if (self.liveness.closed or pid() != checked_pid()) and decide in (leave, complete, renew):
+        if (self.liveness.closed or pid() != checked_pid()) and transition in (leave, complete, renew):
             # The claims ended with the liveness pipe, or they are the parent's after a fork without Python's hooks.
-            return Step(None, [GONE] * len(args[0]) if decide is renew else False)
+            return StepResult(None, [RENEWAL_GONE] * len(args[0]) if transition is renew else False)
         try:
-            if decide is look:
+            if transition is look:
                 return self._look(key)
             line = self.lines.get(key) or self._line(key)
             section = line.section
@@ -129,23 +129,23 @@ class FileSteps:
                     raise StoreError(WITHIN_A_STEP)
                 section.taken = True
                 try:
-                    return self._guarded(line, decide, args)
+                    return self._guarded(line, transition, args)
                 finally:
                     section.taken = False
                     line.unguard()
         except OSError as error:
             raise failed(f"the line of {key.partition(SEPARATOR)[2]!r} can't be read or written", error) from error
 
-    def _guarded(self, line: LineFile, decide: Decide, args: tuple[Any, ...]) -> Step | None:
+    def _guarded(self, line: LineFile, transition: Transition, args: tuple[Any, ...]) -> StepResult | None:
         """Perform a step of a line; the caller releases the guard."""
-        if decide is renew:
+        if transition is renew:
             line.trusted = self.trusted = 0.0  # a renewal must notice removed files
         data = line.guard()
         if line.lost:
             line.lost, self.trusted = False, 0.0
         if data is None:
             return None
-        if decide not in (leave, complete):
+        if transition not in (leave, complete):
             self.trust()
         liveness = self.liveness
         slots = line.slots(data)
@@ -159,47 +159,49 @@ class FileSteps:
         waiter: Any = None
         first = args[0] if args else None
         ids: Sequence[str] = (first,) if isinstance(first, str) else first or ()
-        if decide is enter:
+        if transition is enter:
             claim, _, *others = args
             waiter = self.waiters.by_id.get(claim.id)
             ids = (claim.id,)
             channel = "" if waiter is None else self.reachable(waiter)
-            args = (claim, Origin(self.origin.home, channel, liveness.token), *others)
-        elif decide is adopt and args[-1].alive:
-            args = (*args[:-1], Origin(self.origin.home, "", liveness.token))
+            args = (claim, Origin(self.origin.process_name, channel, liveness.token), *others)
+        elif transition is adopt and args[-1].liveness_token:
+            args = (*args[:-1], Origin(self.origin.process_name, "", liveness.token))
         dead = dead_among(before.places, ids, liveness.is_alive) if before.places else NOBODY
-        step = decide(before, Clock(lease, stamp, dead), *args)
+        step = transition(before, StoreTime(lease, stamp, dead), *args)
         after = step.line or before
-        if decide is kept and step.answer:
+        if transition is read_record and step.answer:
             value = self.folder.value_kept(line.name, done)
             if value is None:
                 line.perform(RecordWrite(0))
             step = step._replace(answer=False if value is None else value)
-        if decide is complete and step.answer:
-            self.folder.keep_value(line.name, after.done, args[-1])
-        mine = self._perform(line, len(slots), actions(slots, before, step, ids if decide is enter else ()), after)
-        if waiter is not None and isinstance(step.answer, Place) and step.answer.state != USING:
+        if transition is complete and step.answer:
+            self.folder.keep_value(line.name, after.record_expires, args[-1])
+        mine = self._perform(
+            line, len(slots), actions(slots, before, step, ids if transition is enter else ()), after
+        )
+        if waiter is not None and isinstance(step.answer, QueuedClaim) and step.answer.state != USING:
             liveness.watch(waiter.pipe, watched_by(after, claim.id))
         return step._replace(promoted=tuple(mine))
 
-    def _perform(self, line: LineFile, rows: int, todo: Sequence[Action], after: Line) -> list[Place]:
+    def _perform(self, line: LineFile, rows: int, todo: Sequence[Action], after: Line) -> list[QueuedClaim]:
         """Perform the writes of a step, and notify other processes; return the waiters of this process to notify.
 
         Other processes are notified during the step: they wake on another processor meanwhile.  Threads of this
         process would only wait for the mutex.
         """
-        mine: list[Place] = []
+        mine: list[QueuedClaim] = []
         told = False
         for action in todo:
             if not isinstance(action, Tell):
                 line.perform(action)
-            elif action.place.alive == self.liveness.token:
+            elif action.place.liveness_token == self.liveness.token:
                 mine.append(action.place)
             elif action.place.channel:
-                self.liveness.tell(action.place)
+                self.liveness.notify(action.place)
                 told = True
         if not after.places:
-            line.shorten(rows, after.top)
+            line.shorten(rows, after.max_fence)
         if told:
             line.unguard()
             give_turn()  # else the kernel, which expects a pipe's writer to sleep soon, delays the woken process
@@ -211,10 +213,10 @@ class FileSteps:
         while not liveness.is_reachable(waiter.pipe):
             old, waiter.pipe = waiter.pipe, liveness.pipe(waiter)
             liveness.discard(old)
-            waiter.tell()  # a notification in the old pipe would be lost: let the waiter look
+            waiter.wake()  # a notification in the old pipe would be lost: let the waiter look
         return str(waiter.pipe.number)
 
-    def tell(self, promoted: Sequence[Place]) -> None:
+    def notify_others(self, promoted: Sequence[QueuedClaim]) -> None:
         """Do nothing: the step itself notifies waiters in other processes."""
 
     def trust(self) -> None:
@@ -270,12 +272,16 @@ class FileSteps:
             finally:
                 line.unguard()
 
-    def _settled(self, slots: Sequence[Slot], done: int) -> tuple[Line, Clock]:
+    def _settled(self, slots: Sequence[Slot], done: int) -> tuple[Line, StoreTime]:
         """Return the line of a file, with its live places only, and the clock."""
         lease = int(clock.now() * MICROS)
         line = line_of(slots, done, lease)
-        dead = {place.alive for place in line.places if place.alive and not self.liveness.is_alive(place.alive)}
-        now = Clock(lease, int(clock.time_of_day() * MICROS), dead)
+        dead = {
+            place.liveness_token
+            for place in line.places
+            if place.liveness_token and not self.liveness.is_alive(place.liveness_token)
+        }
+        now = StoreTime(lease, int(clock.time_of_day() * MICROS), dead)
         return line._replace(places=live(line, now)), now
 
     def sweep(self) -> None:
@@ -309,11 +315,11 @@ class FileSteps:
         except (FileNotFoundError, NotOurs):
             return b""  # `doctor` reports foreign files
 
-    def _look(self, key: str) -> Step:
+    def _look(self, key: str) -> StepResult:
         data = self._read(file_name(key))
         slots = [parse(raw) for raw in raws_in(data, len(head_of(key)))]
         line, now = self._settled(slots, micros_in(data, DONE_AT))
-        return Step(None, (*line.places, *record_in(line.done, now)), (), now.lease)
+        return StepResult(None, (*line.places, *record_in(line.record_expires, now)), (), now.lease)
 
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with `prefix`."""

@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from interlock.core.claims import MICROS, PENDING
-from interlock.core.line import Line, Place, Step
+from interlock.core.line import Line, QueuedClaim, StepResult
 from interlock.stores.files.slots import Slot, top_of
 
 
@@ -26,7 +26,7 @@ class Write(NamedTuple):
     """A write of one slot; without a place the slot becomes free, and keeps only its fence."""
 
     row: int
-    place: Place | None
+    place: QueuedClaim | None
 
 
 class RecordWrite(NamedTuple):
@@ -38,7 +38,7 @@ class RecordWrite(NamedTuple):
 class Tell(NamedTuple):
     """A notification of a waiter: it holds the lock now, or (pending) it should look again."""
 
-    place: Place
+    place: QueuedClaim
 
 
 Action: TypeAlias = Write | RecordWrite | Tell
@@ -57,20 +57,20 @@ def line_of(slots: Sequence[Slot], done: int, now: int) -> Line:
     places = [
         slot if slot.until <= now + slot.ttl + MICROS else slot._replace(until=now)
         for slot in slots
-        if isinstance(slot, Place)
+        if isinstance(slot, QueuedClaim)
     ]
     places.sort(key=BY_FENCE)
     return Line(tuple(places), top_of(slots), done)
 
 
-def watched(places: Sequence[Place], at: int) -> set[str]:
+def watched(places: Sequence[QueuedClaim], at: int) -> set[str]:
     """Return the tokens of the processes that a waiter must watch.
 
     The first waiter watches all holders, every other one the waiter before it.
     """
     if at and places[at - 1].state == PENDING:
-        return {places[at - 1].alive}
-    return {place.alive for place in places[:at]}
+        return {places[at - 1].liveness_token}
+    return {place.liveness_token for place in places[:at]}
 
 
 def watched_by(line: Line, id: str) -> set[str]:
@@ -78,7 +78,7 @@ def watched_by(line: Line, id: str) -> set[str]:
     return next((watched(line.places, at) for at, place in enumerate(line.places) if place.id == id), set())
 
 
-def dead_among(places: Sequence[Place], ids: Sequence[str], is_alive: Callable[[str], bool]) -> set[str]:
+def dead_among(places: Sequence[QueuedClaim], ids: Sequence[str], is_alive: Callable[[str], bool]) -> set[str]:
     """Return the tokens of the dead processes that a step of some claims must know of.
 
     It asks about all places up to and including the first waiter, the last in line, and the claims themselves, each
@@ -86,18 +86,18 @@ def dead_among(places: Sequence[Place], ids: Sequence[str], is_alive: Callable[[
     """
     last = len(places) - 1
     first = next((at for at, place in enumerate(places) if place.state == PENDING), last)
-    asked = {place.alive for place in places[: first + 1]}
+    asked = {place.liveness_token for place in places[: first + 1]}
     for at, place in enumerate(places):
         if place.id in ids or at == last:
-            asked |= {places[max(0, at - 1)].alive, place.alive}
+            asked |= {places[max(0, at - 1)].liveness_token, place.liveness_token}
     dead = {token for token in asked if token and not is_alive(token)}  # a detached claim has no process
     if dead:  # other places come forward
-        others = {place.alive for place in places} - asked
+        others = {place.liveness_token for place in places} - asked
         dead |= {token for token in others if token and not is_alive(token)}
     return dead
 
 
-def actions(slots: Sequence[Slot], before: Line, step: Step, me: Sequence[str]) -> list[Action]:
+def actions(slots: Sequence[Slot], before: Line, step: StepResult, me: Sequence[str]) -> list[Action]:
     """Return the writes of a step in their order, with the notifications in between.
 
     Args:
@@ -109,7 +109,7 @@ def actions(slots: Sequence[Slot], before: Line, step: Step, me: Sequence[str]) 
     line = step.line
     if line is None:
         return []
-    rows = {slot.fence: row for row, slot in enumerate(slots) if isinstance(slot, Place)}
+    rows = {slot.fence: row for row, slot in enumerate(slots) if isinstance(slot, QueuedClaim)}
     stay = {place.fence for place in line.places}
     going = [row for fence, row in rows.items() if fence not in stay]
     free = sorted([row for row, slot in enumerate(slots) if isinstance(slot, int)] + going, reverse=True)
@@ -125,14 +125,14 @@ def actions(slots: Sequence[Slot], before: Line, step: Step, me: Sequence[str]) 
     told = [*step.promoted, *_unaware(before, step)] if going or step.promoted else []
     told.sort(key=BY_FENCE, reverse=True)
     return [
-        *([RecordWrite(line.done)] if line.done != before.done else []),
+        *([RecordWrite(line.record_expires)] if line.record_expires != before.record_expires else []),
         *(Write(row, None) for row in going),
         *(Tell(place) for place in told if place.id not in me),
         *writes,
     ]
 
 
-def _unaware(before: Line, step: Step) -> list[Place]:
+def _unaware(before: Line, step: StepResult) -> list[QueuedClaim]:
     """Return the waiters that must look again, because they have to watch other processes than before."""
     places = () if step.line is None else step.line.places
     were = {place.fence: at for at, place in enumerate(before.places)}

@@ -5,18 +5,18 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import SplitResult
 
-from interlock.core.claims import said
+from interlock.core.claims import shown_value
 from interlock.core.errors import InvalidArgument, install
 from interlock.core.queue import ALL
-from interlock.storekit.blocking import PlainStore
-from interlock.storekit.store import see_installed
+from interlock.storekit.blocking import BlockingStore
+from interlock.storekit.store import require_module
 
 NEEDS = ("pymysql", f"locks in MySQL and MariaDB need PyMySQL: {install('mariadb')}")
 
 __all__ = ["TABLE", "MysqlStore", "checked_table", "ddl", "from_client"]
 
 
-class MysqlStore(PlainStore):
+class MysqlStore(BlockingStore):
     """A store in a table of MySQL or MariaDB.
 
     Args:
@@ -43,13 +43,13 @@ class MysqlStore(PlainStore):
             password: returns the password for the next connection.
             dial: returns a new connection of PyMySQL; the store closes it.
         """
-        see_installed(*NEEDS)
+        require_module(*NEEDS)
         from interlock.stores.mysql.options import options_of
 
         return MysqlStore(options_of(url, password, dial))
 
     def steps(self) -> Any:
-        """As `PlainStore.steps`."""
+        """As `BlockingStore.steps`."""
         return self._made()
 
 
@@ -60,7 +60,7 @@ def from_client(client: object, tasks: bool) -> MysqlStore:
         client: an `Engine` or `AsyncEngine` of PyMySQL, aiomysql or asyncmy; PyMySQL connects with its arguments.
         tasks: ignored: the store connects by PyMySQL for threads and tasks.
     """
-    see_installed(*NEEDS)
+    require_module(*NEEDS)
     from interlock.stores.mysql.options import options_of_engine
 
     return MysqlStore(options_of_engine(client))
@@ -86,7 +86,7 @@ def checked_table(table: str) -> str:
         InvalidArgument: the name is not allowed.
     """
     if not _NAME.fullmatch(table):
-        raise InvalidArgument(f"a table has letters, digits and underscores, 64 at most, unlike {said(table)}")
+        raise InvalidArgument(f"a table has letters, digits and underscores, 64 at most, unlike {shown_value(table)}")
     return table
 
 

@@ -18,10 +18,10 @@ import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.claims import MICROS, SEPARATOR, Check
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.core.failures import NoRoom, Passing, Refused, no_answer
-from interlock.core.line import Clock, Place, decode, is_nothing
+from interlock.core.failures import NoRoom, Refused, TransientRefusal, no_answer
+from interlock.core.line import QueuedClaim, StoreTime, decode, is_nothing
 from interlock.runtime import clock, log
-from interlock.runtime.process import Descriptor, checked_pid
+from interlock.runtime.process import OwnedDescriptor, checked_pid
 from interlock.storekit._sync.pool import Pool
 from interlock.storekit.compare_and_swap import SLACK
 from interlock.stores.mysql import ddl
@@ -89,7 +89,7 @@ class MysqlConnection:
                 raise StoreError(
                     f"a new connection to {self._where} is in a transaction already: give locks their own"
                 )
-            self._file = Descriptor(socket_of(self._driver).fileno(), socket_of(self._driver))
+            self._file = OwnedDescriptor(socket_of(self._driver).fileno(), socket_of(self._driver))
             self._cursor = self._driver.cursor(pymysql.cursors.Cursor)
             self._examine(options, deadline)
         except BaseException:
@@ -180,7 +180,7 @@ class MysqlLines:
         self.patience = options.timeout  # seconds for which a step at a locked row is retried
         self._last: MysqlConnection | None = None
         self._swaps = count(1)
-        self.rest = self._pool.rest
+        self.close_idle = self._pool.close_idle
         self.close = self._pool.close
 
     def _open(self, deadline: float) -> MysqlConnection:
@@ -214,7 +214,7 @@ class MysqlLines:
                     again = False
                     continue
                 if error.code in READ_ONLY:
-                    self._pool.distrust()  # after a fail-over the primary may have another address
+                    self._pool.invalidate_connections()  # after a fail-over the primary may have another address
                 if error.code in AT_ONCE and reads and clock.now() < deadline:
                     continue  # the table was locked, or the statement was cancelled
                 if error.code != NO_TABLE or not self._options.create or statement.startswith("CREATE"):
@@ -273,12 +273,12 @@ class MysqlLines:
         )
         return [version + 1 for _, version, _ in swaps] if done.affected == len(swaps) else []
 
-    def permit(self, place: Place) -> None:
+    def permit(self, place: QueuedClaim) -> None:
         """As `SwapStore.permit`: a server that lost commits in a crash must not grant a lock that is still held.
 
         Raises:
             Refused: the lease is longer than the grace of such a server.
-            Passing: the server was started less than the grace ago.
+            TransientRefusal: the server was started less than the grace ago.
         """
         about, grace = self._last, self._options.grace
         if about is None or about.durable:
@@ -290,7 +290,7 @@ class MysqlLines:
         if place.ttl - 2 * SLACK > grace * MICROS:
             raise Refused(f"a lease of {(place.ttl - 2 * SLACK) / MICROS:g} s is too long for this server: {hint}")
         if clock.now() < about.grants_at:
-            raise Passing(f"this server was restarted a moment ago, and may have forgotten claims: {hint}")
+            raise TransientRefusal(f"this server was restarted a moment ago, and may have forgotten claims: {hint}")
 
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with `prefix` and have claims."""
@@ -305,7 +305,7 @@ class MysqlLines:
             start = secrets.token_hex(32)
             rows = self._ask(f"{select} >= X'{start}' ORDER BY k LIMIT {SWEEP_PAGE}").rows
             rows += self._ask(f"{select} < X'{start}' ORDER BY k LIMIT {SWEEP_PAGE - len(rows)}").rows
-            old = Clock(now, now - SWEEP_AGE)
+            old = StoreTime(now, now - SWEEP_AGE)
             over = [(k, version) for k, version, line in rows if _is_over(_text(line), old)]
             if over:
                 which = " OR ".join(f"(k = X'{k}' AND version = {version})" for k, version in over)
@@ -355,9 +355,9 @@ class MysqlLines:
         return [Check(name, status, detail) for name, status, detail in found if status]
 
 
-def _is_over(text: str, old: Clock) -> bool:
+def _is_over(text: str, old: StoreTime) -> bool:
     line = decode(text)
-    return is_nothing(line, old) and line.done <= old.lease
+    return is_nothing(line, old) and line.record_expires <= old.lease
 
 
 def _text(value: str | bytes) -> str:

@@ -11,7 +11,7 @@ import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.failures import Denied, NoRoom, Passing, Refused, Unreachable, ended
+from interlock.core.failures import Denied, NoRoom, Refused, TransientRefusal, Unreachable, ended
 from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
 from interlock.core.redaction import UNTOLD, is_torn, place_of, reads_url
 from interlock.drivers.urls import arguments_of, engine_of, given_by, place_of_engine, port_of
@@ -52,7 +52,7 @@ def refusal(number: object, text: str, where: str) -> Refused:
         where: the database, without a password.
     """
     code = str(number)
-    kind = NoRoom if code in FULL else Passing if code in _PASSING else Refused
+    kind = NoRoom if code in FULL else TransientRefusal if code in _PASSING else Refused
     error = kind(f"{where} refused: {text} ({code}); {_ADVICE.get(code, 'look at the error log of the server')}")
     error.code = code
     return error
@@ -85,7 +85,7 @@ def _not_connected(error: BaseException, where: str) -> StoreError:
     if found is None:
         told = error.args[-1] if error.args else error
         return Unreachable(f"{where} can't be reached: {told}; is the server running?")
-    return found if isinstance(found, Passing) else Denied(str(found))
+    return found if isinstance(found, TransientRefusal) else Denied(str(found))
 
 
 PORT = 3306
@@ -119,7 +119,7 @@ def arguments_in(url: SplitResult, given: Mapping[str, object], timeout: float) 
     return how
 
 
-def dialled(how: Mapping[str, object], where: str, torn: bool) -> Any:
+def dialled(how: Mapping[str, object], where: str, password_may_leak: bool) -> Any:
     """Return a new connection of PyMySQL.
 
     Args:
@@ -134,7 +134,7 @@ def dialled(how: Mapping[str, object], where: str, torn: bool) -> Any:
     try:
         return pymysql.connect(**how)
     except FAILURES as error:
-        if not torn:
+        if not password_may_leak:
             raise _not_connected(error, where) from error
     # Outside of the except clause: the text of the chained error could show a part of the password.
     raise Unreachable(f"{where} can't be reached; {UNTOLD}")
@@ -196,13 +196,13 @@ def options_of(
     Raises:
         InvalidArgument: the URL has an unknown option, or names no database.
     """
-    where, torn = place_of(url), is_torn(url)
+    where, password_may_leak = place_of(url), is_torn(url)
     given, how = _read(url)
     if not how["database"] and dial is None:
         raise InvalidArgument(f"{where}: which database? mysql://user:password@host/database")
 
     def connect() -> Any:
-        return dialled(how if password is None else how | {"password": password()}, where, torn)
+        return dialled(how if password is None else how | {"password": password()}, where, password_may_leak)
 
     return _options(where, dial or connect, given)
 

@@ -6,7 +6,7 @@ from urllib.parse import SplitResult
 
 from interlock.core.errors import install
 from interlock.core.queue import ALL
-from interlock.storekit.store import Store, see_installed
+from interlock.storekit.store import Store, require_module
 
 if TYPE_CHECKING:
     from interlock.stores.postgresql.options import PostgresOptions
@@ -40,7 +40,7 @@ class PostgresStore(Store):
             password: returns the password for the next connection.
             dial: returns a new connection of psycopg; awaited for tasks.
         """
-        see_installed(*NEEDS)
+        require_module(*NEEDS)
         from interlock.stores.postgresql.options import options_of, with_secrets
 
         return cls(with_secrets(options_of(url), password, dial))
@@ -65,7 +65,7 @@ def from_client(client: object, tasks: bool) -> PostgresStore:
         client: an `Engine` or `AsyncEngine` of psycopg 3; the store makes its own connections with its arguments.
         tasks: ignored: either kind of engine works for threads and tasks.
     """
-    see_installed(*NEEDS)
+    require_module(*NEEDS)
     from interlock.stores.postgresql.options import options_of_engine
 
     return PostgresStore(options_of_engine(client))

@@ -5,7 +5,7 @@ from functools import cache
 from pkgutil import get_data  # importlib.resources loads a dozen modules
 from typing import cast
 
-from interlock.core.claims import said
+from interlock.core.claims import shown_value
 from interlock.core.errors import InvalidArgument
 
 TABLE = "interlock_line"
@@ -28,7 +28,8 @@ def names_of(table: str = TABLE, schema: str = "") -> dict[str, str]:
     for what, name in (("table", table), ("schema", schema)):
         if (name or what == "table") and not (_NAME.fullmatch(name) and len(name) <= LONGEST):
             raise InvalidArgument(
-                f"a {what} has lowercase letters, digits and underscores, {LONGEST} at most, unlike {said(name)}"
+                f"a {what} has lowercase letters, digits and underscores, {LONGEST} at most, "
+                f"unlike {shown_value(name)}"
             )
     where = f'"{schema}".' if schema else ""
     names = {each: f'{where}"{table}_{each}"' for each in ("alive", *FUNCTIONS)}

@@ -62,7 +62,7 @@ class PostgresOptions(NamedTuple):
     grace: float = GRACE
     max_connections: int = MOST
     timeout: float = IO_TIMEOUT
-    torn: bool = False
+    password_may_leak: bool = False
     arguments: Callable[[], dict[str, Any]] = dict
     dial: Callable[[], Any] | None = None
     blocks: bool = False
@@ -82,7 +82,7 @@ def options_of(url: SplitResult) -> PostgresOptions:
         return {**DEFAULTS, **conninfo_to_dict(conninfo)}
 
     options = _options([each for each in given if each[0] in _OURS], place_of(url._replace(scheme="postgresql")))
-    return options._replace(torn=is_torn(url), arguments=arguments)
+    return options._replace(password_may_leak=is_torn(url), arguments=arguments)
 
 
 def _options(given: Iterable[tuple[str, str]], where: str) -> PostgresOptions:

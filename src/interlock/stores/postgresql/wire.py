@@ -11,11 +11,11 @@ from psycopg.pq.abc import PGconn
 
 from interlock.core.claims import MICROS, PENDING, SEPARATOR, USING, Claim, ClaimView, LockSpec, record_view
 from interlock.core.errors import StoreError
-from interlock.core.failures import Denied, NoRoom, Passing, Refused, Unreachable, ended
-from interlock.core.line import GONE
-from interlock.core.queue import BUSY, DONE_BEFORE, EnterResult, Renewed
-from interlock.runtime._threads import sleep, spawn
-from interlock.runtime.process import HOST, Descriptor, checked_pid
+from interlock.core.failures import Denied, NoRoom, Refused, TransientRefusal, Unreachable, ended
+from interlock.core.line import RENEWAL_GONE
+from interlock.core.queue import BUSY, RUN_ALREADY_DONE, EnterResult, Renewed
+from interlock.runtime._threads import sleep, start_background
+from interlock.runtime.process import HOST, OwnedDescriptor, checked_pid
 from interlock.storekit.wire import AGAIN, NOT_THERE, REMOVED, WAIT, LeaveResult, Mode
 from interlock.stores.postgresql.ddl import ddl, names_of, statements
 from interlock.stores.postgresql.options import PostgresOptions
@@ -89,14 +89,14 @@ def refusal(code: str, text: str, where: str) -> Refused:
         where: the database, without a password.
     """
     passes = code in (*AT_ONCE, AWAY) or code[:2] in ("53", "58")  # insufficient resources, system error
-    error = (Passing if passes else Refused)(
+    error = (TransientRefusal if passes else Refused)(
         # The advice comes first; the name of a function is shown without its thirteen arguments.
         f"{where}: {_NOWHERE if code == SCHEMA else _MISSING} ({text.partition('(')[0]}; {code})"
         if code in (TABLE, FUNCTION, SCHEMA)
         else f"{where} refused: {text} ({code}); {_ADVICE.get(code, LOOK)}"
     )
     error.code = code
-    error.is_away = code == AWAY
+    error.is_unavailable = code == AWAY
     return error
 
 
@@ -250,25 +250,25 @@ class PostgresWire:
             pause = max(SHORTEST_LOOK, int(look_in) / MICROS)
             if self.deaf:
                 pause = min(pause, LONGEST_POLL, max(SHORTEST_POLL, OF_THE_WAIT * int(waited) / MICROS))
-            return EnterResult("pending", look_again=pause)
-        return DONE_BEFORE if state == "done" else BUSY if state == "more" else None
+            return EnterResult("pending", poll_after=pause)
+        return RUN_ALREADY_DONE if state == "done" else BUSY if state == "more" else None
 
     def leave(
         self,
         claim: Claim,
         channel: str = "",
         let_in: str = "",
-        done: float = 0.0,
-        value: str = "",
+        keep_for: float = 0.0,
+        stored_result: str = "",
         before: Sequence[str] = (),
     ) -> PgStatement:
         """As `Wire.leave`."""
-        about = (claim.id.encode(), micros(done), b"f", channel.encode(), value.encode())
+        about = (claim.id.encode(), micros(keep_for), b"f", channel.encode(), stored_result.encode())
         return PgStatement(self._leave, (hashed(claim.spec.key), *about), channel)
 
-    def kept(self, key: str, forget: bool) -> PgStatement:
-        """As `Wire.kept`."""
-        return PgStatement(self._kept, (hashed(key), b"t" if forget else b"f"))
+    def run_result(self, key: str, delete: bool) -> PgStatement:
+        """As `Wire.run_result`."""
+        return PgStatement(self._kept, (hashed(key), b"t" if delete else b"f"))
 
     def value(self, reply: Sequence[Row]) -> str | None:
         """As `Wire.value`."""
@@ -292,7 +292,7 @@ class PostgresWire:
         """As `Wire.renewed`."""
         held_up = StoreError("another step is at this claim, and did not come to its end: it was not renewed yet")
         found = {id: held_up if answer == "-1" else int(answer) for id, answer in reply}
-        return [found.get(claim.id, GONE) for claim in claims]
+        return [found.get(claim.id, RENEWAL_GONE) for claim in claims]
 
     def adopt(self, key: str, id: str, claim: Claim, channel: str, before: Sequence[str] = ()) -> PgStatement:
         """As `Wire.adopt`."""
@@ -366,7 +366,7 @@ not_ours: set[PGconn] = set()
 """Connections whose descriptors the program has closed: never collected, or libpq would close other files."""
 
 
-def finish(connection: PGconn, file: Descriptor) -> None:
+def finish(connection: PGconn, file: OwnedDescriptor) -> None:
     """Close a connection, unless its descriptor is another file's now, which libpq must not close."""
     if file.is_ours() or connection.status == ConnStatus.BAD:  # libpq has closed the socket of a BAD connection
         connection.finish()
@@ -374,12 +374,12 @@ def finish(connection: PGconn, file: Descriptor) -> None:
         not_ours.add(connection)
 
 
-def linger(connection: PGconn, file: Descriptor) -> None:
+def linger(connection: PGconn, file: OwnedDescriptor) -> None:
     """Close a connection after `LINGER`, in a thread: the event loop that used it may end before."""
-    if spawn("interlock-lingers", _finish_later, connection, file) is None:
+    if start_background("interlock-lingers", _finish_later, connection, file) is None:
         finish(connection, file)
 
 
-def _finish_later(connection: PGconn, file: Descriptor) -> None:
+def _finish_later(connection: PGconn, file: OwnedDescriptor) -> None:
     sleep(LINGER)
     finish(connection, file)

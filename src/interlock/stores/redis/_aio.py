@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
-from interlock.runtime.process import Descriptor, running_loop
+from interlock.runtime.process import OwnedDescriptor, running_loop
 from interlock.stores.redis.library import keep_alive
 from interlock.stores.redis.settings import Address
 
@@ -25,7 +25,7 @@ class AsyncStream(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._sock = sock
-        self._file = Descriptor(sock.fileno(), sock)
+        self._file = OwnedDescriptor(sock.fileno(), sock)
         self._buffer = memoryview(bytearray(MOST))
         self._data = b""
         self._waiter: rt.AsyncWaiter[None] = rt.AsyncWaiter()
@@ -42,12 +42,12 @@ class AsyncStream(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """As `BufferedProtocol.buffer_updated`."""
         self._data += self._buffer[:nbytes].tobytes()
-        self._waiter.tell()
+        self._waiter.wake()
 
     def connection_lost(self, error: Exception | None) -> None:
         """As `Protocol.connection_lost`."""
         self._ended = True
-        self._waiter.tell()
+        self._waiter.wake()
 
     def give_to(self, protocol: asyncio.BufferedProtocol) -> None:
         """Let another protocol receive all further data."""
@@ -93,7 +93,7 @@ class AsyncStream(asyncio.BufferedProtocol):
 
     def _close(self) -> None:
         self._ended = True
-        self._waiter.tell()
+        self._waiter.wake()
         self._file.is_ours()  # if not, the socket lets go of the number
         # Not `close`: that waits for the peer's TLS close or for a full buffer, perhaps longer than the loop runs.
         self._transport.abort()
@@ -161,6 +161,6 @@ def at_home() -> Callable[..., None]:
 
     def perform(function: Callable[..., Any], *args: object) -> None:
         if not loop.is_closed():
-            loop.call_soon_threadsafe(lambda: rt.spawn("interlock-disconnects", function, *args))
+            loop.call_soon_threadsafe(lambda: rt.start_background("interlock-disconnects", function, *args))
 
     return perform

@@ -181,8 +181,8 @@ class MuxPool:
         try:
             return await self._answer_to(command, mux.post, deadline, self._where, self._io_timeout)
         except Refused as error:
-            if error.is_away:
-                self.distrust()
+            if error.is_unavailable:
+                self.invalidate_connections()
             raise
         except BaseException as error:
             if undo is not None and not isinstance(error, ConnectionEnded) and not mux.closed:
@@ -229,12 +229,12 @@ class MuxPool:
         if self.closed:
             self._mux.close()
 
-    def distrust(self) -> None:
+    def invalidate_connections(self) -> None:
         """Use the present connection for no more requests."""
         if self._mux is not None:
             self._mux.retire()
 
-    def rest(self) -> None:
+    def close_idle(self) -> None:
         """Do nothing: there is one connection only."""
 
     def close(self) -> None:

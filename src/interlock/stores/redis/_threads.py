@@ -9,7 +9,7 @@ from typing import Any
 
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
-from interlock.runtime.process import Descriptor
+from interlock.runtime.process import OwnedDescriptor
 from interlock.stores.redis.library import keep_alive
 from interlock.stores.redis.settings import Address
 
@@ -25,7 +25,7 @@ class Stream:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._file = Descriptor(sock.fileno(), sock)
+        self._file = OwnedDescriptor(sock.fileno(), sock)
 
     def send(self, data: bytes, deadline: float) -> None:
         """Send all.

@@ -1,7 +1,7 @@
 """The errors for refusals of the server, with advice, and the rights that a user needs."""
 
 from interlock.core.errors import StoreError
-from interlock.core.failures import ConnectionEnded, Denied, NoRoom, Passing, Refused, Unreachable, ended
+from interlock.core.failures import ConnectionEnded, Denied, NoRoom, Refused, TransientRefusal, Unreachable, ended
 from interlock.drivers.redis_py import LOGIN, advice_on, code_of
 from interlock.stores.redis.resp import Garbage, Reply, ReplyError
 
@@ -57,7 +57,7 @@ def see_it_is_there(count: Reply, wanted: int, where: str) -> None:
 
 
 def refusal(error: ReplyError, where: str, line: str = "") -> Refused:
-    """Return the error to raise for a refusal: Passing if a retry may help, Redirected if another node has the name.
+    """Return the error for a refusal: TransientRefusal if a retry may help, Redirected if another node has the name.
 
     Args:
         error: the reply of the server.
@@ -79,9 +79,9 @@ def refusal(error: ReplyError, where: str, line: str = "") -> Refused:
             advice = f"{advice} {_RIGHTS}"
         elif code == "WRONGTYPE" and line:
             advice = f"{advice}: {line}"
-        refused = (Passing if code in PASSES else Refused)(f"{where} refused: {text}; {advice}")
-        refused.is_away = code == "READONLY"
-        if isinstance(refused, Passing):
+        refused = (TransientRefusal if code in PASSES else Refused)(f"{where} refused: {text}; {advice}")
+        refused.is_unavailable = code == "READONLY"
+        if isinstance(refused, TransientRefusal):
             refused.needs_operator = code in NEED_AN_OPERATOR
     refused.code = code
     refused.__cause__ = error

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote
 
-from interlock.core.claims import said
+from interlock.core.claims import shown_value
 from interlock.core.errors import InvalidArgument
 from interlock.core.options import Reader, flag_in, number_in, read_options, seconds_in, text_in
 from interlock.core.redaction import place_of, reads_url
@@ -31,7 +31,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 
 def _choice(name: str, text: str) -> str:
     if text not in CHOICES[name]:
-        raise InvalidArgument(f"{name} is one of {', '.join(CHOICES[name])}, not {said(text)}")
+        raise InvalidArgument(f"{name} is one of {', '.join(CHOICES[name])}, not {shown_value(text)}")
     return text
 
 

@@ -13,9 +13,9 @@ from pkgutil import get_data  # importlib.resources loads a dozen modules
 from typing import cast
 
 from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, record_view
-from interlock.core.queue import BUSY, DONE_BEFORE, EnterResult, Renewed
+from interlock.core.queue import BUSY, RUN_ALREADY_DONE, EnterResult, Renewed
 from interlock.runtime.process import HOST, pid
-from interlock.storekit.wire import NOT_THERE, REMOVED, LeaveResult, Mode, Promised
+from interlock.storekit.wire import NOT_THERE, REMOVED, LeaveResult, Mode, QueuedBehind
 from interlock.stores.redis.errors import refusal
 from interlock.stores.redis.keys import line_of
 from interlock.stores.redis.resp import RedisCommand, Reply, begun, ended, pack
@@ -82,18 +82,18 @@ class RedisWire:
         start, line = _entering(spec, mode, channel)
         return RedisCommand(ended(start, f"{HOST}\n{pid()}\n{who}\n{spec.label}", id), line, 1, self._replicas)
 
-    def entered(self, reply: Reply) -> EnterResult | Promised | None:
+    def entered(self, reply: Reply) -> EnterResult | QueuedBehind | None:
         """As `Wire.entered`."""
         if type(reply) is list:
             first, *rest = reply
             if first > 0:
                 return EnterResult("using", first, slot=rest[0])
-            return Promised(rest[0].decode(), rest[1], self._pause(first))
+            return QueuedBehind(rest[0].decode(), rest[1], self._pause(first))
         if reply > 0:
             return EnterResult("using", reply)
         if reply <= PENDING_THERE:
-            return EnterResult("pending", look_again=self._pause(reply))
-        return DONE_BEFORE if reply == DONE_THERE else BUSY if reply == UNFINISHED_THERE else None
+            return EnterResult("pending", poll_after=self._pause(reply))
+        return RUN_ALREADY_DONE if reply == DONE_THERE else BUSY if reply == UNFINISHED_THERE else None
 
     def _pause(self, answer: int) -> float:
         pause = (PENDING_THERE - answer) / 1000
@@ -104,14 +104,14 @@ class RedisWire:
         claim: Claim,
         channel: str = "",
         let_in: str = "",
-        done: float = 0.0,
-        value: str = "",
+        keep_for: float = 0.0,
+        stored_result: str = "",
         before: Sequence[str] = (),
     ) -> RedisCommand:
         """As `Wire.leave`."""
-        if done:
+        if keep_for:
             line = line_of(claim.spec.key)
-            return _call(LEAVE, line, _milliseconds(done), channel, let_in, claim.id, value, *before)
+            return _call(LEAVE, line, _milliseconds(keep_for), channel, let_in, claim.id, stored_result, *before)
         start, alone, line = _leaving(claim.spec.key, channel)
         return RedisCommand(ended(start, let_in, claim.id) if let_in else ended(alone, claim.id), line)
 
@@ -144,9 +144,9 @@ class RedisWire:
             for claim, each in zip(claims, reply if len(claims) > 1 else [reply], strict=True)
         ]
 
-    def kept(self, key: str, forget: bool) -> RedisCommand:
-        """As `Wire.kept`."""
-        return _call(KEPT, line_of(key), "forget" if forget else "")
+    def run_result(self, key: str, delete: bool) -> RedisCommand:
+        """As `Wire.run_result`."""
+        return _call(KEPT, line_of(key), "forget" if delete else "")
 
     def value(self, reply: Reply) -> str | None:
         """As `Wire.value`."""

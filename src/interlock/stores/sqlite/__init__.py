@@ -5,14 +5,14 @@ from urllib.parse import SplitResult
 
 from interlock.core.queue import ALL
 from interlock.runtime import clock
-from interlock.storekit.blocking import PlainStore
+from interlock.storekit.blocking import BlockingStore
 from interlock.stores.sqlite.database import database_of
 from interlock.stores.sqlite.opening import SqliteOptions, options_beside, options_of
 
 __all__ = ["SqliteStore", "from_client"]
 
 
-class SqliteStore(PlainStore):
+class SqliteStore(BlockingStore):
     """A store in a SQLite file.
 
     Args:
@@ -31,7 +31,7 @@ class SqliteStore(PlainStore):
         return cls(options_of(url))
 
     def steps(self) -> Any:
-        """As `PlainStore.steps`."""
+        """As `BlockingStore.steps`."""
         return database_of(self._options)
 
 

@@ -7,19 +7,19 @@ from typing import Any
 
 from interlock.core.claims import MICROS, Check
 from interlock.core.errors import StoreError
-from interlock.core.failures import Passing, closed
+from interlock.core.failures import TransientRefusal, closed
 from interlock.core.line import (
     EMPTY,
-    Clock,
-    Decide,
     Line,
-    Step,
+    StepResult,
+    StoreTime,
+    Transition,
     complete,
     decode,
     encode,
     is_nothing,
-    kept,
     look,
+    read_record,
 )
 from interlock.runtime import clock
 from interlock.runtime.host_notifier import neighbours, sooner
@@ -51,8 +51,8 @@ class Database:
         options: the file.
     """
 
-    look_again = 5.0  # seconds; a safety net, since processes of this host notify each other of every hand-over
-    near = neighbours
+    poll_after = 5.0  # seconds; a safety net, since processes of this host notify each other of every hand-over
+    notifier = neighbours
 
     def __init__(self, options: SqliteOptions) -> None:
         self.options = options
@@ -61,11 +61,11 @@ class Database:
         self._opened: Opened | None = None
         self._lines: dict[str, tuple[str, Line]] = {}  # by key: a text that was written here, and its line
 
-    def step(self, key: str, decide: Decide, *args: object) -> Step | None:
+    def step(self, key: str, transition: Transition, *args: object) -> StepResult | None:
         """Perform a step; see `AsyncSteps.step`.
 
         Raises:
-            Passing: the disk is full.
+            TransientRefusal: the disk is full.
             StoreError: the file was replaced or can't be written, or the caller is a signal handler or a finalizer
                 that interrupted a step of its own thread.
         """
@@ -78,14 +78,14 @@ class Database:
                 raise StoreError(WITHIN_A_STEP)
             self.section.taken = True
             try:
-                return self._do(key, decide, args)
+                return self._do(key, transition, args)
             except sqlite3.Error as error:
                 self._failed(error)
                 return None
             finally:
                 self.section.taken = False
 
-    def _do(self, key: str, decide: Decide, args: tuple[Any, ...]) -> Step:
+    def _do(self, key: str, transition: Transition, args: tuple[Any, ...]) -> StepResult:
         opened = self._open()
         execute = opened.connection.execute
         name = key.encode()
@@ -97,12 +97,18 @@ class Database:
                 raise sqlite3.OperationalError("its file is not there")
             row = execute("SELECT text FROM line WHERE key = ?", (name,)).fetchone()
             before = EMPTY if row is None else self._line(key, row[0])
-            now = Clock(int(clock.now() * MICROS), int(clock.awake_or_not() * MICROS) + opened.ahead)
-            step = decide(before, now, *args)
+            now = StoreTime(int(clock.now() * MICROS), int(clock.awake_or_not() * MICROS) + opened.ahead)
+            step = transition(before, now, *args)
             line = step.line
             if line is not None:
-                if line.done != before.done:
-                    keep(self.options.path, name, line.done, now.stamp, args[-1] if decide is complete else "")
+                if line.record_expires != before.record_expires:
+                    keep(
+                        self.options.path,
+                        name,
+                        line.record_expires,
+                        now.stamp,
+                        args[-1] if transition is complete else "",
+                    )
                 if is_nothing(line, now):
                     if row is not None:
                         execute("DELETE FROM line WHERE key = ?", (name,))
@@ -112,7 +118,7 @@ class Database:
                     if len(self._lines) >= REMEMBERED:
                         self._lines.clear()
                     self._lines[key] = text, line
-            if step.answer is True and decide is kept:
+            if step.answer is True and transition is read_record:
                 step = step._replace(answer=value_kept(self.options.path, name))
             execute("COMMIT")
         except BaseException:
@@ -164,7 +170,7 @@ class Database:
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
             return
         self._drop()
-        raise (Passing if code in _PASSING else StoreError)(
+        raise (TransientRefusal if code in _PASSING else StoreError)(
             f"{self.options.path}: {error}; {_ADVICE.get(code, 'see `interlock doctor`')}"
         ) from error
 
@@ -177,7 +183,7 @@ class Database:
                 return sorted(key for (name,) in rows.fetchall() if (key := name.decode()).startswith(prefix))
             except sqlite3.Error as error:
                 self._failed(error)
-                raise Passing(f"{self.options.path} is busy: ask again") from error
+                raise TransientRefusal(f"{self.options.path} is busy: ask again") from error
 
     def doctor(self) -> list[Check]:
         """Check the file system, and the file."""

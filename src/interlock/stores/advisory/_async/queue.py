@@ -8,11 +8,10 @@ from typing import Any
 from interlock.core.claims import SEPARATOR, USING, Check, Claim, ClaimView, namespace_of
 from interlock.core.errors import StoreError, UnknownOutcome, Unsupported
 from interlock.core.failures import Refused, outage
-from interlock.core.line import GONE, KEPT
-from interlock.core.queue import GONE as IS_GONE
-from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Tells
+from interlock.core.line import RENEWAL_GONE, RENEWAL_OK
+from interlock.core.queue import CLAIM_GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Wakeable
 from interlock.runtime import _aio as rt
-from interlock.storekit._async.step_queue import AWAY
+from interlock.storekit._async.step_queue import UNAVAILABLE_PAUSE
 from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Rows
 from interlock.stores.advisory.session_manager import (
     AdvisoryPlace,
@@ -24,7 +23,7 @@ from interlock.stores.advisory.session_manager import (
 )
 from interlock.stores.advisory.statements import SLICE
 
-LOOK_AGAIN = 1.0  # seconds between two polls of a waiter; a safety net
+POLL_INTERVAL = 1.0  # seconds between two polls of a waiter; a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
 SOONEST = 0.05  # seconds after which a wait in the server is cancelled once more
 MOMENT = 0.001  # seconds between two checks whether a session is free
@@ -45,7 +44,7 @@ NOT_RENEWED = StoreError("the session did not answer in time")
 # async only
 async def blocking(session: BaseSession, text: str, seconds: float | None) -> Rows:
     """As `BaseSession.perform`, in a worker thread."""
-    return await (rt.apart if seconds is None else rt.offload)(session.perform, text, seconds)
+    return await (rt.run_in_daemon_thread if seconds is None else rt.offload)(session.perform, text, seconds)
 
 
 class AsyncAdvisoryQueue:
@@ -62,22 +61,24 @@ class AsyncAdvisoryQueue:
         self._room = room
         self._perform = perform
         self.doubt: Callable[[str], object] = lambda id: None  # called from any thread, with each claim that is lost
-        self.rest = room.rest
+        self.close_idle = room.close_idle
 
     def subscribe(self) -> Any:
         return rt.AsyncWaiter()
 
     # -- entering ---------------------------------------------------------------------------------------
 
-    async def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
+    async def enter(
+        self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
+    ) -> EnterResult:
         room = self._room
         place = room.places.get(claim.id)
         if place is None:
-            if again:
-                return IS_GONE
+            if already_queued:
+                return CLAIM_GONE
             place = AdvisoryPlace(claim, waiter, self.doubt)
-            if waiter is None or not wait:
-                return await self._try(place, room.add(place), wait)
+            if waiter is None or not may_queue:
+                return await self._try(place, room.add(place), may_queue)
             place.state = "pending"
             room.add(place)
         return await self._stands(place, waiter)
@@ -111,9 +112,9 @@ class AsyncAdvisoryQueue:
                 raise
         return session
 
-    async def _stands(self, place: AdvisoryPlace, waiter: Tells | None) -> EnterResult:
+    async def _stands(self, place: AdvisoryPlace, waiter: Wakeable | None) -> EnterResult:
         """Return the state of a claim; make the first waiter of this process wait in the server."""
-        room, claim, pause = self._room, place.claim, LOOK_AGAIN
+        room, claim, pause = self._room, place.claim, POLL_INTERVAL
         with room.mutex:  # it is extended, or was removed since its lease had ended
             place.until = now() + claim.spec.ttl
         place.waiter = waiter or place.waiter
@@ -122,9 +123,9 @@ class AsyncAdvisoryQueue:
             try:
                 pause = await self._stand(place)
             except StoreError as error:  # the server is unavailable, or accepts no more sessions
-                return EnterResult("busy", 0, AWAY, False, outage(error, claim.spec.ttl, True))
+                return EnterResult("busy", 0, UNAVAILABLE_PAUSE, False, outage(error, claim.spec.ttl, True))
         if not room.is_in(place):
-            return IS_GONE
+            return CLAIM_GONE
         return EnterResult("using", place.fence) if place.state == "using" else EnterResult("pending", 0, pause)
 
     async def _stand(self, place: AdvisoryPlace) -> float:
@@ -136,8 +137,8 @@ class AsyncAdvisoryQueue:
             with room.mutex:
                 place.until, place.stands = now() + place.claim.spec.ttl, session is not None and room.is_in(place)
                 place.session = session if place.stands else None
-        if place.stands and rt.spawn("interlock-advisory-wait", self._wait, place, session) is not None:
-            return LOOK_AGAIN
+        if place.stands and rt.start_background("interlock-advisory-wait", self._wait, place, session) is not None:
+            return POLL_INTERVAL
         with room.mutex:
             place.stands, place.session = False, None
         if session is not None:
@@ -166,7 +167,7 @@ class AsyncAdvisoryQueue:
         if left:
             return  # the caller that took the claim out releases its lock
         if granted:
-            place.waiter.tell(Granted(place.claim.id, place.fence))
+            place.waiter.wake(Granted(place.claim.id, place.fence))
             room.nudge(place.key)
             return
         place.session = None
@@ -174,7 +175,7 @@ class AsyncAdvisoryQueue:
             with suppress(StoreError):  # the session was ended
                 await self._give_back(place, session)
         finally:
-            place.waiter.tell()
+            place.waiter.wake()
 
     async def _in_slices(self, place: AdvisoryPlace, session: BaseSession) -> str | None:
         """Wait in the server, in slices; return the fence, or None if the claim was removed."""
@@ -188,7 +189,7 @@ class AsyncAdvisoryQueue:
 
     # -- leaving ----------------------------------------------------------------------------------------
 
-    async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
+    async def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         place = self._room.take_out(claim.id)
         if place is None or place.state == "trying":
             return False
@@ -255,7 +256,10 @@ class AsyncAdvisoryQueue:
         answers: dict[str, Renewed] = {}
         waits: list[rt.AsyncWaiter[bool]] = [rt.AsyncWaiter() for _ in claims]
         for claim, over in zip(claims, waits, strict=True):  # at once: a slow server must not let the last leases end
-            if len(waits) == 1 or rt.spawn("interlock-advisory-renew", self._renew_one, claim, answers, over) is None:
+            if (
+                len(waits) == 1
+                or rt.start_background("interlock-advisory-renew", self._renew_one, claim, answers, over) is None
+            ):
                 await self._renew_one(claim, answers, over)
         for each in waits:
             await each.wait(RENEWED_WITHIN)
@@ -266,12 +270,12 @@ class AsyncAdvisoryQueue:
         try:
             answers[claim.id] = await self._renew(claim)
         finally:
-            over.tell(True)
+            over.wake(True)
 
     async def _renew(self, claim: Claim) -> Renewed:
         room, started, place = self._room, now(), self._room.places.get(claim.id)
         if place is None or place.until <= started:
-            return GONE
+            return RENEWAL_GONE
         if place.state == "using" and not place.session.busy:
             try:
                 await self._say(place.session, "ping")
@@ -282,9 +286,9 @@ class AsyncAdvisoryQueue:
                     room.lose(place)
         with room.mutex:
             if not room.is_in(place):
-                return GONE
+                return RENEWAL_GONE
             place.until = started + claim.spec.ttl
-        return KEPT
+        return RENEWAL_OK
 
     async def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
         raise Unsupported("advisory locks end with their sessions, and can't be handed over")
@@ -380,4 +384,4 @@ class AsyncAdvisoryQueue:
         for place in list(self._room.places.values()):
             if place.doubt is self.doubt and place.state != "trying" and self._room.take_out(place.claim.id) is place:
                 self._room.lose(place)
-        self._room.rest()
+        self._room.close_idle()

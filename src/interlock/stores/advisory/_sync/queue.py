@@ -9,11 +9,10 @@ from typing import Any
 from interlock.core.claims import SEPARATOR, USING, Check, Claim, ClaimView, namespace_of
 from interlock.core.errors import StoreError, UnknownOutcome, Unsupported
 from interlock.core.failures import Refused, outage
-from interlock.core.line import GONE, KEPT
-from interlock.core.queue import GONE as IS_GONE
-from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Tells
+from interlock.core.line import RENEWAL_GONE, RENEWAL_OK
+from interlock.core.queue import CLAIM_GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Renewed, Wakeable
 from interlock.runtime import _threads as rt
-from interlock.storekit._sync.step_queue import AWAY
+from interlock.storekit._sync.step_queue import UNAVAILABLE_PAUSE
 from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Rows
 from interlock.stores.advisory.session_manager import (
     AdvisoryPlace,
@@ -25,7 +24,7 @@ from interlock.stores.advisory.session_manager import (
 )
 from interlock.stores.advisory.statements import SLICE
 
-LOOK_AGAIN = 1.0  # seconds between two polls of a waiter; a safety net
+POLL_INTERVAL = 1.0  # seconds between two polls of a waiter; a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
 SOONEST = 0.05  # seconds after which a wait in the server is cancelled once more
 MOMENT = 0.001  # seconds between two checks whether a session is free
@@ -57,22 +56,24 @@ class AdvisoryQueue:
         self._room = room
         self._perform = perform
         self.doubt: Callable[[str], object] = lambda id: None  # called from any thread, with each claim that is lost
-        self.rest = room.rest
+        self.close_idle = room.close_idle
 
     def subscribe(self) -> Any:
         return rt.Waiter()
 
     # -- entering ---------------------------------------------------------------------------------------
 
-    def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
+    def enter(
+        self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
+    ) -> EnterResult:
         room = self._room
         place = room.places.get(claim.id)
         if place is None:
-            if again:
-                return IS_GONE
+            if already_queued:
+                return CLAIM_GONE
             place = AdvisoryPlace(claim, waiter, self.doubt)
-            if waiter is None or not wait:
-                return self._try(place, room.add(place), wait)
+            if waiter is None or not may_queue:
+                return self._try(place, room.add(place), may_queue)
             place.state = "pending"
             room.add(place)
         return self._stands(place, waiter)
@@ -106,9 +107,9 @@ class AdvisoryQueue:
                 raise
         return session
 
-    def _stands(self, place: AdvisoryPlace, waiter: Tells | None) -> EnterResult:
+    def _stands(self, place: AdvisoryPlace, waiter: Wakeable | None) -> EnterResult:
         """Return the state of a claim; make the first waiter of this process wait in the server."""
-        room, claim, pause = self._room, place.claim, LOOK_AGAIN
+        room, claim, pause = self._room, place.claim, POLL_INTERVAL
         with room.mutex:  # it is extended, or was removed since its lease had ended
             place.until = now() + claim.spec.ttl
         place.waiter = waiter or place.waiter
@@ -117,9 +118,9 @@ class AdvisoryQueue:
             try:
                 pause = self._stand(place)
             except StoreError as error:  # the server is unavailable, or accepts no more sessions
-                return EnterResult("busy", 0, AWAY, False, outage(error, claim.spec.ttl, True))
+                return EnterResult("busy", 0, UNAVAILABLE_PAUSE, False, outage(error, claim.spec.ttl, True))
         if not room.is_in(place):
-            return IS_GONE
+            return CLAIM_GONE
         return EnterResult("using", place.fence) if place.state == "using" else EnterResult("pending", 0, pause)
 
     def _stand(self, place: AdvisoryPlace) -> float:
@@ -131,8 +132,8 @@ class AdvisoryQueue:
             with room.mutex:
                 place.until, place.stands = now() + place.claim.spec.ttl, session is not None and room.is_in(place)
                 place.session = session if place.stands else None
-        if place.stands and rt.spawn("interlock-advisory-wait", self._wait, place, session) is not None:
-            return LOOK_AGAIN
+        if place.stands and rt.start_background("interlock-advisory-wait", self._wait, place, session) is not None:
+            return POLL_INTERVAL
         with room.mutex:
             place.stands, place.session = False, None
         if session is not None:
@@ -161,7 +162,7 @@ class AdvisoryQueue:
         if left:
             return  # the caller that took the claim out releases its lock
         if granted:
-            place.waiter.tell(Granted(place.claim.id, place.fence))
+            place.waiter.wake(Granted(place.claim.id, place.fence))
             room.nudge(place.key)
             return
         place.session = None
@@ -169,7 +170,7 @@ class AdvisoryQueue:
             with suppress(StoreError):  # the session was ended
                 self._give_back(place, session)
         finally:
-            place.waiter.tell()
+            place.waiter.wake()
 
     def _in_slices(self, place: AdvisoryPlace, session: BaseSession) -> str | None:
         """Wait in the server, in slices; return the fence, or None if the claim was removed."""
@@ -183,7 +184,7 @@ class AdvisoryQueue:
 
     # -- leaving ----------------------------------------------------------------------------------------
 
-    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
+    def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         place = self._room.take_out(claim.id)
         if place is None or place.state == "trying":
             return False
@@ -250,7 +251,10 @@ class AdvisoryQueue:
         answers: dict[str, Renewed] = {}
         waits: list[rt.Waiter[bool]] = [rt.Waiter() for _ in claims]
         for claim, over in zip(claims, waits, strict=True):  # at once: a slow server must not let the last leases end
-            if len(waits) == 1 or rt.spawn("interlock-advisory-renew", self._renew_one, claim, answers, over) is None:
+            if (
+                len(waits) == 1
+                or rt.start_background("interlock-advisory-renew", self._renew_one, claim, answers, over) is None
+            ):
                 self._renew_one(claim, answers, over)
         for each in waits:
             each.wait(RENEWED_WITHIN)
@@ -261,12 +265,12 @@ class AdvisoryQueue:
         try:
             answers[claim.id] = self._renew(claim)
         finally:
-            over.tell(True)
+            over.wake(True)
 
     def _renew(self, claim: Claim) -> Renewed:
         room, started, place = self._room, now(), self._room.places.get(claim.id)
         if place is None or place.until <= started:
-            return GONE
+            return RENEWAL_GONE
         if place.state == "using" and not place.session.busy:
             try:
                 self._say(place.session, "ping")
@@ -277,9 +281,9 @@ class AdvisoryQueue:
                     room.lose(place)
         with room.mutex:
             if not room.is_in(place):
-                return GONE
+                return RENEWAL_GONE
             place.until = started + claim.spec.ttl
-        return KEPT
+        return RENEWAL_OK
 
     def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
         raise Unsupported("advisory locks end with their sessions, and can't be handed over")
@@ -375,4 +379,4 @@ class AdvisoryQueue:
         for place in list(self._room.places.values()):
             if place.doubt is self.doubt and place.state != "trying" and self._room.take_out(place.claim.id) is place:
                 self._room.lose(place)
-        self._room.rest()
+        self._room.close_idle()

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from interlock.core.claims import USING, Claim
 from interlock.core.errors import StoreError
-from interlock.core.line import EMPTY, Line, numbered
-from interlock.core.queue import Tells
+from interlock.core.line import EMPTY, Line, has_slots
+from interlock.core.queue import Wakeable
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 from interlock.runtime.waiters import Waiters
@@ -44,7 +44,7 @@ class AsyncTurns:
         self._runs = False
         self._used = 0.0
 
-    def add(self, claim: Claim, waiter: Tells) -> None:
+    def add(self, claim: Claim, waiter: Wakeable) -> None:
         """Add a waiter; call this before the request that puts the claim into the line, to miss no deletion."""
         self.waiters.add(claim.id, waiter)
         self._keys[claim.id] = claim.spec.key
@@ -59,7 +59,7 @@ class AsyncTurns:
         with self._mutex:
             self._used = clock.now()
             if not self._runs:  # stays False if no thread can be started: then waiters poll
-                self._runs = rt.spawn("interlock-listener", self._run, revision) is not None
+                self._runs = rt.start_background("interlock-listener", self._run, revision) is not None
 
     async def _run(self, revision: int) -> None:
         self._revision = revision  # deletions up to it are known; 0 while none are
@@ -68,7 +68,7 @@ class AsyncTurns:
                 try:
                     await self._gateway.listen(watch(self._prefix, self._revision), self._hear)
                 except StoreError:
-                    self._gateway.distrust()
+                    self._gateway.invalidate_connections()
                     self._revision = 0
                     await rt.sleep(PAUSE)
         finally:
@@ -104,7 +104,7 @@ class AsyncTurns:
         self._known[key] = found.line
         for id in waiting:
             place = found.place(id)
-            if place is None or (place.state == USING and (place.once or numbered(place.units, place.capacity))):
+            if place is None or (place.state == USING and (place.once or has_slots(place.units, place.capacity))):
                 self.waiters.notify(id, 0)  # it is gone, or must look to get its slot or the record of a run
             elif place.state == USING:
                 self.waiters.notify(id, place.fence)

@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.core.failures import Denied, Passing, Unreachable, closed, ended, no_answer, no_room
+from interlock.core.failures import Denied, TransientRefusal, Unreachable, closed, ended, no_answer, no_room
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
-from interlock.runtime.process import Descriptor, checked_pid
+from interlock.runtime.process import OwnedDescriptor, checked_pid
 from interlock.stores.etcd.options import EtcdOptions
 from interlock.stores.etcd.wire import Json, LoggedOut, refusal
 
@@ -43,7 +43,7 @@ class Gateway:
         self._member = random.randrange(len(options.members))
         self._token = ""
         self.closed = False
-        self._sockets: dict[int, Descriptor] = {}  # by the numbers of their descriptors
+        self._sockets: dict[int, OwnedDescriptor] = {}  # by the numbers of their descriptors
         self.answered = False
         # A transport, not a Client: its redirects, cookies and proxies cost as much as the request itself.
         limits = httpx.Limits(max_connections=options.most + 1, max_keepalive_connections=options.most)  # + the watch
@@ -92,9 +92,9 @@ class Gateway:
         shares = left if repeat else min(left, 2)  # without a retry the first request may take more of the time
         try:
             return self._ask(path, body, max(0.001, (deadline - clock.now()) / shares))
-        except (Passing, Unreachable, UnknownOutcome) as error:
+        except (TransientRefusal, Unreachable, UnknownOutcome) as error:
             if member == self._member:  # otherwise another request has already changed the member
-                self.distrust()
+                self.invalidate_connections()
             if isinstance(error, Denied) or left == 1 or (isinstance(error, UnknownOutcome) and not repeat):
                 raise
         return self.ask(path, body, deadline, repeat, left - 1)
@@ -132,7 +132,7 @@ class Gateway:
         response = self._transport.handle_request(request)
         used: Any = response.extensions["network_stream"].get_extra_info("socket")
         owner = used if isinstance(used, socket.socket) else None  # asyncio does not give its sockets away
-        self._sockets[used.fileno()] = Descriptor(used.fileno(), owner)
+        self._sockets[used.fileno()] = OwnedDescriptor(used.fileno(), owner)
         if self.closed:  # checked after the socket is recorded: `abort` shuts down only recorded sockets
             response.close()
             raise closed()
@@ -184,7 +184,7 @@ class Gateway:
             raise self._failure(error, where, silence) from error
         raise ended(where)
 
-    def distrust(self) -> None:
+    def invalidate_connections(self) -> None:
         """Send further requests to the next member."""
         self._member = (self._member + 1) % len(self._options.members)
 

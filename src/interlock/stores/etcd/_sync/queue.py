@@ -19,12 +19,12 @@ from interlock.core.claims import (
     record_view,
 )
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.core.line import GONE as OVER
-from interlock.core.line import adopt, numbered, renew
-from interlock.core.queue import DONE_BEFORE, GONE, REFUSED, EnterResult, Held, Renewed, Tells
+from interlock.core.line import RENEWAL_GONE as OVER
+from interlock.core.line import adopt, has_slots, renew
+from interlock.core.queue import CLAIM_GONE, REFUSED, RUN_ALREADY_DONE, EnterResult, Held, Renewed, Wakeable
 from interlock.core.renewal import ANSWER_WITHIN
 from interlock.runtime import _threads as rt
-from interlock.storekit._sync.step_queue import away, view_of
+from interlock.storekit._sync.step_queue import on_unavailable, view_of
 from interlock.stores.etcd import wire
 from interlock.stores.etcd._sync.gateway import Gateway
 from interlock.stores.etcd._sync.leases import Leases, Lease
@@ -32,7 +32,7 @@ from interlock.stores.etcd._sync.turns import Turns
 from interlock.stores.etcd.options import EtcdOptions
 from interlock.stores.etcd.wire import CLAIMS, DONE, LIVE, Found, Json
 
-LOOK_AGAIN = 10.0  # seconds between two polls of a waiter; a safety net, since deletions are watched
+POLL_INTERVAL = 10.0  # seconds between two polls of a waiter; a safety net, since deletions are watched
 FEW = 16  # the most claims of a name for which a listing asks how long their leases last
 AT_ONCE = 100  # operations of one transaction; etcd accepts 128
 
@@ -55,19 +55,23 @@ class EtcdQueue:
         """Return a waiter for the caller."""
         return rt.Waiter()
 
-    def rest(self) -> None:
+    def close_idle(self) -> None:
         """Do nothing: the transport closes idle connections by itself."""
 
-    def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
+    def enter(
+        self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
+    ) -> EnterResult:
         """As `Queue.enter`."""
         made = waiter or rt.Waiter()
-        if wait:
+        if may_queue:
             self._turns.add(claim, made)
         deadline = self._gateway.deadline()
         try:
-            answer = (self._stands_yet(claim, deadline) if again else self._enter(claim, wait, deadline))
+            answer = (
+                self._stands_yet(claim, deadline) if already_queued else self._enter(claim, may_queue, deadline)
+            )
         except StoreError as error:
-            answer = self._failed(claim, error, wait, again)
+            answer = self._failed(claim, error, may_queue, already_queued)
         if answer.state == "pending":
             return answer._replace(waiter=made)
         self._turns.remove(claim.id)
@@ -105,7 +109,7 @@ class EtcdQueue:
                 spec.units, spec.capacity, [(each.units, each.capacity) for each in found.line.places]
             ):
                 self._leases.free(claim)
-                return DONE_BEFORE if was_done else REFUSED
+                return RUN_ALREADY_DONE if was_done else REFUSED
             found = wire.looked(folder, self._gateway.transact([], queued, [], deadline, repeat=False))
         answer = self._stands(claim, found, True, deadline)
         if not wait and answer.state == "pending":  # other claims took the room meanwhile
@@ -118,23 +122,26 @@ class EtcdQueue:
         place, folder = found.place(claim.id), self._folder(claim.spec.key)
         if place is not None and place.once and found.record is not None:
             self.leave(claim)
-            return DONE_BEFORE
-        if place is not None and place.state == USING and numbered(place.units, place.capacity) and not place.held:
+            return RUN_ALREADY_DONE
+        if place is not None and place.state == USING and has_slots(place.units, place.capacity) and not place.held:
             path, told = folder + CLAIMS + claim.id, wire.place_of(claim, waits=False)
             done = self._gateway.transact(
                 [wire.has_no_news(folder + CLAIMS, found.revision), wire.is_there(path)],
-                [wire.put(path, told._replace(slot=place.slot, since=place.since), place.alive), wire.look(folder)],
+                [
+                    wire.put(path, told._replace(slot=place.slot, since=place.since), place.liveness_token),
+                    wire.look(folder),
+                ],
                 [wire.look(folder)],
                 deadline,
             )
             return self._stands(claim, wire.looked(folder, done), asked, deadline)
         if place is None:
             self._leases.of.pop(claim.id, None)
-            return GONE
+            return CLAIM_GONE
         if place.state == USING:
-            return EnterResult("using", place.fence, asked=asked, slot=place.slot)
+            return EnterResult("using", place.fence, lease_extended=asked, slot=place.slot)
         self._turns.watch(found.revision)
-        return EnterResult("pending", look_again=LOOK_AGAIN, asked=asked)
+        return EnterResult("pending", poll_after=POLL_INTERVAL, lease_extended=asked)
 
     def _failed(self, claim: Claim, error: StoreError, wait: bool, again: bool) -> EnterResult:
         """Return the state of a claim whose request failed.
@@ -149,16 +156,16 @@ class EtcdQueue:
             except StoreError:
                 error = UnknownOutcome(str(error))
         lost = isinstance(error, UnknownOutcome) and not again
-        answer = away(claim, error, wait or lost, self._gateway.answered)
+        answer = on_unavailable(claim, error, wait or lost, self._gateway.answered)
         return answer._replace(state="gone") if lost else answer
 
-    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
+    def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         """As `Queue.leave`."""
         self._turns.remove(claim.id)
         folder, deadline = self._folder(claim.spec.key), self._gateway.deadline()
         path = folder + CLAIMS + claim.id
         changes, rest = [wire.delete(path)], []
-        if done:
+        if keep_for:
             places = (self._read(claim.spec.key, deadline)).line.places
             if all(place.id != claim.id or place.state == PENDING for place in places):
                 return False
@@ -166,13 +173,13 @@ class EtcdQueue:
             drops = [wire.delete(folder + CLAIMS + id) for id in waits]
             changes += drops[:AT_ONCE]
             rest = drops[AT_ONCE:]
-            record = self._leases.grant(int(done) + 1, deadline)
-            changes.append(wire.put(folder + DONE, value, record.id))
+            record = self._leases.grant(int(keep_for) + 1, deadline)
+            changes.append(wire.put(folder + DONE, stored_result, record.id))
         try:
             removed = lone = self._change(path, changes, deadline, repeat=False)
         except UnknownOutcome:
             lone = self._change(path, changes, deadline)
-            removed = lone or not done  # the first request may have removed the claim
+            removed = lone or not keep_for  # the first request may have removed the claim
         for start in range(0, len(rest) if removed else 0, AT_ONCE):  # if this fails, they find the record later
             self._gateway.transact([], rest[start : start + AT_ONCE], [], self._gateway.deadline())
         if lone:
@@ -185,13 +192,13 @@ class EtcdQueue:
         """Perform operations if a key exists; return whether it did."""
         return "succeeded" in self._gateway.transact([wire.is_there(path)], changes, [], deadline, repeat)
 
-    def kept(self, key: str) -> str | None:
-        """As `Queue.kept`."""
+    def run_result(self, key: str) -> str | None:
+        """As `Queue.run_result`."""
         record = (self._read(key)).record
         return None if record is None else record[0]
 
-    def forget(self, key: str) -> bool:
-        """As `Queue.forget`."""
+    def delete_run_result(self, key: str) -> bool:
+        """As `Queue.delete_run_result`."""
         path = self._folder(key) + DONE
         return self._change(path, [wire.delete(path)], self._gateway.deadline(), repeat=False)
 
@@ -206,7 +213,7 @@ class EtcdQueue:
             for key, response in zip(some, done["responses"], strict=True):
                 lines[key] = wire.found_in(self._folder(key), response["response_range"])
         places = [lines[claim.spec.key].place(claim.id) for claim in claims]
-        leases = {place.id: self._leases.of.get(place.id) or Lease(place.alive) for place in places if place}
+        leases = {place.id: self._leases.of.get(place.id) or Lease(place.liveness_token) for place in places if place}
         left = dict(zip(leases, self._leases.extend([*leases.values()], deadline), strict=True))
         return [
             renew(lines[claim.spec.key].line, LIVE, [claim.id]).answer[0] if left.get(claim.id) else OVER
@@ -243,7 +250,7 @@ class EtcdQueue:
         for each, found in sorted((self._lines(key)).items()):
             few = len(found.line.places) <= FEW and not key.endswith(SEPARATOR)
             for place in found.line.places:
-                left = self._leases.left(place.alive, deadline) * MICROS if few else place.ttl
+                left = self._leases.left(place.liveness_token, deadline) * MICROS if few else place.ttl
                 views.append(view_of(each, place, place.until - int(min(left, place.ttl))))
             if found.record is not None:
                 views.append(record_view(each, self._leases.left(found.record[1], deadline)))

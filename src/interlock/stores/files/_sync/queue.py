@@ -26,7 +26,7 @@ class FileWaiter:
         self._message: Any = None
         self.pipe = steps.liveness.pipe(self)
 
-    def tell(self, message: object = None) -> None:
+    def wake(self, message: object = None) -> None:
         """Wake the waiter, from any thread; it keeps the last message until the next `wait`."""
         if message is not None:
             self._message = message
@@ -71,18 +71,18 @@ class FileQueue(StepQueue):
         self._lines = steps
         self._quick = None if native is None else Quick(native, steps)
 
-    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
-        if self._quick is not None and not again:
-            result = self._quick.enter(claim, waiter, wait)
+    def enter(self, claim: Claim, waiter: Any, may_queue: bool, already_queued: bool) -> EnterResult:
+        if self._quick is not None and not already_queued:
+            result = self._quick.enter(claim, waiter, may_queue)
             if result is not None:
                 return result
-        return super().enter(claim, waiter, wait, again)
+        return super().enter(claim, waiter, may_queue, already_queued)
 
-    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
-        if self._quick is not None and not done and self._quick.leave(claim):
+    def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
+        if self._quick is not None and not keep_for and self._quick.leave(claim):
             self._forget(claim.id, None)
             return True
-        return super().leave(claim, done, value)
+        return super().leave(claim, keep_for, stored_result)
 
     def subscribe(self) -> Any:
         return FileWaiter(self._lines)

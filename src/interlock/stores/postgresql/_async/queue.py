@@ -35,9 +35,9 @@ class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[Row]]):
         super().__init__(self._statements, pool, server.subscribe, channel)
         self._releases = count(1)
 
-    async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
+    async def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         """As `AsyncQueue.leave`; each `SWEEP_EVERY` releases also delete old names."""
-        removed = await super().leave(claim, done, value)
+        removed = await super().leave(claim, keep_for, stored_result)
         if next(self._releases) % SWEEP_EVERY == 0:
             try:
                 await self._ask(self._statements.sweep(SWEEP_PAGES, SWEEP_AGE))

@@ -19,7 +19,7 @@ from interlock.core.failures import ConnectionEnded, NoAnswer, Refused, Unreacha
 from interlock.core.redaction import UNTOLD
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
-from interlock.runtime.process import Descriptor, checked_pid
+from interlock.runtime.process import OwnedDescriptor, checked_pid
 from interlock.storekit._sync.listener import SILENCE
 from interlock.stores.postgresql.options import PostgresOptions, connecting
 from interlock.stores.postgresql.wire import (
@@ -68,7 +68,7 @@ def dialled(options: PostgresOptions, deadline: float) -> Any:
                 **connecting(arguments, deadline - clock.now()), autocommit=True, prepare_threshold=None
             )
     except (psycopg.Error, OSError, UnicodeError) as error:  # OSError: no more files may be opened
-        if not options.torn:
+        if not options.password_may_leak:
             raise not_connected(error, options.where) from error
     else:
         if connection.pgconn.transaction_status == TransactionStatus.IDLE:
@@ -131,7 +131,7 @@ class PgConnection:
         del connection.pgconn  # psycopg would warn when it collects a connection that is open
         self._pgconn = pgconn
         self._pid = checked_pid()
-        self._file = Descriptor(pgconn.socket)
+        self._file = OwnedDescriptor(pgconn.socket)
         self._ended = False
         self._prepared: set[bytes] = set()  # the names of statements that this session has prepared
         # A database with another encoding lacks characters, so texts are escaped.

@@ -36,9 +36,9 @@ class PostgresQueue(ServerQueue[PgStatement, list[Row]]):
         super().__init__(self._statements, pool, server.subscribe, channel)
         self._releases = count(1)
 
-    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
+    def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         """As `Queue.leave`; each `SWEEP_EVERY` releases also delete old names."""
-        removed = super().leave(claim, done, value)
+        removed = super().leave(claim, keep_for, stored_result)
         if next(self._releases) % SWEEP_EVERY == 0:
             try:
                 self._ask(self._statements.sweep(SWEEP_PAGES, SWEEP_AGE))

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from interlock.core.claims import Claim
 from interlock.core.errors import StoreError
-from interlock.core.failures import Denied, NoAnswer, NoRoom, Passing, Unreachable, closed
+from interlock.core.failures import Denied, NoAnswer, NoRoom, TransientRefusal, Unreachable, closed
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 from interlock.storekit._async.listener import AsyncSubscription
@@ -62,14 +62,14 @@ class AsyncCluster:
             made = pool_to(dialer, self._wire)
             made.entering = self.entering
             pool = self._pools.setdefault(address, made)
-            dialer.moved = pool.distrust
+            dialer.moved = pool.invalidate_connections
         return pool
 
     def node_of(self, line: str) -> Address:
         """Return the node of a line; any node for "".
 
         Raises:
-            Passing: no node serves its slot now.
+            TransientRefusal: no node serves its slot now.
         """
         if not line:
             return random.choice(self.addresses or list(self._settings.nodes))
@@ -80,7 +80,7 @@ class AsyncCluster:
         for first, last, address in self._shares:
             if first <= slot <= last:
                 return address
-        raise Passing(f"no node of the cluster has {line!r} now; look at CLUSTER INFO")
+        raise TransientRefusal(f"no node of the cluster has {line!r} now; look at CLUSTER INFO")
 
     async def ask(self, command: RedisCommand, deadline: float, undo: Claim | None = None) -> Reply:
         """As `AsyncPool.ask`, on the node of the command's line; follows redirections until the deadline."""
@@ -103,13 +103,13 @@ class AsyncCluster:
                 if hops > HOPS:
                     await rt.sleep(PAUSE)
                 if clock.now() > deadline:
-                    raise Passing(str(error)) from error
+                    raise TransientRefusal(str(error)) from error
             except NoAnswer:
-                rt.spawn("interlock-map", self.read_map_if_possible, version)
+                rt.start_background("interlock-map", self.read_map_if_possible, version)
                 raise
             except (NoRoom, Denied):
                 raise
-            except (Passing, Unreachable):
+            except (TransientRefusal, Unreachable):
                 target, asking = None, False
                 if clock.now() + PAUSE > deadline:
                     raise
@@ -167,17 +167,19 @@ class AsyncCluster:
                 if changed and self.version > 1:
                     self.on_change()
                 return
-        raise failure or Passing("no node of the Redis cluster says where its slots are: look at CLUSTER INFO")
+        raise failure or TransientRefusal(
+            "no node of the Redis cluster says where its slots are: look at CLUSTER INFO"
+        )
 
-    def distrust(self) -> None:
+    def invalidate_connections(self) -> None:
         """Use the present connections for no more requests."""
         for pool in list(self._pools.values()):
-            pool.distrust()
+            pool.invalidate_connections()
 
-    def rest(self) -> None:
-        """As `AsyncPool.rest`, for all nodes."""
+    def close_idle(self) -> None:
+        """As `AsyncPool.close_idle`, for all nodes."""
         for pool in list(self._pools.values()):
-            pool.rest()
+            pool.close_idle()
 
     def close(self) -> None:
         """Close all connections."""
@@ -222,12 +224,12 @@ class AsyncRedisClusterQueue(AsyncRedisQueue):
         """Leave a node that is no longer in the cluster: it confirms subscriptions, but receives no messages."""
         await self._cluster.read_map_if_possible()
         if self._address not in self._cluster.addresses:
-            self._listener.distrust()
+            self._listener.resubscribe()
 
     def _map_changed(self) -> None:
         """Wake all waiters; subscribe at another node if the node of the subscription has left."""
         if self._address not in self._cluster.addresses:
-            self._listener.distrust()
+            self._listener.resubscribe()
         self._waiters.wake_all()
 
     def node_of(self, claim: Claim) -> object:

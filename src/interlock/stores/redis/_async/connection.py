@@ -114,7 +114,7 @@ class AsyncRedisConnection:
         self.trust: object = None
         self.channel = ""
         self.deaf: Refused | None = None
-        self.before_confirm: Callable[[], rt.Result[None]] = rt.give_way
+        self.before_confirm: Callable[[], rt.Result[None]] = rt.yield_to_loop
 
     async def ask(self, command: RedisCommand, deadline: float) -> Any:
         """As `AsyncConnection.ask`."""

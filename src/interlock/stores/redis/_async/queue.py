@@ -43,7 +43,7 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._dialer = AsyncDialer(settings)
-        self._dialer.moved = self.distrust
+        self._dialer.moved = self.invalidate_connections
         self._redis = RedisWire(settings.where, settings.io_timeout, settings.replicas)
         super().__init__(self._redis, pool_to(self._dialer, self._redis), self._subscribe, fresh_channel())
         self._waiters.trusts = not settings.replicas
@@ -66,7 +66,7 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         await self._dialer.check()
         answers = await super().renew(claims)
         for place, answer in enumerate(answers):
-            if isinstance(answer, Refused) and not answer.is_away and len(claims) > 1:
+            if isinstance(answer, Refused) and not answer.is_unavailable and len(claims) > 1:
                 try:
                     answers[place : place + 1] = await super().renew(claims[place : place + 1])
                 except StoreError as error:

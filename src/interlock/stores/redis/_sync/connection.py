@@ -115,7 +115,7 @@ class RedisConnection:
         self.trust: object = None
         self.channel = ""
         self.deaf: Refused | None = None
-        self.before_confirm: Callable[[], rt.Result[None]] = rt.give_way
+        self.before_confirm: Callable[[], rt.Result[None]] = rt.yield_to_loop
 
     def ask(self, command: RedisCommand, deadline: float) -> Any:
         """As `Connection.ask`."""
