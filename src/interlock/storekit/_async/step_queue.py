@@ -22,7 +22,6 @@ from interlock.core.line import (
     read_record,
     renew,
     settle,
-    unchecked,
 )
 from interlock.core.queue import (
     BUSY,
@@ -144,8 +143,7 @@ class AsyncStepQueue:
             return CLAIM_GONE if already_queued else OCCUPIED if may_queue else REFUSED
         if place is IS_DONE:
             return RUN_ALREADY_DONE
-        using: EnterResult = unchecked(EnterResult, ("using", place.fence, 0.0, True, None, place.slot, None))
-        return using
+        return EnterResult("using", place.fence, 0.0, slot=place.slot)
 
     async def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         self._forget(claim.id, None)

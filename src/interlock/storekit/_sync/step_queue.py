@@ -23,7 +23,6 @@ from interlock.core.line import (
     read_record,
     renew,
     settle,
-    unchecked,
 )
 from interlock.core.queue import (
     BUSY,
@@ -142,8 +141,7 @@ class StepQueue:
             return CLAIM_GONE if already_queued else OCCUPIED if may_queue else REFUSED
         if place is IS_DONE:
             return RUN_ALREADY_DONE
-        using: EnterResult = unchecked(EnterResult, ("using", place.fence, 0.0, True, None, place.slot, None))
-        return using
+        return EnterResult("using", place.fence, 0.0, slot=place.slot)
 
     def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         self._forget(claim.id, None)
