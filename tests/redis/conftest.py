@@ -66,7 +66,7 @@ def proxy(server: RedisServer) -> Iterator[Proxy]:
 def without_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns polling off: only a notification can wake a waiter."""
     for colour in ("_sync", "_async"):
-        monkeypatch.setattr(f"interlock.storekit.{colour}.server_queue.LOOK_AGAIN", WAIT_LIMIT * 3)
+        monkeypatch.setattr(f"interlock.storekit.{colour}.server_queue.POLL_INTERVAL", WAIT_LIMIT * 3)
 
 
 @pytest.fixture

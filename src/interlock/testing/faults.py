@@ -16,7 +16,7 @@ from interlock.storekit.store import Store
 class Around:
     """A store whose queues pass each step to a real store; subclasses override methods to add a fault.
 
-    The steps are "enter", "leave", "renew", "adopt", "look", "evict" and "forget".
+    The steps are "enter", "leave", "renew", "adopt", "look", "evict" and "delete_run_result".
 
     Args:
         store: the real store.

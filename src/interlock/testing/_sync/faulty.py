@@ -40,7 +40,7 @@ class FaultyQueue:
     adopt = _step("adopt")
     look = _step("look")
     evict = _step("evict")
-    forget = _step("forget")
+    delete_run_result = _step("delete_run_result")
 
     def __init__(self, queue: Any, fault: Any) -> None:
         self._queue = queue

@@ -94,10 +94,10 @@ def test_an_eviction_whose_reply_was_lost_is_counted(world: World, locks: Any, a
 
 @needs("once")
 def test_a_record_that_was_forgotten_by_a_lost_request_was_there(world: World, ann: Actor) -> None:
-    locks, lossy = world.connect_with(lambda store: Lossy(store, forget=1))
+    locks, lossy = world.connect_with(lambda store: Lossy(store, delete_run_result=1))
     assert ann.do(locks.forget, world.name) is False
     world.eye.once(world.name, keep=60).run(lambda: 1)
-    lossy.losses["forget"] = 1
+    lossy.losses["delete_run_result"] = 1
     assert ann.do(locks.forget, world.name) is True
     assert world.eye.claims(world.name) == []
     assert ann.do(locks.forget, world.name) is False
