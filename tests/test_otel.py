@@ -150,7 +150,7 @@ def test_losses_and_failed_renewals_are_counted_and_in_the_span(seen: Seen) -> N
         eventually(lambda: seen.points("losses") == {(): 1})
         (hold,) = eventually(lambda: seen.spans("hold"))
     assert hold.status.status_code is StatusCode.ERROR
-    assert "lease ended" in hold.status.description
+    assert "lease expired" in hold.status.description
     assert hold.events[0].name == "renewal failed"
     assert seen.points("hold.duration") == {("lost",): 1}
 

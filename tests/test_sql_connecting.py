@@ -91,9 +91,9 @@ def test_the_last_at_ends_the_password_on_all_stores(scheme: str) -> None:
 @pytest.mark.parametrize("scheme", ["postgresql", "postgresql+advisory", "mysql", "mysql+advisory"])
 def test_a_host_name_that_there_can_not_be_is_told(scheme: str) -> None:
     url = f"{scheme}://me@a..b/db"
-    with pytest.raises(StoreError, match="can't be reached"):
+    with pytest.raises(StoreError, match="Cannot connect to"):
         take(url)
-    with pytest.raises(StoreError, match="can't be reached"):
+    with pytest.raises(StoreError, match="Cannot connect to"):
         asyncio.run(atake(url))
 
 

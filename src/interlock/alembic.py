@@ -103,9 +103,11 @@ def _is_postgresql(operations: Operations, schema: str) -> bool:
     """
     name = operations.get_context().dialect.name
     if name not in ("postgresql", "mysql", "mariadb"):
-        raise InvalidArgument(f"{name} needs no table of locks: they have a file of their own there")
+        raise InvalidArgument(
+            f"{name} needs no table of locks, because its locks have their own file. Remove this migration."
+        )
     if name != "postgresql" and schema:
-        raise InvalidArgument(f"on {name} the table of locks is in the database of the connection: give no schema")
+        raise InvalidArgument(f"On {name} the table of locks is in the connection's database. Omit schema.")
     return bool(name == "postgresql")
 
 

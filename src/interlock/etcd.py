@@ -21,5 +21,5 @@ def still_held(grant: BaseGrant) -> dict[str, Any]:
 
     store = grant._client.store
     if not isinstance(store, EtcdStore):
-        raise InvalidArgument("still_held() takes a grant of etcd://, in whose cluster the transaction is done")
+        raise InvalidArgument("still_held() needs a grant of etcd://, from the cluster of the transaction.")
     return store.still_held(grant._claim)

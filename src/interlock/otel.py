@@ -48,7 +48,9 @@ def instrument(
         InvalidArgument: `attributes` can't be called.
     """
     if attributes is not None and not callable(attributes):
-        raise InvalidArgument(f"attributes is a function of one argument, the event, not {shown_value(attributes)}")
+        raise InvalidArgument(
+            f"attributes must be a function of one argument, the event, not {shown_value(attributes)}."
+        )
     telemetry = _Telemetry(attributes or (lambda event: {}), tracer_provider, meter_provider)
     unsubscribe = subscribe(telemetry)
 

@@ -99,9 +99,9 @@ class Fenced:
         """
         self._grant.check()
         if not where:
-            raise InvalidArgument("which rows are to be written? Give a condition, e.g. table.c.id == 7")
+            raise InvalidArgument("The condition is missing. Give one, e.g. table.c.id == 7.")
         if self._column.key in values:
-            raise InvalidArgument(f"{self._column.key} is written by fenced() itself; don't give it")
+            raise InvalidArgument(f"fenced() itself writes {self._column.key}. Omit {self._column.key}.")
         # Else a savepoint of SQLite is a transaction of its own.
         begin_writing(connection_of(connection, self._target))
         with connection.begin_nested():  # what was written before a stale row was found is undone
@@ -112,7 +112,7 @@ class Fenced:
             if later is not None:
                 raise StaleFence(
                     f"{self._column.table} was not written: a holder with fence {later} has written it, and this "
-                    f"one, with fence {self._grant.fence}, has lost the lock {self._grant.name!r}; stop the work",
+                    f"holder, with fence {self._grant.fence}, has lost lock {self._grant.name!r}. Stop the work.",
                     later,
                 )
         return count
@@ -137,13 +137,13 @@ def fenced(table: Any, grant: BaseGrant, column: str = "fence") -> Fenced:
         InvalidArgument: there is no such column, or fences don't fit into it.
     """
     if not isinstance(getattr(grant, "fence", None), int) or not hasattr(grant, "check"):
-        raise InvalidArgument(f"fenced() takes the grant of one lock, not {type(grant).__name__}")
+        raise InvalidArgument(f"fenced() needs the grant of one lock, not {type(grant).__name__}.")
     # A mapped class may have an attribute named `c`.
     found = getattr(table.c if isinstance(table, Table) else table, column, None)
     if not isinstance(getattr(found, "type", None), BigInteger):
         raise InvalidArgument(
-            f"fenced() takes a Table or a mapped class with a BigInteger for the fence, and {table!r} has no such "
-            f"column {column!r}; add one: interlock.sql.fence_column()"
+            f"fenced() needs a Table or a mapped class with a BigInteger for the fence. {table!r} has no such "
+            f"column {column!r}. Add interlock.sql.fence_column()."
         )
     return Fenced(table, found, grant)
 
@@ -191,7 +191,7 @@ def once(connection: Any, name: str) -> bool:
         raise StoreError(
             f"{name!r} was not recorded: {str((failed or error).orig).partition(chr(10))[0]}. As the owner of the "
             f"schema, run {making_it}; and GRANT INSERT ON {table} to this role. If its search_path is empty, "
-            "name the schema by execution_options(schema_translate_map={None: 'app'})"
+            "give the schema by execution_options(schema_translate_map={None: 'app'})."
         ) from error
     return True
 

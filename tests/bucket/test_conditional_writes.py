@@ -47,7 +47,7 @@ def test_a_bucket_that_lets_two_win_is_found_out() -> None:
     found = {check.name: check for check in race(lambda: store, "x", 8, 20)}
     assert found["race"].status == "fail"
     assert "several in 2" in found["race"].detail
-    assert "do not keep locks there" in found["race"].detail
+    assert "Do not keep locks there" in found["race"].detail
 
 
 def test_other_stores_say_that_it_is_not_for_them() -> None:

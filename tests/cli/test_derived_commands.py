@@ -165,7 +165,7 @@ def test_a_hold_whose_token_is_not_written_is_released(house: House, closed: str
     eventually(lambda: has_no_reader(house.folder / "fifo"))  # a process that was just forked may still have it
     process.say("go")
     assert process.wait(30) == 74
-    assert process.hear_error().startswith("interlock: the token can't be written")
+    assert process.hear_error().startswith("interlock: The token cannot be written")
     assert house.run("run", "-n", "job", "--", "true")[0] == 0
 
 
@@ -188,7 +188,7 @@ def test_lead_ends_by_a_signal_while_it_waits_to_try_again(house: House) -> None
 
 def test_lead_tries_again_when_the_store_is_away(house: House) -> None:
     lead = house.start("lead", "job", "--store", "redis://127.0.0.1:1", "--", "true")
-    assert "the store can't be used" in lead.hear_error()
+    assert "The store cannot be used" in lead.hear_error()
     assert "next try for 'job'" in lead.hear_error()
     lead.send_signal(signal.SIGINT)
     assert lead.wait(20) == 130
@@ -236,7 +236,7 @@ def test_the_words_of_an_option_are_no_options(house: House) -> None:
 @pytest.mark.parametrize("time", ["1e300", "1e10", "nan", "-1"])
 def test_a_time_that_no_clock_can_wait_is_refused(house: House, words: tuple[str, ...], time: str) -> None:
     status, _, errors = house.run(*words, time, *(["--", "true"] if words[0] in ("run", "lead") else []))
-    assert (status, errors.count("\n"), "is no time" in errors) == (64, 1, True)
+    assert (status, errors.count("\n"), "is not a duration" in errors) == (64, 1, True)
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -157,7 +157,7 @@ def test_json_has_the_documented_keys(seen: Seen, space: str, locks: interlock.L
 
 
 def test_claims_in_other_namespaces_are_told(seen: Seen, space: str, locks: interlock.Locks) -> None:
-    told = "There are claims in other namespaces, see --namespace: 'shop', 'x\\x1b'\n"
+    told = "Other namespaces have claims (use --namespace): 'shop', 'x\\x1b'\n"
     with (
         interlock.connect(space, namespace="shop") as shop, shop.lock("book"),
         interlock.connect(space, namespace="x\x1b") as odd, odd.lock("book"),
@@ -289,7 +289,7 @@ def test_doctor_finds_a_good_store_good(house: House) -> None:
 def test_doctor_warns_with_status_0(seen: Seen) -> None:
     status, printed, _ = seen("doctor")
     assert status == 0
-    assert re.search(r"^ reach +warn +memory:// is seen by this process only", printed, re.MULTILINE)
+    assert re.search(r"^ reach +warn +memory:// exists in this process only", printed, re.MULTILINE)
     assert seen.json("doctor")["status"] == "warn"
 
 
@@ -309,7 +309,7 @@ def test_doctor_is_75_if_the_server_is_away(scheme: str, capsys: pytest.CaptureF
     assert main(["doctor", *away]) == 75
     printed, errors = capsys.readouterr()
     assert (printed, errors.count("\n")) == ("", 1)
-    assert errors.startswith("interlock: the store can't be used: ")
+    assert errors.startswith("interlock: The store cannot be used: ")
     assert main(["doctor", "--json", *away]) == 75
 
 

@@ -69,7 +69,7 @@ def test_orphans_do_not_stay_while_it_holds_the_lock_for_them(house: House, firs
     os.mkfifo(house.folder / "other")
     leave = "(read _ < fifo &); (read _ < other &); exit 5"
     run = house.start("run", "--keep", "-v", "book", "--", "sh", "-c", leave, command=FIRST[first])
-    eventually(lambda: "its last process is gone" in run.hear_error())
+    eventually(lambda: "its last process has exited" in run.hear_error())
     (house.folder / "fifo").write_text("\n")
     me = interlock_of(run)
     eventually(lambda: len(children(me)) == 1)

@@ -56,7 +56,7 @@ def test_a_missing_command_exits_69_without_waiting(house: House) -> None:
         for command in ("no-such-command", "./no-such-command", ""):
             status, output, errors = house.run("run", "book", "--", command)
             assert (status, output) == (69, "")
-            assert errors.startswith("interlock: can't run ")
+            assert errors.startswith("interlock: Cannot run ")
             assert errors.count("\n") == 1
 
 
@@ -88,5 +88,5 @@ def test_a_store_that_can_not_be_used_is_75(house: House) -> None:
     (house.folder / "file").write_text("")
     status, output, errors = house.run("run", "--store", f"{house.folder.as_uri()}/file/locks", "book", "--", "true")
     assert (status, output) == (75, "")
-    assert errors.startswith("interlock: the store can't be used: ")
+    assert errors.startswith("interlock: The store cannot be used: ")
     assert errors.count("\n") == 1

@@ -137,9 +137,9 @@ def test_v_tells_what_happens_with_times(house: House) -> None:
     status, output, errors = house.run("run", "-v", "book", "--", "sh", "-c", "exit 3")
     assert (status, output) == (3, "")
     waiting, obtained, released = errors.splitlines()
-    assert waiting == f"interlock: waiting for 'book' in {house.url}"
-    assert re.fullmatch(r"interlock: obtained 'book' after \d+\.\d{3} s, fence \d+", obtained)
-    assert re.fullmatch(r"interlock: released 'book' after \d+\.\d{3} s, exit status 3", released)
+    assert waiting == f"interlock: Waiting for 'book' in {house.url}."
+    assert re.fullmatch(r"interlock: Acquired 'book' after \d+\.\d{3} s, fence \d+\.", obtained)
+    assert re.fullmatch(r"interlock: Released 'book' after \d+\.\d{3} s, exit status 3\.", released)
 
 
 def test_names_of_others_do_not_reach_the_terminal_raw(house: House) -> None:

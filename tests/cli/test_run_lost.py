@@ -19,7 +19,8 @@ def test_a_lost_lock_terminates_the_command_and_is_70(house: House) -> None:
     status, _, errors = run.ended()
     assert status == 70
     assert (
-        errors == "interlock: the lock 'book' was lost (its lease ended, or it was evicted); stopping the command\n"
+        errors
+        == "interlock: Lock 'book' was lost because its lease expired or it was evicted; stopping the command.\n"
     )
 
 
@@ -46,7 +47,7 @@ def test_with_keep_a_lost_lock_is_70(house: House) -> None:
         run.hear_error()
     house.locks.evict("book")
     assert run.wait(timeout=30) == 70
-    assert any("stop them" in run.hear_error() for _ in range(2))  # the log has a line about it too, before or after
+    assert any("Stop them" in run.hear_error() for _ in range(2))  # the log has a line about it too, before or after
     (house.folder / "fifo").write_text("go\n")
 
 
@@ -79,7 +80,7 @@ def test_a_failed_release_is_reported_and_keeps_the_exit_status(house: House) ->
     )
     status, output, errors = house.run("run", "book", "--", "sh", "-c", "exit 3", extra=failing)
     assert (status, output) == (3, "")
-    assert errors == "interlock: the lock 'book' could not be released, its lease will end: the disk is on fire\n"
+    assert errors == "interlock: Could not release lock 'book'; its lease will expire: the disk is on fire\n"
 
 
 LOST_BEFORE = """
@@ -101,4 +102,4 @@ Lock.acquire = loses
 def test_a_lock_lost_before_the_start_starts_no_command(house: House) -> None:
     status, output, errors = house.run("run", "book", "--", "echo", "started", extra=house.python_with(LOST_BEFORE))
     assert (status, output) == (70, "")
-    assert errors.startswith("interlock: the lock 'book' was lost")
+    assert errors.startswith("interlock: Lock 'book' was lost")

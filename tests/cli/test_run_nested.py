@@ -8,7 +8,7 @@ from interlock.testing.waiting import moment, since
 from tests.support.cli_processes import COMMAND, House
 
 RUN = shlex.join([*COMMAND, "run"])
-HELD = "is held by the interlock run that this one is a part of"
+HELD = "is held by an enclosing interlock run"
 
 
 def nested(house: House, outer: str, inner: str, *options: str, **how: object) -> tuple[int, str, str]:
@@ -80,7 +80,7 @@ def test_a_nested_reader_behind_a_waiting_writer_is_refused(house: House) -> Non
 
 def test_with_w_it_waits_so_long_and_says_why_at_once(house: House) -> None:
     run = house.start("run", "x", "--", *COMMAND, "run", "-w", "0.2", "-E", "42", "x", "--", "echo", "in")
-    assert run.hear_error() == f"interlock: 'x' {HELD}, and is not free before that ends"
+    assert run.hear_error() == f"interlock: 'x' {HELD} until that run ends."
     assert run.ended()[0] == 42
 
 

@@ -107,7 +107,7 @@ def test_with_keep_it_does(house: House) -> None:
     run, left = leaving(house, "-v", "--keep", then="; exit 5")
     for _ in range(3):
         said = run.hear_error()
-    assert said == "interlock: the command ended with 5, holding 'book' until its last process is gone"
+    assert said == "interlock: The command ended with 5; holding 'book' until its last process has exited."
     assert is_running(left)
     assert house.run("run", "-n", "book", "--", "true")[0] == 1
     (house.folder / "fifo").write_text("go\n")

@@ -149,7 +149,9 @@ def test_a_terminal_shows_what_a_command_waits_for(house: House, words: str) -> 
     grant = house.locks.lock("book", label="release 7").acquire()
     assert grant is not None
     with terminal(house, *words.split()) as person:
-        seen = person.see(r"interlock: waiting for 'book': held by (\d+)@\S+ (.*) for \d+ s; Ctrl-C stops\n")
+        seen = person.see(
+            r"interlock: Waiting for 'book': held by (\d+)@\S+ (.*) for \d+ s\. Press Ctrl-C to stop\.\n"
+        )
         assert seen.groups() == (str(os.getpid()), "(release 7)")
         person.press(CTRL_C)
         person.see("ended 130")
@@ -165,7 +167,7 @@ def test_a_terminal_shows_who_has_the_items(house: House) -> None:
     grant = house.locks.one_of("gpu", ["a"], label="trains").acquire()
     assert grant is not None
     with terminal(house, "run", "--one-of", "gpu=a", "--", "true") as person:
-        assert person.see(r"waiting for 'gpu=a': held by (\d+)@")[1] == str(os.getpid())
+        assert person.see(r"Waiting for 'gpu=a': held by (\d+)@")[1] == str(os.getpid())
         grant.release()
         person.see("ended 0")
 
@@ -173,5 +175,5 @@ def test_a_terminal_shows_who_has_the_items(house: House) -> None:
 def test_a_record_is_nothing_to_evict(house: House) -> None:
     house.locks.once("import", keep=60).run(lambda: None)
     with terminal(house, "evict", "import") as person:
-        person.see("nothing was removed from 'import'")
+        person.see("No claim of 'import' was removed")
         person.see("ended 1")

@@ -68,7 +68,7 @@ def test_holders_and_waiters_are_told_and_one_is_evicted(place: Place, tmp_path:
         eventually(lambda: grant.lost)
         assert page.evict("book", grant.id) == (200, {"evicted": 0})
         assert page.end(signal.SIGTERM)[1].startswith(
-            f"interlock: evicted the claim {grant.id} of 'book', asked from"
+            f"interlock: Evicted claim {grant.id} of 'book' at the request of"
         )
 
 

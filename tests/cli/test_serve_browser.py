@@ -68,7 +68,7 @@ def test_the_page_shows_the_line_as_it_changes_and_evicts(house: House, browser:
         field.send_keys("not-the-token-at-all")
         button.click()
         browser.switch_to.alert.accept()
-        until(browser, lambda: "not the token" in browser.find_element(By.ID, "message").text)
+        until(browser, lambda: "Wrong token" in browser.find_element(By.ID, "message").text)
         field.clear()
         field.send_keys(TOKEN)
         button.click()

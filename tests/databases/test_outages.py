@@ -119,7 +119,7 @@ def test_a_server_that_restarts_is_waited_for(server: Any, url: str) -> None:
 
 def test_a_server_that_is_not_there_is_an_error_that_says_so(server: Any, url: str) -> None:
     server.stop()
-    with interlock.connect(url) as locks, pytest.raises(StoreError, match="can't be reached"):
+    with interlock.connect(url) as locks, pytest.raises(StoreError, match="Cannot connect to"):
         locks.lock("a").acquire(timeout=0.5)
 
 

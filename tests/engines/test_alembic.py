@@ -77,11 +77,11 @@ def test_on_mariadb_too(mariadb: MariaServer) -> None:
         pass
     with engine.begin() as connection:
         migrate(connection, lambda op: op.drop_interlock(table))
-        with pytest.raises(InvalidArgument, match="give no schema"):
+        with pytest.raises(InvalidArgument, match="Omit schema"):
             migrate(connection, lambda op: op.create_interlock(table, schema="app"))
     engine.dispose()
     url = f"{mariadb.url}?table={table}&create=false"
-    with interlock.connect(url) as locks, pytest.raises(StoreError, match="the table of locks is not there"):
+    with interlock.connect(url) as locks, pytest.raises(StoreError, match="The table of locks is missing"):
         locks.lock("a").acquire()
 
 
@@ -107,7 +107,7 @@ def test_what_is_printed_offline_makes_the_table(dialect: str, server: PostgresS
 
 def test_sqlite_is_refused_as_its_locks_have_their_own_file() -> None:
     engine = create_engine("sqlite://")
-    with engine.begin() as connection, pytest.raises(InvalidArgument, match="file of their own"):
+    with engine.begin() as connection, pytest.raises(InvalidArgument, match="have their own file"):
         migrate(connection, lambda op: op.create_interlock())
     engine.dispose()
 

@@ -63,7 +63,7 @@ def test_an_engine_that_returns_bytes_for_text(engine_url: str) -> None:
 
 
 def test_what_is_no_engine_is_refused_with_what_to_do(engine_url: str) -> None:
-    with create_engine(engine_url).connect() as connection, pytest.raises(InvalidArgument, match="is no Engine"):
+    with create_engine(engine_url).connect() as connection, pytest.raises(InvalidArgument, match="is not an Engine"):
         interlock.connect(connection)
 
 
@@ -72,7 +72,7 @@ def test_a_read_only_server_is_refused_also_to_an_administrator(url: str, ask: A
         locks.lock("a").acquire().release()
         ask("SET GLOBAL read_only = 1")
         try:
-            with interlock.connect(url) as others, pytest.raises(StoreError, match="connect to the primary"):
+            with interlock.connect(url) as others, pytest.raises(StoreError, match="Connect to the primary"):
                 others.lock("a").acquire()
         finally:
             ask("SET GLOBAL read_only = 0")
@@ -85,7 +85,7 @@ def test_a_server_turned_read_only_refuses_open_connections(url: str, ask: Ask) 
         grant = locks.lock("a").acquire()
         ask("SET GLOBAL read_only = 1")
         try:
-            with pytest.raises(StoreError, match="connect to the primary"):
+            with pytest.raises(StoreError, match="Connect to the primary"):
                 grant.renew()
         finally:
             ask("SET GLOBAL read_only = 0")

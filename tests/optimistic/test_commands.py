@@ -17,7 +17,7 @@ def test_what_would_disturb_the_connection_is_refused(colour: Any, client: Any, 
         async def function(tx: Any, way: str = way) -> None:
             await getattr(tx, way)(*words)
 
-        with pytest.raises(InvalidArgument, match=f"{words[0]} can't be part of the transaction"):
+        with pytest.raises(InvalidArgument, match=f"{words[0]} is not allowed: the transaction"):
             colour.transact(client, function)
     assert colour.transact(client, borrow) is None
 
@@ -27,7 +27,7 @@ def test_a_command_begins_with_its_name(colour: Any, client: Any, words: tuple[A
     async def function(tx: Any) -> None:
         tx.queue(*words)
 
-    with pytest.raises(InvalidArgument, match="a command begins with its name"):
+    with pytest.raises(InvalidArgument, match="A command must begin with its name"):
         colour.transact(client, function)
 
 
@@ -50,7 +50,7 @@ def test_a_transaction_is_of_no_use_after_its_function(colour: Any, client: Any,
 
     async def late(tx: Any) -> None:
         for way in (kept[0].get, kept[0].incr, kept[0].watch, kept[0].queue):
-            with pytest.raises(InvalidArgument, match="this transaction is over"):
+            with pytest.raises(InvalidArgument, match="This transaction has ended"):
                 await way("copies")
 
     colour.transact(client, function)
@@ -82,7 +82,7 @@ def test_times_are_numbers_of_seconds(colour: Any, client: Any, limits: dict[str
 
 @pytest.mark.parametrize("where", [None, "redis://localhost", object(), {}])
 def test_what_is_no_client_is_refused(colour: Any, where: Any) -> None:
-    with pytest.raises(InvalidArgument, match="neither a client of redis-py or valkey-py nor a backend"):
+    with pytest.raises(InvalidArgument, match="Pass a client of redis-py or valkey-py, or a backend"):
         colour.transact(where, borrow)
 
 

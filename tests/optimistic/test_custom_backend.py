@@ -161,7 +161,7 @@ def test_a_conflict_names_the_rows(rows: Rows) -> None:
         move(tx)
         rows.buy(1)
 
-    with pytest.raises(Conflict, match=r"what was read \(1, 2\)") as caught:
+    with pytest.raises(Conflict, match=r"data that was read \(1, 2\)") as caught:
         transact(rows, function, retries=1)
     assert caught.value.keys == (1, 2)
     assert rows.copies() == [7, 5]

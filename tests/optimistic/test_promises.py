@@ -186,7 +186,9 @@ def test_used_up_retries_raise_conflict_and_change_nothing(colour: Any, client: 
         other.incr("copies")
         tx.set("done", 1)
 
-    with pytest.raises(Conflict, match=r"others changed what was read \('copies'\) in each of 4 tries") as caught:
+    with pytest.raises(
+        Conflict, match=r"Others changed the data that was read \('copies'\) in each of 4 tries"
+    ) as caught:
         colour.transact(client, function, retries=3, backoff=0)
     assert isinstance(caught.value, LockError)
     assert (caught.value.tries, caught.value.keys) == (4, ("copies",))
@@ -219,9 +221,7 @@ def test_a_command_refused_at_once_cancels_all_others(colour: Any, client: Any, 
         tx.set("copies", 1)
         tx.queue("NOSUCHCOMMAND", "x")
 
-    with pytest.raises(
-        StoreError, match=r"refused NOSUCHCOMMAND, and with it the whole.*nothing was changed"
-    ) as caught:
+    with pytest.raises(StoreError, match=r"refused NOSUCHCOMMAND and thus the whole.*Nothing was changed") as caught:
         colour.transact(client, function)
     assert not isinstance(caught.value, CommandRefused)
     assert other.get("copies") is None

@@ -31,7 +31,7 @@ def test_a_forbidden_command_is_named_and_nothing_is_changed(
     colour: Any, server: RedisServer, other: Any, command: str, function: Any, message: str
 ) -> None:
     client = clerk(colour, server, other, "+@all", f"-{command}")
-    with pytest.raises(StoreError, match=f"{message}.*nothing was changed"):
+    with pytest.raises(StoreError, match=f"{message}.*Nothing was changed"):
         colour.transact(client, function)
     assert other.get("number") is None
 
@@ -44,7 +44,7 @@ def test_ignoring_a_refused_watch_commits_nothing(colour: Any, server: RedisServ
             await tx.get("number")
         tx.set("number", 7)
 
-    with pytest.raises(StoreError, match=r"refused WATCH.*nothing was changed"):
+    with pytest.raises(StoreError, match=r"refused WATCH.*Nothing was changed"):
         colour.transact(client, function)
     assert other.get("number") is None
 
@@ -53,9 +53,9 @@ def test_a_guard_that_is_forbidden_later_is_told_loudly(colour: Any, server: Red
     client = clerk(colour, server, other, "+@all")
     colour.transact(client, write)
     other.acl_setuser("clerk", commands=["-multi"])
-    with pytest.raises(StoreError, match=r"refused MULTI.*may have been done without a guard"):
+    with pytest.raises(StoreError, match=r"refused MULTI.*may have been done unguarded"):
         colour.transact(client, increment)
-    with pytest.raises(StoreError, match=r"refused MULTI.*nothing was changed"):
+    with pytest.raises(StoreError, match=r"refused MULTI.*Nothing was changed"):
         colour.transact(client, increment)
     assert other.get("number") == "2"
 
@@ -64,7 +64,7 @@ def test_a_full_server_refuses_the_whole_transaction(colour: Any, own_server: Re
     client = colour.client(own_server.url)
     colour.transact(client, write)
     own_server.command("CONFIG", "SET", "maxmemory", "1")
-    with pytest.raises(StoreError, match=r"refused SET.*maxmemory.*nothing was changed"):
+    with pytest.raises(StoreError, match=r"refused SET.*maxmemory.*Nothing was changed"):
         colour.transact(client, increment)
     own_server.command("CONFIG", "SET", "maxmemory", "0")
     assert own_server.command("GET", "number") == "1"
@@ -73,13 +73,13 @@ def test_a_full_server_refuses_the_whole_transaction(colour: Any, own_server: Re
 def test_a_read_only_replica_refuses_the_whole_transaction(colour: Any, own_server: RedisServer) -> None:
     own_server.command("REPLICAOF", "127.0.0.1", "1")
     client = colour.client(own_server.url)
-    with pytest.raises(StoreError, match="nothing was changed"):
+    with pytest.raises(StoreError, match="Nothing was changed"):
         colour.transact(client, write)
 
 
 def test_a_wrong_password_is_told(colour: Any, server: RedisServer) -> None:
     client = colour.client(server.url, username="nobody", password="wrong")
-    with pytest.raises(StoreError, match="can't be reached"):
+    with pytest.raises(StoreError, match="is unreachable"):
         colour.transact(client, write)
 
 

@@ -14,7 +14,7 @@ from tests.postgresql.conftest import WAITING, number_of
 from tests.servers import PgBouncer, PostgresServer, need, serving
 from tests.support.client_actors import side
 
-WHAT_TO_DO = r"raise its limit, or let the processes have fewer \(\?max_connections=\)"
+WHAT_TO_DO = r"Raise its limit, or lower \?max_connections="
 
 
 @pytest.fixture(scope="module")

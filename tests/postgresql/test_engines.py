@@ -89,10 +89,10 @@ def test_what_is_no_engine_of_psycopg_is_refused(server: PostgresServer) -> None
     engine = create_engine(server.url.replace(":", "+psycopg:", 1))
     with engine.connect() as connection, Session(engine) as session:
         for each in (connection, session):
-            with pytest.raises(InvalidArgument, match="no Engine"):
+            with pytest.raises(InvalidArgument, match="not an Engine"):
                 interlock.connect(each)
     engine.dispose()
-    with pytest.raises(InvalidArgument, match="give interlock the URL"):
+    with pytest.raises(InvalidArgument, match="Pass the URL"):
         interlock.aconnect(create_async_engine(server.url.replace(":", "+asyncpg:", 1)))
 
 

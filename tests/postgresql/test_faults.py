@@ -109,7 +109,7 @@ def test_a_replica_is_refused_and_has_a_grace_when_it_takes_over(server: Postgre
         with PostgresReplica(server) as replica:
             where = f"{replica.url}?{url.partition('?')[2]}"
             with interlock.connect(where) as others:
-                with pytest.raises(StoreError, match="connect to the primary"):
+                with pytest.raises(StoreError, match="Connect to the primary"):
                     others.lock("b").acquire(timeout=0.5)
                 server.kill()
                 replica.promote()

@@ -21,7 +21,7 @@ except interlock.StoreError as error:
 def test_a_missing_libpq_is_reported_with_what_to_install(scheme: str) -> None:
     words = [sys.executable, "-c", WITHOUT, f"{scheme}://me@127.0.0.1/db"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.startswith("psycopg finds no libpq")
+    assert done.stdout.startswith("psycopg cannot find libpq")
     assert "pip install 'psycopg[binary]'" in done.stdout
     assert "need psycopg 3" not in done.stdout
     assert done.stdout.count("\n") == 1

@@ -19,7 +19,7 @@ from tests.support.client_actors import Side, side
 TABLE = ["SELECT", "INSERT", "UPDATE", "DELETE"]
 ALIVE = ["SELECT", "INSERT"]
 ADVICE = (
-    "GRANT this role SELECT, INSERT, UPDATE, DELETE on it, SELECT, INSERT on the one called …_alive, "
+    "GRANT this role SELECT, INSERT, UPDATE, DELETE on the table, SELECT, INSERT on the table …_alive, "
     "EXECUTE on the functions and USAGE on the schema"
 )
 

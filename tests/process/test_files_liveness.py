@@ -87,7 +87,7 @@ def test_a_process_continues_with_a_new_liveness_pipe(folder: Path, neighbour: R
 # -- waiters ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["everything", "the liveness pipe", "the pipe"])
+@pytest.mark.parametrize("what", ["everything", "The liveness pipe", "the pipe"])
 def test_a_waiter_whose_files_were_removed_still_gets_its_turn(folder: Path, neighbour: Remote, what: str) -> None:
     neighbour.do("grant = locks.lock('book').acquire()")
     got: list[Any] = []
@@ -139,4 +139,4 @@ def test_the_doctor_reports_a_missing_liveness_pipe(folder: Path, neighbour: Rem
         told = complaints(locks)
         assert "liveness pipes" in told
         assert str(neighbour.process.pid) in told
-        assert "exclude the folder" in told
+        assert "Exclude the folder" in told

@@ -182,7 +182,7 @@ def test_roots_file_moved_in_by_another_user_stays_roots(home: Path, user: Calla
     moved = folder / "lines" / "book"
     moved.write_bytes(b"root:secret\n")
     moved.chmod(0o600)
-    with pytest.raises(RemoteError, match="no line of interlock"):
+    with pytest.raises(RemoteError, match="was not written by interlock"):
         user(folder, 0).do("locks.lock('book').acquire()")
     found = moved.stat()
     assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (0, 0o600)
@@ -233,7 +233,7 @@ def test_a_mode_in_the_url_is_that_of_the_folder(tmp_path: Path, mode: str) -> N
 def test_a_folder_of_another_mode_than_the_url_says_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "locks"
     interlock.connect(f"file://{folder}").close()
-    with pytest.raises(StoreError, match="has the mode 700, not 770"):
+    with pytest.raises(StoreError, match="has mode 700, but the URL requires 770"):
         interlock.connect(f"file://{folder}?mode=0770")
     interlock.connect(f"file://{folder}?mode=0700").close()
 

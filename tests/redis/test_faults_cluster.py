@@ -184,7 +184,7 @@ def test_a_url_names_several_nodes_of_which_the_first_is_down(
 
 def test_a_url_without_a_sensible_host_is_refused() -> None:
     for tasks in (False, True):
-        with pytest.raises(InvalidArgument, match="one host or several"):
+        with pytest.raises(InvalidArgument, match="one or more hosts"):
             open_store("redis+cluster://127.0.0.1:1,:2x", tasks=tasks)
 
 

@@ -196,8 +196,8 @@ def test_locks_go_on_while_no_sentinel_answers(
         assert ann.do(grant.release) is True
         for _ in range(20):
             assert ann.do(ann.do(lock.acquire, timeout=1).release) is True
-        said = [each.message for each in caplog.records if "no Sentinel" in each.message]
-        assert said == ["no Sentinel of 'mymaster' answers: a new primary would not be noticed"]
+        said = [each.message for each in caplog.records if "No Sentinel" in each.message]
+        assert said == ["No Sentinel of 'mymaster' replies, so a new primary would go unnoticed."]
 
 
 @pytest.mark.parametrize("watched", ["valkey"], indirect=True)

@@ -68,7 +68,7 @@ def test_garbage_is_shown_in_the_error_and_ends_the_connection(garbling: Garblin
         lock: Any = world.connect().lock("page")
         ann = world.actor()
         for _ in range(2):
-            with pytest.raises(StoreError, match="does not speak the protocol of Redis") as caught:
+            with pytest.raises(StoreError, match="does not reply in the Redis protocol") as caught:
                 ann.do(lock.acquire, timeout=1)
             assert f"127.0.0.1:{port}" in str(caught.value)
             assert repr(words[:10])[2:-1] in str(caught.value)

@@ -187,7 +187,7 @@ def test_what_can_not_be_fenced_is_refused(engine: Engine, locks, books: Table) 
     with pytest.raises(interlock.InvalidArgument, match="grant"):
         fenced(BOOKS, 7)
     with engine.connect() as connection:
-        with pytest.raises(interlock.InvalidArgument, match="which rows"):
+        with pytest.raises(interlock.InvalidArgument, match="The condition is missing"):
             fenced(BOOKS, grant).write(connection, name="all")
         with pytest.raises(interlock.InvalidArgument, match="itself"):
             fenced(BOOKS, grant).write(connection, BOOKS.c.id == 1, fence=3)

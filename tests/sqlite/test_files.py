@@ -34,9 +34,9 @@ NOBODY = 65534
         ("sqlite:////tmp/x?mode=memory", "memory://"),
         ("sqlite:///relative.db", "four slashes"),
         ("sqlite://host/x", "this machine"),
-        ("sqlite:////tmp/", "name a file"),
-        ("sqlite:////tmp/a%00b", "name a file"),
-        ("sqlite:////tmp/x?allow=nfs", "reaches several machines"),
+        ("sqlite:////tmp/", "Name a file"),
+        ("sqlite:////tmp/a%00b", "Name a file"),
+        ("sqlite:////tmp/x?allow=nfs", "this machine alone"),
         ("sqlite:////tmp/x?synchronous=off", "no option"),
         ("sqlite:////tmp/x?allow=virtiofs&allow=virtiofs", "one value"),
     ],
@@ -70,7 +70,7 @@ def test_what_is_no_file_of_locks_is_refused_and_left_alone(
     make(str(path))
     before = os.lstat(path)
     with interlock.connect(url) as locks:
-        with pytest.raises(StoreError, match=r"not a file|has another name|no SQLite database|something else"):
+        with pytest.raises(StoreError, match=r"not a file|has a second name|not a SQLite database|another program"):
             locks.lock("a").acquire()
     after = os.lstat(path)
     assert (before.st_ino, before.st_size, before.st_mode) == (after.st_ino, after.st_size, after.st_mode)

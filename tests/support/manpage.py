@@ -8,20 +8,20 @@ import interlock
 from interlock.cli.lazy_group import COMMANDS, HEAD, group
 
 ENVIRONMENT = (
-    ("INTERLOCK_URL", "The store of the locks, unless --store names one: redis://host, file:///folder and so on."),
+    ("INTERLOCK_URL", "The URL of the store, unless --store is given: redis://host, file:///folder and so on."),
     ("INTERLOCK_NAME, INTERLOCK_FENCE, INTERLOCK_HELD", "Set by run for its command: the lock, its fencing token, "
      "and the claims of this run and of those around it."),
     ("SHELL", "The shell that runs the COMMAND of -c."),
 )  # fmt: skip
 STATUSES = (
     ("0", "Success."),
-    ("1", "The lock was not obtained (run, hold) or is no longer held (renew, release), no claim was removed "
+    ("1", "The lock could not be acquired (run, hold) or is no longer held (renew, release), no claim was removed "
      "(evict), or the output has no reader."),
-    ("64", "Wrong usage."),
+    ("64", "Usage error."),
     ("69", "The command to run was not found or is not executable; or interlock[cli] is not installed."),
     ("70", "The lock was lost (run), a check failed (doctor), or there is an error in interlock itself."),
     ("74", "The output cannot be written, or another file cannot be used."),
-    ("75", "The store cannot be used."),
+    ("75", "Store unavailable or unsuitable."),
     ("128+n", "Signal n ended the command."),
 )  # fmt: skip
 
@@ -34,7 +34,7 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield ".\\\" Made of the command's help by ./dev man."
     yield f'.TH INTERLOCK 1 "" "interlock {interlock.__version__}" "User Commands"'
-    yield from (".SH NAME", _plain("interlock - hold a lock while a command runs, and see who holds which lock"))
+    yield from (".SH NAME", _plain("interlock - hold a lock while a command runs, and list the holders of locks"))
     yield ".SH SYNOPSIS"
     for name in COMMANDS:
         yield from (".B interlock", _plain(_usage(name)), ".br")

@@ -1,4 +1,4 @@
-"""The command `interlock`, and which locks its commands work on; it needs click and rich."""
+"""The command `interlock` and its connection; it needs click and rich."""
 
 import io
 import sys
@@ -12,23 +12,23 @@ from interlock.core.errors import install
 from interlock.core.redaction import masked
 
 _given: tuple[Callable[[str], interlock.Locks], str] | None = None
-"""Of a program that contains the command: makes the locks of a namespace, and what the store is called."""
+"""In a program that contains the command: makes the locks, and names the store."""
 
 
 def is_given(store: str | None) -> bool:
-    """True if the locks are those of the program."""
+    """Return True if the locks are those of the program."""
     return store is None and _given is not None
 
 
 def connect(store: str | None, namespace: str) -> interlock.Locks:
-    """Return the locks that a command works on, as `interlock.connect`."""
+    """Return the locks that a command works on, like `interlock.connect`."""
     if store is None and _given is not None:
         return _given[0](namespace)
     return interlock.connect(store, namespace=namespace)
 
 
 def called(store: str | None) -> str:
-    """Return what to call the store: its URL, without passwords, or the program's word for it."""
+    """Return the name of the store: its URL without passwords, or the program's name for it."""
     if store is None and _given is not None:
         return _given[1]
     return masked(default_url() if store is None else store)
@@ -38,7 +38,7 @@ NEEDED = {
     **dict.fromkeys(("click", "rich"), "cli"),
     **dict.fromkeys(("starlette", "uvicorn", "anyio", "h11"), "serve"),
 }
-"""The packages that commands need, and the extra that installs them."""
+"""The packages that commands need, and the extras that install them."""
 
 
 def main(
@@ -48,9 +48,9 @@ def main(
 
     Args:
         arguments: the words after `interlock`; None for those of this process.
-        locks: for a program that contains the command: makes the locks of a namespace, where no --store is given;
-            each command closes what it got.
-        called: what such a program calls its store.
+        locks: for a program that contains the command: makes the locks of a namespace if no --store is given;
+            each command closes them.
+        called: the program's name for its store.
 
     Returns:
         The exit status.
@@ -69,7 +69,7 @@ def main(
     except Exception as error:
         missing = str(getattr(error, "name", "")).partition(".")[0]
         if isinstance(error, ModuleNotFoundError) and missing in NEEDED:
-            return fail(UNAVAILABLE, f"this command needs {missing}: {install(NEEDED[missing])}")
+            return fail(UNAVAILABLE, f"This command needs {missing}. Run: {install(NEEDED[missing])}")
         # Python's own status for this is 1, which would look like a lock that another program holds.
         import traceback
 

@@ -15,21 +15,21 @@ from interlock.cli.run import Run, command_argument, refuse_memory, token_of
 
 
 @click.command(cls=Run)
-@click.option("--keep", type=Duration(), required=True, help="How long a completed run counts: 10m, 2h, 1d.")
+@click.option("--keep", type=Duration(), required=True, help="How long a completed run is remembered: 10m, 2h, 1d.")
 @click.option("-w", "--wait", type=Duration(), help="Wait at most this long for another run to end; 0 does not wait.")
 @click.option(
     "--ttl", type=Duration(), help="Length of the lease; it is renewed while the command runs. Default: 30s."
 )
 @store_option
 @namespace_option
-@click.option("--label", metavar="TEXT", help="What ls and show display for this claim. Default: the command's name.")
+@click.option("--label", metavar="TEXT", help="Text for this claim in ls and show. Default: the command's name.")
 @click.option("-v", "--verbose", is_flag=True, help="Write each step to standard error, with its time.")
 @name_argument
 @command_argument
 def once(keep: float, **given: Any) -> int:
-    """Run COMMAND, unless a run of it has completed (exit status 0) within --keep; then print nothing and exit 0.
+    """Run COMMAND once within --keep; if it has already completed (exit status 0), exit 0 without output.
 
-    While COMMAND runs, another call waits for its end. A run that HUP, INT, QUIT or TERM has stopped does not count.
+    While COMMAND runs, another call waits for its end. A run stopped by HUP, INT, QUIT or TERM does not count.
     Exit status: that of interlock run; 128+n after signal n, even if COMMAND returned 0.
     """
     from interlock.cli.run_locked import Order, run_guarded
@@ -41,18 +41,18 @@ def once(keep: float, **given: Any) -> int:
 @click.option(
     "--ttl",
     type=Duration(),
-    help="Length of the lease: if this machine dies, another one leads after it. Default: 30s.",
+    help="Length of the lease: if this machine crashes, another leads after this time. Default: 30s.",
 )
 @click.option(
     "--grace", type=Duration(), default=5.0, help="Time from TERM to KILL when the lead is lost. Default: 5s."
 )
 @store_option
 @namespace_option
-@click.option("--label", metavar="TEXT", help="What ls and show display for this claim. Default: the command's name.")
+@click.option("--label", metavar="TEXT", help="Text for this claim in ls and show. Default: the command's name.")
 @name_argument
 @command_argument
 def lead(**given: Any) -> int:
-    """Keep COMMAND running on exactly one of the machines that call this.
+    """Keep COMMAND running on exactly one of the machines that run this command.
 
     A machine that loses the lead stops COMMAND with TERM, then KILL. Whenever COMMAND has ended, this machine becomes
     a candidate again after 1 to 30 seconds. Signals reach COMMAND; HUP, INT, QUIT and TERM also end this command as
@@ -64,9 +64,9 @@ def lead(**given: Any) -> int:
 
 
 @click.command()
-@click.option("--ttl", type=Duration(), help="How long the lock is held unless it is renewed. Default: 30s.")
+@click.option("--ttl", type=Duration(), help="Length of the lease; only renew extends it. Default: 30s.")
 @click.option("-w", "--wait", type=Duration(), help="Wait at most this long; 0 does not wait.")
-@click.option("--label", metavar="TEXT", help="What ls and show display for this claim.")
+@click.option("--label", metavar="TEXT", help="Text for this claim in ls and show.")
 @store_option
 @namespace_option
 @json_option
@@ -75,17 +75,17 @@ def hold(name: str, ttl: float | None, wait: float | None, label: str | None, st
          as_json: bool) -> int:  # fmt: skip
     """Hold the lock NAME without a process; print a token for renew, release and run --attach.
 
-    Every program that has the token can use the lock. Exit status: 1 if the lock was not obtained; 74 if the token
-    can't be written (then the lock is released).
+    Every program that has the token can use the lock. Exit status: 1 if the lock could not be acquired; 74 if the
+    token cannot be written (the lock is then released).
     """
     refuse_memory(store)
     with connect(store, namespace) as locks:
         with telling_wait(locks, name, repr(name)):
             grant = locks.lock(name, ttl=ttl, label=label, renew=False).acquire(timeout=wait)
         if grant is None:
-            return fail(CONFLICT, f"did not obtain {name!r}: others hold it (interlock show {name!r})")
+            return fail(CONFLICT, f"Could not acquire {name!r}: others hold it. Run `interlock show {name!r}`.")
         fence, token = grant.fence, ""
-        try:  # an interrupt after `detach` must not leave a lock whose token nobody has
+        try:  # an interrupt after `detach` must not leave a lock without a known token
             token = grant.detach()
             if sys.stdout is None:
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -96,7 +96,7 @@ def hold(name: str, ttl: float | None, wait: float | None, label: str | None, st
             if not isinstance(error, OSError):
                 raise
             drop_unwritten("stdout")
-            return fail(OUTPUT, f"the token can't be written ({error.strerror}): {name!r} was released")
+            return fail(OUTPUT, f"The token cannot be written: {error.strerror}. {name!r} was released.")
     return 0
 
 
@@ -105,9 +105,9 @@ def hold(name: str, ttl: float | None, wait: float | None, label: str | None, st
 @click.option("--ttl", type=Duration(), help="New length of the lease, from now on. Default: as before.")
 @store_option
 def renew(token: str, ttl: float | None, store: str | None) -> int:
-    """Renew the lock that `interlock hold` has taken; if TOKEN is -, it is read from standard input.
+    """Renew a lock of `interlock hold`; TOKEN - reads the token from standard input.
 
-    The store is --store, or without it $INTERLOCK_URL, or without both the store that the token names.
+    The store is --store, or else $INTERLOCK_URL, or else the store named in the token.
 
     Exit status: 1 if the lock is no longer held.
     """
@@ -122,9 +122,9 @@ def renew(token: str, ttl: float | None, store: str | None) -> int:
 @click.argument("token")
 @store_option
 def release(token: str, store: str | None) -> int:
-    """Release the lock that `interlock hold` has taken; if TOKEN is -, it is read from standard input.
+    """Release a lock of `interlock hold`; TOKEN - reads the token from standard input.
 
-    The store is --store, or without it $INTERLOCK_URL, or without both the store that the token names.
+    The store is --store, or else $INTERLOCK_URL, or else the store named in the token.
 
     Exit status: 1 if the lock is no longer held.
     """
@@ -136,9 +136,9 @@ def release(token: str, store: str | None) -> int:
 @click.command()
 @store_option
 def create(store: str | None) -> int:
-    """Create the tables or files that a store needs, as a user who may do so; the other users need no such right.
+    """Create the tables or files of a store, as a user who may create them; other users need no such right.
 
-    The URLs of the other users may say ?create=false.
+    The URLs of the other users can contain ?create=false.
     """
     with connect(store, "") as locks:
         with locks.lock("interlock create", timeout=10, ttl=10):

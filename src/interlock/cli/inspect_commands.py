@@ -70,9 +70,9 @@ def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
 @namespace_option
 @store_option
 def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> None:
-    """Show holders and waiters again and again, until Ctrl-C.
+    """Show holders and waiters continuously, until Ctrl-C.
 
-    On a terminal one table is kept up to date; otherwise a new table is printed each time.
+    On a terminal one table is updated; otherwise a new table is printed each time.
     """
     name = called(store)
     out = output.console()
@@ -95,19 +95,19 @@ def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> 
 
 
 def _picture(table: Callable[..., Any], out: Any, lines: list[output.OutputLine], place: str, more: str = "") -> Any:
-    """Return a table of lines under the name of their store, or that there are none, and another line."""
+    """Return a table of claims under the name of their store, and an extra line."""
     if not lines:
         return output.picture_of(f"No lock is held in {place}.", more)
     return output.picture_of(f"Store {place}", table(out, lines), more)
 
 
 def place_of(store: str, locks: Locks) -> str:
-    """Return what to call the store, and the namespace if there is one."""
+    """Return the name of the store, and the namespace if there is one."""
     return one_line(f"{store}, namespace {locks.namespace!r}" if locks.namespace else store)
 
 
 def others_of(locks: Locks) -> str:
-    """Say which other namespaces have claims; nothing if none has, or the store can't tell."""
+    """Return a line about claims in other namespaces; "" if there are none."""
     try:
         found = sorted(set(locks.namespaces()) - {locks.namespace})
     except StoreError:
@@ -116,7 +116,7 @@ def others_of(locks: Locks) -> str:
         return ""
     shown = ", ".join(one_line(repr(name)) for name in found[:MOST_OTHERS])
     more = f" and {len(found) - MOST_OTHERS} more" if len(found) > MOST_OTHERS else ""
-    return f"There are claims in other namespaces, see --namespace: {shown}{more}"
+    return f"Other namespaces have claims (use --namespace): {shown}{more}"
 
 
 COLOURS = {"fail": "red", "warn": "yellow", "ok": ""}  # the worst first
@@ -130,10 +130,10 @@ COLOURS = {"fail": "red", "warn": "yellow", "ok": ""}  # the worst first
 @namespace_option
 @store_option
 def evict(name: str, id: str | None, yes: bool, store: str | None, namespace: str, as_json: bool) -> int:
-    """Remove all claims of the lock NAME, or only the claim ID (`interlock show` lists them).
+    """Remove all claims of the lock NAME, or only the claim ID (`interlock show` lists claims).
 
-    A holder whose claim is evicted learns of it when it next renews its lease, within a third of the lease; until
-    then it may still work at the same time as the next holder. On a terminal the command asks first.
+    The holder of an evicted claim is notified at its next renewal, within a third of the lease; until then it may
+    work at the same time as the next holder. On a terminal the command asks first.
 
     Exit status: 0 if a claim was removed, 1 if none was.
     """
@@ -145,7 +145,7 @@ def evict(name: str, id: str | None, yes: bool, store: str | None, namespace: st
     elif count:
         click.echo(f"Removed {_claims(count)} of {one_line(repr(name))}.")
     else:
-        say(f"nothing was removed from {name!r}" + ("" if id is None else f", looking for the claim {id}"))
+        say(f"No claim of {name!r} was removed" + ("." if id is None else f": {id} is not in its line."))
     return 0 if count else CONFLICT
 
 
@@ -163,26 +163,32 @@ def _claims(count: int) -> str:
 
 
 @click.command()
-@click.option("--race", is_flag=True, help="Let many clients write one object of a bucket at once: only one may win.")
-@click.option("--clients", default=64, show_default=True, type=click.IntRange(2, 512), help="Clients of the race.")
-@click.option("--rounds", default=50, show_default=True, type=click.IntRange(1, 10_000), help="Rounds of the race.")
+@click.option(
+    "--race", is_flag=True, help="Let many clients write one object of a bucket at the same time: only one may win."
+)
+@click.option(
+    "--clients", default=64, show_default=True, type=click.IntRange(2, 512), help="Number of clients in the race."
+)
+@click.option(
+    "--rounds", default=50, show_default=True, type=click.IntRange(1, 10_000), help="Number of rounds of the race."
+)
 @json_option
 @namespace_option
 @store_option
 def doctor(store: str | None, namespace: str, as_json: bool, race: bool, clients: int, rounds: int) -> int:
-    """Check whether the store keeps the promises that locking needs.
+    """Check whether the store keeps the guarantees that locking needs.
 
     Use --race before you keep locks in a bucket: many clients write one object at the same moment, each on the
     condition that no other client has written it, and exactly one must win each round.
 
     Exit status: 0 if all checks passed, with or without warnings; 70 if a check failed: do not use this store; 75 if
-    the store can't be used at all, because it does not answer or refuses everything.
+    the store cannot be used at all, because it does not reply or refuses everything.
     """
     name = called(store)
     with connect(store, namespace=namespace) as locks:
         racing = getattr(locks._client.store, "race", None)
         if race and racing is None:
-            raise click.UsageError(f"--race is for buckets (s3://, gs://, az://), not for {one_line(name)}")
+            raise click.UsageError(f"--race needs a bucket (s3://, gs://, az://), not {one_line(name)}.")
         checks: list[Check] = racing(clients, rounds) if racing is not None and race else locks.doctor()
     statuses = {check.status for check in checks}
     unusable = statuses == {"fail"} and not race
@@ -191,7 +197,7 @@ def doctor(store: str | None, namespace: str, as_json: bool, race: bool, clients
         found = [{"name": check.name, "status": check.status, "detail": check.detail} for check in checks]
         output.print_json({"store": name, "status": worst, "checks": found})
     elif unusable:
-        say(f"the store can't be used: {checks[0].detail}")
+        say(f"The store cannot be used: {checks[0].detail}")
     else:
         rows = [(check.name, check.status, check.detail) for check in checks]
         click.echo(f"Store {one_line(name)}")

@@ -1,4 +1,4 @@
-"""The commands, on click; each is imported when it is called."""
+"""The commands, on click; a command's module is imported when it is called."""
 
 import os
 from collections.abc import Sequence
@@ -12,33 +12,34 @@ from interlock.cli.exit_codes import OUTPUT, USAGE, drop_unwritten, fail, store_
 
 COMMANDS = {
     "run": ("run", "Hold a lock while a command runs."),
-    "once": ("derived_commands", "Run a command unless an earlier run of it has completed."),
+    "once": ("derived_commands", "Run a command once; skip it if it has already completed."),
     "lead": ("derived_commands", "Keep a command running on exactly one of several machines."),
     "hold": ("derived_commands", "Hold a lock without a process; print its token."),
-    "renew": ("derived_commands", "Renew a lock that hold has taken."),
-    "release": ("derived_commands", "Release a lock that hold has taken."),
+    "renew": ("derived_commands", "Renew a lock of `interlock hold`."),
+    "release": ("derived_commands", "Release a lock of `interlock hold`."),
     "create": ("derived_commands", "Create the tables or files that a store needs."),
     "ls": ("inspect_commands", "List the locks that have a holder or a waiter."),
     "show": ("inspect_commands", "Show the holders and waiters of one lock, in their order."),
-    "watch": ("inspect_commands", "Show holders and waiters again and again, until Ctrl-C."),
+    "watch": ("inspect_commands", "Show holders and waiters continuously, until Ctrl-C."),
     "serve": ("serve", "Show holders and waiters in a browser."),
     "evict": ("inspect_commands", "Remove claims of a lock."),
-    "doctor": ("inspect_commands", "Check whether a store is fit for locks."),
+    "doctor": ("inspect_commands", "Check whether a store is suitable for locks."),
 }
-"""Each command: the module in which a function has its name, and what it does."""
+"""Each command: the module of its function, and its short help."""
 HEAD = """\
-Locks between processes: run a command under a lock, and see who holds which lock.
+Lock between processes: run a command under a lock, and list the holders of locks.
 
---store or $INTERLOCK_URL says where the locks are; without both they are files of this user in
+Choose the store with --store or $INTERLOCK_URL. The default is a per-user directory,
 /tmp/interlock-UID.
 
-Exit status: 64 wrong usage, 75 the store cannot be used; the help of each command lists the others.
+Exit status: 64 usage error; 75 store unavailable or unsuitable. The help of each command lists
+the others.
 """
-COMPLETE = "_INTERLOCK_COMPLETE"  # in the environment of what a shell asks for completions
+COMPLETE = "_INTERLOCK_COMPLETE"  # the environment variable by which a shell requests completions
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command with these words; return the exit status."""
+    """Run the command line; return the exit status."""
     if COMPLETE in os.environ:
         from interlock.cli import completion  # noqa: F401 - its function for bash replaces that of click
     try:
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     except click.UsageError as error:
         called = next((word for word in arguments if word in COMMANDS), "")
         command = f"interlock {called}".rstrip() if error.ctx is None else error.ctx.command_path
-        return fail(USAGE, f"{error.format_message()} (see {command} --help)")
+        return fail(USAGE, f"{error.format_message()} See {command} --help.")
     except click.ClickException as error:
         return fail(error.exit_code, error.format_message())
     except click.Abort:
@@ -57,12 +58,12 @@ def main(arguments: Sequence[str]) -> int:
         return store_failed(error)
     except OSError as error:
         drop_unwritten("stdout")
-        return fail(OUTPUT, f"can't write the output or use a file: {error.strerror or error}")
+        return fail(OUTPUT, f"Cannot write the output or use a file: {error.strerror or error}.")
     return int(status or 0)
 
 
 class Lazy(click.Group):
-    """A group whose commands have a name and a line of help; the real one is imported when it is called."""
+    """A group that imports the module of a command when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands, in the order of the help."""

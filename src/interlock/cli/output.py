@@ -1,4 +1,4 @@
-"""What people and programs get to see: tables, words for times, JSON."""
+"""Output for people and programs: tables, durations, JSON."""
 
 import json
 import math
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SAY_AFTER = 1.0  # seconds of waiting until the terminal shows the holder
 LONGEST = 3.2e9  # seconds, 100 years; the system refuses much longer times
-WIDE = 10_000  # columns where there is no terminal: nothing is cut or wrapped
+WIDE = 10_000  # columns without a terminal: nothing is cut or wrapped
 FOLDED = frozenset(("Lock", "Process", "First", "Label", "Finding"))  # columns that are folded when space is short
 SPARE = (
     "Label",
@@ -42,11 +42,11 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class OutputLine(NamedTuple):
-    """The line of one lock.
+    """The claims of one lock.
 
     Attributes:
-        name: of the lock.
-        holders, waiters: its claims, first come first.
+        name: the lock's name.
+        holders, waiters: its claims, in the order of the line.
     """
 
     name: str
@@ -55,18 +55,18 @@ class OutputLine(NamedTuple):
 
     @property
     def kinds(self) -> str:
-        """The kinds of its claims, in words."""
+        """The kinds of its claims, as text."""
         return ", ".join(dict.fromkeys(view.kind for view in (*self.holders, *self.waiters)))
 
 
 def lines_of(views: Iterable[ClaimView]) -> list[OutputLine]:
-    """Return the lines that claims make, by name."""
+    """Return the claims grouped by lock, sorted by name."""
     by_name = attrgetter("name")
     return [line_of(name, [*claims]) for name, claims in groupby(sorted(views, key=by_name), by_name)]
 
 
 def line_of(name: str, views: Sequence[ClaimView]) -> OutputLine:
-    """Return the line of one lock."""
+    """Return the claims of one lock."""
     return OutputLine(
         name,
         tuple(view for view in views if view.state != "pending"),
@@ -80,7 +80,7 @@ def duration(seconds: float) -> str:
 
 
 def ago(since: float) -> str:
-    """Return how long ago a moment was, in words."""
+    """Return how long ago a moment was, as text."""
     seconds = time.time() - since
     return f"{duration(seconds)} ago" if seconds >= 1 else "just now"
 
@@ -93,7 +93,7 @@ def iso(moment: float | None) -> str | None:
 
 
 def claim_json(view: ClaimView) -> dict[str, Any]:
-    """Return a claim with the documented keys."""
+    """Return a claim as JSON with the documented keys."""
     return {
         "id": view.id,
         "state": view.state,
@@ -113,7 +113,7 @@ def claim_json(view: ClaimView) -> dict[str, Any]:
 
 
 def line_json(line: OutputLine) -> dict[str, Any]:
-    """Return a line with the documented keys."""
+    """Return the claims of a lock as JSON with the documented keys."""
     return {
         "name": line.name,
         "holders": [claim_json(view) for view in line.holders],
@@ -127,7 +127,7 @@ def print_json(value: object, *, compact: bool = False) -> None:
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """Return where tables go: as wide as the terminal, or as wide as they are."""
+    """Return the console for tables; without a terminal it has no width limit."""
     from rich.console import Console
 
     made = Console(highlight=False, stderr=stderr)
@@ -135,7 +135,7 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]], styles: Iterable[str] = ()) -> "Table":
-    """Return a table of plain text: nothing in it is taken as markup or as a command to the terminal."""
+    """Return a table of plain text, without markup and control characters."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -152,7 +152,7 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]], styles: Iter
 def fitting(
     out: "Console", columns: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str] = ()
 ) -> "Table":
-    """Return a table as `table_of`, without the columns that a terminal has no space for.
+    """Return a table without the columns for which the terminal is too narrow.
 
     Args:
         out: the terminal.
@@ -195,7 +195,7 @@ def claims_table(out: "Console", lines: Iterable[OutputLine]) -> "Table":
 
 
 def picture_of(*parts: "str | Table") -> Any:
-    """Return tables and lines of plain text, one below the other; empty lines are left out."""
+    """Return tables and lines of plain text, one below the other, without empty lines."""
     from rich.console import Group
     from rich.text import Text
 
@@ -203,7 +203,7 @@ def picture_of(*parts: "str | Table") -> Any:
 
 
 def claim_text(view: ClaimView, width: int) -> str:
-    """Return all that is known of a claim, in a few rows for a terminal of so many columns."""
+    """Return all facts about a claim, in a few rows for a terminal of `width` columns."""
     state, kind, process, label, since, lease = _main_facts(view)
     if view.state == DONE:
         return f"{state}  {kind}  {lease}"
@@ -233,21 +233,21 @@ def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
 
 @contextmanager
 def telling_wait(locks: Locks, name: str, shown: str) -> Iterator[None]:
-    """Print the holder of a lock on a terminal, if the body waits longer than a second.
+    """Print the holder of a lock on a terminal if the body waits longer than 1 s.
 
     Args:
         locks: the connection, which other threads may use too.
-        name: of the lock.
+        name: the lock's name.
         shown: the name as printed.
     """
 
     def tell() -> None:
-        who = "other waiters are ahead"
-        with suppress(Exception):  # the store does not know its holders, or is unavailable
+        who = "earlier waiters are ahead"
+        with suppress(Exception):  # the store does not know the holders, or is unavailable
             views = [view for view in locks.claims(name) if view.state == "using"]
             who = _holders(views) if views else who
         if not timer.finished.is_set():  # after the wait the terminal belongs to the command
-            say(f"waiting for {shown}: {who}; Ctrl-C stops")
+            say(f"Waiting for {shown}: {who}. Press Ctrl-C to stop.")
 
     timer = threading.Timer(SAY_AFTER, tell)
     timer.daemon = True
@@ -278,12 +278,12 @@ class Duration(click.ParamType):  # type: ignore[type-arg] # click before 8.4 ca
         except ValueError:
             seconds = math.nan
         if not 0 <= seconds <= LONGEST:
-            self.fail(f"{text!r} is no time: give one like 30, 30s, 10m, 2h or 1d", param, ctx)
+            self.fail(f"{text!r} is not a duration. Give one such as 30, 30s, 10m, 2h or 1d.", param, ctx)
         return seconds
 
 
 def completed(what: str) -> Callable[..., Any]:
-    """Return what completes a word by the function `what` of `complete`, which is loaded when a shell asks."""
+    """Return a completion function of `completion`, which loads when a shell calls it."""
     return lambda *asked: getattr(import_module("interlock.cli.completion"), what)(*asked)
 
 
@@ -292,10 +292,10 @@ namespace_option = click.option(
     "--namespace",
     metavar="TEXT",
     default="",
-    help="The namespace of the locks.",
+    help="Namespace of the locks.",
     shell_complete=completed("namespaces"),
 )
 store_option = click.option(
-    "--store", metavar="URL", help="The store of the locks. Default: $INTERLOCK_URL, else /tmp/interlock-UID."
+    "--store", metavar="URL", help="URL of the store. Default: $INTERLOCK_URL, else /tmp/interlock-UID."
 )
 name_argument: Callable[[Any], Any] = click.argument("name", shell_complete=completed("names"))

@@ -13,19 +13,19 @@ from interlock.client.tokens import Token, read
 
 
 class Run(click.Command):
-    """A command line that ends with another one: options stand before NAME, or between NAME and the command."""
+    """A command line that ends with another one; options stand before that command."""
 
     allow_interspersed_args = False
 
     def invoke(self, ctx: click.Context) -> int:
-        """Call the command, if the system has the processes that it needs, and if these can use the store."""
+        """Call the command, if the system and the store support it."""
         if not hasattr(os, "fork"):
-            return fail(UNAVAILABLE, f"{ctx.command_path} needs a POSIX system. Use a lock in the program itself")
+            return fail(UNAVAILABLE, f"{ctx.command_path} needs a POSIX system. Use a lock in the program itself.")
         refuse_memory(ctx.params["store"])
         return int(super().invoke(ctx) or 0)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put all options before NAME, and `--` after them: all that follows is the command's own."""
+        """Move all options before NAME, and put `--` behind it."""
         try:
             options, rest, given = self._divided(ctx, args)
             name = ["-"]
@@ -36,18 +36,18 @@ class Run(click.Command):
             return super().parse_args(ctx, [*options, "--", *name, *rest])
         except click.NoSuchOption as error:
             raise click.UsageError(
-                f"{error.format_message()} If it is the command's own, write -- before the command", ctx
+                f"{error.format_message()} If it belongs to COMMAND, write -- before COMMAND.", ctx
             ) from None
 
     def _divided(self, ctx: click.Context, words: list[str]) -> tuple[list[str], list[str], set[str]]:
-        """Return the options at the beginning, the words after them (and `--`), and the names of the options."""
+        """Return the leading options, the words after them, and the names of the options."""
         alone = click.Command(None, params=[each for each in self.params if isinstance(each, click.Option)])
         given, rest, _ = alone.make_parser(ctx).parse_args(list(words))
         options = words[: len(words) - len(rest)]
         return options[:-1] if options[-1:] == ["--"] else options, rest, set(given)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the parameters; once the command has begun, a shell that completes finds no options any more."""
+        """Return the parameters; after the start of COMMAND, completion offers no options."""
         params = super().get_params(ctx)
         return [each for each in params if isinstance(each, click.Argument)] if ctx.params.get("command") else params
 
@@ -67,20 +67,20 @@ command_argument: Callable[[Any], Any] = click.argument(
 
 
 def refuse_memory(store: str | None) -> None:
-    """Raise UsageError for a store that no other process sees."""
+    """Raise UsageError for a store that only one process can use."""
     url = "" if is_given(store) else store or os.environ.get("INTERLOCK_URL") or ""
     if url.partition(":")[0].lower() == "memory":
         raise click.UsageError(
-            "memory:// is seen by one process only and guards nothing: give --store file:///folder"
+            "memory:// exists in one process only and would guard nothing. Use --store file:///folder."
         )
 
 
 def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
-    """Return the text of a token, its contents, and the URL of its store: --store, $INTERLOCK_URL, or its own.
+    """Return the text of a token, its content, and the URL of its store.
 
     Args:
         text: "-" reads one line of standard input; the following lines belong to the command.
-        store: of --store.
+        store: the value of --store; None for $INTERLOCK_URL, or else the token's own store.
     """
     if text == "-":
         text = b"".join(iter(lambda: os.read(0, 1).strip(b"\n"), b"")).decode(errors="replace")
@@ -105,10 +105,10 @@ def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
 @click.option(
     "--attach",
     metavar="TOKEN",
-    help="Instead of NAME: take over the lock that hold has taken; - reads the token from standard input.",
+    help="Instead of NAME: take over the lock of `interlock hold`; - reads the token from standard input.",
 )
 @click.option(
-    "--one-of", metavar="NAME=A,B,…", help="Instead of NAME: lock one of these items; $INTERLOCK_ITEM says which."
+    "--one-of", metavar="NAME=A,B,…", help="Instead of NAME: lock one of these items, and pass it in $INTERLOCK_ITEM."
 )
 @click.option(
     "-E",
@@ -118,10 +118,10 @@ def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
     type=click.IntRange(0, 255),
     default=1,
     show_default=True,
-    help="Exit with CODE if the lock is not obtained.",
+    help="Exit with CODE if the lock cannot be acquired in time.",
 )
 @click.option(
-    "-c", "--command", "shell", metavar="COMMAND", help="Run COMMAND with $SHELL, or with /bin/sh if that is not set."
+    "-c", "--command", "shell", metavar="COMMAND", help="Run COMMAND with $SHELL, or with /bin/sh if $SHELL is unset."
 )
 @click.option(
     "-o",
@@ -130,12 +130,12 @@ def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
     expose_value=False,
     help="Accepted for compatibility with flock: the command never inherits the lock.",
 )
-@click.option("--keep", is_flag=True, help="Hold the lock until all processes that the command has started are gone.")
+@click.option("--keep", is_flag=True, help="Hold the lock until every process started by COMMAND has exited.")
 @click.option(
     "--at-least",
     type=Duration(),
     default=0.0,
-    help="Hold the lock at least SEC seconds: for commands that end sooner than the machines' clocks differ.",
+    help="Hold the lock for at least SEC seconds, for commands shorter than the clock skew of the machines.",
 )
 @click.option(
     "--grace", type=Duration(), default=5.0, help="Seconds from TERM to KILL when the lock is lost. Default: 5."
@@ -147,7 +147,7 @@ def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
 )
 @store_option
 @namespace_option
-@click.option("--label", metavar="TEXT", help="What ls and show display for this claim. Default: the command's name.")
+@click.option("--label", metavar="TEXT", help="Text for this claim in ls and show. Default: the command's name.")
 @click.option("-v", "--verbose", is_flag=True, help="Write each step to standard error, with its time.")
 @click.option(
     "-u",
@@ -155,7 +155,7 @@ def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
     is_flag=True,
     expose_value=False,
     callback=_refuse,
-    help="Refused, since it is not needed: the lock is released when the command ends, whatever it leaves running.",
+    help="Refused, because it is not needed: the lock is released when COMMAND ends, even if it left processes.",
 )
 @click.option(
     "-F",
@@ -163,20 +163,20 @@ def token_of(text: str, store: str | None) -> tuple[str, Token, str | None]:
     is_flag=True,
     expose_value=False,
     callback=_refuse,
-    help="Refused, since it is not possible: interlock must keep running to renew the lock and to release it.",
+    help="Refused, because it is not possible: interlock must keep running to renew and release the lock.",
 )
 @name_argument
 @command_argument
 def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | None, **given: Any) -> int:
-    """Wait in line for the lock NAME, run COMMAND while holding it, and release it.
+    """Acquire the lock NAME, run COMMAND, then release the lock. Waiters are served in order.
 
-    COMMAND inherits the terminal and the open files, and has INTERLOCK_NAME and INTERLOCK_FENCE in its environment.
-    interlock passes signals on to it, and holds the lock until it has ended. COMMAND begins after --, or with the
-    first word after NAME that is not an option; -c 'SHELL COMMAND' replaces it.
+    COMMAND inherits the terminal and the open files; its environment contains INTERLOCK_NAME and INTERLOCK_FENCE.
+    interlock forwards signals to COMMAND, and holds the lock until COMMAND has ended. COMMAND begins after --, or
+    with the first word after NAME that is not an option; -c 'SHELL COMMAND' replaces it.
 
-    Exit status: that of the command; 128+n if signal n ended the command or the wait; 1 (or -E) if the lock was not
-    obtained; 124 if --timeout stopped the command; 64 wrong usage; 69 the command was not found or is not executable;
-    70 the lock was lost and the command was stopped; 75 the store cannot be used.
+    Exit status: that of COMMAND; 128+n if signal n ended COMMAND or the wait; 1 (or -E) if the lock could not be
+    acquired in time; 124 if --timeout stopped COMMAND; 64 usage error; 69 COMMAND was not found or is not executable;
+    70 the lock was lost and COMMAND was stopped; 75 store unavailable or unsuitable.
     """
     chosen = (
         ("-s", given["shared"]), ("-x", exclusive), ("--permits", given["permits"]), ("--attach", given["attach"]),
@@ -185,23 +185,23 @@ def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | 
     kinds = [spelling for spelling, is_chosen in chosen if is_chosen]
     one_of = given["one_of"]
     refused = (
-        (len(kinds) > 1, f"{' and '.join(kinds)} contradict each other: give one of them"),
+        (len(kinds) > 1, f"{' and '.join(kinds)} contradict each other. Give one of them."),
         (
             given["units"] and not given["permits"],
-            "--units counts units of a semaphore: say how many there are with --permits",
+            "--units needs a semaphore. Give its size with --permits.",
         ),
-        (nonblock and given["wait"], "-n and -w contradict each other: give one of them"),
+        (nonblock and given["wait"], "-n and -w contradict each other. Give one of them."),
         (
             shell is not None and command,
-            f"-c takes one COMMAND as one word: quote it, and leave out {''.join(command[:1])!r}",
+            f"-c takes COMMAND as one word. Quote COMMAND, and omit {''.join(command[:1])!r}.",
         ),
         (
             shell is None and not command,
-            f"which command is to run while {given['name']!r} is locked? Write it after --, or give it to -c",
+            f"COMMAND is missing for the lock {given['name']!r}. Write COMMAND after --, or pass it to -c.",
         ),
         (
             one_of is not None and not all(one_of.partition("=")[2].split(",")),
-            f"--one-of {one_of}: no items. Write NAME=ITEM,ITEM",
+            f"--one-of {one_of} has no items. Write NAME=ITEM,ITEM.",
         ),
     )
     for is_wrong, why in refused:

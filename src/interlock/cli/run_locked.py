@@ -1,4 +1,4 @@
-"""What `interlock run` does: hold a lock while a command runs."""
+"""The work of `interlock run`: hold a lock while a command runs."""
 
 import math
 import os
@@ -18,33 +18,33 @@ from interlock.core.claims import fits
 from interlock.runtime import log
 
 HELD = "INTERLOCK_HELD"
-"""In the environment of a command: the ids of the claims of the runs around it, the innermost last."""
+"""The environment variable with the ids of the claims of enclosing runs, innermost last."""
 LONGEST_LABEL = 200
-TIMED_OUT = 124  # as of timeout(1)
-SHORTEST, LONGEST = 1.0, 30.0  # seconds until a command of `lead` that ended is started again
-LASTED = 60.0  # seconds; a command that ran so long has not failed at its start
-POLL_INTERVAL = 1.0  # seconds; only a safety net: a thread that was here before us may take the signal of a death
+TIMED_OUT = 124  # like timeout(1)
+SHORTEST, LONGEST = 1.0, 30.0  # seconds until `lead` restarts a command that ended
+LASTED = 60.0  # seconds; a command that ran longer has not failed at its start
+POLL_INTERVAL = 1.0  # seconds; a safety net: a thread that existed before ours may take SIGCHLD
 
 
 class Order(NamedTuple):
     """The arguments of `interlock run`, `once` or `lead`.
 
     Attributes:
-        name: of the lock.
+        name: the lock's name.
         command: the words of the command.
         shared, permits, units: the kind of lock; exclusive unless one of the first two is given.
         wait: seconds to wait at most; None for no limit, 0 for one try.
-        conflict: the exit status if the lock is not obtained.
+        conflict: the exit status if the lock could not be acquired.
         ttl: seconds of lease; None for the default.
         grace: seconds from TERM to KILL when the lock is lost.
-        at_least: seconds that the lock is held at least, even if the command ends sooner.
-        keep: hold the lock until every process of the command is gone.
-        store, namespace, label: as `connect` and `lock` take them.
-        verbose: say what happens.
+        at_least: minimum hold time in seconds.
+        keep: True to hold the lock until every process of the command has exited.
+        store, namespace, label: like the arguments of `connect` and `lock`.
+        verbose: True to print each step.
         timeout: seconds after which the command is stopped; None for no limit.
         attach: the token of a hold to take over; None to acquire.
-        one_of: "name=a,b" to hold one of several things; None for a lock.
-        once: seconds for which a record of a completed run is kept; None to run in any case.
+        one_of: "name=a,b" to hold one of several items; None for a lock.
+        once: seconds for which the record of a completed run is kept; None to run in any case.
         again: restart the command, after a pause and a new wait for the lock, until a signal arrives.
     """
 
@@ -71,33 +71,33 @@ class Order(NamedTuple):
 
 
 def waits_for_itself(order: Order, locks: Locks, lock: Any) -> str:
-    """Return why a run would wait as long as the runs around it last; "" if it need not, or does not wait.
+    """Return why a run would wait for its enclosing runs; "" if it would not.
 
-    Claims are found by their ids, so neither another store, nor another namespace, nor a run that has ended meanwhile
-    is taken for one that holds this lock.
+    The claims are identified by their ids, so another store, another namespace or an ended run is never mistaken for
+    a holder of this lock.
 
     Args:
-        order: what to do.
-        locks: of its store.
-        lock: what is to be acquired; None with a token.
+        order: the arguments of the run.
+        locks: the connection.
+        lock: the lock to acquire; None with a token.
 
     Raises:
-        StoreError: the line can't be looked at.
+        StoreError: the claims cannot be read.
     """
     around = os.environ.get(HELD, "").split()
     if not around or order.wait == 0 or order.attach is not None or order.one_of is not None:
         return ""
     line = locks.claims(order.name)
     held = [(view.units, view.capacity) for view in line if view.state == "using" and view.id in around]
-    # A claim that must wait for a run around this one keeps all behind it waiting too: no claim is overtaken.
+    # A claim that must wait for an enclosing run also delays all claims behind it.
     wanted = [(view.units, view.capacity) for view in line if view.state == "pending"]
     if all(fits(units, capacity, held) for units, capacity in (*wanted, (lock._spec.units, lock._spec.capacity))):
         return ""
-    return f"{order.name!r} is held by the interlock run that this one is a part of, and is not free before that ends"
+    return f"{order.name!r} is held by an enclosing interlock run until that run ends."
 
 
 def run_guarded(order: Order) -> int:
-    """Do it.
+    """Run the command under its lock.
 
     Returns:
         The exit status.
@@ -105,7 +105,8 @@ def run_guarded(order: Order) -> int:
     path = look_up(order.command[0])
     if path is None:
         return fail(
-            UNAVAILABLE, f"can't run {order.command[0]!r}: it is not there, or not executable; give a program"
+            UNAVAILABLE,
+            f"Cannot run {order.command[0]!r}: it was not found, or is not executable. Check the command.",
         )
     _fill_standard_streams()
     with closing(Signals()) as signals:
@@ -120,7 +121,7 @@ def run_guarded(order: Order) -> int:
             if guarded.ended_by or not order.again:
                 return status
             pause = SHORTEST if time.monotonic() - began > LASTED else min(LONGEST, 2 * pause)
-            say(f"{order.command[0]!r} ended with {status}; next try for {order.name!r} in about {pause:g} s")
+            say(f"{order.command[0]!r} ended with {status}; next try for {order.name!r} in about {pause:g} s.")
             try:
                 signals.wait_again()
                 with signals.breaking():
@@ -130,7 +131,7 @@ def run_guarded(order: Order) -> int:
 
 
 def _fill_standard_streams() -> None:
-    """Let no file of ours become descriptor 0, 1 or 2 where those are closed; the command still finds them so."""
+    """Keep our files off closed descriptors 0, 1 and 2, so that the command finds these closed."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
@@ -140,25 +141,25 @@ class GuardedRun:
     """One run: the lock, the command, and the signals between them.
 
     Args:
-        order: what to do.
-        signals: those of this process.
+        order: the arguments of the run.
+        signals: the signals of this process.
         child: the process of the command, not started yet.
 
     Attributes:
-        ended_by: the signal that ended the wait or was passed on to end the command; 0 if there was none.
+        ended_by: the signal that ended the wait, or that was forwarded to end the command; 0 if none.
     """
 
     def __init__(self, order: Order, signals: Signals, child: Child) -> None:
         self._order = order
         self._signals = signals
         self._child = child
-        self._name = "what the token holds" if order.attach else repr(order.one_of or order.name)
-        self._grant: Grant | None = None  # kept, so that closing the connection can release it once more
+        self._name = "the token's lock" if order.attach else repr(order.one_of or order.name)
+        self._grant: Grant | None = None  # kept, so that closing the connection can retry the release
         self._lost = self._timed_out = False
         self.ended_by = 0
 
     def run(self) -> int:
-        """Wait for the lock, run the command, release; return the exit status.
+        """Wait for the lock, run the command, release the lock; return the exit status.
 
         Raises:
             InvalidArgument, StoreError: the client could not request the lock.
@@ -167,7 +168,7 @@ class GuardedRun:
             return self._with_store()
         except WaitBroken as signalled:
             self.ended_by = signalled.number
-            self._tell(f"no longer waiting for {self._name}: got {signal.Signals(signalled.number).name}")
+            self._tell(f"No longer waiting for {self._name}: got {signal.Signals(signalled.number).name}.")
             return BY_SIGNAL + signalled.number
         except LockLost as error:
             return fail(LOST, str(error))
@@ -176,7 +177,7 @@ class GuardedRun:
             log.sink = lambda line: None  # Python aborts if a daemon thread writes while it ends
 
     def _with_store(self) -> int:
-        # What the library logs is said only with -v: it goes on trying, and a loss is told in any case.
+        # The log of the library is printed only with -v: the library retries, and a loss is always reported.
         log.sink = say if self._order.verbose else lambda line: None
         with self._signals.breaking():
             locks = connect(self._order.store, namespace=self._order.namespace)
@@ -185,7 +186,7 @@ class GuardedRun:
             with self._signals.breaking():
                 in_vain = waits_for_itself(self._order, locks, lock)
             if in_vain and self._order.wait is None:
-                return fail(USAGE, f"{in_vain}: this one would wait for ever; leave it out, or give it -n or -w")
+                return fail(USAGE, f"{in_vain} The inner run would wait forever. Omit it, or give it -n or -w.")
             if in_vain:
                 say(in_vain)
             return self._with_lock(locks, lock)
@@ -193,7 +194,7 @@ class GuardedRun:
             try:
                 locks.close()
             except LockError as error:
-                say(f"the lock {self._name} could not be released, its lease will end: {error}")
+                say(f"Could not release lock {self._name}; its lease will expire: {error}")
 
     def _lock(self, locks: Locks) -> Any:
         order = self._order
@@ -211,13 +212,13 @@ class GuardedRun:
         return locks.rwlock(order.name, **how).read() if order.shared else locks.lock(order.name, **how)
 
     def _on_lost(self, grant: Grant) -> None:
-        """Called in the thread that renews the lease."""
+        """Queue the loss, in the thread that renews the lease."""
         self._signals.put(SignalEvent("lost"))
 
     def _with_lock(self, locks: Locks, lock: Any) -> int:
         order = self._order
         started = time.monotonic()
-        self._tell(f"waiting for {self._name} in {called(order.store)}")
+        self._tell(f"Waiting for {self._name} in {called(order.store)}.")
         line = order.one_of.partition("=")[0] if order.one_of else order.name
         with self._signals.breaking(), telling_wait(locks, line, self._name):
             if order.attach is not None:
@@ -226,26 +227,26 @@ class GuardedRun:
                 grant = lock.acquire(timeout=order.wait)
         obtained = time.monotonic()
         if grant is None and order.once is not None and locks.is_done(order.name):
-            self._tell(f"{self._name} was done before")
+            self._tell(f"{self._name} has already completed.")
             return 0
         if grant is None:
-            self._tell(f"did not obtain {self._name} within {obtained - started:.3f} s: others hold it")
+            self._tell(f"Could not acquire {self._name} within {obtained - started:.3f} s: others hold it.")
             return order.conflict
         self._grant = grant
         self._signals.wait_is_over()
-        self._tell(f"obtained {self._name} after {obtained - started:.3f} s, fence {grant.fence}")
+        self._tell(f"Acquired {self._name} after {obtained - started:.3f} s, fence {grant.fence}.")
         try:
             status = self._run_command(grant)
             until = obtained + order.at_least
             if not self._lost and not self.ended_by and until > time.monotonic():
-                self._tell(f"the command ended with {status}, holding {self._name} as long as --at-least says")
+                self._tell(f"The command ended with {status}; holding {self._name} until --at-least has passed.")
                 status = self._hold_on(
-                    status, until, " after the command had ended: it may run elsewhere sooner than --at-least says"
+                    status, until, "; the command had ended, but may run elsewhere before --at-least has passed."
                 )
         finally:
-            self._child.discard()  # before the lock is released, in each case
+            self._child.discard()  # before the release of the lock, in each case
         if self._release(grant, status):
-            self._tell(f"released {self._name} after {time.monotonic() - obtained:.3f} s, exit status {status}")
+            self._tell(f"Released {self._name} after {time.monotonic() - obtained:.3f} s, exit status {status}.")
             return status
         return LOST
 
@@ -263,19 +264,19 @@ class GuardedRun:
         try:
             child.start(os.environ | told)
         except OSError as error:
-            return fail(UNAVAILABLE, f"can't run {self._order.command[0]!r}: {error.strerror}; check the program")
+            return fail(UNAVAILABLE, f"Cannot run {self._order.command[0]!r}: {error.strerror}. Check the program.")
         self._attend()
         status = TIMED_OUT if self._timed_out else child.status or 0
         if self._order.once is not None and status == 0 and self._was_stopped():
             status = BY_SIGNAL + self.ended_by  # it returned 0, but its work may be incomplete
         if not self._order.keep or self._lost:
             return status
-        self._tell(f"the command ended with {status}, holding {self._name} until its last process is gone")
+        self._tell(f"The command ended with {status}; holding {self._name} until its last process has exited.")
         threading.Thread(target=child.tell_when_all_are_gone, name="interlock-keep", daemon=True).start()
-        return self._hold_on(status, math.inf, ", and processes of the command still run: stop them")
+        return self._hold_on(status, math.inf, "; processes of the command still run. Stop them.")
 
     def _attend(self) -> None:
-        """Pass signals on until the command has ended; stop it if the lock is lost."""
+        """Forward signals until the command has ended; stop it if the lock is lost."""
         kill_at = math.inf
         limit_at = math.inf if self._order.timeout is None else time.monotonic() + self._order.timeout
         while True:
@@ -286,7 +287,7 @@ class GuardedRun:
             if event is None:
                 if time.monotonic() >= limit_at:
                     limit_at, self._timed_out = math.inf, True
-                    self._tell(f"the command has run for {self._order.timeout:g} s: stopping it")
+                    self._tell(f"The command has run for {self._order.timeout:g} s; stopping it.")
                     kill_at = self._stop()
                 elif time.monotonic() >= kill_at:
                     kill_at = math.inf
@@ -294,7 +295,7 @@ class GuardedRun:
             elif event.kind == "signal":
                 self._pass_on(event)
             elif not self._lost:
-                self._say_lost("; stopping the command")
+                self._say_lost("; stopping the command.")
                 kill_at = self._stop()
 
     def _was_stopped(self) -> bool:
@@ -304,12 +305,12 @@ class GuardedRun:
         return bool(self.ended_by)
 
     def _note(self, event: SignalEvent) -> None:
-        """Remember a signal that ends commands, unless the command itself sent the signal to its group."""
+        """Remember a signal that ends commands, unless the command sent it to its own group."""
         if event.number in ORDERS and event.sender != self._child.pid:
             self.ended_by = event.number
 
     def _stop(self) -> float:
-        """Let the command end; return when it is to be killed."""
+        """Stop the command; return the time at which it must be killed."""
         self._child.send(signal.SIGTERM)
         self._child.send(signal.SIGCONT)  # a stopped process does not take TERM
         return time.monotonic() + self._order.grace
@@ -322,16 +323,16 @@ class GuardedRun:
             self._child.send(event.number)
         if event.number == signal.SIGTSTP:
             stop_here()
-            if not event.by_terminal:  # else the user who continues the job continues the command too
+            if not event.by_terminal:  # otherwise the user who continues the job also continues the command
                 self._child.send(signal.SIGCONT)
 
     def _hold_on(self, status: int, until: float, lost: str) -> int:
-        """Hold the lock until a moment, until all processes are gone, or until a signal ends this.
+        """Hold the lock until a moment, the end of all processes, or a signal.
 
         Args:
-            status: that the command ended with.
-            until: when, on the monotonic clock; infinite to wait for its processes.
-            lost: what to say behind that the lock was lost.
+            status: the exit status of the command.
+            until: the moment on the monotonic clock; infinite to wait for the processes.
+            lost: the addition to the message of a loss.
         """
         while (left := until - time.monotonic()) > 0:
             event = self._signals.next(min(left, POLL_INTERVAL))
@@ -348,12 +349,12 @@ class GuardedRun:
                 self.ended_by = event.number
                 if until == math.inf:
                     got = signal.Signals(event.number).name
-                    say(f"got {got}: releasing {self._name}; processes of the command still run")
+                    say(f"Got {got}; releasing {self._name}. Processes of the command still run.")
                 return BY_SIGNAL + event.number
         return status
 
     def _release(self, grant: Grant, status: int) -> bool:
-        """Release, with a record if it was to be done once; False if the lock was lost before."""
+        """Release, with a record for `once`; return False if the lock was lost before."""
         once = self._order.once
         try:
             done = once is not None and status == 0
@@ -361,12 +362,12 @@ class GuardedRun:
         except StoreError:
             return True  # closing the connection tries again, and tells
         if not released and not self._lost:
-            self._say_lost(" before the command ended: it may have run beside others")
+            self._say_lost(" before the command ended; others may have run at the same time.")
         return not self._lost
 
     def _say_lost(self, more: str) -> None:
         self._lost = True
-        say(f"the lock {self._name} was lost (its lease ended, or it was evicted){more}")
+        say(f"Lock {self._name} was lost because its lease expired or it was evicted{more}")
 
     def _tell(self, text: str) -> None:
         if self._order.verbose:

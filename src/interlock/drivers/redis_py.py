@@ -8,30 +8,29 @@ from interlock.core.errors import InvalidArgument
 from interlock.core.redaction import described
 
 LIBRARIES = ("redis", "valkey")
-LOGIN = "wrong user or password, or none: give them in the URL (redis://user:password@host) or to the client"
-_TO_A_NODE = "this server is a node of a cluster: use a client for Clusters, or redis+cluster://"
+LOGIN = "User or password is wrong or missing. Give both in the URL (redis://user:password@host) or to the client."
+_TO_A_NODE = "This server is a node of a cluster. Use a client for Clusters, or redis+cluster://."
 ADVICE = {
-    "WRONGTYPE": "the key holds something that is no lock, so another program uses it: choose another name "
-    "(connect() also has namespace=), or remove the key",
-    "NOPERM": "the server's access list forbids it: allow the user (ACL SETUSER)",
+    "WRONGTYPE": "Another program uses the key for something else. Choose another name, or a namespace= in "
+    "connect(), or remove the key.",
+    "NOPERM": "The server's access list forbids the command. Allow the command for the user (ACL SETUSER).",
     "NOAUTH": LOGIN,
     "WRONGPASS": LOGIN,
-    "OOM": "the server is full and refuses to write: raise its maxmemory, or remove data; leave maxmemory-policy at "
-    "noeviction, any other may throw held locks away",
-    "READONLY": "this is a replica, which can't write: connect to the primary, or through Sentinel "
-    "(redis+sentinel://, or a client's master_for), which knows it",
-    "LOADING": "the server is starting and still loads its data: try again in a moment",
-    "MASTERDOWN": "the replica has lost its primary: connect to the primary, or through Sentinel, which knows it",
-    "CLUSTERDOWN": "the cluster has no working node for this name now: look at CLUSTER INFO",
-    "TRYAGAIN": "the slot of this name is being moved to another node of the cluster: try again in a moment",
-    "BUSY": "the server is busy with a script that does not end: look at SCRIPT KILL",
-    "MISCONF": "the server can't save its data to disk and so refuses to write: look at its log",
-    "NOREPLICAS": "the server has fewer replicas than min-replicas-to-write asks for",
-    "CROSSSLOT": "the keys of one name must be in one slot: this is a defect of interlock, please report it",
-    "UNKNOWN": "the server, or a proxy before it, does not know a command that locks need: it must be Redis 6 or "
-    "Valkey 7.2, or newer",
-    "SCRIPTS": "scripts are switched off there, and each step of a lock is one: allow EVAL and EVALSHA "
-    "(rename-command; fakeredis has them with its extra [lua]), or take another store",
+    "OOM": "The server is out of memory. Raise its maxmemory, or remove data. Leave maxmemory-policy at noeviction; "
+    "other policies may remove held locks.",
+    "READONLY": "The server is a read-only replica. Connect to the primary, or through Sentinel "
+    "(redis+sentinel://, or a client's master_for).",
+    "LOADING": "The server is still loading its data. Retry soon.",
+    "MASTERDOWN": "The replica has lost its primary. Connect to the primary, or through Sentinel.",
+    "CLUSTERDOWN": "The cluster has no working node for this name. Check CLUSTER INFO.",
+    "TRYAGAIN": "The slot of this name is moving to another node of the cluster. Retry soon.",
+    "BUSY": "The server is busy with a script. See SCRIPT KILL.",
+    "MISCONF": "The server cannot save its data to disk. Check its log.",
+    "NOREPLICAS": "The server has fewer replicas than min-replicas-to-write requires. Check its replicas.",
+    "CROSSSLOT": "The keys of one name must be in one slot. This is a bug of interlock. Please report this error.",
+    "UNKNOWN": "The server, or a proxy in front, lacks a command for locks. Use Redis 6 or Valkey 7.2, or newer.",
+    "SCRIPTS": "The server forbids scripts, which locks need. Allow EVAL and EVALSHA (rename-command; with "
+    "fakeredis, install its extra [lua]), or use another store.",
     "MOVED": _TO_A_NODE,
     "ASK": _TO_A_NODE,
 }
@@ -87,10 +86,10 @@ def check_colour(client: object, tasks: bool, for_threads: str, for_tasks: str) 
     )
     if tasks and not awaited:
         raise InvalidArgument(
-            f"{described(client)} would block the event loop: give it to {for_threads}, or take a client of asyncio"
+            f"{described(client)} would block the event loop. Pass it to {for_threads}, or use a client for asyncio."
         )
     if awaited and not tasks:
-        raise InvalidArgument(f"{described(client)} is a client of asyncio: give it to {for_tasks}")
+        raise InvalidArgument(f"{described(client)} is a client for asyncio. Pass it to {for_tasks}.")
 
 
 def names_of(error: BaseException) -> set[str]:
@@ -118,4 +117,4 @@ def advice_on(code: str, text: str = "") -> str:
     """Return what to do about a refusal with a text."""
     if code == "UNKNOWN" and "command 'eval" in text.lower().replace("`", "'"):
         return ADVICE["SCRIPTS"]
-    return ADVICE.get(code, "look at the server's log")
+    return ADVICE.get(code, "Check the server's log.")

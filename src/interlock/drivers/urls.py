@@ -38,7 +38,7 @@ def conninfo_of(url: SplitResult, options: Iterable[tuple[str, str]]) -> str:
     except ProgrammingError as error:
         reason = why(error, whole(url)).strip()
     # Not while the error is handled: its own text may show the password.
-    raise InvalidArgument(f"{masked(whole(url))!r} is no URL of PostgreSQL: {reason}")
+    raise InvalidArgument(f"{masked(whole(url))!r} is not a PostgreSQL URL: {reason}")
 
 
 def port_of(url: SplitResult) -> int | None:
@@ -83,19 +83,19 @@ def engine_of(client: object, drivers: Collection[str], scheme: str, library: st
     engine = getattr(client, "sync_engine", client)
     if not isinstance(engine, Engine):
         raise InvalidArgument(
-            f"{described(client)} is no Engine and no AsyncEngine: locks are taken on connections of their own: "
-            f"other transactions don't see a claim in an open transaction"
+            f"{described(client)} is not an Engine or AsyncEngine. Pass the engine, because locks need their own "
+            f"connections: claims in an open transaction are invisible to others."
         )
     dialect = engine.dialect
     if dialect.driver not in drivers:
         raise InvalidArgument(
-            f"locks need an engine of {dialect.name}+{' or '.join(drivers)}, not of {dialect.name}+{dialect.driver}: "
-            f"give interlock the URL {scheme}://…, and it connects by {library}, beside the driver of the program"
+            f"Locks need an engine of {dialect.name}+{' or '.join(drivers)}, not {dialect.name}+{dialect.driver}. "
+            f"Pass the URL {scheme}://…; interlock then connects with {library}, independent of the program's driver."
         )
     if getattr(engine.pool._creator, "__qualname__", "") != "create_engine.<locals>.connect":
         raise InvalidArgument(
-            "this engine has a `creator`, so that it does not say where its database is, and what it returns may be "
-            "the program's own connection: give interlock the URL, with password= or dial= for what a URL can't say"
+            "This engine has a `creator`, which hides its database and may return the program's own connection. "
+            "Pass the URL instead, with password= or dial= for settings that a URL cannot contain."
         )
     return engine
 
@@ -134,7 +134,7 @@ def arguments_of(engine: Any) -> dict[str, Any]:
             raise
     finally:
         _asking.reset(token)
-    raise InvalidArgument("a hook of this engine connects by itself: give interlock the URL, with password= or dial=")
+    raise InvalidArgument("A hook of this engine makes its own connections. Pass the URL, with password= or dial=.")
 
 
 def _answer(dialect: object, record: object, args: object, given: dict[str, Any]) -> None:

@@ -20,9 +20,11 @@ def checked_client(client: object, tasks: bool) -> Any:
         tasks: True if asyncio tasks will use it.
     """
     if not callable(getattr(client, "execute_command", None)) or not hasattr(client, "pipeline"):
-        raise InvalidArgument(f"give a client like redis.Redis() or valkey.Valkey(), not {type(client).__name__}")
+        raise InvalidArgument(
+            f"client must be a client such as redis.Redis() or valkey.Valkey(), not {type(client).__name__}."
+        )
     if hasattr(client, "command_stack"):
-        raise InvalidArgument("a pipeline answers too late for a lock: give the client that it was made of")
+        raise InvalidArgument("A pipeline replies too late for a lock. Pass the client of the pipeline.")
     check_colour(client, tasks, "a lock like KeyLock", "a lock like AsyncKeyLock")
     return client
 
@@ -30,13 +32,13 @@ def checked_client(client: object, tasks: bool) -> Any:
 def checked_bytes(text: object, what: str, hint: str = "") -> bytes:
     """Return a key, a token or an identity as it goes over the wire, else raise InvalidArgument."""
     if not isinstance(text, (str, bytes)):
-        raise InvalidArgument(f"a {what} is a str or bytes, not {type(text).__name__}")
+        raise InvalidArgument(f"The {what} must be a str or bytes, not {type(text).__name__}.")
     if not text:
-        raise InvalidArgument(f"a {what} must not be empty{hint}")
+        raise InvalidArgument(f"The {what} must not be empty.{hint}")
     try:
         return text if isinstance(text, bytes) else text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidArgument(f"a {what} must be encodable as UTF-8 ({error.reason})") from None
+        raise InvalidArgument(f"The {what} must be encodable as UTF-8 ({error.reason}).") from None
 
 
 def wait_limit(

@@ -146,20 +146,20 @@ class LostReply(UnknownOutcome):
     """The connection broke after a command was, perhaps, sent: worth asking again at once."""
 
 
-_FULL_POOL = "all connections of the client's pool are in use: raise its max_connections"
-_UNREACHABLE = "the server can't be reached: does it run, and is the address right?"
-_BROKEN = "the connection broke, and it may have been done or not: try again"
+_FULL_POOL = "All connections of the client's pool are in use. Raise its max_connections."
+_UNREACHABLE = "The server is unreachable. Check that it is running, and check the address."
+_BROKEN = "The connection failed, so the outcome is unknown. Retry."
 _MEANINGS: tuple[tuple[str, str, type[StoreError], str], ...] = (
     ("NOAUTH", "", StoreError, ADVICE["NOAUTH"]),
     ("MaxConnectionsError", "", StoreError, _FULL_POOL),
     ("ConnectionError", "too many connections", StoreError, _FULL_POOL),
-    ("TimeoutError", "", UnknownOutcome, "the server did not answer in time, and may have done it or not: try again"),
+    ("TimeoutError", "", UnknownOutcome, "No reply from the server in time, so the outcome is unknown. Retry."),
     ("LOADING", "", UnknownOutcome, ADVICE["LOADING"]),
     ("ConnectionError", "connecting to", UnknownOutcome, _UNREACHABLE),
     ("OSError", "connecting to", UnknownOutcome, _UNREACHABLE),
     ("ConnectionError", "", LostReply, _BROKEN),
     ("OSError", "", LostReply, _BROKEN),
-    ("NOPERM", "", StoreError, f"{ADVICE['NOPERM']}, and get, del and pexpire to scripts"),
+    ("NOPERM", "", StoreError, f"{ADVICE['NOPERM']} Scripts also need get, del and pexpire."),
 )
 """For a class or code of an exception and a part of its text: what it means, and what to do; the first one counts."""
 
@@ -176,13 +176,13 @@ def translated(error: Exception, command: str, key: object) -> StoreError | None
         The error, whose cause is to be `error`; None if it is no failure of the server or of the way to it.
     """
     signs, text = names_of(error), str(error)
-    what = f"{command} on the key {key!r} failed: {text or type(error).__name__}"
+    what = f"{command} on key {key!r} failed:  {text or type(error).__name__}"
     code = code_of(error) if signs & _CLIENTS else ""
     signs |= {given_code(error), code}
     for sign, part, kind, advice in _MEANINGS:
         if sign in signs and part in text.lower():
-            return kind(f"{what}; {advice}")
-    return StoreError(f"{what}; {advice_on(code, text)}") if signs & _CLIENTS else None
+            return kind(f"{what}. {advice}")
+    return StoreError(f"{what}. {advice_on(code, text)}") if signs & _CLIENTS else None
 
 
 class Sent:

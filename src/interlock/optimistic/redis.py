@@ -139,8 +139,8 @@ def checked_library(client: Any, tasks: bool) -> Library:
     name = library_of(client)
     if name is None or not hasattr(client, "execute_command"):
         raise InvalidArgument(
-            f"{described(client)} is neither a client of redis-py or valkey-py nor a backend of optimistic "
-            f"transactions"
+            f"{described(client)} is not supported. Pass a client of redis-py or valkey-py, or a backend of "
+            f"optimistic transactions."
         )
     check_colour(client, tasks, "transact()", "atransact()")
     return known_library(name, tasks)
@@ -228,13 +228,13 @@ class Transaction:
             InvalidArgument: it is none that a transaction can have.
         """
         if not arguments or not isinstance(arguments[0], (str, bytes)) or not arguments[0].strip():
-            raise InvalidArgument(f"a command begins with its name, e.g. 'INCR', not with {arguments[:1]!r}")
+            raise InvalidArgument(f"A command must begin with its name, e.g. 'INCR', not {arguments[:1]!r}.")
         name = arguments[0] if isinstance(arguments[0], str) else arguments[0].decode(errors="replace")
         words = [*name.encode().split(), *self.encoded(arguments[1:])]
         if words[0].upper() in NOT_IN_A_TRANSACTION:
             raise InvalidArgument(
-                f"{name} can't be part of the transaction, which watches and commits by itself; to watch more keys: "
-                f"tx.watch(key)"
+                f"{name} is not allowed: the transaction watches and commits automatically. To watch more keys, call "
+                f"tx.watch(key)."
             )
         return LibraryCommand(words, name if isinstance(arguments[0], str) else name.upper(), options)
 
@@ -245,13 +245,13 @@ class Transaction:
 
     def _open(self) -> list[Queued]:
         if self._writes is None:
-            raise InvalidArgument("this transaction is over: use it only in the function that it was given to")
+            raise InvalidArgument("This transaction has ended. Use it only in the function that received it.")
         return self._writes
 
     def __getattr__(self, name: str) -> Any:
         method = None if name.startswith("__") else self._library.method(name)
         if method is None:
             raise AttributeError(
-                f"a transaction has no {name!r}, only the client's commands, watch, ask, queue and number"
+                f"A transaction has no {name!r}, only the client's commands, watch, ask, queue and number."
             )
         return MethodType(method, self)

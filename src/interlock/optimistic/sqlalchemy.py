@@ -59,8 +59,8 @@ def refuse_autocommit(connection: Connection) -> None:
     if _commits_by_itself(connection):
         level = "SERIALIZABLE" if connection.dialect.name == "sqlite" else "READ COMMITTED"
         raise InvalidArgument(
-            "this connection is in autocommit: each statement is committed by itself, so no row stays locked and "
-            f'nothing is rolled back; use one of engine.execution_options(isolation_level="{level}")'
+            "This connection is in autocommit: each statement commits separately, so no row stays locked and nothing "
+            f'rolls back. Use a connection of engine.execution_options(isolation_level="{level}").'
         )
 
 
@@ -110,17 +110,17 @@ def raise_translated(error: DBAPIError, at_commit: bool = False) -> NoReturn:
         DBAPIError: as it is: the statement is wrong, or refused.
     """
     if at_commit and error.connection_invalidated:
-        raise UnknownOutcome(f"no answer to the commit came: it may have been done, or not: {error.orig}") from error
+        raise UnknownOutcome(f"No reply to the commit came, so its outcome is unknown: {error.orig}") from error
     if passing(error):
-        raise TryAgain(f"the database has undone the transaction: {error.orig}") from error
+        raise TryAgain(f"The database rolled the transaction back: {error.orig}") from error
     if error.connection_invalidated:
-        raise StoreError(f"the connection to the database failed, nothing was changed: {error.orig}") from error
+        raise StoreError(f"The connection to the database failed. Nothing was changed: {error.orig}") from error
     raise error
 
 
 _KINDS: dict[bool, tuple[type[Any], type[Any], str]] = {
-    False: (Engine, sessionmaker, "transact() takes an Engine or a sessionmaker"),
-    True: (AsyncEngine, async_sessionmaker, "atransact() takes an AsyncEngine or an async_sessionmaker"),
+    False: (Engine, sessionmaker, "transact() needs an Engine or a sessionmaker"),
+    True: (AsyncEngine, async_sessionmaker, "atransact() needs an AsyncEngine or an async_sessionmaker"),
 }
 
 
@@ -138,8 +138,8 @@ def maker_of(where: object, tasks: bool) -> Callable[[], Any]:
     if isinstance(where, engine):
         where = maker(where, expire_on_commit=False)
     if not isinstance(where, maker):
-        shown = f"{type(where).__name__} (a session is used up by one try)" if isinstance(where, Session) else where
-        raise InvalidArgument(f"{takes} of SQLAlchemy, not {shown}")
+        shown = f"{type(where).__name__} (a session serves one try only)" if isinstance(where, Session) else where
+        raise InvalidArgument(f"{takes} of SQLAlchemy, not {shown}.")
     return cast(Callable[[], Any], where)
 
 
@@ -282,7 +282,7 @@ class Reads:
             connection = connection_of(self._session, seen.mapper)
             begin_writing(connection)
             if not unchanged(connection, key, seen):
-                raise RowChanged(f"{_shown(key)} was changed by another transaction")
+                raise RowChanged(f"Another transaction changed {_shown(key)}.")
             # From now on the row is locked, and what changes it is this transaction.
             self._held.append(LockedRow(_innermost(self._session), key, self._open.pop(key)))
 

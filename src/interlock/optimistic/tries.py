@@ -69,7 +69,7 @@ class Tries:
     def __init__(self, retries: int | None, timeout: float | None, backoff: float, started: float) -> None:
         if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
             raise InvalidArgument(
-                f"retries is a whole number from 0, or None for any number, not {shown_value(retries)}"
+                f"retries must be a whole number from 0, or None for no limit, not {shown_value(retries)}."
             )
         seconds = checked_timeout(True, timeout)
         self.number = 1
@@ -104,9 +104,9 @@ class Tries:
             seconds = now - self._started
             times = "in the only try" if self.number == 1 else f"in each of {self.number} tries"
             raise Conflict(
-                f"others changed what was read ({', '.join(map(repr, keys))}) {times} within {seconds:.3g} s, and "
-                f"nothing was done: allow more (retries=, timeout=), or if it is changed all the time, guard it by a "
-                f"lock",
+                f"Others changed the data that was read ({', '.join(map(repr, keys))}) {times} within "
+                f"{seconds:.3g} s. Nothing was done. Raise retries= or timeout=, or guard data "
+                "that changes constantly by a lock.",
                 self.number,
                 seconds,
                 keys,
@@ -118,8 +118,8 @@ class Tries:
 
 
 UNFINISHED = {
-    False: ": give it to atransact(), or let the function do the work itself",
-    True: ": let the function do the work itself",
+    False: ". Pass the function to atransact(), or let it do the work itself.",
+    True: ". Let the function do the work itself.",
 }
 """What to say of a function that returns work still to be done, to threads and to tasks."""
 
@@ -133,9 +133,9 @@ def checked_function(function: object, tasks: bool) -> Any:
     """
     kind = kind_of(function)
     if kind == "coroutine function" and not tasks:
-        raise InvalidArgument(f"{function!r} is a coroutine function: give it to atransact()")
+        raise InvalidArgument(f"{function!r} is a coroutine function. Pass it to atransact().")
     if "generator" in kind:
-        raise InvalidArgument(f"{shown(function)} is a {kind}: what it does when it is read is in no transaction")
+        raise InvalidArgument(f"{shown(function)} is a {kind}, whose work would run outside of the transaction.")
     return function
 
 
@@ -174,8 +174,8 @@ class Queued:
 
     def _too_early(self, *_: object) -> NoReturn:
         raise InvalidArgument(
-            f"{self.name} is only queued, and has no reply before the commit: return it from the function, or look "
-            f"at its .reply afterwards; what must be known now is read with tx.ask(...)"
+            f"{self.name} is only queued, and has no reply before the commit. Return it from the function, or read "
+            f"its .reply afterwards. For a reply now, call tx.ask(...)."
         )
 
     # Code that takes it for the reply learns at once that it is none.

@@ -169,7 +169,7 @@ def start_background(name: str, function: Callable[[*Ts], Coroutine[Any, Any, T]
 def _ended(task: asyncio.Task[object]) -> None:
     _spawned.discard(task)
     if not task.cancelled() and task.exception() is not None:
-        log.warn("unexpected error in %s: %r", task.get_name(), task.exception())
+        log.warn("Unexpected error in %s: %r", task.get_name(), task.exception())
 
 
 def run_detached(name: str, context: Context, function: Callable[[*Ts], object], *args: *Ts) -> None:
@@ -191,7 +191,7 @@ def caller() -> Caller:
     """
     task = asyncio.current_task()
     if task is None:
-        raise NotHeld("a lock of aconnect() is used outside of an asyncio task: await it in a coroutine")
+        raise NotHeld("A lock of aconnect() was used outside of an asyncio task. Await it in a coroutine.")
     return task
 
 
@@ -320,7 +320,7 @@ async def readable(fd: int, ends: Iterable[int], seconds: float) -> set[int]:
             watched.append(each)
         found = await waiter.wait(seconds)
     except NotImplementedError as error:
-        raise StoreError("this store needs an event loop with add_reader, e.g. asyncio's default") from error
+        raise StoreError("This store needs an event loop with add_reader. Use asyncio's default loop.") from error
     except OSError:
         found = None  # one of them was closed: the waiter looks, and opens it again
     finally:
@@ -391,7 +391,7 @@ class AsyncWrongWith:
     __slots__ = ()
 
     def __enter__(self) -> NoReturn:
-        raise InvalidArgument(f"{self!r} is a lock of aconnect(): use `async with`, or a lock of connect()")
+        raise InvalidArgument(f"{self!r} is a lock of aconnect(). Use `async with`, or a lock of connect().")
 
     def __exit__(self, *_: object) -> None:
         """Never come here."""

@@ -96,10 +96,10 @@ def start_background(name: str, function: Callable[[*Ts], object], *args: *Ts) -
     except RuntimeError as error:
         if "interpreter" in str(error) and "shutdown" not in str(error):
             raise StoreError(
-                f"leases are renewed in threads, which this interpreter may not have ({error}): lock in the main "
-                f"interpreter, or in a process"
+                f"Cannot start a thread to renew leases in this interpreter ({error}). Lock in the main "
+                f"interpreter, or in a process."
             ) from error
-        log.warn("no thread could be started for %s: %s", name, error)
+        log.warn("Cannot start a thread for %s: %s", name, error)
         return None
     return thread
 
@@ -330,7 +330,7 @@ class Alarm:
                             self._thread = None
                             return
             except BaseException:  # even SystemExit: all leases hang on this thread
-                log.exception("unexpected error in %s, which goes on", self._name)
+                log.exception("Unexpected error in %s, which continues.", self._name)
                 self.moment = min(self.moment, self._now() + RETRY)
                 time.sleep(RETRY)
 
@@ -341,7 +341,7 @@ class WrongWith:
     __slots__ = ()
 
     async def __aenter__(self) -> NoReturn:
-        raise InvalidArgument(f"{self!r} is a lock of connect(): use `with`, or a lock of aconnect()")
+        raise InvalidArgument(f"{self!r} is a lock of connect(). Use `with`, or a lock of aconnect().")
 
     async def __aexit__(self, *_: object) -> None:
         """Never come here."""

@@ -88,7 +88,7 @@ class Neighbours:
                     heard.close()
                 self._away = getattr(error, "errno", 0) not in PASSING
                 if self._away:
-                    log.warn("could not listen for who is next, and will find out by looking: %s", error)
+                    log.warn("Could not listen for notifications; waiters will poll: %s", error)
                 return
             self._socket, self._away = heard, False
             self.channel = channel
@@ -114,7 +114,7 @@ class Neighbours:
         except ConnectionRefusedError:
             pass  # its process has ended, or is not of this host
         except OSError as error:
-            log.warn("could not tell who is next, who will find out by looking: %s", error)
+            log.warn("Could not notify the next waiter, which will poll: %s", error)
 
     def join(self) -> None:
         """Count one more user of the socket."""

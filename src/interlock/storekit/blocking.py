@@ -12,8 +12,8 @@ from interlock.storekit._sync.step_queue import StepQueue
 from interlock.storekit.store import Store
 
 WITHIN_A_STEP = (
-    "a signal handler or a finalizer came in the middle of a step of its own thread, and can't lock or release "
-    "there: let it set a flag, and lock or release after it"
+    "A signal handler or finalizer interrupted a step of its own thread, so it cannot lock or release. "
+    "Set a flag in the handler, and lock or release afterwards."
 )
 
 

@@ -41,8 +41,8 @@ SLACK = 250_000  # microseconds that the server's clock may differ from the esti
 FRESH = 0.75  # a waiter that polls extends its own lease if less than this part of it is left
 POLL_INTERVAL = 5.0  # seconds; processes of this host notify; a waiter behind a holder of another host polls sooner
 TURN = 5.0  # seconds to wait for other steps of this process on the same name
-LOST = "the reply to a step was lost, and the step may have been performed before the retry"
-INTERRUPTED = "who did the step for others too was interrupted: ask again"
+LOST = "The reply to a step was lost; the step may have been performed before the retry."
+INTERRUPTED = "The caller that performed this step for several others was interrupted. Retry."
 LEAD, DONE = "lead", "done"  # messages to a step that waits for others
 TRIES = 8  # swaps before the store counts as busy
 REMEMBERED = 4096  # lines
@@ -245,7 +245,9 @@ class SwapSteps:
         if told is None and not self._withdraw(key, mine):
             told = mine.waiter.wait(TURN)
             if told is None:
-                raise UnknownOutcome(f"other steps on this name took more than {2 * TURN:g} s: is the server there?")
+                raise UnknownOutcome(
+                    f"Other steps on this name took more than {2 * TURN:g} s. Check that the server is reachable."
+                )
         return told is not DONE
 
     def _withdraw(self, key: str, mine: "PendingStep") -> bool:
@@ -342,7 +344,7 @@ class SwapSteps:
         try:
             line = decode(text) if text else EMPTY
         except ValueError as error:
-            raise StoreError(f"the store has a line that is none of interlock's: {error}") from error
+            raise StoreError(f"The store has a record that interlock did not write: {error}") from error
         return CachedLine(version, line, before is None)
 
     def _now(self) -> int:

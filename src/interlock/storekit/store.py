@@ -55,7 +55,7 @@ def require_module(module: str, need: str) -> None:
         import_module(module)
     except ImportError as error:
         if "pq wrapper" in str(error):
-            need = "psycopg finds no libpq, the client library of PostgreSQL. Run pip install 'psycopg[binary]'"
+            need = "psycopg cannot find libpq, the PostgreSQL client library. Run pip install 'psycopg[binary]'"
         raise StoreError(f"{need} ({' '.join(str(error).split())})") from error
 
 

@@ -93,7 +93,7 @@ class MemoryNamespace:
 
     def doctor(self) -> list[Check]:
         """Report that other processes don't see these locks."""
-        return [Check("reach", "warn", "memory:// is seen by this process only; use another store between processes")]
+        return [Check("reach", "warn", "memory:// exists in this process only. Use another store between processes.")]
 
     def close(self) -> None:
         """Do nothing: the space lives as long as the process."""
@@ -129,7 +129,7 @@ class MemoryStore(BlockingStore):
     def from_url(cls, url: SplitResult) -> "MemoryStore":
         """Connect to memory:// or memory://space."""
         if url.query or url.fragment:
-            raise InvalidArgument("memory:// has no options: write memory:// or memory://space")
+            raise InvalidArgument("memory:// has no options. Write memory:// or memory://space.")
         return cls(space(url.netloc + url.path))
 
     def steps(self) -> MemoryNamespace:

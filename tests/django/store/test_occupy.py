@@ -311,7 +311,7 @@ class TestAReleaseThatFails:
             monkeypatch.setattr(held._client.state().queue, "leave", refuse)
             with pytest.raises(KeyboardInterrupt) as caught, occupy(item):
                 raise KeyboardInterrupt
-            assert "could not be released, its lease will end: it is away" in caught.value.__notes__[0]
+            assert "could not be released either; its lease will expire: it is away" in caught.value.__notes__[0]
             with pytest.raises(Item.DoesNotExist) as missing, occupy(Item, pk=0):
                 raise AssertionError
             assert "could not be released" in missing.value.__notes__[0]

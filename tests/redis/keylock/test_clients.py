@@ -113,18 +113,18 @@ def test_a_plain_client_of_a_cluster_is_told_to_take_another(cluster: RedisClust
 @pytest.mark.parametrize("kind", [KeyLock, ReentrantKeyLock, IdentityLock, ClientLock])
 def test_a_client_of_the_wrong_colour_is_refused(library: Any, kind: Any) -> None:
     client = library.asyncio.client.StrictRedis() if library is redis else valkey.asyncio.Valkey()
-    with pytest.raises(InvalidArgument, match="is a client of asyncio: give it to a lock like AsyncKeyLock"):
+    with pytest.raises(InvalidArgument, match=r"is a client for asyncio\. Pass it to a lock like AsyncKeyLock"):
         kind(client, "lock:1")
 
 
 def test_a_pipeline_and_other_things_are_refused() -> None:
     with redis.Redis() as client:
-        with pytest.raises(InvalidArgument, match="a pipeline answers too late"):
+        with pytest.raises(InvalidArgument, match="A pipeline replies too late"):
             KeyLock(client.pipeline(), "lock:1")
-        with pytest.raises(InvalidArgument, match=r"give a client like redis\.Redis\(\)"):
+        with pytest.raises(InvalidArgument, match=r"client must be a client such as redis\.Redis\(\)"):
             KeyLock(client.pubsub(), "lock:1")
         for thing in ("redis://localhost", None, client.connection_pool):
-            with pytest.raises(InvalidArgument, match="give a client"):
+            with pytest.raises(InvalidArgument, match="client must be"):
                 KeyLock(thing, "lock:1")
 
 

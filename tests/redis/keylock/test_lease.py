@@ -62,15 +62,15 @@ def test_with_runs_its_body_while_the_key_is_there(house: Any) -> None:
 def test_with_does_not_run_its_body_without_the_lock(house: Any) -> None:
     house.eye.set(house.key, "somebody")
     ran: list[int] = []
-    with pytest.raises(LockTimeout, match=r"not obtained within 0\.05 s"):
+    with pytest.raises(LockTimeout, match=r"Could not acquire lock .* within 0\.05 s"):
         house.actor.within(house.lock(timeout=0.05), lambda _: ran.append(1))
-    with pytest.raises(LockTimeout, match="not obtained within 0 s"):
+    with pytest.raises(LockTimeout, match=r"Could not acquire lock .* within 0 s"):
         house.actor.within(house.lock(timeout=0), lambda _: ran.append(1))
     assert not ran
 
 
 def test_with_says_that_the_lock_was_lost(house: Any) -> None:
-    with pytest.raises(LockLost, match="ended before its body did"):
+    with pytest.raises(LockLost, match="ended before its body"):
         house.actor.within(house.lock(), lambda _: house.eye.delete(house.key))
 
 
@@ -81,4 +81,4 @@ def test_an_error_of_the_body_goes_first_with_a_note_of_the_loss(house: Any) -> 
 
     with pytest.raises(Stop) as caught:
         house.actor.within(house.lock(), body)
-    assert "ended before its body did" in caught.value.__notes__[0]
+    assert "ended before its body" in caught.value.__notes__[0]

@@ -16,20 +16,20 @@ LONGEST = 4096
 
 
 def token_of(file: TextIO | None) -> str | None:
-    """Return the token; None if there is none.
+    """Return the token for evictions; None if there is none.
 
     Args:
-        file: holds it; None for the environment.
+        file: the file with the token; None for the environment.
 
     Raises:
-        UsageError: it is no token; the message says what to do.
+        UsageError: the token is invalid.
     """
     token = os.environ.get(TOKEN) if file is None else file.read(LONGEST + 2).strip()
     if token is not None and not (
         token.isascii() and token.isprintable() and " " not in token and SHORTEST <= len(token) <= LONGEST
     ):
         raise click.UsageError(
-            f"the token must have {SHORTEST} or more printable ASCII characters without spaces; make one by: "
+            f"The token must have {SHORTEST} or more printable ASCII characters without spaces. Create one with: "
             f"python3 -c 'import secrets; print(secrets.token_urlsafe())'"
         )
     return token
@@ -38,26 +38,26 @@ def token_of(file: TextIO | None) -> str | None:
 @click.command()
 @namespace_option
 @store_option
-@click.option("--host", metavar="HOST", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--host", metavar="HOST", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
     metavar="N",
     type=click.IntRange(0, 65535),
     default=8765,
     show_default=True,
-    help="The port to listen on; 0 means any free port.",
+    help="Port to listen on; 0 selects a free port.",
 )
 @click.option(
     "--allow-host",
     metavar="NAME",
     multiple=True,
-    help="A host name by which browsers reach the page, besides HOST, localhost and IP addresses; may be repeated.",
+    help="Host name of the page, besides HOST, localhost and IP addresses; may be repeated.",
 )
 @click.option(
     "--token-file",
     metavar="PATH",
     type=click.File(encoding="ascii", errors="replace"),
-    help=f"File with the token that allows evictions. Default: ${TOKEN}; without both, the page can't evict.",
+    help=f"File with the token that allows evictions. Default: ${TOKEN}; without both, the page cannot evict.",
 )
 def serve(
     store: str | None, namespace: str, host: str, port: int, allow_host: tuple[str, ...], token_file: TextIO | None
@@ -72,20 +72,20 @@ def serve(
     token = token_of(token_file)
     name = one_line(called(store))
     with connect(store, namespace=namespace) as locks:
-        list(locks.claims())  # a store that can't be used is to be told now
+        list(locks.claims())  # fail early if the store is unavailable
         try:
-            # uvicorn itself would end the process with a traceback where it can't listen.
+            # Because uvicorn would end the process with a traceback if it cannot listen.
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, _, _, _, place = found[0]
             listening = socket.create_server(place[:2], family=family, backlog=128)
         except OSError as error:
-            return fail(UNAVAILABLE, f"can't listen on {host} port {port}: {error.strerror or error}; try --port 0")
+            return fail(UNAVAILABLE, f"Cannot listen on {host} port {port}: {error.strerror or error}. Try --port 0.")
         with listening:
             address, number = listening.getsockname()[:2]
             shown = f"[{address}]" if ":" in address else address
             rights = "read-only" if token is None else "a client with the token can evict"
             click.echo(f"Store {name} at http://{shown}:{number}/ ({rights})")
             if not address.startswith("127.") and address != "::1":
-                say("every client that reaches this port can read the names of locks; there is no TLS")
+                say("Every client that reaches this port can read the names of locks. There is no TLS.")
             run(app_of(locks, name, namespace, token, {host, *allow_host}), listening)
     return 0

@@ -1,4 +1,4 @@
-"""The page, its events, the one request that changes something, and the server of it all."""
+"""The page, its events, its one request for evictions, and the server."""
 
 import asyncio
 import hmac
@@ -36,7 +36,7 @@ IO_TIMEOUT = 1  # seconds that an end waits for a client that does not read
 INTERVAL = 0.9  # seconds between two looks at the store; the page asks once a second
 MOST_CLAIMS = 1000  # that are sent; a browser with more is slow
 FILES = Path(__file__).parent / "page"
-STRANGE = "This is no name of this page; give it to interlock serve by --allow-host.\n"
+STRANGE = "This host name is not allowed. Pass it to interlock serve with --allow-host.\n"
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
@@ -125,34 +125,32 @@ class Page:
         count = await asyncio.to_thread(self._locks.evict, name, id)
         if count:
             asked = "?" if request.client is None else request.client.host
-            say(f"evicted the claim {id} of {name!r}, asked from {asked}")
+            say(f"Evicted claim {id} of {name!r} at the request of {asked}.")
         self._looked_at = -math.inf
         return JSONResponse({"evicted": count})
 
     def _check(self, headers: Headers) -> None:
-        """Let only requests with the token go on, and none from another page: a form can't send such headers."""
+        """Accept only requests with the token from this page; a form cannot send such headers."""
         if self._token is None:
-            raise HTTPException(403, "this page is read-only: start interlock serve with a token")
+            raise HTTPException(403, "This page is read-only. Start interlock serve with a token.")
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2].lower() != headers["host"].lower():
-            raise HTTPException(403, "another site asks for this; open the page itself")
+            raise HTTPException(403, "The request comes from another site. Open the page itself.")
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise HTTPException(415, "send JSON")
+            raise HTTPException(415, "Send JSON.")
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
-            raise HTTPException(
-                401, "this is not the token that interlock serve was started with", {"WWW-Authenticate": "Bearer"}
-            )
+            raise HTTPException(401, "Wrong token. Use the token of interlock serve.", {"WWW-Authenticate": "Bearer"})
 
 
 async def _claim_of(request: Request) -> tuple[str, str]:
-    """Return the name and the id that a request has."""
+    """Return the name and the id in a request."""
     try:
         given: Any = await request.json()
     except (ValueError, RecursionError, ClientDisconnect):
         given = None
     if not isinstance(given, dict) or not all(isinstance(given.get(key), str) for key in ("name", "id")):
-        raise HTTPException(400, 'send {"name": …, "id": …}')
+        raise HTTPException(400, 'Send {"name": …, "id": …}.')
     return given["name"], given["id"]
 
 
@@ -168,10 +166,10 @@ def app_of(locks: Locks, store: str, namespace: str, token: str | None, names: C
 
     Args:
         locks: the locks whose claims are shown.
-        store: what the store is called.
-        namespace: of the locks.
-        token: allows evictions; None: the page can't evict.
-        names: of the host, beside localhost and plain addresses.
+        store: the name of the store.
+        namespace: the namespace of the locks.
+        token: the token for evictions; None if the page cannot evict.
+        names: the host names of the page, besides localhost and plain addresses.
     """
     page = Page(locks, {"store": store, "namespace": namespace, "token": token is not None}, token)
     routes = [
@@ -187,10 +185,10 @@ def app_of(locks: Locks, store: str, namespace: str, token: str | None, names: C
 
 
 class PageConnection(H11Protocol):
-    """A connection; clients that send incomplete requests can't keep others out.
+    """A connection; clients that send incomplete requests cannot lock others out.
 
     Attributes:
-        open: the connections, sorted by their last reply, the oldest first.
+        open: the connections, the one with the oldest reply first.
     """
 
     open: ClassVar[OrderedDict[H11Protocol, None]] = OrderedDict()
@@ -200,7 +198,9 @@ class PageConnection(H11Protocol):
         super().connection_made(transport)
         self.open[self] = None
         if len(self.open) > MOST_OPEN:
-            oldest, _ = self.open.popitem(last=False)  # now: more may connect before the loop calls `connection_lost`
+            oldest, _ = self.open.popitem(
+                last=False
+            )  # now, because more may connect before the loop calls `connection_lost`
             oldest.transport.abort()
 
     def on_response_complete(self) -> None:
@@ -210,22 +210,22 @@ class PageConnection(H11Protocol):
             self.open.move_to_end(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Leave."""
+        """Forget the connection."""
         self.open.pop(self, None)
         super().connection_lost(exc)
 
 
 class PageServer(uvicorn.Server):
-    """uvicorn, whose end by a signal is no death by it."""
+    """uvicorn, without dying by the signal that ends it."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End soon; by a second signal at once."""
+        """End soon; end immediately at a second signal."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
 
 def run(app: Starlette, listening: socket.socket) -> None:
-    """Serve until a signal."""
+    """Serve until a signal arrives."""
     config = uvicorn.Config(
         app,
         loop="asyncio",

@@ -196,7 +196,7 @@ class AsyncDropIn(AsyncOneKey):
             await self._give_back(left)
         except Exception as failure:
             if isinstance(failure, (self._plain, self._not_owned)) and not self.raise_on_release_error:
-                log.warn("the lock %r was unlocked or no longer owned when its body ended", self.name)
+                log.warn("Lock %r was unlocked or no longer owned when its body ended.", self.name)
             elif error is None:
                 raise
             else:

@@ -119,7 +119,7 @@ class AsyncKeyLock(AsyncOneKey):
             StoreError: the server can't be reached or refuses; call again.
         """
         if self._ttl is None:
-            raise InvalidArgument("a lock without a time limit (ttl=None) has no lease to renew")
+            raise InvalidArgument("A lock without a time limit (ttl=None) has no lease to renew.")
         return self._renew_any(self._mine(), self._ttl)
 
     async def _renew_any(self, mine: Holding | None, ttl: float) -> bool:
@@ -139,8 +139,8 @@ class AsyncKeyLock(AsyncOneKey):
     async def _enter(self: L, attempt: Attempt) -> L:
         if not await self._obtain(attempt):
             raise LockTimeout(
-                f"the lock {self._key!r} was not obtained within {attempt.seconds or 0:g} s: another caller holds "
-                f"it; wait longer (timeout=), or see how long it lasts with PTTL"
+                f"Could not acquire lock {self._key!r} within {attempt.seconds or 0:g} s. Another caller holds it. "
+                f"Wait longer (timeout=), or check its remaining time with PTTL."
             )
         return self
 
@@ -159,9 +159,9 @@ class AsyncKeyLock(AsyncOneKey):
         if not any(each.holding is not None and each.holding.lost for each in ended):
             return
         loss = LockLost(
-            f"the lock {self._key!r} ended before its body did: the lease was too short, or the key was deleted; "
-            f"somebody else may have worked at the same time. Choose a longer ttl, call renew(), or take a lock of "
-            f"interlock.connect(), which renews by itself and has fences"
+            f"Lock {self._key!r} ended before its body: the lease was too short, or the key was deleted. Another "
+            f"holder may have worked at the same time. Use a longer ttl, call renew(), or use a lock of "
+            f"interlock.connect(), which renews automatically and has fences."
         )
         if error is None:
             raise loss

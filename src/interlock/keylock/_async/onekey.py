@@ -71,7 +71,7 @@ class AsyncOneKey:
     def __init__(self, client: object, key: str | bytes, shared: bool) -> None:
         self._client = checked_client(client, rt.TASKS)
         self._key = key
-        self._encoded_key = checked_bytes(key, "key", "; give the thing that you lock a name, e.g. 'lock:book:1'")
+        self._encoded_key = checked_bytes(key, "key", " Name the resource, e.g. 'lock:book:1'.")
         self._shared = checked_flag(shared, "shared")
         self._holdings = Holdings()
         self._unsettled: dict[bytes, None] = {}
@@ -255,7 +255,7 @@ class AsyncOneKey:
     def _note(self, error: BaseException, failure: Exception) -> None:
         """Keep a failure at the end of a body that failed itself: its own error is what the caller is to hear of."""
         error.add_note(f"{type(failure).__name__}: {failure}")
-        log.warn("the lock %r could not be released when its body failed: %s", self._key, failure)
+        log.warn("Could not release lock %r after its body failed: %s", self._key, failure)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._key!r}>"

@@ -32,7 +32,7 @@ class AsyncSessionAttempt:
 
     async def watch(self, keys: Sequence[object]) -> None:
         """Refuse: what is read is watched."""
-        raise InvalidArgument("what the function reads by its session is watched; there are no keys to be given")
+        raise InvalidArgument("Keys are not accepted: every row that the function reads by its session is watched.")
 
     async def commit(self) -> bool:
         """Commit, if what was read is unchanged."""

@@ -55,7 +55,7 @@ class TransactionConnection:
         Raises:
             ConnectionFailed: always.
         """
-        raise ConnectionFailed("it was closed, and on a new one nothing is watched")
+        raise ConnectionFailed("it was closed, and a new one watches nothing")
 
     def exchange(self, packet: Sequence[LibraryCommand], io_timeout: float | None) -> list[Any]:
         """Send commands and wait for their replies; a refusal is a reply.
@@ -69,12 +69,12 @@ class TransactionConnection:
             ConnectionFailed: the connection failed.
         """
         if self.broken:
-            raise ConnectionFailed("the connection failed earlier in this try; nothing was changed")
+            raise ConnectionFailed("The connection failed earlier in this try. Nothing was changed.")
         self.broken = True  # until all replies are there
         try:
             replies = rt.within(io_timeout, self._exchange, packet, io_timeout)
         except Exception as error:
-            raise ConnectionFailed(f"the connection failed: {error!r}; nothing was changed") from error
+            raise ConnectionFailed(f"The connection failed: {error!r}. Nothing was changed.") from error
         self.broken = False
         return replies
 
@@ -137,10 +137,10 @@ def borrow(library: Library, home: Any, fresh: bool) -> TransactionConnection:
 
 MULTI, EXEC, UNWATCH = (LibraryCommand([name.encode()], name) for name in ("MULTI", "EXEC", "UNWATCH"))
 HARMLESS = {b"WATCH", b"MULTI"}
-NO_KEY = "on a cluster the keys say which node to ask: name one, e.g. transact(client, function, key)"
+NO_KEY = "On a cluster the keys select the node. Give one, e.g. transact(client, function, key)."
 ONE_TAG = (
-    "all keys of a transaction must share a slot; give them one hash tag, "
-    "e.g. '{book:1}:copies' and '{book:1}:readers'"
+    "All keys of a transaction must share a slot. Give them one hash tag, "
+    "e.g. '{book:1}:copies' and '{book:1}:readers'."
 )
 
 _may_multi: WeakSet[Any] = WeakSet()
@@ -201,7 +201,7 @@ class RedisAttempt:
                 if keys is not None:
                     raise
                 self._fail(
-                    UnknownOutcome(f"the server's answer to {request.name} did not come: it may have been done"),
+                    UnknownOutcome(f"No reply to {request.name} came: it may have been done."),
                     error,
                 )
             if packet:
@@ -218,7 +218,7 @@ class RedisAttempt:
             if self._failure is not None:  # also when the function has passed over it
                 raise self._failure
             if self._connection is not None and self._connection.broken:
-                raise ConnectionFailed("a read was interrupted, and with it the watch; nothing was changed")
+                raise ConnectionFailed("A read was interrupted, and the watch with it. Nothing was changed.")
             if not self._writes and not self._watching:
                 return True
             replies = self._execute()
@@ -229,7 +229,7 @@ class RedisAttempt:
         opening = [MULTI]
         # Alone, if it may be refused, or if the connection may be dead: what follows has no second try.
         if self._client not in _may_multi or not self._heard:
-            self._heard_of_multi((self._ask(opening))[0], "nothing was changed")
+            self._heard_of_multi((self._ask(opening))[0], "Nothing was changed.")
             opening = []
         try:
             replies = self._ask([*opening, *(each.request for each in self._writes), EXEC])
@@ -237,14 +237,13 @@ class RedisAttempt:
             if not self._writes:
                 raise
             raise UnknownOutcome(
-                "the server's answer to EXEC did not come: the transaction was done as a whole, or not at all, and "
-                "which is not known. It is not tried again, since it could be done twice. Look at the keys; where "
-                "that does not tell, let the transaction also write a key of its own (tx.set('done:<id>', 1)), and "
-                "look for that"
+                "No reply to EXEC came: the transaction was done completely or not at all. It was not retried, "
+                "because it could be done twice. Check the keys. If they do not show the outcome, let each "
+                "transaction also write its own key (tx.set('done:<id>', 1)), and check that key."
             ) from error.__cause__
         self._watching = False  # for each answer of EXEC
         if opening:
-            self._heard_of_multi(replies.pop(0), "what was queued may have been done without a guard")
+            self._heard_of_multi(replies.pop(0), "The queued commands may have been done unguarded.")
         done = replies.pop()
         if isinstance(done, Exception):
             self._refuse(replies, done)
@@ -257,8 +256,9 @@ class RedisAttempt:
         refused = [(each.name, each.reply) for each in self._writes if isinstance(each.reply, Exception)]
         if refused:
             raise CommandRefused(
-                f"the transaction is done, except {len(refused)} of its {len(replies)} commands, which the server "
-                f"refused: {'; '.join(f'{name}: {error}' for name, error in refused)}. Redis does not roll back",
+                f"The transaction was done except for {len(refused)} of its {len(replies)} commands, which the "
+                f"server refused: {'; '.join(f'{name}: {error}' for name, error in refused)}. "
+                "Redis does not roll back.",
                 [each.reply for each in self._writes],
             ) from refused[0][1]
         return True
@@ -298,7 +298,7 @@ class RedisAttempt:
             return borrow(self._library, getattr(home, "connection_pool", home), self._repeated)
         except self._library.failures as error:
             self._look_again()
-            raise StoreError(f"the server can't be reached: {error!r}; nothing was changed") from error
+            raise StoreError(f"The server is unreachable: {error!r}. Nothing was changed.") from error
 
     def _look_again(self) -> None:
         """Ask a cluster where its slots are: a node that can't be reached may have a successor."""
@@ -327,7 +327,7 @@ class RedisAttempt:
             if self._slot is not None and slot != self._slot:
                 first = _text([*self._watched, *fresh][0])
                 raise InvalidArgument(
-                    f"{_text(key)!r} is in slot {slot} of the cluster, {first!r} in slot {self._slot}: {ONE_TAG}"
+                    f"{_text(key)!r} is in slot {slot} of the cluster, {first!r} in slot {self._slot}. {ONE_TAG}"
                 )
             self._slot = slot
         return [LibraryCommand([b"WATCH", *fresh], "WATCH")] if fresh else []
@@ -335,7 +335,7 @@ class RedisAttempt:
     def _heard_of_watch(self, command: LibraryCommand, reply: object) -> None:
         if isinstance(reply, Exception):
             self._raise_if_passing(reply)
-            self._fail(StoreError(f"the server refused WATCH: {reply}; nothing was changed"), reply)
+            self._fail(StoreError(f"The server refused WATCH: {reply}. Nothing was changed."), reply)
         self._watched.update(dict.fromkeys(command.words[1:]))
         self._watching = True
 
@@ -344,7 +344,7 @@ class RedisAttempt:
             _may_multi.add(self._client)
             return
         _may_multi.discard(self._client)
-        raise StoreError(f"the server refused MULTI: {reply}; {what}") from reply
+        raise StoreError(f"The server refused MULTI: {reply}. {what}") from reply
 
     def _refuse(self, replies: Sequence[object], done: Exception) -> NoReturn:
         """Raise why nothing was done: the refusal of the first command that could not be queued, or of EXEC."""
@@ -352,10 +352,10 @@ class RedisAttempt:
         name, error = next(((name, each) for name, each in refusals if isinstance(each, Exception)), ("EXEC", done))
         code = given_code(error)
         if code == "CROSSSLOT" or (code in ("MOVED", "ASK") and slot_in(error) != self._slot):
-            raise InvalidArgument(f"the cluster refused {name}: {error}: {ONE_TAG}") from error
+            raise InvalidArgument(f"The cluster refused {name}: {error}. {ONE_TAG}") from error
         self._raise_if_passing(error)
         raise StoreError(
-            f"the server refused {name}, and with it the whole transaction: {error}; nothing was changed"
+            f"The server refused {name} and thus the whole transaction: {error}. Nothing was changed."
         ) from error
 
     def _raise_if_passing(self, error: Exception) -> None:
@@ -364,10 +364,11 @@ class RedisAttempt:
             return
         if self._cluster:
             self._moved = True
-            self._fail(TryAgain(f"the cluster has the keys on another node: {error}; nothing was changed"), error)
+            self._fail(TryAgain(f"The cluster has the keys on another node: {error}. Nothing was changed."), error)
         self._fail(
             StoreError(
-                f"this server is a node of a cluster ({error}): use the library's cluster client; nothing was changed"
+                f"This server is a node of a cluster ({error}). Use the library's cluster client. "
+                "Nothing was changed."
             ),
             error,
         )

@@ -119,7 +119,9 @@ class AsyncElection(rt.AsyncWrongWith):
     def _begin(self) -> None:
         """Note that this candidate stands for election now."""
         if self._stander is not None:
-            raise InvalidArgument(f"this candidate of {self.name!r} stands already: make another one")
+            raise InvalidArgument(
+                f"This candidate of {self.name!r} is already waiting or leading. Create another candidate."
+            )
         self._client.check_open()
         if self._on_elected is not None or self._on_deposed is not None:
             self._context = copy_context()
@@ -141,12 +143,14 @@ class AsyncElection(rt.AsyncWrongWith):
                         ends = False  # this task was not cancelled, but a future that the work awaited
                     if ends:
                         if not isinstance(error, (rt.CANCELLED, GeneratorExit)):
-                            log.exception("election %r ended: its work raised %s", self.name, type(error).__name__)
+                            log.exception(
+                                "Election %r ended because its work raised %s.", self.name, type(error).__name__
+                            )
                         raise
                     if isinstance(error, LockError):
-                        log.warn("the election %r goes on in %g s: %s", self.name, pause, error)
+                        log.warn("The store failed; election %r retries in %g s: %s", self.name, pause, error)
                     else:
-                        log.exception("the work of the leader of %r failed; on in %g s", self.name, pause)
+                        log.exception("The work of the leader of %r failed; next try in %g s.", self.name, pause)
                     await self._until(self._cancel.is_set, pause)
                     pause = min(LONGEST_PAUSE, 2 * pause)
         except rt.CANCELLED:
@@ -196,7 +200,7 @@ class AsyncElection(rt.AsyncWrongWith):
         try:
             await grant.release()
         except LockError as error:
-            log.warn("the leader of %r could not step down, its lease ends: %s", self.name, error)
+            log.warn("The leader of %r could not step down; its lease will expire: %s", self.name, error)
         finally:
             self._wake_waiters()
 

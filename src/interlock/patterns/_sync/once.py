@@ -208,14 +208,14 @@ def _written(name: str, result: object) -> tuple[str, InvalidArgument | None]:
     try:
         text = json.dumps(result)
     except (TypeError, ValueError, RecursionError) as error:
-        wrong = f"is no JSON ({error})"
+        wrong = f"is not JSON ({error})"
     else:
         if len(text) <= MOST:
             return text, None
-        wrong = f"has {len(text)} characters as JSON, {MOST} is the most"
+        wrong = f"has {len(text)} characters as JSON; the limit is {MOST}"
     return UNKEPT, InvalidArgument(
-        f"the result of {name!r} {wrong}: the run counts as done, and who comes later gets NotKept; let it return a "
-        f"short answer, as where the result is"
+        f"The result of {name!r} {wrong}. The run is recorded as done; later callers get NotKept. Return something "
+        f"short instead, such as the path of the result."
     )
 
 
@@ -227,7 +227,7 @@ def _read(name: str, text: str) -> Any:
     """
     if text == UNKEPT:
         raise NotKept(
-            f"{name!r} was done, but its result could not be kept, since it was too large or no JSON; do without it, "
-            f"or locks.forget({name!r}) and let it run again"
+            f"{name!r} was done, but its result was too large or not JSON, so it was not stored. Continue without "
+            f"it, or call locks.forget({name!r}) and run it again."
         )
     return json.loads(text)

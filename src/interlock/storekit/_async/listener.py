@@ -88,7 +88,7 @@ class AsyncListener:
                 self._runs = True
                 if rt.start_background("interlock-listener", self._run) is None:
                     self._runs = False
-                    raise StoreError("no thread could be started to wait for locks: the interpreter ends")
+                    raise StoreError("Cannot start a thread to wait for locks: the interpreter is exiting.")
         told = await waiter.wait(deadline - clock.now())
         if told is not None:
             raise copy.copy(told) from told.__cause__  # each raises one of its own
@@ -113,7 +113,7 @@ class AsyncListener:
                 pause = min(LONGEST_PAUSE, 2 * pause)
             self._started(closed())
         except BaseException:
-            self._started(StoreError("the subscription was broken off"))
+            self._started(StoreError("The subscription was interrupted."))
             self._runs = False
             raise
 

@@ -95,7 +95,7 @@ class AsyncStepQueue:
     """
 
     busy_limit = 5.0  # seconds
-    busy_text = "the store was busy for 5 s: another program holds the store's own lock; nothing was done"
+    busy_text = "The store was busy for 5 s: another program holds the store's own lock. Nothing was done. Retry."
 
     def __init__(self, steps: AsyncSteps) -> None:
         self._steps = steps

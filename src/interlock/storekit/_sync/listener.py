@@ -89,7 +89,7 @@ class Listener:
                 self._runs = True
                 if rt.start_background("interlock-listener", self._run) is None:
                     self._runs = False
-                    raise StoreError("no thread could be started to wait for locks: the interpreter ends")
+                    raise StoreError("Cannot start a thread to wait for locks: the interpreter is exiting.")
         told = waiter.wait(deadline - clock.now())
         if told is not None:
             raise copy.copy(told) from told.__cause__  # each raises one of its own
@@ -114,7 +114,7 @@ class Listener:
                 pause = min(LONGEST_PAUSE, 2 * pause)
             self._started(closed())
         except BaseException:
-            self._started(StoreError("the subscription was broken off"))
+            self._started(StoreError("The subscription was interrupted."))
             self._runs = False
             raise
 

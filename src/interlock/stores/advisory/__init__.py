@@ -25,7 +25,7 @@ class AdvisoryStore(Store):
 
     def __init__(self, options: Options) -> None:
         if sys.platform == "win32":
-            raise StoreError("advisory locks need a POSIX system: take postgresql:// here, which does not")
+            raise StoreError("Advisory locks need a POSIX system. Use postgresql:// here.")
         self._options = options
         self.features = frozenset(("order",) if options.mysql else ("readers",))
         # Imported now: a child forked during another thread's import would wait for that import for ever.

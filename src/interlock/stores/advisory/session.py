@@ -29,7 +29,7 @@ DEFAULTS = {
 
 def _sequence_in(name: str, text: str) -> str:
     if not IDENTIFIER.fullmatch(text):
-        raise InvalidArgument(f"{name} is a name, or schema.name, of letters, digits and _")
+        raise InvalidArgument(f"{name} must be a name, or schema.name, of letters, digits and _.")
     return text
 
 
@@ -102,8 +102,8 @@ def refusal(code: str, text: str) -> Refused:
         code: the SQLSTATE of PostgreSQL, or the error number of MariaDB.
         text: the message of the server.
     """
-    advice = "; hold fewer locks, or raise max_locks_per_transaction" if code == "53200" else ""
-    error = Refused(f"the database refuses: {text}{advice}")
+    advice = ". Hold fewer locks, or raise max_locks_per_transaction." if code == "53200" else ""
+    error = Refused(f"The database refused: {text}{advice}")
     error.code = code
     return error
 
@@ -150,7 +150,7 @@ class BaseSession(ABC):
         self.see_that_it_is_ours()
         with self._mutex:
             if not self.alive or self.busy:
-                raise UnknownOutcome("the session with the database has ended, or another client uses it")
+                raise UnknownOutcome("The session with the database has ended, or another client uses it.")
             self.busy = True
 
     def connected(self, fd: int) -> None:
@@ -195,7 +195,7 @@ class BaseSession(ABC):
     def broken(self, error: object) -> UnknownOutcome:
         """Mark the session as ended; return the error to raise."""
         self.alive = False
-        return UnknownOutcome(f"the session with the database has ended, and all that it held is free: {error}")
+        return UnknownOutcome(f"The session with the database has ended, and its locks are released: {error}")
 
     def text(self, word: str, key: int = 0, kind: str = "", pid: int = 0, ticket: str | None = "") -> str:
         """Return a statement of `words`.
@@ -233,9 +233,9 @@ class BaseSession(ABC):
             self.say(self.words["make"] + make)
         except Refused as error:
             raise StoreError(
-                f"there is no sequence for the fences, and it can't be created ({error}). As an owner of the schema, "
-                f"run {make}; {self.text('allow')}. If the search_path of this role is empty, name the schema by "
-                "?sequence=schema.name"
+                f"The sequence for the fences is missing and cannot be created ({error}). As an owner of the schema, "
+                f"run {make}; {self.text('allow')}. If the search_path of this role is empty, give the schema by "
+                "?sequence=schema.name."
             ) from error
 
     @abstractmethod

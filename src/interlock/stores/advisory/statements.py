@@ -133,24 +133,24 @@ MARIA = {
 }
 
 POOLED = (
-    "between here and the server is a pooler, which may lend one session to many, so that an advisory lock would "
-    "stay with a stranger: connect past it, or use the locks of a table (postgresql://, mysql://)"
+    "A pooler in front of the server may share one session among clients, so another client would get an advisory "
+    "lock. Connect past the pooler, or use the locks of a table (postgresql://, mysql://)."
 )
-REPLICA = "this PostgreSQL is a replica, whose locks nobody else sees: connect to the primary"
-_TABLES = "use the locks of a table instead: mysql:// or mariadb://"
+REPLICA = "This PostgreSQL is a replica; its locks are invisible to others. Connect to the primary."
+_TABLES = "Use the locks of a table instead: mysql:// or mariadb://."
 
 
 def refused_version(version: str) -> str:
     """Return why a server of this version can't be used for GET_LOCK; "" if it can."""
     if "vitess" in version.lower():
-        return f"Vitess spreads sessions over servers, and GET_LOCK with them: {_TABLES}"
-    return "" if "mariadb" in version.lower() else f"{version} is not MariaDB, and is not tested: {_TABLES}"
+        return f"Vitess spreads sessions, and GET_LOCK with them, over servers. {_TABLES}"
+    return "" if "mariadb" in version.lower() else f"{version} is not MariaDB, and is not tested. {_TABLES}"
 
 
 def refused_server(read_only: str | None, wsrep: str | None) -> str:
     """Return why a server with these settings can't be used for GET_LOCK; "" if it can."""
     if wsrep in ("1", "ON"):
-        return f"in a Galera cluster GET_LOCK is known to one node only: {_TABLES}"
+        return f"In a Galera cluster only one node knows a GET_LOCK. {_TABLES}"
     if read_only in ("0", "OFF"):
         return ""
-    return "this server is read-only, as replicas are, and others lock elsewhere: use the primary"
+    return "This server is read-only, like a replica. Connect to the primary."

@@ -54,7 +54,7 @@ class BucketStore(BlockingStore):
         Credentials come from the environment, as for the cloud's own tools, or from the part of the URL before the @:
         access key and secret for S3, account and key for Azure.
         """
-        require_module("obstore", f"locks in a bucket need obstore: {install('bucket')}")
+        require_module("obstore", f"Locks in a bucket need obstore. Run: {install('bucket')}")
         return _store_of(url)
 
     def steps(self) -> Any:
@@ -78,7 +78,7 @@ class BucketStore(BlockingStore):
         try:
             return race(self._made, f"{self._prefix}/.clock/race", clients, rounds)
         except (BaseError, FileNotFoundError) as error:
-            raise StoreError(f"the race broke off: {str(error).partition(chr(10))[0]}") from error
+            raise StoreError(f"The race failed: {str(error).partition(chr(10))[0]}") from error
 
 
 @reads_url
@@ -90,7 +90,9 @@ def _store_of(url: SplitResult) -> BucketStore:
     login, _, bucket = url.netloc.rpartition("@")
     user, _, password = (unquote(part) for part in login.partition(":"))
     if not bucket or (login and url.scheme == "gs"):
-        raise InvalidArgument(f"{where}: write {url.scheme}://bucket/prefix, with the credentials in the environment")
+        raise InvalidArgument(
+            f"{where}: write {url.scheme}://bucket/prefix, with the credentials in the environment."
+        )
     how: dict[str, Any] = {name: given[name] for name in ("endpoint", "region") if name in given}
     if login:
         names = {"s3": ("access_key_id", "secret_access_key"), "az": ("account_name", "account_key")}[url.scheme]
@@ -122,7 +124,7 @@ def from_client(client: object, tasks: bool) -> BucketStore:
     kind = type(client).__name__
     if kind not in (*_USES.values(), "MemoryStore"):
         raise InvalidArgument(
-            f"a {kind} has no conditional writes: use an S3Store, GCSStore or AzureStore, or file:// for a folder"
+            f"A {kind} has no conditional writes. Use an S3Store, GCSStore or AzureStore, or file:// for a folder."
         )
     from interlock.stores.bucket.lines import see_that_it_runs_here
 

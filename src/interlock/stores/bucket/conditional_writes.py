@@ -17,7 +17,7 @@ from interlock.core.claims import Check
 from interlock.stores.bucket.lines import first_line, version_of
 
 LATEST = 60.0  # seconds to wait for the slowest client of a round
-USE = "do not keep locks there: ask who makes it for conditional writes that are atomic"
+USE = "Do not keep locks there. Ask the vendor for atomic conditional writes."
 
 
 def race(opened: Callable[[], Any], path: str, clients: int, rounds: int) -> list[Check]:
@@ -78,12 +78,14 @@ def _findings(
 ) -> list[Check]:
     two = sum(count for many, count in winners.items() if many > 1)
     said = f"{clients} clients, {rounds} rounds: one winner in {winners[1]}, none in {winners[0]}, several in {two}"
-    checks = [Check("race", "fail" if two else "ok", f"{said}; {USE}" if two else said)]
+    checks = [Check("race", "fail" if two else "ok", f"{said}. {USE}" if two else said)]
     if overwritten:
-        checks.append(Check("what is there", "fail", f"not what the winner wrote, {overwritten} times; {USE}"))
+        checks.append(
+            Check("what is there", "fail", f"The object differs from the winner's write {overwritten} times. {USE}")
+        )
     if winners[0]:
-        checks.append(Check("no winner", "warn", "some rounds had none: it is safe, but waiters wait longer"))
+        checks.append(Check("no winner", "warn", "Some rounds had no winner. This is safe, but waiters wait longer."))
     if errors:
-        words = f"{len(errors)} writes had none, as: {errors[0]}; try fewer --clients"
+        words = f"{len(errors)} writes failed, such as: {errors[0]}. Try fewer --clients."
         checks.append(Check("answers", "warn", words))
     return checks

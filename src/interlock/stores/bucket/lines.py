@@ -52,7 +52,7 @@ SKEWED = ("RequestTimeTooSkewed", "RequestExpired", "date header too old")
 STALE_IS_WRITTEN = Check(
     "conditional writes",
     "fail",
-    "a stale write was accepted: do not use this store (interlock doctor --race shows the fault)",
+    "The server accepted a stale write. Do not use this store. Run interlock doctor --race to see the fault.",
 )
 _runs_in: int | None = None  # the pid of the process in which obstore's threads run
 
@@ -173,20 +173,20 @@ class BucketLines:
             return call(*args, **how)
         except STATES as error:
             if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
-                raise Denied(f"{self._where} is not there: make the bucket first") from error
+                raise Denied(f"{self._where} does not exist. Create the bucket first.") from error
             if isinstance(error, expects):
                 raise
             raise Unreachable(
-                f"{self._where} can't be used now: {first_line(error)}. If this persists, run `interlock "
-                "doctor`: locks need a server on which a written object is visible immediately"
+                f"{self._where} is unusable now: {first_line(error)}. If this persists, run `interlock doctor`: "
+                "locks need a server on which a written object is visible immediately."
             ) from error
         except (PermissionDeniedError, UnauthenticatedError) as error:
             skewed = any(words in str(error) for words in SKEWED)
-            advice = "Set this machine's clock (NTP)" if skewed else "Check the rights to read, write and list"
+            advice = "Set this machine's clock (NTP)." if skewed else "Check the rights to read, write and list."
             raise Denied(f"{self._where}: {first_line(error)}. {advice}") from error
         except BaseError as error:
             if "Connect" in str(error):
-                raise Unreachable(f"{self._where} can't be reached: {first_line(error)}") from error
+                raise Unreachable(f"Cannot reach {self._where}: {first_line(error)}") from error
             raise UnknownOutcome(f"{self._where}: {first_line(error)}") from error
 
     def _path(self, key: str) -> str:
@@ -209,7 +209,7 @@ class BucketLines:
         except MISSING:
             return Loaded(None)
         if head.count(" ") != 2:
-            raise StoreError(f"{self._where} has an object {self._path(key)} that is none of interlock's")
+            raise StoreError(f"{self._where} has an object {self._path(key)} that interlock did not write.")
         self._known[key] = loaded = Loaded(version_of(answer.meta), text, unquote(head.split(" ")[2]), head[:16])
         return loaded
 
@@ -320,9 +320,11 @@ class BucketLines:
         except LockError as error:
             return [Check("server", "fail", str(error))]
         return [
-            Check("server", "ok", f"writes in {took * 1000:.1f} ms"),
-            Check("clock", "ok", f"known to {slack:.2f} s; leases of others count as over {2 * slack:.2f} s late"),
-            STALE_IS_WRITTEN if wrong else Check("conditional writes", "ok", "a stale write is refused"),
+            Check("server", "ok", f"A write takes {took * 1000:.1f} ms."),
+            Check(
+                "clock", "ok", f"Known to {slack:.2f} s. Leases of others count as expired {2 * slack:.2f} s late."
+            ),
+            STALE_IS_WRITTEN if wrong else Check("conditional writes", "ok", "The server refused a stale write."),
         ]
 
     def _writes(self, path: str, mode: Any) -> bool:
@@ -351,8 +353,8 @@ def see_that_it_runs_here() -> None:
     _runs_in = _runs_in or here
     if _runs_in != here:
         raise StoreError(
-            "a bucket was used before this process was forked, and the threads that speak to it are not here: use it "
-            "in the children only, or start them by spawn or forkserver"
+            "The bucket was used before this process was forked, and its threads do not survive a fork. Use the "
+            "bucket only in the children, or start them by spawn or forkserver."
         )
 
 

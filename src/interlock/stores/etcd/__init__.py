@@ -27,7 +27,7 @@ class EtcdStore(Store):
     @classmethod
     def from_url(cls, url: SplitResult) -> "EtcdStore":
         """Connect to etcd://user:password@host:2379,host2:2379/prefix, or with TLS to etcds://…"""
-        require_module("httpx", f"locks in etcd need httpx: {install('etcd')}")
+        require_module("httpx", f"Locks in etcd need httpx. Run: {install('etcd')}")
         from interlock.stores.etcd.options import options_of
 
         return cls(options_of(url))

@@ -57,9 +57,11 @@ def options_of(url: SplitResult) -> EtcdOptions:
     user, _, password = login.partition(":")
     prefix = unquote(url.path).strip("/")
     if not hosts or "\0" in prefix:
-        raise InvalidArgument(f"{where}: write {url.scheme}://user:password@host:{PORT},host2:{PORT}/prefix")
+        raise InvalidArgument(f"{where}: write {url.scheme}://user:password@host:{PORT},host2:{PORT}/prefix.")
     if password and not user:
-        raise InvalidArgument(f"{where}: a password needs a user, and a client certificate is ssl_cert= and ssl_key=")
+        raise InvalidArgument(
+            f"{where}: a password needs a user. For a client certificate use ssl_cert= and ssl_key=."
+        )
     return EtcdOptions(
         tuple(_member(urlsplit(f"//{host}"), tls, where) for host in hosts.split(",")),
         prefix or "interlock",
@@ -72,7 +74,7 @@ def options_of(url: SplitResult) -> EtcdOptions:
 
 def _member(host: SplitResult, tls: bool, where: str) -> str:
     if not host.hostname:
-        raise InvalidArgument(f"{where}: a host has no name")
+        raise InvalidArgument(f"{where}: a host has no name. Name each host.")
     name = f"[{host.hostname}]" if ":" in host.hostname else host.hostname
     return f"{'https' if tls else 'http'}://{name}:{port_of(host) or PORT}"
 
@@ -80,11 +82,11 @@ def _member(host: SplitResult, tls: bool, where: str) -> str:
 def _context(given: dict[str, Any], where: str) -> ssl.SSLContext:
     """Return the TLS context; without ssl_ca= it trusts the certificate authorities of the system."""
     if ("ssl_cert" in given) != ("ssl_key" in given):
-        raise InvalidArgument(f"{where}: a client certificate needs both ssl_cert= and ssl_key=")
+        raise InvalidArgument(f"{where}: a client certificate needs both ssl_cert= and ssl_key=.")
     try:
         context = ssl.create_default_context(cafile=given.get("ssl_ca"))
         if "ssl_cert" in given:
             context.load_cert_chain(given["ssl_cert"], given["ssl_key"])
     except OSError as error:
-        raise StoreError(f"{where}: a certificate or key can't be read: {error}") from error
+        raise StoreError(f"{where}: a certificate or key cannot be read: {error}") from error
     return context

@@ -39,10 +39,10 @@ class LeaseEnded(Refused):
     """The lease has expired or was revoked."""
 
 
-WHO = "; check user, password and the role's rights on the prefix"
-SPACE = "; make room: compact, defragment and disarm the alarm (etcdctl alarm disarm)"
+WHO = ". Check user, password and the role's rights on the prefix."
+SPACE = ". Free space: compact, defragment and disarm the alarm (etcdctl alarm disarm)."
 MEANINGS: tuple[tuple[str, type[StoreError], str], ...] = (
-    ("no leader", Unreachable, "; is the majority of the cluster there?"),
+    ("no leader", Unreachable, ". Check that a majority of the cluster is running."),
     ("too many requests", TransientRefusal, ""),
     ("lease not found", LeaseEnded, ""),
     ("user name is empty", LoggedOut, WHO),
@@ -113,7 +113,7 @@ def found_in(folder: str, response: Json, revision: int = 0) -> Found:
         try:
             (place,) = decode(text).places
         except ValueError as error:
-            raise StoreError(f"etcd has a claim that is none of interlock's ({text[:40]!r}): {error}") from error
+            raise StoreError(f"etcd has a claim that interlock did not write ({text[:40]!r}): {error}") from error
         places.append(place._replace(fence=place.fence or int(each["create_revision"]), liveness_token=lease))
     return Found(line_of(places), record, revision)
 
@@ -211,7 +211,7 @@ def refusal(answer: Json, where: str) -> StoreError:
     message = str(told.get("message", told.get("error", told)))
     for text, kind, advice in MEANINGS:
         if text in message:
-            return kind(f"{where} says: {message}{advice}")
+            return kind(f"{where} replied: {message}{advice}")
     # Cancelled, unknown, deadline exceeded, unavailable.
     uncertain = told.get("code", told.get("grpc_code")) in (1, 2, 4, 14)
-    return (UnknownOutcome if uncertain else Refused)(f"{where} says: {message}")
+    return (UnknownOutcome if uncertain else Refused)(f"{where} replied: {message}")

@@ -6,8 +6,8 @@ except ModuleNotFoundError:
     from interlock.core.errors import StoreError
 
     raise StoreError(
-        "file:// needs a POSIX system, for its locks and named pipes, and is the store where no URL is given: give "
-        "that of a server, or memory:// (or set INTERLOCK_URL)"
+        "file://, the default store, needs a POSIX system for its locks and named pipes. Pass the URL of a server, "
+        "or memory://, or set INTERLOCK_URL."
     ) from None
 
 import contextlib
@@ -44,8 +44,8 @@ def folder_meant(path: str) -> str:
 def _mode(name: str, text: str) -> int:
     if not re.fullmatch("0?[0-3]?7[07][07]", text):
         raise InvalidArgument(
-            f"{name}={text!r}: write 0700 (this user only), 0770 or 2770 (a group), 0777 or 1777 (everybody); a user "
-            f"of the locks needs all rights in their folder"
+            f"{name}={text!r}: write 0700 (this user only), 0770 or 2770 (a group), 0777 or 1777 (everybody). Each "
+            f"user of the locks needs all rights in their folder."
         )
     return int(text, 8)
 
@@ -77,7 +77,7 @@ class FileStore(BlockingStore):
             shown = masked(url.geturl())
             hides = "***" in shown or not url.netloc
             meant = "file:///var/lib/locks" if hides else folder_meant(unquote(url.netloc + url.path))
-            raise InvalidArgument(f"{shown!r}: write three slashes and a folder; did you mean {meant}?")
+            raise InvalidArgument(f"{shown!r}: write three slashes and a folder. Did you mean {meant}?")
         path = unquote_to_bytes(url.path.encode("utf-8", "surrogateescape"))  # a file name need not be UTF-8
         given = parse_qsl(url.query, keep_blank_values=True)
         return cls(os.fsdecode(path), **read_options(given, {"mode": _mode, "allow": allowed_in}, "file:///…"))
@@ -88,7 +88,7 @@ class FileStore(BlockingStore):
 
     def aqueue(self) -> "AsyncFileQueue":
         """As `Store.aqueue`."""
-        with failing("nothing can be locked"):
+        with failing("Locks are unavailable"):
             from interlock.stores.files._async.queue import AsyncFileQueue  # only with an event loop: loads asyncio
 
         return queue_on(Folder(*self._where), AsyncFileQueue)
@@ -97,8 +97,8 @@ class FileStore(BlockingStore):
 SHARED = "/tmp"
 _OWN_TMP = re.compile(r"systemd-private-|snap-private-tmp|/tmp-inst/")
 """Matches the root of a private mount at /tmp: systemd's PrivateTmp=, snap, pam_namespace."""
-_ELSEWHERE = "set INTERLOCK_URL (or connect(url), --store) to a folder that all who share the lock see, " \
-    "e.g. file:///var/lib/app/locks"  # fmt: skip
+_ELSEWHERE = "set INTERLOCK_URL (or connect(url), --store) to a folder that all users of the lock see, " \
+    "e.g. file:///var/lib/app/locks."  # fmt: skip
 
 
 def runtime_folder() -> str:
@@ -114,15 +114,16 @@ def runtime_folder() -> str:
     try:
         if _OWN_TMP.search(mount_of(SHARED).root):
             raise StoreError(
-                f"this service has a {SHARED} of its own (PrivateTmp=), which others do not see: {_ELSEWHERE}"
+                f"This service has a private {SHARED} (PrivateTmp=), invisible to others. To share "
+                f"locks, {_ELSEWHERE}"
             )
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
         found = os.lstat(path)
     except OSError as error:
-        raise StoreError(f"the folder of this user's locks can't be made: {error}; {_ELSEWHERE}") from error
+        raise StoreError(f"Cannot create the folder of this user's locks: {error}. Or {_ELSEWHERE}") from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise StoreError(f"{path} is no folder of this user's own: let its owner or root remove it, or {_ELSEWHERE}")
+        raise StoreError(f"{path} is not a folder of this user. Let its owner or root remove it, or {_ELSEWHERE}")
     if found.st_mode & 0o022:
-        raise StoreError(f"others may write to {path}, and so take locks away: chmod 700 {path}, or {_ELSEWHERE}")
+        raise StoreError(f"Others may write to {path} and remove locks. Run chmod 700 {path}, or {_ELSEWHERE}")
     return path

@@ -29,7 +29,7 @@ def examine(folder: Folder, liveness: Liveness) -> list[Check]:
     found = []
     for name, check in checks.items():
         try:
-            with failing("it can't be found out"):
+            with failing("The check failed"):
                 found.append(check())
         except StoreError as error:
             found.append(Check(name, "fail", str(error)))
@@ -52,22 +52,22 @@ def _liveness_pipes(folder: Folder, liveness: Liveness) -> Check:
         return Check(
             "liveness pipes",
             "warn",
-            f"those of {len(pids)} running processes were removed ({', '.join(pids[:MOST_SHOWN])}), their locks are "
-            f"void: exclude the folder from whatever cleans up there (tmp cleaners, rm)",
+            f"The pipes of {len(pids)} running processes were removed ({', '.join(pids[:MOST_SHOWN])}), so their "
+            f"locks are void. Exclude the folder from cleaners (tmp cleaners, rm).",
         )
-    return Check("liveness pipes", "ok", "every running process with claims here has its own")
+    return Check("liveness pipes", "ok", "Every running process with claims here has its pipe.")
 
 
 def _permissions(folder: Folder) -> Check:
     folder.mend()
     for path in (folder.path, folder.lines, folder.alive):
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-            return Check("permissions", "fail", f"{path} can't be read and written by this user: change its mode")
+            return Check("permissions", "fail", f"This user cannot read and write {path}. Change its mode.")
     mode = folder.path.stat().st_mode
     if mode & 0o002 and not mode & stat.S_ISVTX:
-        return Check("permissions", "warn", f"every user may write to {folder.path} and take locks away: chmod o-w")
-    shared = "shared: everybody who may write there can stop everybody"
-    return Check("permissions", "ok", shared if mode & 0o022 else "readable and writable")
+        return Check("permissions", "warn", f"Every user may write to {folder.path} and remove locks. Run chmod o-w.")
+    shared = "Shared: every user with write access can block all others."
+    return Check("permissions", "ok", shared if mode & 0o022 else "Readable and writable.")
 
 
 def _contents(folder: Folder) -> Check:
@@ -78,9 +78,9 @@ def _contents(folder: Folder) -> Check:
     ]
     if foreign:
         shown = ", ".join(foreign[:MOST_SHOWN]) + (", …" if len(foreign) > MOST_SHOWN else "")
-        text = f"{len(foreign)} files are foreign, or can't be read: {shown}; they stop no other name; remove them"
+        text = f"{len(foreign)} files are foreign or unreadable: {shown}. They block no other name. Remove them."
         return Check("contents", "warn", text)
-    return Check("contents", "ok", f"{len(names)} names, nothing foreign")
+    return Check("contents", "ok", f"{len(names)} names, nothing foreign.")
 
 
 def _read(folder: Folder, name: str) -> list[Slot]:

@@ -47,9 +47,9 @@ class Folder:
 
     def __init__(self, path: str, mode: int | None = None, allow: str = "") -> None:
         if "\0" in path:
-            raise InvalidArgument("the folder of file:// must not contain a NUL character")
+            raise InvalidArgument("The folder of file:// must not contain a NUL character.")
         if not os.path.isabs(path):
-            raise InvalidArgument(f"file:// needs an absolute folder, not {path!r}: write file:///var/lib/app/locks")
+            raise InvalidArgument(f"file:// needs an absolute folder, not {path!r}. Write file:///var/lib/app/locks.")
         self.path = Path(path)
         self.lines = self.path / "lines"
         self.alive = self.path / "alive"
@@ -68,11 +68,11 @@ class Folder:
         Raises:
             StoreError: the folder can't be used for locks.
         """
-        with failing(f"{self.path} can't keep locks (choose another folder, on a local disk)"):
+        with failing(f"{self.path} cannot keep locks (choose another folder, on a local disk)"):
             for _ in range(TRIES):
                 with contextlib.suppress(FileNotFoundError):  # another program removed a part meanwhile
                     return self._make()
-        raise StoreError(f"{self.path} is removed again and again: find the program that does it")
+        raise StoreError(f"{self.path} is removed repeatedly. Find the program that removes it.")
 
     def _make(self) -> None:
         """Try `mend` once; no attribute changes before all checks have passed."""
@@ -82,8 +82,8 @@ class Folder:
         sharing = sharing_of(os.stat(self.path))
         if self._mode is not None and (sharing.mode ^ self._mode) & 0o1777:
             raise StoreError(
-                f"{self.path} has the mode {sharing.mode:o}, not {self._mode:o} as the URL says: change it, and that "
-                f"of the files in it (chmod), or leave ?mode out of the URL"
+                f"{self.path} has mode {sharing.mode:o}, but the URL requires {self._mode:o}. Change the mode of the "
+                f"folder and its files (chmod), or omit ?mode in the URL."
             )
         refuse_file_system(self.path, self._allowed, f"file://{self.path}")
         for room in (self.lines, self.alive):
@@ -102,12 +102,14 @@ class Folder:
         with open(open_file(os.path.realpath(self.path), NAME, sharing), "r+b", 0) as marker:
             found = marker.read(MOST)
             if found and not found.startswith(MAGIC):
-                raise NotOurs(f"{self.path}/{NAME} is no file of interlock's: choose another folder, or remove it")
+                raise NotOurs(
+                    f"{self.path}/{NAME} was not created by interlock. Choose another folder, or remove the file."
+                )
             if found and found != here and (self._marker or self._is_in_use()):
                 raise StoreError(
                     f"{self.path} is used by another machine, boot, time namespace or version of interlock, whose "
-                    f"processes or leases can't be seen from here: end them, or use another folder (it has "
-                    f"{found[len(MAGIC) :].split()}, not {here[len(MAGIC) :].split()})"
+                    f"processes or leases are invisible here. End them, or use another folder (found "
+                    f"{found[len(MAGIC) :].split()}, not {here[len(MAGIC) :].split()})."
                 )
             if found != here:
                 put(marker.fileno(), here, 0)
@@ -130,7 +132,7 @@ class Folder:
         with opened(room) as fd:
             found = os.fstat(fd)
             if not sharing.trusts(found.st_uid):
-                raise NotOurs(f"{room} belongs to user {found.st_uid}; look at it, and remove it")
+                raise NotOurs(f"{room} belongs to user {found.st_uid}. Inspect it, and remove it.")
             if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != sharing.mode:
                 os.fchmod(fd, sharing.mode)
 

@@ -115,7 +115,7 @@ class LineFile(OpenFile):
             return b""
         while len(data) >= self._span:
             if len(data) > MOST_BYTES:
-                raise NotOurs(f"{self.path} has become longer than {MOST_BYTES} bytes; look at it, and remove it")
+                raise NotOurs(f"{self.path} is longer than {MOST_BYTES} bytes. Inspect the file, and remove it.")
             self._span *= 2
             data = os.pread(self.fd, self._span, 0)
         right = self.head[:DONE_AT] + moment(max(0, micros_in(data, DONE_AT))) + self.head[DONE_AT + MOMENT :]
@@ -132,9 +132,9 @@ class LineFile(OpenFile):
             return
         key = key_in(found[:HEAD_MOST])
         if not found.startswith(MAGIC) and not self.head.startswith(found):
-            raise NotOurs(f"{self.path} is no line of interlock's; look at it, and remove it (nothing was changed)")
+            raise NotOurs(f"{self.path} was not written by interlock. Inspect and remove it. Nothing was changed.")
         if (key is not None and key != self.key) or self.links() != 1:
-            raise NotOurs(f"{self.path} is a copy of another name's line; remove it (nothing was changed)")
+            raise NotOurs(f"{self.path} is a copy of another name's file. Remove it. Nothing was changed.")
         put(self.fd, self.head, 0)
         os.ftruncate(self.fd, len(self.head) + max(0, len(found) - len(self.head)) // SLOT * SLOT)
 

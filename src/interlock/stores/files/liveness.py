@@ -153,8 +153,8 @@ class Liveness:
             self._make_own()
         if old:
             log.warn(
-                "the liveness pipe %s was removed from %s: the locks held by this process there are lost; exclude "
-                "the folder from whatever cleans up there",
+                "The liveness pipe %s was removed from %s, so this process has lost its locks there. Exclude the "
+                "folder from cleaners.",
                 old,
                 self._folder,
             )
@@ -180,12 +180,12 @@ class Liveness:
                 self._mend()
                 continue
             except OSError as error:
-                raise failed(f"no liveness pipe could be made in {self._folder}", error) from error
+                raise failed(f"Cannot create a liveness pipe in {self._folder}", error) from error
             before.close()
             return
         raise StoreError(
-            f"no liveness pipe could be made in {self._folder}: the folder was removed, or is swept all the time; "
-            f"exclude it from whatever cleans up there, and connect again"
+            f"Cannot create a liveness pipe in {self._folder}: the folder is removed or cleaned repeatedly. Exclude "
+            f"the folder from cleaners, and connect again."
         )
 
     # -- the others -------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ class Liveness:
             raise closed()
         if not self._idle:
             self.keep()
-        with self._section.entered(), failing(f"no pipe to wait at could be made in {self._folder}"):
+        with self._section.entered(), failing(f"Cannot create a pipe for waiting in {self._folder}"):
             if len(self.wakeups) >= self._many:
                 self._discard_unused()
                 self._many = max(FEW, 2 * len(self.wakeups))
@@ -365,7 +365,7 @@ def make_pipe(pipe: OpenFile) -> None:
         if not found.st_nlink:
             raise FileNotFoundError(errno.ENOENT, "removed during its creation", pipe.path)
         if not stat.S_ISFIFO(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink > 1:
-            raise NotOurs(f"another program replaced {path} while it was made; find that program")
+            raise NotOurs(f"Another program replaced {path} during its creation. Find that program.")
         settle(pipe.fd, found, sharing.file_mode, sharing)
     except BaseException:
         pipe.close()

@@ -95,8 +95,8 @@ def allowed_in(name: str, kind: str) -> str:
     """
     if not is_guest(kind):
         raise InvalidArgument(
-            f"{name}={kind!r}: only a file system that a program or a host serves to this machine can be allowed, "
-            f"like virtiofs or fuse.rclone; one that reaches several machines can't"
+            f"{name}={kind!r} is not allowed. Allow only a file system that a program or a host serves to this "
+            f"machine alone, such as virtiofs or fuse.rclone."
         )
     return kind
 
@@ -112,14 +112,13 @@ def refuse_file_system(path: Path, allowed: str, url: str) -> None:
     kind = mount_of(path).kind
     if kind in NETWORK:
         raise StoreError(
-            f"{path} lies on a network file system ({kind}): choose a local folder, or a store that reaches several "
-            f"machines"
+            f"{path} is on a network file system ({kind}). Choose a local folder, or a store for several machines."
         )
     if is_guest(kind) and kind != allowed:
         raise StoreError(
-            f"{path} lies on a file system ({kind}) that others than this machine may reach, without seeing its "
-            f"locks; choose a local folder, in a container a named volume, or write {url}?allow={kind} if no other "
-            f"machine uses it"
+            f"{path} is on a file system ({kind}) that other machines may use without seeing its locks. Choose a "
+            f"local folder (in a container, a named volume), or write {url}?allow={kind} if no other machine uses "
+            f"the file system."
         )
 
 
@@ -127,9 +126,9 @@ def check_of(path: Path) -> Check:
     """Return what `doctor` says about the file system of a path."""
     kind = mount_of(path).kind
     if kind in LOCAL:
-        return Check("file system", "ok", f"{path} lies on {kind}")
+        return Check("file system", "ok", f"{path} is on {kind}.")
     return Check(
         "file system",
         "warn",
-        f"{path} lies on {kind}, which may reach others than this machine, who do not see its locks: be sure",
+        f"{path} is on {kind}; other machines may use it without seeing its locks. Make sure that none does.",
     )

@@ -18,19 +18,19 @@ from interlock.core.errors import StoreError
 from interlock.runtime import clock
 
 _ADVICE = {
-    errno.EMFILE: "this process has too many files open: close some, or raise its limit (ulimit -n)",
-    errno.ENFILE: "this machine has too many files open: raise fs.file-max",
-    errno.ENOSPC: "the disk is full, or has no inodes left: make room",
-    errno.EDQUOT: "the user's quota is used up: make room",
-    errno.EROFS: "the file system is mounted read-only: mount it for writing, or choose another folder",
-    errno.EFBIG: "this process may not write files that long: raise its limit (ulimit -f)",
-    errno.ENOLCK: "there are no OS locks: choose a folder on a local disk",
-    errno.EOPNOTSUPP: "there are no OS locks: choose a folder on a local disk",
-    errno.EIO: "the disk fails: look at the machine's log",
-    errno.EACCES: "this user may not do that there: its owner must give it the mode that others need (chmod)",
-    errno.EPERM: "this user may not do that there: its owner must give it the mode that others need (chmod)",
-    errno.ENOTDIR: "it is not a folder: choose another one",
-    errno.EEXIST: "a file is where a folder is needed: choose another place",
+    errno.EMFILE: "This process has too many open files. Close some, or raise its limit (ulimit -n).",
+    errno.ENFILE: "This machine has too many open files. Raise fs.file-max.",
+    errno.ENOSPC: "The disk is full, or has no inodes left. Free some space.",
+    errno.EDQUOT: "The user's quota is used up. Free some space.",
+    errno.EROFS: "The file system is read-only. Mount it for writing, or choose another folder.",
+    errno.EFBIG: "The file-size limit of this process is too low. Raise it (ulimit -f).",
+    errno.ENOLCK: "The file system has no OS locks. Choose a folder on a local disk.",
+    errno.EOPNOTSUPP: "The file system has no OS locks. Choose a folder on a local disk.",
+    errno.EIO: "The disk fails. Check the machine's log.",
+    errno.EACCES: "This user lacks the right. Let the owner change the mode (chmod).",
+    errno.EPERM: "This user lacks the right. Let the owner change the mode (chmod).",
+    errno.ENOTDIR: "The path is not a folder. Choose another folder.",
+    errno.EEXIST: "A file is in the place of the folder. Choose another folder.",
 }
 
 
@@ -41,8 +41,8 @@ def failed(what: str, error: OSError) -> StoreError:
         what: the beginning of the message: what was not possible.
         error: the error of the operating system.
     """
-    advice = _ADVICE.get(error.errno or 0, "see `interlock doctor`")
-    return StoreError(f"{what}: {error}; {advice}")
+    advice = _ADVICE.get(error.errno or 0, "Run `interlock doctor`.")
+    return StoreError(f"{what}: {error}. {advice}")
 
 
 @contextlib.contextmanager
@@ -198,8 +198,8 @@ def open_file(folder: str | Path, name: str, sharing: Sharing, create: bool = Tr
                     break
     except NotOurs as error:
         raise NotOurs(
-            f"{os.fspath(folder)}/{name} {error}, no file that interlock made; look at it, and remove it "
-            f"(nothing was changed)"
+            f"{os.fspath(folder)}/{name} {error}, so interlock did not create it. Inspect the file, and remove it. "
+            f"Nothing was changed."
         ) from None
     except OSError as error:
         error.filename = f"{os.fspath(folder)}/{name}"
@@ -209,7 +209,7 @@ def open_file(folder: str | Path, name: str, sharing: Sharing, create: bool = Tr
             os.close(fd)
         raise
     if fd < 0:
-        raise StoreError(f"{os.fspath(folder)}/{name} appears and disappears again and again; find the cause")
+        raise StoreError(f"{os.fspath(folder)}/{name} appears and disappears repeatedly. Find the cause.")
     return fd
 
 
@@ -273,7 +273,7 @@ def _settle(fd: int, sharing: Sharing) -> None:
     if not sharing.trusts(found.st_uid):
         raise NotOurs(f"belongs to user {found.st_uid}")
     if not found.st_size and found.st_nlink > 1:
-        raise NotOurs("is empty and has another name too")
+        raise NotOurs("is empty and has a second name")
     if found.st_uid == os.geteuid() and found.st_nlink == 1:
         mode = stat.S_IMODE(found.st_mode)
         if not found.st_size:  # new, or the process that created it was killed before it set the mode
@@ -316,7 +316,7 @@ def opener(path: str, flags: int) -> int:
 def put(fd: int, data: bytes, at: int) -> None:
     """Write all of `data` at offset `at`, or raise OSError."""
     if os.pwrite(fd, data, at) != len(data):
-        raise OSError(errno.ENOSPC, "only a part could be written")
+        raise OSError(errno.ENOSPC, "only a part was written")
 
 
 # -- folders ------------------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ def make_folder(path: Path, mode: int, sharing: Sharing | None = None) -> None:
         with opened(temporary) as fd:
             found = os.fstat(fd)
             if found.st_uid != os.geteuid() or os.listdir(fd):
-                raise OSError(errno.EPERM, "another program replaced it while it was made", os.fspath(path))
+                raise OSError(errno.EPERM, "another program replaced it during its creation", os.fspath(path))
             settle(fd, found, mode, sharing or sharing_of(found))
         os.rename(temporary, path)
     except OSError as error:

@@ -144,8 +144,8 @@ def text_of(place: QueuedClaim) -> bytes:
     )  # fmt: skip
     if len(text) != SLOT or place.fence > MOST_NUMBER:
         raise StoreError(
-            f"a claim with fence {place.fence} does not fit into a line file: the fences of the line are damaged; "
-            f"stop those who use it and remove its file"
+            f"A claim with fence {place.fence} does not fit into the file of its name, because the fences are "
+            f"damaged. Stop the users of this name, and remove the file."
         )
     return text
 

@@ -134,7 +134,7 @@ class FileSteps:
                     section.taken = False
                     line.unguard()
         except OSError as error:
-            raise failed(f"the line of {key.partition(SEPARATOR)[2]!r} can't be read or written", error) from error
+            raise failed(f"Cannot read or write the file of {key.partition(SEPARATOR)[2]!r}", error) from error
 
     def _guarded(self, line: LineFile, transition: Transition, args: tuple[Any, ...]) -> StepResult | None:
         """Perform a step of a line; the caller releases the guard."""
@@ -323,13 +323,13 @@ class FileSteps:
 
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with `prefix`."""
-        with failing(f"the lines in {self.folder.path} can't be read"):
+        with failing(f"Cannot read the claims in {self.folder.path}"):
             found = {key_in(self._read(name, HEAD_MOST)) for name in names_in(self.folder.lines)}
         return sorted(key for key in found if key is not None and key.startswith(prefix))
 
     def doctor(self) -> list[Check]:
         """Check whether the folder can keep locks."""
-        with failing("nothing can be found out"):
+        with failing("The checks failed"):
             from interlock.stores.files import checks  # imported late: programs that only lock start faster
 
         return checks.examine(self.folder, self.liveness)

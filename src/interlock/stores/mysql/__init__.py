@@ -11,7 +11,7 @@ from interlock.core.queue import ALL
 from interlock.storekit.blocking import BlockingStore
 from interlock.storekit.store import require_module
 
-NEEDS = ("pymysql", f"locks in MySQL and MariaDB need PyMySQL: {install('mariadb')}")
+NEEDS = ("pymysql", f"Locks in MySQL and MariaDB need PyMySQL. Run: {install('mariadb')}")
 
 __all__ = ["TABLE", "MysqlStore", "checked_table", "ddl", "from_client"]
 
@@ -86,7 +86,9 @@ def checked_table(table: str) -> str:
         InvalidArgument: the name is not allowed.
     """
     if not _NAME.fullmatch(table):
-        raise InvalidArgument(f"a table has letters, digits and underscores, 64 at most, unlike {shown_value(table)}")
+        raise InvalidArgument(
+            f"table must have 1 to 64 letters, digits and underscores, unlike {shown_value(table)}."
+        )
     return table
 
 

@@ -87,7 +87,7 @@ class MysqlConnection:
         try:
             if self._driver.server_status & IN_TRANSACTION:
                 raise StoreError(
-                    f"a new connection to {self._where} is in a transaction already: give locks their own"
+                    f"A new connection to {self._where} is already in a transaction. Give locks their own."
                 )
             self._file = OwnedDescriptor(socket_of(self._driver).fileno(), socket_of(self._driver))
             self._cursor = self._driver.cursor(pymysql.cursors.Cursor)
@@ -119,7 +119,7 @@ class MysqlConnection:
         """
         left = deadline - clock.now()
         if left <= 0:
-            raise Refused(f"{self._where}: the time was over before the step was sent; nothing was done")
+            raise Refused(f"{self._where}: the time limit passed before the step was sent. Nothing was done. Retry.")
         set_read_timeout(self._driver, max(SHORTEST, min(left, self._timeout)))
         try:
             self._file.check()
@@ -284,13 +284,13 @@ class MysqlLines:
         if about is None or about.durable:
             return
         hint = (
-            f"innodb_flush_log_at_trx_commit is not 1, so it forgets the last commits in a crash, and nobody gets a "
-            f"lock for {grace:g} s after a start: make it 1, or give all processes ?grace= (the longest lease)"
+            f"innodb_flush_log_at_trx_commit is not 1, so a crash may lose the last commits, and no lock is granted "
+            f"for {grace:g} s after a start. Set it to 1, or give all processes ?grace= (the longest lease)."
         )
         if place.ttl - 2 * SLACK > grace * MICROS:
-            raise Refused(f"a lease of {(place.ttl - 2 * SLACK) / MICROS:g} s is too long for this server: {hint}")
+            raise Refused(f"A lease of {(place.ttl - 2 * SLACK) / MICROS:g} s is too long for this server: {hint}")
         if clock.now() < about.grants_at:
-            raise TransientRefusal(f"this server was restarted a moment ago, and may have forgotten claims: {hint}")
+            raise TransientRefusal(f"This server has just restarted and may have lost claims: {hint}")
 
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with `prefix` and have claims."""
@@ -311,7 +311,7 @@ class MysqlLines:
                 which = " OR ".join(f"(k = X'{k}' AND version = {version})" for k, version in over)
                 self._ask(f"DELETE FROM {self._table} WHERE {which}")
         except (Refused, UnknownOutcome) as error:
-            log.warn("could not sweep old names, later perhaps: %s", error)
+            log.warn("Could not delete old names, retrying later: %s", error)
 
     def doctor(self) -> list[Check]:
         """Check the server's version, durability, clock, round trip and table."""
@@ -330,26 +330,26 @@ class MysqlLines:
         found: list[tuple[str, Literal["ok", "warn", "fail", ""], str]] = [
             (
                 "version", "ok" if "MariaDB" in str(version) else "warn",
-                f"{version}; these locks are tested on MariaDB only",
+                f"{version}. These locks are tested on MariaDB only.",
             ),
             (
                 "persistence", "" if int(flush) == 1 else "warn",
-                f"innodb_flush_log_at_trx_commit is {flush}: after each start nobody gets a lock for the seconds of "
-                f"?grace=, since the last commits before a crash may be forgotten; make it 1",
+                f"innodb_flush_log_at_trx_commit is {flush}, so a crash may lose the last commits, and no lock is "
+                f"granted for ?grace= seconds after each start. Set it to 1.",
             ),
             (
                 "clock", "ok" if abs(skew) <= SKEW else "warn",
-                f"differs from this machine's by {skew * 1000:.0f} ms; leases are judged by the server's clock "
-                f"alone, which must not jump: let NTP slew it",
+                f"The server's clock differs from this machine's by {skew * 1000:.0f} ms. Leases depend on the "
+                f"server's clock alone, which must not jump. Let NTP slew the clock.",
             ),
             (
                 "grace", "warn" if grants_in > 0 else "",
-                f"the server has just started; it grants locks again in {grants_in:.0f} s",
+                f"The server has just started. It grants locks again in {grants_in:.0f} s.",
             ),
-            ("server", "ok", f"answers in {took * 1e6:.0f} us"),
+            ("server", "ok", f"The server replies in {took * 1e6:.0f} us."),
             (
                 "table", "ok" if engine.lower() == "innodb" else "fail",
-                f"{self._table} is of {engine}; of another engine than InnoDB it forgets in a crash",
+                f"{self._table} uses {engine}. With engines other than InnoDB a crash loses claims. Use InnoDB.",
             ),
         ]  # fmt: skip
         return [Check(name, status, detail) for name, status, detail in found if status]

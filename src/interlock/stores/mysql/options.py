@@ -25,20 +25,20 @@ WAITED = "1205"  # for a row or table that is locked
 AT_ONCE = ("1020", WAITED, "1213", "1317")
 """Other transactions interfered, or the statement was cancelled: nothing was done, and the step can be retried."""
 
-_MANY = "the server has as many connections as it may have: raise its max_connections (or the account's), or let the "
-_MANY += "processes have fewer (?max_connections=)"
-_WRITE = "this server or account may only read, and others lock elsewhere: connect to the primary"
+_MANY = "The server or account has no free connection. Raise its max_connections, or lower ?max_connections= in "
+_MANY += "the processes."
+_WRITE = "The server or account is read-only. Connect to the primary."
 _ADVICE = dict.fromkeys(FULL, _MANY) | dict.fromkeys(READ_ONLY, _WRITE)
 _ADVICE |= {
-    NO_TABLE: "the table of locks is not there: connect without ?create=false as an account that may make it, or run "
-    "what `python -m interlock.stores.mysql` prints; if it has another name, say so by ?table=",
-    "1044": "GRANT this account SELECT, INSERT, UPDATE, DELETE on the table of locks",
-    "1045": "account or password is wrong",
-    "1049": "there is no such database",
-    "1142": "GRANT this account SELECT, INSERT, UPDATE, DELETE on the table of locks",
-    "1143": "GRANT this account SELECT, INSERT, UPDATE, DELETE on the table of locks",
-    "1205": "the row or the table was locked for too long: by LOCK TABLES, a backup, or another transaction?",
-    "1969": "is max_statement_time shorter than a commit takes?",
+    NO_TABLE: "The table of locks is missing. Connect once without ?create=false as an account that may create it, "
+    "or run the output of `python -m interlock.stores.mysql`, or give its name by ?table=.",
+    "1044": "GRANT this account SELECT, INSERT, UPDATE, DELETE on the table of locks.",
+    "1045": "Account or password is wrong. Check both.",
+    "1049": "The database does not exist. Check its name.",
+    "1142": "GRANT this account SELECT, INSERT, UPDATE, DELETE on the table of locks.",
+    "1143": "GRANT this account SELECT, INSERT, UPDATE, DELETE on the table of locks.",
+    "1205": "The row or table was locked for too long. Look for LOCK TABLES, a backup, or another transaction.",
+    "1969": "Check that max_statement_time is longer than a commit.",
 }
 _PASSING = (*FULL, *AT_ONCE, "1021", "1037", "1038", "1041", "1114", "1969", "3024")
 
@@ -53,7 +53,7 @@ def refusal(number: object, text: str, where: str) -> Refused:
     """
     code = str(number)
     kind = NoRoom if code in FULL else TransientRefusal if code in _PASSING else Refused
-    error = kind(f"{where} refused: {text} ({code}); {_ADVICE.get(code, 'look at the error log of the server')}")
+    error = kind(f"{where} refused: {text} ({code}). {_ADVICE.get(code, 'Check the error log of the server.')}")
     error.code = code
     return error
 
@@ -80,16 +80,16 @@ def meaning(error: BaseException, where: str) -> StoreError:
 def _not_connected(error: BaseException, where: str) -> StoreError:
     """Return the error to raise for a failure to connect, also for a missing package."""
     if isinstance(error, RuntimeError) and "cryptography" in str(error):
-        return StoreError(f"{where} can't be reached: this account's way to log in needs {CRYPTOGRAPHY} ({error})")
+        return StoreError(f"Cannot connect to {where}: the login of this account needs {CRYPTOGRAPHY} ({error})")
     found = _refused(error, where)
     if found is None:
         told = error.args[-1] if error.args else error
-        return Unreachable(f"{where} can't be reached: {told}; is the server running?")
+        return Unreachable(f"Cannot connect to {where}: {told}. Check that the server is running.")
     return found if isinstance(found, TransientRefusal) else Denied(str(found))
 
 
 PORT = 3306
-CRYPTOGRAPHY = "the package cryptography: pip install cryptography, or let the account log in by TLS"
+CRYPTOGRAPHY = "the package cryptography. Run pip install cryptography, or let the account log in by TLS."
 FAILURES = (pymysql.Error, OSError, UnicodeError, RuntimeError)
 """The exceptions of a failed connection: also that a host name can't be encoded, or that a package is missing."""
 
@@ -137,7 +137,7 @@ def dialled(how: Mapping[str, object], where: str, password_may_leak: bool) -> A
         if not password_may_leak:
             raise _not_connected(error, where) from error
     # Outside of the except clause: the text of the chained error could show a part of the password.
-    raise Unreachable(f"{where} can't be reached; {UNTOLD}")
+    raise Unreachable(f"Cannot connect to {where}. {UNTOLD}")
 
 
 IO_TIMEOUT = 5.0  # seconds to wait for a reply
@@ -199,7 +199,7 @@ def options_of(
     where, password_may_leak = place_of(url), is_torn(url)
     given, how = _read(url)
     if not how["database"] and dial is None:
-        raise InvalidArgument(f"{where}: which database? mysql://user:password@host/database")
+        raise InvalidArgument(f"{where}: the database is missing. Write mysql://user:password@host/database.")
 
     def connect() -> Any:
         return dialled(how if password is None else how | {"password": password()}, where, password_may_leak)

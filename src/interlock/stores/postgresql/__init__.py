@@ -11,7 +11,7 @@ from interlock.storekit.store import Store, require_module
 if TYPE_CHECKING:
     from interlock.stores.postgresql.options import PostgresOptions
 
-NEEDS = ("psycopg", f"locks in PostgreSQL need psycopg 3: {install('sql')}")
+NEEDS = ("psycopg", f"Locks in PostgreSQL need psycopg 3. Run: {install('sql')}")
 
 
 class PostgresStore(Store):

@@ -28,8 +28,8 @@ def names_of(table: str = TABLE, schema: str = "") -> dict[str, str]:
     for what, name in (("table", table), ("schema", schema)):
         if (name or what == "table") and not (_NAME.fullmatch(name) and len(name) <= LONGEST):
             raise InvalidArgument(
-                f"a {what} has lowercase letters, digits and underscores, {LONGEST} at most, "
-                f"unlike {shown_value(name)}"
+                f"The {what} must have 1 to {LONGEST} lowercase letters, digits and underscores, "
+                f"unlike {shown_value(name)}."
             )
     where = f'"{schema}".' if schema else ""
     names = {each: f'{where}"{table}_{each}"' for each in ("alive", *FUNCTIONS)}
@@ -52,7 +52,7 @@ def ddl(table: str = TABLE, schema: str = "", grace: float = GRACE) -> str:
     """
     names = names_of(table, schema)
     if not 0 <= grace <= 86400:  # refuses NaN too
-        raise InvalidArgument(f"the grace is 0 to 86400 seconds, not {grace}")
+        raise InvalidArgument(f"grace must be between 0 and 86400 seconds, not {grace}.")
     text = cast(bytes, get_data(__package__, "functions.sql")).decode()
     return text.format(grace=int(grace * 1_000_000), **names)
 

@@ -38,35 +38,35 @@ RIGHTS = "42501"
 FULL = "53300"
 AWAY = "57P03"
 UNPREPARED, PREPARED = "26000", "42P05"  # a pooler without support has lent us another session
-LOOK = "look at the server's log"
+LOOK = "Check the server's log."
 
-_BY_HAND = "let its owner run what `python -m interlock.stores.postgresql` prints"
+_BY_HAND = "let its owner run the output of `python -m interlock.stores.postgresql`"
 _MISSING = (
-    f"the table of locks and its functions are missing, and are not to be made here (?create=false): {_BY_HAND}, or "
-    f"name their place by ?schema= and ?table="
+    f"the table of locks and its functions are missing, and ?create=false forbids their creation. To create them, "
+    f"{_BY_HAND}; or give their place by ?schema= and ?table=."
 )
 _NOWHERE = (
-    "there is no schema for the table of locks: the search_path of this role is empty, or names no existing schema. "
-    "Name a schema by ?schema=, or set the search_path"
+    "the table of locks has no schema: the search_path of this role is empty, or names no existing schema. "
+    "Give a schema by ?schema=, or set the search_path."
 )
-_READS = "this server or role may only read: connect to the primary, with a role that may write"
+_READS = "The server or role is read-only. Connect to the primary, with a role that may write."
 _ADVICE = {
-    ISOLATION: "its steps need the isolation level read committed, which could not be had",
+    ISOLATION: "Locks need the isolation level read committed. Allow it.",
     READ_ONLY: _READS,
     RECOVERY: _READS,
-    COLUMN: "the table of locks is one of another version of interlock: drop it, or take another one (?table=)",
-    RIGHTS: f"if the table of locks is not there, and this role may not make it, {_BY_HAND}; if it is, GRANT this "
-    "role SELECT, INSERT, UPDATE, DELETE on it, SELECT, INSERT on the one called …_alive, EXECUTE on the functions "
-    "and USAGE on the schema",
-    "28P01": "user name or password is wrong",
-    "28000": "the server does not let this user in: is there such a role? Else look at its pg_hba.conf",
-    "3D000": "there is no such database",
-    FULL: "the server, database, role or pooler has as many connections as it may have: raise its limit, or let the "
-    "processes have fewer (?max_connections=)",
-    "53100": "the disk of the server is full",
-    AWAY: "the server is starting or stopping: try again in a moment",
-    "57014": "the server cancelled the step: is the role's statement_timeout shorter than a commit takes?",
-    "55P03": "another step of the same name took longer than the role's lock_timeout",
+    COLUMN: "The table of locks belongs to another version of interlock. Drop it, or use another (?table=).",
+    RIGHTS: f"If the table of locks is missing and this role cannot create it, {_BY_HAND}. Otherwise GRANT this "
+    "role SELECT, INSERT, UPDATE, DELETE on the table, SELECT, INSERT on the table …_alive, EXECUTE on the "
+    "functions and USAGE on the schema.",
+    "28P01": "User name or password is wrong. Check both.",
+    "28000": "The server refuses this user. Check that the role exists, and check pg_hba.conf.",
+    "3D000": "The database does not exist. Check its name.",
+    FULL: "The server, database, role or pooler has no free connection. Raise its limit, or lower "
+    "?max_connections= in the processes.",
+    "53100": "The disk of the server is full. Free some space.",
+    AWAY: "The server is starting or stopping. Retry soon.",
+    "57014": "The server cancelled the step. Check that the role's statement_timeout is longer than a commit.",
+    "55P03": "Another step of the same name took longer than the role's lock_timeout. Retry.",
 }
 AT_ONCE = ("40001", "40P01", "55P03", "57014")
 """A conflict with other transactions, or a time-out: the step was rolled back, and can be retried at once."""
@@ -93,7 +93,7 @@ def refusal(code: str, text: str, where: str) -> Refused:
         # The advice comes first; the name of a function is shown without its thirteen arguments.
         f"{where}: {_NOWHERE if code == SCHEMA else _MISSING} ({text.partition('(')[0]}; {code})"
         if code in (TABLE, FUNCTION, SCHEMA)
-        else f"{where} refused: {text} ({code}); {_ADVICE.get(code, LOOK)}"
+        else f"{where} refused: {text} ({code}). {_ADVICE.get(code, LOOK)}"
     )
     error.code = code
     error.is_unavailable = code == AWAY
@@ -118,11 +118,11 @@ def not_connected(error: BaseException, where: str) -> StoreError:
     """Return the error to raise for a failure to connect; libpq reports the reason only as text."""
     text = str(error).strip() or type(error).__name__
     if any(words in text for words in _FULL):
-        return NoRoom(f"{where} refused: {text} ({FULL}); {_ADVICE[FULL]}")
+        return NoRoom(f"{where} refused: {text} ({FULL}). {_ADVICE[FULL]}")
     for code, words in _DENIED:
         if getattr(error, "sqlstate", None) == code or (words in text and "FATAL" in text):
-            return Denied(f"{where} refused: {text} ({code}); {_ADVICE[code]}")
-    return Unreachable(f"{where} can't be reached: {text}; {LOOK}")
+            return Denied(f"{where} refused: {text} ({code}). {_ADVICE[code]}")
+    return Unreachable(f"Cannot connect to {where}: {text}. {LOOK}")
 
 
 class PgStatement(NamedTuple):
@@ -290,7 +290,7 @@ class PostgresWire:
 
     def renewed(self, claims: Sequence[Claim], reply: Sequence[Row]) -> list[Renewed]:
         """As `Wire.renewed`."""
-        held_up = StoreError("another step is at this claim, and did not come to its end: it was not renewed yet")
+        held_up = StoreError("Another step on this claim has not ended, so the claim was not renewed.")
         found = {id: held_up if answer == "-1" else int(answer) for id, answer in reply}
         return [found.get(claim.id, RENEWAL_GONE) for claim in claims]
 

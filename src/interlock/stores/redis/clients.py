@@ -30,7 +30,7 @@ def settings_of_client(client: object, tasks: bool) -> Settings:
     cluster = hasattr(client, "nodes_manager")
     pool = getattr(client, "connection_pool", None)
     if not cluster and not hasattr(pool, "connection_kwargs"):
-        raise InvalidArgument(f"{described(client)} is no client of redis: give one like redis.Redis(...)")
+        raise InvalidArgument(f"{described(client)} is not a redis client. Pass one such as redis.Redis(...).")
     check_colour(client, tasks, "connect()", "aconnect()")
     if cluster:
         return _of_cluster(client)

@@ -48,11 +48,13 @@ def see_it_is_there(count: Reply, wanted: int, where: str) -> None:
     """
     if isinstance(count, ReplyError):
         refused = refusal(count, where)
-        raise StoreError(f"{refused}; without WAIT no replica can confirm the grant, so it was released") from refused
+        raise StoreError(
+            f"{refused} Without WAIT no replica can confirm a grant; the lock was released."
+        ) from refused
     if count < wanted:
         raise StoreError(
-            f"only {count} of {wanted} replicas of {where} confirmed the grant, so it was released. "
-            f"Check the replication, or lower ?replicas="
+            f"Only {count} of {wanted} replicas of {where} confirmed the grant, so it was released. "
+            f"Check replication, or lower ?replicas=."
         )
 
 
@@ -70,16 +72,16 @@ def refusal(error: ReplyError, where: str, line: str = "") -> Refused:
         refused: Refused = Redirected(text, where)
     elif "max number of clients" in text.lower():
         refused = NoRoom(
-            f"{where} has as many connections as it may have ({text}): raise maxclients there, or let the processes "
-            f"have fewer (?max_connections=)"
+            f"{where} has no free connection ({text}). Raise its maxclients, or lower ?max_connections= in the "
+            f"processes."
         )
     else:
         advice = advice_on(code, text)
         if code == "NOPERM":
-            advice = f"{advice} {_RIGHTS}"
+            advice = f"{advice} It needs {_RIGHTS}."
         elif code == "WRONGTYPE" and line:
-            advice = f"{advice}: {line}"
-        refused = (TransientRefusal if code in PASSES else Refused)(f"{where} refused: {text}; {advice}")
+            advice = f"{advice} Key: {line}."
+        refused = (TransientRefusal if code in PASSES else Refused)(f"{where} refused: {text}. {advice}")
         refused.is_unavailable = code == "READONLY"
         if isinstance(refused, TransientRefusal):
             refused.needs_operator = code in NEED_AN_OPERATOR
@@ -94,22 +96,22 @@ def unreachable(where: str, error: BaseException) -> StoreError:
     if isinstance(error, ReplyError):
         refused = refusal(error, where)
         if refused.code in ("NOAUTH", "WRONGPASS"):
-            return Denied(f"can't connect to {where}: {text}; {LOGIN}")
+            return Denied(f"Cannot connect to {where}: {text}. {LOGIN}")
         return refused
     if isinstance(error, Garbage):
         return garbled(where, error)
     if "SSL" in text or "certificate" in text.lower():
-        return Denied(f"can't connect to {where}: {text}; look at the TLS settings (rediss://…?ssl_ca_certs=FILE)")
+        return Denied(f"Cannot connect to {where}: {text}. Check the TLS settings (rediss://…?ssl_ca_certs=FILE).")
     if isinstance(error, (ConnectionResetError, BrokenPipeError, EOFError)):
         return ended(where, error)  # the server accepted the connection before: a retry may help
     if isinstance(error, TimeoutError):
         text = "timed out"
-    return Unreachable(f"can't connect to {where}: {text}; is it running, and are host, port and password right?")
+    return Unreachable(f"Cannot connect to {where}: {text}. Check that it is running; check host, port and password.")
 
 
 def garbled(where: str, found: Garbage) -> ConnectionEnded:
     """Return the error to raise for a reply that is not of the Redis protocol."""
     return ConnectionEnded(
-        f"what answers in the place of {where} does not speak the protocol of Redis: it said {found.args[0]!r}; are "
-        f"host and port right, and what lies between?"
+        f"{where} does not reply in the Redis protocol: {found.args[0]!r}. Check host and port, and any proxy in "
+        f"between."
     )

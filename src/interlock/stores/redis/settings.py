@@ -31,7 +31,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 
 def _choice(name: str, text: str) -> str:
     if text not in CHOICES[name]:
-        raise InvalidArgument(f"{name} is one of {', '.join(CHOICES[name])}, not {shown_value(text)}")
+        raise InvalidArgument(f"{name} must be one of {', '.join(CHOICES[name])}, not {shown_value(text)}.")
     return text
 
 
@@ -148,7 +148,7 @@ class Settings:
     def where(self) -> str:
         """The server, for messages."""
         if self.kind == "sentinel":
-            return f"the Redis server that Sentinel calls {self.service!r}"
+            return f"the Redis service {self.service!r} of Sentinel"
         if self.kind == "cluster":
             return "the Redis cluster"
         if isinstance(self.address, str):
@@ -180,7 +180,7 @@ def settings_of(url: SplitResult) -> Settings:
     tls = Tls({name: given[name] for name in TLS if name in given})
     secure = scheme in ("rediss", "valkeys")
     if tls.options and not secure and kind != "sentinel":
-        raise InvalidArgument("options of TLS are for rediss://, valkeys:// and the like")
+        raise InvalidArgument("TLS options require a TLS URL (rediss:// or valkeys://).")
     common = Settings(
         username=given.get("username") or unquote(user) or None,
         password=given.get("password") or unquote(password) or None,
@@ -194,7 +194,7 @@ def settings_of(url: SplitResult) -> Settings:
     )
     if url.scheme == "unix":
         if hosts not in ("", "localhost"):
-            meant = f"write three slashes and the path of the socket; did you mean unix:///{hosts}{url.path}?"
+            meant = f"write three slashes before the socket's path. Did you mean unix:///{hosts}{url.path}?"
             raise InvalidArgument(f"{place_of(url)!r}: {meant}")
         return replace(common, address=unquote(url.path))
     path = url.path.strip("/").split("/")
@@ -206,7 +206,7 @@ def settings_of(url: SplitResult) -> Settings:
         return replace(common, address=(unquote(url.hostname or "localhost"), port_of(url) or PORT))
     if not service or "@" in service:
         raise InvalidArgument(
-            "a Sentinel URL names the service: redis+sentinel://host:26379,host2:26379/mymaster[/db]"
+            "A Sentinel URL must name the service: redis+sentinel://host:26379,host2:26379/mymaster[/db]."
         )
     sentinel = Settings(
         username=given.get("sentinel_username"),
@@ -232,5 +232,5 @@ def _nodes_of(url: SplitResult, hosts: str, port: int) -> tuple[Address, ...]:
     """Return the addresses in host,host:port,[::1]:port."""
     found = [SplitResult("", host, "", "", "") for host in hosts.split(",")]
     if not all(each.hostname for each in found):
-        raise InvalidArgument(f"{place_of(url)}: name one host or several: host:{port},host2:{port}")
+        raise InvalidArgument(f"{place_of(url)}: give one or more hosts, such as host:{port},host2:{port}.")
     return tuple((each.hostname or "", port_of(each) or port) for each in found)

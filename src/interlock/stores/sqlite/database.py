@@ -33,14 +33,14 @@ FORK = 10.0  # seconds that a fork waits for a step; the first step takes long, 
 REMEMBERED = 256  # lines
 _PASSING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
 _ADVICE = {
-    sqlite3.SQLITE_READONLY: "it, or its folder, may only be read: change the mode, or mount it for writing",
-    sqlite3.SQLITE_CANTOPEN: "it or its journal (-journal) can't be opened: look at the modes of both, of the "
-    "folder, and at how many files this process may open (ulimit -n)",
-    sqlite3.SQLITE_FULL: "the disk is full: make room",
-    sqlite3.SQLITE_IOERR: "the disk fails, is full, or the process may not write so much: look at the machine's log",
-    sqlite3.SQLITE_NOTADB: "it is no SQLite database: look at it, and remove it, or give the locks another path",
-    sqlite3.SQLITE_CORRUPT: "it is damaged: end all who use it, remove it, and look for what wrote to it",
-    sqlite3.SQLITE_PERM: "this user may not use it: change its mode",
+    sqlite3.SQLITE_READONLY: "The file or its folder is read-only. Change its mode, or mount it for writing.",
+    sqlite3.SQLITE_CANTOPEN: "The file or its journal (-journal) cannot be opened. Check the modes of both and of "
+    "the folder, and the limit of open files (ulimit -n).",
+    sqlite3.SQLITE_FULL: "The disk is full. Free some space.",
+    sqlite3.SQLITE_IOERR: "The disk fails or is full, or a file-size limit applies. Check the machine's log.",
+    sqlite3.SQLITE_NOTADB: "The file is not a SQLite database. Remove it, or give the locks another path.",
+    sqlite3.SQLITE_CORRUPT: "The file is damaged. End its users, remove it, and find the program that wrote to it.",
+    sqlite3.SQLITE_PERM: "This user must not access the file. Change its mode.",
 }
 
 
@@ -94,7 +94,7 @@ class Database:
                 opened.connection.rollback()
             execute("BEGIN IMMEDIATE")
             if not opened.file.is_found():
-                raise sqlite3.OperationalError("its file is not there")
+                raise sqlite3.OperationalError("its file does not exist")
             row = execute("SELECT text FROM line WHERE key = ?", (name,)).fetchone()
             before = EMPTY if row is None else self._line(key, row[0])
             now = StoreTime(int(clock.now() * MICROS), int(clock.awake_or_not() * MICROS) + opened.ahead)
@@ -133,15 +133,15 @@ class Database:
         try:
             return decode(text)
         except ValueError as error:
-            raise StoreError(f"{self.options.path} has a line that is none of interlock's: {error}") from error
+            raise StoreError(f"{self.options.path} has a record that interlock did not write: {error}") from error
 
     def _open(self) -> Opened:
         if not self.users:
             raise closed()
         if self.options.path in _unusable:
             raise StoreError(
-                "this process was forked, without Python being told, while another thread was in a step: "
-                "SQLite can't be used in it; start it anew, or fork when no thread locks"
+                "This process was forked without Python's hooks while another thread was in a step, so SQLite is "
+                "unusable. Restart the process, or fork while no thread locks."
             )
         if self._opened is not None and self._opened.file.links() < 0:
             self._drop()
@@ -163,15 +163,15 @@ class Database:
         if self._opened is not None and not self._opened.file.is_found():
             self._drop()
             raise StoreError(
-                f"{self.options.path}-… was removed or replaced while it was in use: its holders have lost their "
-                f"locks; find the program that did it, and try again"
+                f"{self.options.path}-… was removed or replaced while in use, so its holders have lost their locks. "
+                f"Find the program that removed it, and retry."
             ) from error
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
             return
         self._drop()
         raise (TransientRefusal if code in _PASSING else StoreError)(
-            f"{self.options.path}: {error}; {_ADVICE.get(code, 'see `interlock doctor`')}"
+            f"{self.options.path}: {error}. {_ADVICE.get(code, 'Run `interlock doctor`.')}"
         ) from error
 
     def keys(self, prefix: str) -> list[str]:
@@ -183,7 +183,7 @@ class Database:
                 return sorted(key for (name,) in rows.fetchall() if (key := name.decode()).startswith(prefix))
             except sqlite3.Error as error:
                 self._failed(error)
-                raise TransientRefusal(f"{self.options.path} is busy: ask again") from error
+                raise TransientRefusal(f"{self.options.path} is busy. Retry.") from error
 
     def doctor(self) -> list[Check]:
         """Check the file system, and the file."""
@@ -194,7 +194,7 @@ class Database:
                 health = self._open().connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         except (StoreError, sqlite3.Error) as error:
             return [*checks, Check("file", "fail", str(error))]
-        return [*checks, Check("contents", "ok" if health == "ok" else "fail", f"quick_check says: {health}")]
+        return [*checks, Check("contents", "ok" if health == "ok" else "fail", f"quick_check returned {health}.")]
 
     def _drop(self) -> None:
         opened, self._opened = self._opened, None

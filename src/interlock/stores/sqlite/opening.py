@@ -33,8 +33,8 @@ from interlock.stores.files.opening import OpenFile, Sharing, failed, kind_of, o
 
 BESIDE = ".locks"  # the suffix of the file of locks beside an engine's database
 _MEMORY = (
-    "a database in memory is seen by one connection only: for the threads and tasks of one process write memory://, "
-    "else give the locks a file: sqlite:////var/lib/app/locks.db"
+    "Only one connection sees a database in memory. For the threads and tasks of one process write memory://; "
+    "otherwise give the locks a file: sqlite:////var/lib/app/locks.db."
 )
 
 
@@ -61,11 +61,11 @@ def options_of(url: SplitResult) -> SqliteOptions:
         raise InvalidArgument(_MEMORY)
     found = read_options(given, {"allow": allowed_in}, "sqlite://")
     if url.netloc or url.fragment:
-        raise InvalidArgument("sqlite:// names a file of this machine: sqlite:////var/lib/app/locks.db")
+        raise InvalidArgument("sqlite:// needs a file of this machine: sqlite:////var/lib/app/locks.db.")
     path = _checked(unquote(url.path, errors="surrogateescape").removeprefix("/"))
     if not os.path.isabs(path):
         raise InvalidArgument(
-            f"{path!r} would be another file in each working directory: an absolute path has four slashes, "
+            f"{path!r} is relative to the working directory. Write an absolute path with four slashes: "
             f"{path_url('/' + path, 'sqlite:///')} or {path_url(os.path.abspath(path), 'sqlite:///')}"
         )
     return SqliteOptions(_followed(path), **found)
@@ -81,12 +81,12 @@ def options_beside(engine: Any) -> SqliteOptions:
         InvalidArgument: the database is in memory, or its path is relative.
     """
     if engine.dialect.driver not in ("pysqlite", "aiosqlite"):
-        raise InvalidArgument(f"locks need an engine of sqlite3 or aiosqlite, not {described(engine)}")
+        raise InvalidArgument(f"Locks need an engine of sqlite3 or aiosqlite, not {described(engine)}.")
     path = _checked(engine.url.database or "")
     if not os.path.isabs(path):
         raise InvalidArgument(
-            f"the engine's database, {path!r}, may be another file in each working directory: give the engine an "
-            f"absolute path, which has four slashes, or give the locks a URL: sqlite:////var/lib/app/locks.db"
+            f"The engine's database {path!r} is relative to the working directory. Give the engine an absolute path "
+            f"with four slashes, or pass a URL: sqlite:////var/lib/app/locks.db."
         )
     return SqliteOptions(os.path.realpath(path) + BESIDE)
 
@@ -95,7 +95,7 @@ def _checked(path: str) -> str:
     if path in ("", ":memory:") or "mode=memory" in path:
         raise InvalidArgument(_MEMORY)
     if "\0" in path or path.endswith("/"):
-        raise InvalidArgument(f"{path!r} is a folder, or no path: name a file, like /var/lib/app/locks.db")
+        raise InvalidArgument(f"{path!r} is a folder, or not a path. Name a file such as /var/lib/app/locks.db.")
     return path
 
 
@@ -108,7 +108,7 @@ def _followed(path: str) -> str:
     folder, name = os.path.split(path)
     path = os.path.join(os.path.realpath(folder), name)
     if os.path.islink(path) and os.lstat(path).st_uid not in (0, os.geteuid()):
-        raise InvalidArgument(f"{path} is a symbolic link of another user: write the path of the file itself")
+        raise InvalidArgument(f"{path} is a symbolic link of another user. Write the path of the file itself.")
     return os.path.realpath(path)
 
 
@@ -188,7 +188,7 @@ def open_claims(options: SqliteOptions, alive: OpenFile) -> Opened:
         machine.refuse_file_system(Path(folder), options.allow, f"sqlite:///{path}")
         if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
             raise StoreError(
-                f"{folder} can't be written by this user, and SQLite makes a journal there: choose another folder"
+                f"This user cannot write to {folder}, where SQLite needs a journal. Choose another folder."
             )
         _make(path, sharing)
         check_file(path, sharing)
@@ -199,9 +199,9 @@ def open_claims(options: SqliteOptions, alive: OpenFile) -> Opened:
             kept.execute("COMMIT")
         return opened
     except FileNotFoundError as error:
-        raise StoreError(f"there is no folder {folder} for the file of the locks: make it") from error
+        raise StoreError(f"The folder {folder} for the locks does not exist. Create the folder.") from error
     except OSError as error:
-        raise failed(f"{path} can't keep locks", error) from error
+        raise failed(f"{path} cannot keep locks", error) from error
 
 
 def _of_this_boot(execute: Execute, path: str, sharing: Sharing, alive: OpenFile) -> Opened:
@@ -225,8 +225,8 @@ def _of_this_boot(execute: Execute, path: str, sharing: Sharing, alive: OpenFile
         execute("INSERT INTO boot VALUES (?, ?, ?, ?)", boot)
     if boot.clock != here.clock:
         raise StoreError(
-            f"{path} is used in another time namespace ({boot.clock}, not {here.clock}): leases can't be compared; "
-            f"give each time namespace a path of its own"
+            f"{path} is used in another time namespace ({boot.clock}, not {here.clock}), so leases are not "
+            f"comparable. Use one path per time namespace."
         )
     check_file(file, sharing)
     alive.path = file
@@ -313,9 +313,9 @@ def _settle(execute: Execute, path: str, schema: tuple[str, ...]) -> None:
         for words in (*schema, f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {VERSION}"):
             execute(words)
     elif application != APPLICATION:
-        raise StoreError(f"{path} is a database of something else: remove it, or give the locks another path")
+        raise StoreError(f"{path} is a database of another program. Remove the file, or give the locks another path.")
     elif version != VERSION:
-        raise StoreError(f"{path} is used by another version of interlock: end its processes, and remove it")
+        raise StoreError(f"{path} is used by another version of interlock. End its processes, and remove the file.")
 
 
 def check_file(path: str, sharing: Sharing) -> None:
@@ -330,13 +330,13 @@ def check_file(path: str, sharing: Sharing) -> None:
     if not stat.S_ISREG(found.st_mode):
         what = f"is {kind_of(found.st_mode)}, not a file"
     elif found.st_nlink > 1:
-        what = "has another name too (a hard link), under which others would not see its journal"
+        what = "has a second name (a hard link), under which others would not find its journal"
     elif not sharing.trusts(found.st_uid):
-        what = f"belongs to user {found.st_uid}: users who share locks need a folder of their group, chmod 2770"
+        what = f"belongs to user {found.st_uid}. To share locks, use a folder of the users' group, chmod 2770"
     elif not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
-        what = f"can't be read and written by this user (it has the mode {stat.S_IMODE(found.st_mode):o}): chmod it"
+        what = f"is not readable and writable by this user (mode {stat.S_IMODE(found.st_mode):o}). Run chmod"
     if what:
-        raise StoreError(f"{path} {what}; nothing was changed")
+        raise StoreError(f"{path} {what}. Nothing was changed.")
 
 
 def _make(path: str, sharing: Sharing) -> None:

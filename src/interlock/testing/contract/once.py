@@ -169,11 +169,11 @@ def test_a_result_that_is_not_set_is_none(world: World, ann: Actor) -> None:
     assert ann.within(once, lambda run: (run.due, run.result)) == (False, None)
 
 
-@pytest.mark.parametrize("result", [{1, 2}, "x" * 65_535], ids=["no JSON", "too large"])
+@pytest.mark.parametrize("result", [{1, 2}, "x" * 65_535], ids=["not JSON", "too large"])
 @needs("once")
 def test_a_result_that_cant_be_kept_is_told_to_all(world: World, result: Any, ann: Actor) -> None:
     once, work = world.connect().once(world.name, keep=MINUTE), Work(world, result)
-    with pytest.raises(InvalidArgument, match="counts as done"):
+    with pytest.raises(InvalidArgument, match="recorded as done"):
         ann.do(once.run, work.function)
     for _ in range(2):
         with pytest.raises(NotKept, match="forget"):

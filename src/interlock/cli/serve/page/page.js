@@ -56,7 +56,7 @@ function fill(row, name, claim, now, again, canEvict) {
 function show(look) {
   put(one("store"), `Store ${look.store}` + (look.namespace ? `, namespace ${shown(look.namespace)}` : ""));
   one("key").hidden = !look.token;
-  if (look.error !== undefined) return away(`The store can't be used: ${shown(look.error)}`);
+  if (look.error !== undefined) return away(`The store cannot be used: ${shown(look.error)}`);
   const now = Date.parse(look.time);
   const claims = new Map();
   for (const { name, holders, waiters } of look.locks) {
@@ -76,7 +76,7 @@ function show(look) {
     const row = rows.get(key) ?? newRow();
     rows.set(key, row);
     fill(row, name, claim, now, again, look.token);
-    // A row that stands where it belongs is not touched, so that a click or a selection in it lasts.
+    // Leave a row in its right place untouched, so that clicks and selections last.
     if (row === place) place = place.nextSibling;
     else body.insertBefore(row, place);
   }
@@ -99,14 +99,14 @@ function away(why) {
 async function evict(name, claim) {
   const token = one("token").value;
   if (!token) {
-    say("Give the token first.");
+    say("Enter the token first.");
     one("token").focus();
     return;
   }
   const who = `${claim.pid}@${claim.host}`;
   const question =
     claim.state === "using"
-      ? `Evict ${shown(who)} from ${shown(name)}? It notices when it next renews its lease; until then two may be at work.`
+      ? `Evict ${shown(who)} from ${shown(name)}? The holder is notified at its next renewal; until then two may be at work.`
       : `Evict ${shown(who)}, who waits for ${shown(name)}?`;
   if (!confirm(question)) return;
   try {
@@ -117,7 +117,7 @@ async function evict(name, claim) {
       body: JSON.stringify({ name, id: claim.id }),
     });
     const told = await answer.json();
-    say(told.error ? `Not evicted: ${shown(told.error)}` : told.evicted ? "" : "It was gone already.");
+    say(told.error ? `Not evicted: ${shown(told.error)}` : told.evicted ? "" : "The claim no longer exists.");
     await look();
   } catch (error) {
     say(`Not evicted: ${error.message}`);

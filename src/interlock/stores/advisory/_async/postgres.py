@@ -39,7 +39,7 @@ async def _answer(session: BaseSession, seconds: float) -> Rows:
         left = deadline - clock.now()
         if left <= 0:
             session.silent = True
-            raise UnknownOutcome(f"PostgreSQL has not answered within {seconds:g} s")
+            raise UnknownOutcome(f"No reply from PostgreSQL within {seconds:g} s. Check the server and the network.")
         await rt.readable(session.fd, (), min(left, FLUSH) if unsent else left)
         plain.consume_input()  # also while sending: a server that can't write its reply stops reading
     found, said = [], ("", "")

@@ -30,16 +30,16 @@ SOONEST = 0.05  # seconds after which a wait in the server is cancelled once mor
 MOMENT = 0.001  # seconds between two checks whether a session is free
 RENEWED_WITHIN = 60.0  # seconds
 LONG = 60  # seconds; doctor warns if the locks of a dead machine are released later
-DEAD = "the locks of a machine that died without a word are free after {}"
+DEAD = "The locks of a crashed machine are released after {}"
 SLOW = (
     ": set tcp_keepalive_time = 15, tcp_keepalive_interval = 5 and tcp_keepalive_probes = 3 in the configuration of "
     "the server"
 )
 FULL = (
-    "this process has {} sessions with the database already, one for each lock that it holds or waits for: release "
-    "some, or allow more by ?max_sessions="
+    "This process has {} sessions with the database already, one for each lock that it holds or waits for. Release "
+    "some locks, or raise ?max_sessions=."
 )
-NOT_RENEWED = StoreError("the session did not answer in time")
+NOT_RENEWED = StoreError("The session did not reply in time.")
 
 
 class AdvisoryQueue:
@@ -229,7 +229,7 @@ class AdvisoryQueue:
         deadline = now() + IO_TIMEOUT
         try:
             if session.silent:
-                raise UnknownOutcome("the session with the database gives no answer, and was ended")
+                raise UnknownOutcome("The session with the database did not reply, and was closed.")
             while session.busy and now() < deadline:
                 rt.sleep(MOMENT)  # a renewal of its lease is in progress
             try:
@@ -286,7 +286,7 @@ class AdvisoryQueue:
         return RENEWAL_OK
 
     def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
-        raise Unsupported("advisory locks end with their sessions, and can't be handed over")
+        raise Unsupported("Advisory locks end with their sessions and cannot be handed over.")
 
     # -- from outside -----------------------------------------------------------------------------------
 
@@ -348,10 +348,10 @@ class AdvisoryQueue:
             for view in self.look(key):
                 if id in (None, view.id):
                     raise StoreError(
-                        f"{view.name!r} is locked by another process ({view.id}, {view.host}), and such a lock ends "
-                        "only with its session: "
+                        f"Another process ({view.id}, {view.host}) holds {view.name!r}, and an advisory lock ends "
+                        "only with its session. To end the session: "
                         + self._room.kind.words["end"].format(pid=view.id.rpartition(" ")[2])
-                        + " ends that"
+                        + ""
                     )
         return count
 
@@ -363,11 +363,11 @@ class AdvisoryQueue:
         ((version, space, idle, interval, count),) = self.ask("about")
         seconds = int(idle or 0) + int(interval or 0) * int(count or 0)
         soon = 0 < seconds <= LONG
-        after = f"{seconds} s" if seconds else "what its system says, two hours on Linux"
+        after = f"{seconds} s" if seconds else "the time-out of its system (two hours on Linux)"
         most = self._room.options.max_sessions
         return [
             Check("server", "ok", str(version)),
-            Check("lock table", "ok", f"{space}, {most} of ours, each on a session of its own"),
+            Check("lock table", "ok", f"{space}, {most} of this process, each with its own session."),
             Check("dead machine", "ok" if soon else "warn", DEAD.format(after) + ("" if soon else SLOW)),
         ]
 

@@ -145,16 +145,19 @@ class AsyncGateway:
     def _failure(self, error: Exception, where: str, seconds: float) -> StoreError:
         """Return the StoreError for an error of httpx or of its transport."""
         if "SSL" in str(error):
-            return Denied(f"{where} refuses TLS, or is another server: {error}; see ssl_ca=, ssl_cert= and ssl_key=")
+            return Denied(f"{where} refuses TLS, or is not etcd: {error}. Check ssl_ca=, ssl_cert= and ssl_key=.")
         if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
-            return Unreachable(f"{where} can't be reached: {error}; does etcd run there, and is the URL right?")
+            return Unreachable(f"Cannot connect to {where}: {error}. Check that etcd is running, and check the URL.")
         if isinstance(error, httpx.PoolTimeout):
             return no_room(where, self._options.most, seconds)
         if isinstance(error, httpx.TimeoutException):
             return no_answer(where, seconds)
         # A TLS 1.3 server that requires a client certificate says so after the handshake, or only hangs up.
         if self._options.tls and not self.answered:
-            error = OSError(f"{error or 'it hung up'}; does it want a client certificate? See ssl_cert= and ssl_key=")
+            error = OSError(
+                f"{error or 'it closed the connection'} (if it requires a client certificate, see "
+                "ssl_cert= and ssl_key=)"
+            )
         return ended(where, error)
 
     async def listen(self, body: str, hear: Callable[[str], rt.Result[bool]]) -> None:
@@ -212,7 +215,7 @@ def _read(status: int, text: bytes, where: str) -> list[Json]:
     try:
         answers = [json.loads(line) for line in text.splitlines() or [b""]]
     except ValueError as error:
-        raise StoreError(f"{where} does not answer as etcd 3.4 or later does (HTTP {status}): is it one?") from error
+        raise StoreError(f"{where} does not reply like etcd 3.4 or later (HTTP {status}). Check the URL.") from error
     for each in answers:
         if "error" in each:
             raise refusal(each, where)

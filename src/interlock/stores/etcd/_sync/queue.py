@@ -286,22 +286,23 @@ class EtcdQueue:
         self._gateway.ask("lease/revoke", json.dumps({"ID": lease["ID"]}), deadline)
         seconds, members = int(lease["TTL"]), len(self._options.members)
         return [
-            Check("server", "ok", f"etcd {status['version']} answers linearizable reads"),
+            Check("server", "ok", f"etcd {status['version']} answers linearizable reads."),
             Check(
                 "leases",
                 "ok",
-                f"a process that dies with a ttl below {seconds} s holds up others for {seconds} to {seconds + 1} s",
+                f"A process that dies with a ttl below {seconds} s blocks others for {seconds} to {seconds + 1} s.",
             ),
             Check(
                 "members",
                 "ok" if members > 2 else "warn",
-                f"the URL has {members}; with three, one may fail: etcd://one,two,three",
+                f"The URL has {members}. With three members one may fail: etcd://one,two,three.",
             ),
             *(
                 Check(
                     "alarm",
                     "fail",
-                    f"{each.get('alarm')}: nobody gets a lock until it is disarmed (etcdctl alarm list; disarm)",
+                    f"{each.get('alarm')}: no lock is granted until the alarm is disarmed (etcdctl "
+                    "alarm list; disarm).",
                 )
                 for each in alarms.get("alarms", ())
             ),

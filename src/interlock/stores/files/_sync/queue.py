@@ -61,8 +61,8 @@ class FileQueue(StepQueue):
 
     busy_limit = 1.0  # seconds: the guard is held for microseconds, unless its process was stopped meanwhile
     busy_text = (
-        "the guard of a line is held by a process that was stopped in the middle of a step, or by some other "
-        "program: continue it or kill it (lslocks shows which), then call again"
+        "A process that was stopped during a step, or another program, holds the guard of the file. Continue or kill "
+        "that process (lslocks shows it), and retry."
     )
 
     def __init__(self, steps: FileSteps) -> None:

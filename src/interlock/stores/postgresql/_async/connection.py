@@ -72,9 +72,9 @@ async def dialled(options: PostgresOptions, deadline: float) -> Any:
     else:
         if connection.pgconn.transaction_status == TransactionStatus.IDLE:
             return connection
-        raise StoreError(f"a new connection to {options.where} is in a transaction: `dial` returns new ones only")
+        raise StoreError(f"A new connection to {options.where} is in a transaction. `dial` must return new ones.")
     # Outside of the except clause: the text of the chained error could show a part of the password.
-    raise Unreachable(f"{options.where} can't be reached; {UNTOLD}")
+    raise Unreachable(f"Cannot connect to {options.where}. {UNTOLD}")
 
 
 class AsyncServer:
@@ -185,7 +185,7 @@ class AsyncPgConnection:
             except (Refused, ConnectionEnded, NoAnswer) as error:
                 if not isinstance(error, Refused):
                     self._end()
-                log.warn("could not tell who is next, who will find out by looking: %s", error)
+                log.warn("Could not notify the next waiter, which will poll: %s", error)
         return rows
 
     async def _insist(self, statement: PgStatement, deadline: float) -> list[Row]:

@@ -43,7 +43,7 @@ class PostgresQueue(ServerQueue[PgStatement, list[Row]]):
             try:
                 self._ask(self._statements.sweep(SWEEP_PAGES, SWEEP_AGE))
             except StoreError as error:
-                log.warn("could not sweep old names, later perhaps: %s", error)
+                log.warn("Could not delete old names, retrying later: %s", error)
         return removed
 
     def look(self, key: str) -> list[ClaimView]:
@@ -64,27 +64,27 @@ class PostgresQueue(ServerQueue[PgStatement, list[Row]]):
         skew = clock.time_of_day() - int(now) / MICROS
         crashed = int(grace or 0) / MICROS
         found: list[tuple[str, Literal["ok", "warn", "fail", ""], str]] = [
-            ("version", "ok" if int(number) >= OLDEST else "fail", f"PostgreSQL {version}; it must be 14 or newer"),
-            ("role", "fail" if replica != "0" else "", "it is a replica, which can't write: connect to the primary"),
+            ("version", "ok" if int(number) >= OLDEST else "fail", f"PostgreSQL {version}. Locks need 14 or newer."),
+            ("role", "fail" if replica != "0" else "", "The server is a read-only replica. Connect to the primary."),
             (
                 "persistence", "warn" if "off" in (fsync, pages) else "",
-                f"fsync is {fsync}, full_page_writes {pages}: after a crash of the machine two may hold a lock",
+                f"fsync is {fsync}, full_page_writes {pages}: after a crash of the machine two may hold a lock.",
             ),
             (
                 "clock", "ok" if abs(skew) <= SKEW else "warn",
-                f"differs from this machine's by {skew * 1000:.0f} ms; leases are judged by the server's clock "
-                f"alone, which must not jump: let NTP slew it",
+                f"The server's clock differs from this machine's by {skew * 1000:.0f} ms. Leases depend on the "
+                f"server's clock alone, which must not jump. Let NTP slew the clock.",
             ),
-            ("server", "ok", f"answers in {took * MICROS:.0f} us"),
-            ("table", "ok", f"in the schema {schema}: who finds another schema shares no lock with it"),
+            ("server", "ok", f"The server replies in {took * MICROS:.0f} us."),
+            ("table", "ok", f"The table is in schema {schema}. Clients of another schema share no locks."),
             (
                 "tables", "warn" if others else "",
-                f"there is another table of that name in {others}, as by another search_path: who finds that one is "
-                f"not excluded; let all say ?schema={schema}",
+                f"Another table of this name is in {others}, so clients with another search_path are not excluded. "
+                f"Let all clients use ?schema={schema}.",
             ),
             (
                 "grace", "warn" if crashed > 0 else "",
-                f"the server has crashed: locks are given out again in {crashed:.0f} s",
+                f"The server has crashed. It grants locks again in {crashed:.0f} s.",
             ),
         ]  # fmt: skip
         return [Check(name, status, detail) for name, status, detail in found if status]

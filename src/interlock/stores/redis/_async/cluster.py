@@ -80,7 +80,7 @@ class AsyncCluster:
         for first, last, address in self._shares:
             if first <= slot <= last:
                 return address
-        raise TransientRefusal(f"no node of the cluster has {line!r} now; look at CLUSTER INFO")
+        raise TransientRefusal(f"No node of the cluster serves {line!r}. Check CLUSTER INFO.")
 
     async def ask(self, command: RedisCommand, deadline: float, undo: Claim | None = None) -> Reply:
         """As `AsyncPool.ask`, on the node of the command's line; follows redirections until the deadline."""
@@ -168,7 +168,7 @@ class AsyncCluster:
                     self.on_change()
                 return
         raise failure or TransientRefusal(
-            "no node of the Redis cluster says where its slots are: look at CLUSTER INFO"
+            "No node of the Redis cluster returned the map of slots. Check CLUSTER INFO."
         )
 
     def invalidate_connections(self) -> None:
@@ -218,7 +218,7 @@ class AsyncRedisClusterQueue(AsyncRedisQueue):
             self._address = address
             subscription.before_confirm = self._see_member
             return subscription
-        raise failure or Unreachable("the Redis cluster has no nodes that serve slots")
+        raise failure or Unreachable("The Redis cluster has no nodes that serve slots. Check CLUSTER INFO.")
 
     async def _see_member(self) -> None:
         """Leave a node that is no longer in the cluster: it confirms subscriptions, but receives no messages."""

@@ -52,9 +52,7 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
         """Subscribe; if the server or a proxy does not support SUBSCRIBE, log that, and let waiters poll."""
         subscription = await self._dialer.subscribe(self.channel, deadline)
         if subscription.deaf is not None and not self._redis.deaf:
-            log.warn(
-                "who waits looks every %g s, since nothing can be subscribed to: %s", DEAF_LOOK, subscription.deaf
-            )
+            log.warn("Waiters poll every %g s, because they cannot subscribe: %s", DEAF_LOOK, subscription.deaf)
             self._redis.deaf = True
         return subscription
 
@@ -131,13 +129,13 @@ class AsyncRedisQueue(AsyncServerQueue[RedisCommand, Reply]):
             for _ in range(TRIES):
                 await self._ask_twice(RedisCommand(pack("PUBLISH", self.channel, f"{id} 1")))
                 if await waiter.wait(MESSAGE_LIMIT) is not None:
-                    return Check("messages", "ok", "what was published arrived")
+                    return Check("messages", "ok", "A published message arrived.")
         finally:
             self._waiters.leaves(id)
         return Check(
             "messages",
             "fail",
-            f"what was published did not arrive within {TRIES * MESSAGE_LIMIT:g} s: waiters hear by their own look",
+            f"A published message did not arrive within {TRIES * MESSAGE_LIMIT:g} s. Waiters poll instead.",
         )
 
 
@@ -159,23 +157,23 @@ def _about(about: dict[str, str], skew: float) -> list[Check]:
     found: list[tuple[str, Literal["ok", "warn", "fail", ""], str]] = [
         (
             "clock", "ok" if abs(skew) <= SKEW else "warn",
-            f"differs from this machine's by {skew * 1000:.0f} ms; leases are judged by the server's clock alone, "
-            f"which must not jump: if it is set forward by what is left of a lease, two may hold the lock; let NTP "
-            f"slew it, and keep the clocks of replicas together",
+            f"The server's clock differs from this machine's by {skew * 1000:.0f} ms. Leases depend on the server's "
+            f"clock alone: if it jumps forward by the rest of a lease, two may hold the lock. Let NTP slew the "
+            f"clock, and synchronize the clocks of replicas.",
         ),
         ("version", "ok" if version else "", f"{name} {version}"),
         (
             "role", "" if about.get("role", "master") == "master" else "fail",
-            "this is a replica: connect to the primary",
+            "The server is a replica. Connect to the primary.",
         ),
         (
             "memory", "fail" if evicts else "",
-            f"maxmemory-policy is {policy}: the server may evict held locks and records; set noeviction",
+            f"maxmemory-policy is {policy}: the server may evict held locks and records. Set noeviction.",
         ),
         (
             "persistence", "warn" if about.get("aof_enabled") == "0" else "",
-            "appendonly is off: a restart of the server forgets held locks, whose holders learn it at their next "
-            "renewal; give the resource the fence",
+            "appendonly is off: a restart of the server forgets held locks; their holders are notified at the next "
+            "renewal. Pass the fence to the resource.",
         ),
     ]  # fmt: skip
     return [Check(name, status, detail) for name, status, detail in found if status]

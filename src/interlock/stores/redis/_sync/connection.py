@@ -338,9 +338,9 @@ class Dialer:
             return max(answers)[1]
         if not self._silent:
             self._silent = True
-            log.warn("no Sentinel of %r answers: a new primary would not be noticed", self.settings.service)
-        text = f"no primary found: {failure}" if failure else "no primary found for it"
-        raise unreachable(self.settings.where, OSError(f"{text}; do its Sentinels run, and see a primary that does?"))
+            log.warn("No Sentinel of %r replies, so a new primary would go unnoticed.", self.settings.service)
+        text = f"no primary found: {failure}" if failure else "no primary found"
+        raise unreachable(self.settings.where, OSError(f"{text}. Check that its Sentinels run and see a primary"))
 
     def _ask_sentinel(self, sentinel: Settings, node: Address, deadline: float) -> list[tuple[int, Address]]:
         """Return the epoch of the last fail-over and the address of the primary, if a Sentinel knows it."""
