@@ -134,7 +134,7 @@ def test_several_rows_are_written_or_none(engine: Engine, locks, books: Table) -
         connection.execute(books.update().where(books.c.id == 2).values(fence=fence + 5))
     with engine.begin() as connection:
         connection.execute(books.update().where(books.c.id == 2).values(name="kept"))
-        with pytest.raises(StaleFence, match="stop the work") as error:
+        with pytest.raises(StaleFence, match="Stop the work") as error:
             fenced(books, early).write(connection, books.c.id.in_([1, 2]), name="late")
     assert error.value.fence == fence + 5
     assert names(engine) == ["old", "kept"]  # the caller decides about the rest of the transaction

@@ -48,9 +48,9 @@ def places_are_said(app_configs: Sequence[AppConfig] | None, **_: object) -> lis
     """Report the database of the claims if INTERLOCK does not set one; only with `check --deploy`."""
     return [
         Info(
-            f"INTERLOCK[{alias!r}] names no store, and the database {database!r} is SQLite's: claims are kept in "
+            f"INTERLOCK[{alias!r}] names no store, and the database {database!r} is SQLite: claims are stored in "
             f"{url_beside(database)}.",
-            hint="They exclude the processes of this machine that use the same file.",
+            hint="The locks work only between processes of this machine that use the same file.",
             id="interlock.I001",
         )
         for alias, database in databases_of_locks().items()
@@ -70,8 +70,8 @@ def transactions_begin_with_the_write_lock(
         return []
     return [
         Warning(
-            f"Under ATOMIC_REQUESTS a request that has read from the SQLite database {alias!r} keeps others from "
-            f"committing, also one whose lock it waits for.",
+            f"Under ATOMIC_REQUESTS a request that has read from the SQLite database {alias!r} blocks the commits of "
+            f"others, including the holder of a lock that it waits for.",
             hint="Set \"transaction_mode\": \"IMMEDIATE\" in its OPTIONS.",
             id="interlock.W005",
         )
@@ -92,7 +92,7 @@ def tables_are_there(
         return []
     return [
         Warning(
-            f"The database {alias!r} has no table of locks: it is made at their first use, if the account may.",
+            f"The database {alias!r} has no table of locks. Its first use creates the table, if the account may.",
             hint=f"Run `manage.py migrate interlock --database {alias}`.",
             id="interlock.W003",
         )
@@ -119,8 +119,8 @@ def _check_place(alias: str) -> Iterator[CheckMessage]:
     except LockError as error:
         yield Error(
             str(error),
-            hint="Give a LOCATION like 'redis://host' whose store is installed, or the dotted path of a store class, "
-            "or the ALIAS of a database; OPTIONS are the arguments of that class, e.g. {'MAX_CONNECTIONS': 2} for a "
+            hint="Give a LOCATION such as 'redis://host' of an installed store, or the dotted path of a store class, "
+            "or the ALIAS of a database. OPTIONS are arguments of that class, e.g. {'MAX_CONNECTIONS': 2} for a "
             "database.",
             obj=where,
             id="interlock.E002",
@@ -129,8 +129,8 @@ def _check_place(alias: str) -> Iterator[CheckMessage]:
     if found.location is not None:
         if found.location.startswith("memory:") and not settings.DEBUG:
             yield Warning(
-                f"{where}: memory:// is seen by one process only.",
-                hint="A site that is served by several processes needs a store that all of them see.",
+                f"{where}: memory:// exists in one process only.",
+                hint="A site with several processes needs a store that all of them reach.",
                 id="interlock.W001",
             )
     elif found.backend == ORM_STORE:
@@ -157,21 +157,21 @@ def problems_of(alias: str, by_orm: bool = False) -> Iterator[CheckMessage]:
     vendor = vendor_of(alias)
     if by_orm and is_in_memory(alias):
         yield Error(
-            f"The database {alias!r} is in memory, one for each connection: records would exclude nobody.",
-            hint="Give it a file, or leave out the LOCATION: the locks are then in memory too.",
+            f"The database {alias!r} is in memory, separate for each connection, so its records exclude nobody.",
+            hint="Give the database a file, or omit the LOCATION: the locks are then in memory too.",
             id="interlock.E006",
         )
     elif by_orm and is_sqlite(alias):
         yield Warning(
             f"The records of the locks are in the SQLite file of the database {alias!r}.",
-            hint="A transaction there, also one that has only read, keeps records from being written, and they "
-            "it from committing. Leave out the LOCATION: the locks are then beside the database.",
+            hint="A transaction there, even one that has only read, blocks the writing of records, and records block "
+            "its commit. Omit the LOCATION: the locks are then in a file beside the database.",
             id="interlock.W004",
         )
     elif not by_orm and vendor not in OPENERS:
         yield Info(
-            f"Locks in the database {alias!r} ({vendor}) are taken by the ORM alone: `orm:`, which is slow.",
-            hint="interlock knows PostgreSQL, MariaDB, MySQL and SQLite better; a LOCATION names another store.",
+            f"Locks in the database {alias!r} ({vendor}) use the ORM (`orm:`), which is slow.",
+            hint="interlock supports PostgreSQL, MariaDB, MySQL and SQLite natively. Or give a LOCATION.",
             id="interlock.I002",
         )
     elif not by_orm and vendor in TABLES:
@@ -192,27 +192,27 @@ def problems_of(alias: str, by_orm: bool = False) -> Iterator[CheckMessage]:
 def _problems_of_database(alias: str, database: Mapping[str, Any]) -> Iterator[CheckMessage]:
     if not apps.is_installed("interlock.django"):
         yield Error(
-            "Claims are kept in the database, but 'interlock.django' is not in INSTALLED_APPS.",
+            "Claims are stored in the database, but 'interlock.django' is not in INSTALLED_APPS.",
             hint="Add it, and run `manage.py migrate`.",
             id="interlock.E005",
         )
     if database.get("TEST", {}).get("MIRROR"):
         yield Error(
-            f"The database {alias!r} is a replica (its TEST has a MIRROR): locks can't be taken there.",
+            f"The database {alias!r} is a replica (its TEST has a MIRROR), so it cannot store locks.",
             hint="Give the ALIAS of the primary.",
             id="interlock.E007",
         )
     if not router.allow_migrate_model(alias, Claim):
         yield Error(
             f"The database routers keep the table of locks out of the database {alias!r}.",
-            hint="Let them allow to migrate the app 'interlock' there, or give another ALIAS.",
+            hint="Allow the migration of the app 'interlock' there, or give another ALIAS.",
             id="interlock.E008",
         )
     level = (database.get("OPTIONS") or {}).get("isolation_level")
     words = getattr(level, "name", str(level)).replace("_", " ").lower()
     if words in ("repeatable read", "serializable", "2", "3"):
         yield Warning(
-            f"Transactions on the database {alias!r} keep reading what was there when they began.",
-            hint="occupy() inside of one can't read a row afresh; occupy first, or use READ COMMITTED.",
+            f"Transactions on the database {alias!r} read the state of their beginning.",
+            hint="occupy() inside a transaction cannot reread a row. Call occupy() first, or use READ COMMITTED.",
             id="interlock.W002",
         )

@@ -148,7 +148,7 @@ def _ask_store(queue: Queue, grants: Sequence[BaseGrant]) -> None:
     for grant, answer in zip(unique, answers, strict=True):
         if isinstance(answer, StoreError):
             # The lease lasts until its deadline, even if the store is unavailable; as for other renewals.
-            log.warn("could not ask whether the lock %r is held before a commit: %s", grant.name, answer)
+            log.warn("Could not check lock %r before a commit: %s", grant.name, answer)
         elif not answer:
             raise _lost(grant, GONE_THERE)
 

@@ -79,11 +79,11 @@ class StoreSettings(NamedTuple):
         try:
             found = import_string(self.backend or DATABASE_STORE)
         except ImportError as error:
-            raise StoreError(f"INTERLOCK: the BACKEND {self.backend!r} can't be imported: {error}") from error
+            raise StoreError(f"INTERLOCK: the BACKEND {self.backend!r} cannot be imported: {error}") from error
         if self.backend in (None, ORM_STORE):
             checked_count(self.options.get("max_connections", 1), MAX_CONNECTIONS)
         if not (isinstance(found, type) and callable(getattr(found, "queue", None))):
-            raise InvalidArgument(f"INTERLOCK: the BACKEND {self.backend!r} is no store class")
+            raise InvalidArgument(f"INTERLOCK: the BACKEND {self.backend!r} is not a store class.")
         try:
             signature(found).bind(**self.options)
         except TypeError as error:
@@ -95,7 +95,7 @@ def places() -> dict[str, Any]:
     """Return INTERLOCK, with an empty entry "default" if it has none."""
     given = getattr(settings, "INTERLOCK", None) or {}
     if not isinstance(given, dict) or not all(isinstance(alias, str) for alias in given):
-        raise InvalidArgument(f"INTERLOCK is a dict of dicts by their aliases, like CACHES, not {described(given)}")
+        raise InvalidArgument(f"INTERLOCK must be a dict of dicts by alias, like CACHES, not {described(given)}.")
     return {DEFAULT: {}, **given}
 
 
@@ -107,23 +107,25 @@ def place(alias: str) -> StoreSettings:
     """
     known = places()
     if alias not in known:
-        raise InvalidArgument(f"INTERLOCK has no {alias!r}; it has: {', '.join(sorted(known))}")
+        raise InvalidArgument(f"INTERLOCK has no {alias!r}. It has: {', '.join(sorted(known))}.")
     given = known[alias]
     if not isinstance(given, dict):
-        raise InvalidArgument(f"INTERLOCK[{alias!r}] is a dict, not {described(given)}")
+        raise InvalidArgument(f"INTERLOCK[{alias!r}] must be a dict, not {described(given)}.")
     unknown = sorted(map(repr, set(given) - KEYS))
     if unknown:
-        raise InvalidArgument(f"INTERLOCK[{alias!r}] has no {unknown[0]}; known are {', '.join(sorted(KEYS))}")
+        raise InvalidArgument(f"INTERLOCK[{alias!r}] has no {unknown[0]}. Keys: {', '.join(sorted(KEYS))}.")
     options = given.get("OPTIONS") or {}
     if not isinstance(options, dict) or not all(isinstance(key, str) for key in options):
-        raise InvalidArgument(f"INTERLOCK[{alias!r}]: OPTIONS is a dict with texts as keys, not {described(options)}")
+        raise InvalidArgument(
+            f"INTERLOCK[{alias!r}]: OPTIONS must be a dict with str keys, not {described(options)}."
+        )
     options = {**options, "alias": given["ALIAS"]} if "ALIAS" in given else dict(options)
     location, backend = given.get("LOCATION"), given.get("BACKEND")
     for key, value in (("LOCATION", location), ("BACKEND", backend), ("ALIAS", options.get("alias"))):
         if not isinstance(value, (str, NoneType)):
-            raise InvalidArgument(f"INTERLOCK[{alias!r}]: {key} is a text, not {described(value)}")
+            raise InvalidArgument(f"INTERLOCK[{alias!r}]: {key} must be a str, not {described(value)}.")
     if location is not None and (backend is not None or "ALIAS" in given):
-        raise InvalidArgument(f"INTERLOCK[{alias!r}] has a LOCATION: leave out BACKEND and ALIAS")
+        raise InvalidArgument(f"INTERLOCK[{alias!r}] has a LOCATION. Omit BACKEND and ALIAS.")
     if location is not None and location.startswith(ORM):
         options["alias"] = location.removeprefix(ORM) or None
         location, backend = None, ORM_STORE

@@ -63,7 +63,7 @@ def given_by(alias: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = connections.create_connection(alias).get_connection_params()
     except ImproperlyConfigured as error:
-        raise InvalidArgument(f"DATABASES[{alias!r}] can't be used: {error}") from error
+        raise InvalidArgument(f"DATABASES[{alias!r}] cannot be used: {error}") from error
     return found
 
 
@@ -105,7 +105,7 @@ def pymysql_of(alias: str) -> dict[str, Any]:
     mode = str(given.pop("ssl_mode", "PREFERRED")).upper()
     _refuse(alias, set(given) - set(signature(pymysql.connect).parameters), "PyMySQL", "mysql")
     if mode not in TLS_MODES:
-        raise InvalidArgument(f"DATABASES[{alias!r}]: there is no ssl_mode {mode}; there are {', '.join(TLS_MODES)}")
+        raise InvalidArgument(f"DATABASES[{alias!r}]: unknown ssl_mode {mode}. Modes: {', '.join(TLS_MODES)}.")
     if mode == "DISABLED":
         given["ssl_disabled"] = True
     elif mode.startswith("VERIFY"):
@@ -119,8 +119,8 @@ def pymysql_of(alias: str) -> dict[str, Any]:
 def _refuse(alias: str, unknown: set[str], library: str, scheme: str) -> None:
     if unknown:
         raise InvalidArgument(
-            f"DATABASES[{alias!r}] has an option {sorted(unknown)[0]!r} that {library} does not know, by which the "
-            f"locks connect: leave it out, or say in INTERLOCK where they are, e.g. {{'LOCATION': '{scheme}://…'}}"
+            f"DATABASES[{alias!r}] has an option {sorted(unknown)[0]!r} unknown to {library}, the driver of the "
+            f"locks. Omit the option, or select a store in INTERLOCK, e.g. {{'LOCATION': '{scheme}://…'}}."
         )
 
 
@@ -195,7 +195,7 @@ class DatabaseStore:
         self.alias = alias or database_of_claims()
         if self.alias not in connections.settings:
             raise InvalidArgument(
-                f"DATABASES has no {self.alias!r}; it has: {', '.join(sorted(connections.settings))}"
+                f"DATABASES has no {self.alias!r}. It has: {', '.join(sorted(connections.settings))}."
             )
         self._most = max_connections
         first = self._opened()
@@ -209,7 +209,7 @@ class DatabaseStore:
         try:
             return OPENERS.get(vendor, _records)(self.alias, self._most)
         except ImportError as error:
-            raise StoreError(f"locks in {vendor} need a driver: {DRIVERS.get(vendor)} ({error})") from error
+            raise StoreError(f"Locks in {vendor} need a driver ({error}). Run: {DRIVERS.get(vendor)}") from error
 
     @property
     def has_moved(self) -> bool:

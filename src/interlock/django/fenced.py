@@ -34,7 +34,7 @@ class StaleFencedObject(StaleObject, StaleFence):
         (name, conflict), *_ = self.fields.items()
         return (
             f"{self.instance._meta.label} {self.instance.pk!r} was not saved: a holder with fence {conflict.theirs} "
-            f"has written it ({name}), and this one, with fence {conflict.mine}, has lost the lock; stop the work"
+            f"has written it ({name}); this holder, with fence {conflict.mine}, has lost the lock. Stop the work."
         )
 
 
@@ -110,7 +110,7 @@ class FencedRows:
                 if later is not None:
                     raise StaleFence(
                         f"{rows.model._meta.label} was not written: a holder with fence {later} has written it, and "
-                        f"this one, with fence {fence}, has lost the lock {self._grant.name!r}; stop the work",
+                        f"this holder, with fence {fence}, has lost lock {self._grant.name!r}. Stop the work.",
                         later,
                     )
         return count
@@ -129,7 +129,7 @@ class FencedRows:
         """
         instance = self._instance
         if not isinstance(instance, Guarded):
-            raise InvalidArgument("fenced(…).save() saves one instance of a Guarded model; use update(…) for others")
+            raise InvalidArgument("fenced(…).save() saves one instance of a Guarded model. Use update(…) for others.")
         self._grant.check()
         setattr(instance, self._field.attname, self._grant.fence)
         keep_fenced(instance, self._field.attname)
@@ -144,14 +144,14 @@ class FencedRows:
     def _check_values(self, values: Mapping[str, object]) -> None:
         own = self._field.model._meta
         if self._rows.model._meta.concrete_model is not own.concrete_model:
-            raise InvalidArgument(f"the fence is in the table of {own.label}: give fenced() rows of that model")
+            raise InvalidArgument(f"The fence is in the table of {own.label}. Pass rows of that model to fenced().")
         for name in values:
             if own.get_field(name) is self._field:
-                raise InvalidArgument(f"{name} is written by fenced() itself; don't give it")
+                raise InvalidArgument(f"fenced() itself writes {name}. Omit {name}.")
             if own.get_field(name) not in own.local_concrete_fields:
                 raise InvalidArgument(
-                    f"{name} is not in the table of the fence ({own.label}), and can't be written in the same "
-                    f"statement; give its table a FenceField, and write it by itself"
+                    f"{name} is not in the table of the fence ({own.label}), so one statement cannot write both. "
+                    f"Add a FenceField to the table of {name}, and write it separately."
                 )
 
 
@@ -173,11 +173,11 @@ def fenced(
         InvalidArgument: the model has no such field, or several; or the instance was never saved.
     """
     if not isinstance(grant, BaseGrant):
-        raise InvalidArgument(f"fenced() takes the grant of one lock, not {type(grant).__name__}")
+        raise InvalidArgument(f"fenced() needs the grant of one lock, not {type(grant).__name__}.")
     instance = rows if isinstance(rows, models.Model) else None
     if isinstance(rows, models.Model):
         if rows.pk is None:
-            raise InvalidArgument(f"this {rows._meta.label} was never saved: there is no row to be fenced")
+            raise InvalidArgument(f"This {rows._meta.label} was never saved, so it has no row. Save it first.")
         rows = type(rows)._base_manager.using(rows._state.db).filter(pk=rows.pk)
     return FencedRows(rows, instance, grant, _fence_field(rows.model, field))
 
@@ -188,7 +188,7 @@ def _fence_field(model: type[models.Model], name: str | None) -> FenceField:
     if len(chosen) != 1:
         has = ", ".join(each.name for each in fields) or "none"
         which = "one FenceField" if name is None else f"a FenceField {name!r}"
-        raise InvalidArgument(f"{model._meta.label} must have {which} for fenced() to use; it has: {has}")
+        raise InvalidArgument(f"{model._meta.label} must have {which} for fenced(). It has: {has}.")
     return chosen[0]
 
 

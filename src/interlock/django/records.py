@@ -99,7 +99,7 @@ class Workers:
             lost = thread is None
             self._threads += [thread] if thread else []
         if lost and future.cancel():
-            raise StoreError("this connection was closed, or no thread can be started")
+            raise StoreError("This connection is closed, or no thread can start. Connect again.")
         return future.result()
 
     def _take(self, step: Callable[..., T], *args: object) -> T:
@@ -108,17 +108,17 @@ class Workers:
             if connection.connection is None:
                 self._connect(connection)
         except DatabaseError as error:
-            raise StoreError(f"the database {self._alias!r} can't be reached: {error}") from error
+            raise StoreError(f"Cannot connect to the database {self._alias!r}: {error}") from error
         try:
             return step(*args)
         except (DatabaseError, InterfaceError) as error:
             if isinstance(error, ProgrammingError) or "no such table" in str(error):
                 raise StoreError(
-                    f"the database {self._alias!r} refused: {error}; is its table there? "
-                    f"`manage.py migrate interlock --database {self._alias}`"
+                    f"The database {self._alias!r} refused: {error}. If its table is missing, run "
+                    f"`manage.py migrate interlock --database {self._alias}`."
                 ) from error
             connection.close()
-            raise UnknownOutcome(f"a statement on the database {self._alias!r} failed: {error}") from error
+            raise UnknownOutcome(f"A statement on the database {self._alias!r} failed: {error}") from error
 
     def _connect(self, connection: BaseDatabaseWrapper) -> None:
         if id(connection) not in self._open:
@@ -246,7 +246,7 @@ class OrmRecords:
             fence: int = max(top + 1, _micros(now))
             if mine.filter(fence=top).update(fence=fence, until=Now()):
                 return fence
-        raise UnknownOutcome(f"others drew fences {TRIES} times before this one")
+        raise UnknownOutcome(f"Others drew fences {TRIES} times before this claim. Retry.")
 
     def _delete(self, claim: Claim) -> bool:
         removed, _ = self._all.filter(claim=claim.id).delete()

@@ -114,8 +114,8 @@ class Occupation(Generic[R]):
         for using in self._using:
             if in_transaction(using):
                 raise InvalidArgument(
-                    f"a task can't hold a lock until the transaction on {using!r} has ended; "
-                    f"use `with` or @occupies in the function that holds the transaction"
+                    f"A task cannot hold a lock until the end of the transaction on {using!r}. "
+                    f"Use `with` or @occupies in the function that holds the transaction."
                 )
         self._find_names()
 
@@ -197,13 +197,13 @@ def occupy(
         BrokenTransaction: (on entering) the transaction can only be rolled back.
     """
     if not rows:
-        raise InvalidArgument("occupy() needs an instance, or a model and a pk")
+        raise InvalidArgument("occupy() needs an instance, or a model and a pk.")
     if isinstance(rows[0], type):
         if len(rows) != 1 or not issubclass(rows[0], models.Model) or pk is None:
-            raise InvalidArgument("occupy() takes one model with its pk, as in occupy(Book, pk=1), or instances")
+            raise InvalidArgument("occupy() accepts instances, or one model with its pk, such as occupy(Book, pk=1).")
         found = [Row(rows[0], pk)]
     elif pk is not None:
-        raise InvalidArgument("occupy() takes a pk with a model only; an instance has its own")
+        raise InvalidArgument("occupy() accepts a pk only with a model. Omit pk for an instance.")
     else:
         found = [row_of(each) for each in rows]
     answer: Callable[[list[Any]], Any] = itemgetter(0) if len(found) == 1 else tuple
@@ -273,7 +273,7 @@ def occupies(
         LockLost: (when called) the lock was lost while the function ran.
     """
     if not isinstance(name, str) or not name:
-        raise InvalidArgument('occupies() needs the name of a lock, as in @occupies("report:{date}")')
+        raise InvalidArgument('occupies() needs the name of a lock, such as @occupies("report:{date}").')
 
     def decorate(function: F) -> F:
         name_for = name_of_arguments(name, function, "occupies")

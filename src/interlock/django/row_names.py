@@ -36,7 +36,7 @@ class Row(Generic[M]):
         try:
             self._pk = _key_of(model._meta.pk, pk)
         except NO_KEY as error:
-            raise InvalidArgument(f"{pk!r} can't be a primary key of {model._meta.label}: {error}") from error
+            raise InvalidArgument(f"{pk!r} is not a valid primary key of {model._meta.label}: {error}") from error
         self.using = router.db_for_write(model, **({} if instance is None else {"instance": instance}))
 
     def name(self, alias: str = DEFAULT) -> str:
@@ -87,10 +87,10 @@ def row_of(instance: models.Model) -> Row[Any]:
         InvalidArgument: the object is not an instance of a model, or was never saved.
     """
     if not isinstance(instance, models.Model):
-        raise InvalidArgument(f"occupy() takes instances of models, not {type(instance).__name__}")
+        raise InvalidArgument(f"occupy() needs instances of models, not {type(instance).__name__}.")
     if instance.pk is None or instance._state.adding:
         raise InvalidArgument(
-            f"this {instance._meta.label} was never saved: there is no row to occupy; save it first"
+            f"This {instance._meta.label} was never saved, so it has no row to occupy. Save it first."
         )
     return Row(type(instance), instance.pk, instance)
 
@@ -126,7 +126,7 @@ def _name_by(path: str, alias: str, instance: models.Model) -> str:
         name = import_string(path)(instance)
     except (ImportError, AttributeError, TypeError) as error:
         raise InvalidArgument(
-            f"INTERLOCK[{alias!r}]: NAME is the path of a function of an instance, unlike {path!r}: {error}"
+            f"INTERLOCK[{alias!r}]: NAME must be the path of a function of an instance, not {path!r}: {error}"
         ) from error
     return checked_name(name)
 

@@ -197,7 +197,7 @@ def _release(grant: Grant | Grants) -> None:
     try:
         grant.release()
     except LockError as error:
-        log.warn("could not release after a transaction, the lease will end: %s", error)
+        log.warn("Could not release after a transaction; the lease will expire: %s", error)
 
 
 def _call_all(hooks: list[Release]) -> None:
@@ -243,13 +243,13 @@ def check_transaction(using: str) -> None:
     if connection.in_atomic_block:
         if connection.needs_rollback:
             raise BrokenTransaction(
-                f"the transaction on {using!r} has failed and can only be rolled back: leave its atomic() block first"
+                f"The transaction on {using!r} has failed. Leave its atomic() block first, which rolls it back."
             )
         return
     # Don't ask a closed connection: that would open it.
     asked = connection.connection is not None
     if not (connection.get_autocommit() if asked else connection.settings_dict["AUTOCOMMIT"]):
         raise BrokenTransaction(
-            f"the database {using!r} is not in autocommit, and no atomic() block says when the transaction ends: "
-            f"nobody could know when to release; use atomic()"
+            f"The database {using!r} is not in autocommit, and without an atomic() block the end of the "
+            f"transaction is unknown. Use atomic()."
         )

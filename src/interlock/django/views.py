@@ -33,7 +33,7 @@ class GuardedUpdateView(Base):
         made: Any = super().get_form_class()
         if not issubclass(made._meta.model, Guarded):
             raise ImproperlyConfigured(
-                f"{type(self).__name__}: {made._meta.model.__name__} is not Guarded, so its form can't be"
+                f"{type(self).__name__}: {made._meta.model.__name__} is not Guarded. Use a Guarded model."
             )
         return guarded_form(made)
 

@@ -161,16 +161,16 @@ class TestArguments:
             fenced(Ledger(name="new"), early)
 
     def test_something_else_than_a_grant_is_refused(self) -> None:
-        with pytest.raises(InvalidArgument, match="takes the grant of one lock, not int"):
+        with pytest.raises(InvalidArgument, match="needs the grant of one lock, not int"):
             fenced(Ledger.objects.all(), 5)  # type: ignore[arg-type]
 
     def test_the_fence_itself_is_not_to_be_given(self, early: Grant) -> None:
-        with pytest.raises(InvalidArgument, match=r"written by fenced\(\) itself"):
+        with pytest.raises(InvalidArgument, match=r"fenced\(\) itself writes"):
             fenced(Ledger.objects.all(), early).update(fence=7)
 
     def test_another_table_is_refused(self, early: Grant) -> None:
         page = Page.objects.create(name="page")
-        with pytest.raises(InvalidArgument, match=r"in the table of library.Ledger: give fenced\(\) rows of that"):
+        with pytest.raises(InvalidArgument, match=r"in the table of library.Ledger\. Pass rows of that"):
             fenced(page, early).update(balance=5)
         assert fenced(page.ledger_ptr, early).update(balance=5) == 1
 

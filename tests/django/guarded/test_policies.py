@@ -267,9 +267,9 @@ def test_the_system_check_explains_a_wrong_policy() -> None:
 
     found = [each for each in Wrong.check() if each.id.startswith("interlock.")]
     assert [(each.id, each.msg) for each in found] == [
-        ("interlock.E101", "on_stale names 'nmae', which is no field of the model that a save writes."),
-        ("interlock.E102", "on_stale says 'last' of 'name', which is no policy."),
-        ("interlock.E101", "on_stale names 'id', which is no field of the model that a save writes."),
+        ("interlock.E101", "on_stale names 'nmae', which is not a field that a save of the model writes."),
+        ("interlock.E102", "on_stale gives 'name' the value 'last', which is not a policy."),
+        ("interlock.E101", "on_stale names 'id', which is not a field that a save of the model writes."),
     ]
 
 

@@ -99,7 +99,7 @@ def test_fields_that_set_the_time_by_themselves_go_to_the_last(book: Book) -> No
 
 def test_a_deleted_row_is_not_made_again(mine: Book) -> None:
     Book.objects.all().delete()
-    with pytest.raises(StaleObject, match="was deleted by somebody else") as caught:
+    with pytest.raises(StaleObject, match="somebody else has deleted it") as caught:
         save(mine, name="name")
     assert caught.value.deleted
     assert caught.value.fields == {}
@@ -257,7 +257,7 @@ def test_what_the_last_save_wrote_can_be_asked(mine: Book) -> None:
 
 
 def test_a_model_that_would_not_be_guarded_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"Backwards can't be created: Guarded must come before"):
+    with pytest.raises(TypeError, match=r"Backwards cannot be created: Guarded must come before"):
 
         class Backwards(models.Model, Guarded):
             class Meta:
@@ -266,7 +266,7 @@ def test_a_model_that_would_not_be_guarded_is_refused() -> None:
 
 def test_guarded_listed_twice_is_refused_with_the_cure() -> None:
     with pytest.raises(
-        TypeError, match=r"Twice can't be created.*only once.*leave it out if another base class is guarded"
+        TypeError, match=r"Twice cannot be created.*only once.*omit it if another base class is guarded"
     ):
 
         class Twice(Guarded, Book):  # type: ignore[misc]

@@ -69,7 +69,7 @@ class TestVerify:
                 refused(verify, mine)
 
     def test_it_needs_a_transaction(self, book: Book) -> None:
-        with pytest.raises(transaction.TransactionManagementError, match="begin one"):
+        with pytest.raises(transaction.TransactionManagementError, match="Begin a transaction"):
             verify(book)
 
     def test_it_needs_something_that_was_read(self) -> None:

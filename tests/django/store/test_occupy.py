@@ -205,7 +205,7 @@ def test_twice_in_one_transaction_does_not_wait_for_itself(item: Item) -> None:
 def test_a_broken_transaction_is_an_error(item: Item) -> None:
     with transaction.atomic():
         transaction.set_rollback(True)
-        with pytest.raises(BrokenTransaction, match="can only be rolled back"), occupy(item):
+        with pytest.raises(BrokenTransaction, match="which rolls it back"), occupy(item):
             raise AssertionError
     assert_free(item)
 

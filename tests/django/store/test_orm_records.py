@@ -176,5 +176,5 @@ def test_a_backend_is_named_as_before_and_an_alias_too() -> None:
         with locks.lock("a"):
             assert [record.name for record in Record.objects.using("other").filter(state="using")] == ["a"]
     with override_settings(INTERLOCK={"default": {"LOCATION": "orm:other", "BACKEND": "x.Y"}}):
-        with pytest.raises(InvalidArgument, match="leave out BACKEND"):
+        with pytest.raises(InvalidArgument, match="Omit BACKEND"):
             entry_of("default")

@@ -89,7 +89,7 @@ def test_a_NAME_that_makes_no_sense_is_said(path: Any) -> None:
     item = Item.objects.create(name="Emma")
     named = {"default": {"LOCATION": "memory://named", "NAME": path}}
     with override_settings(INTERLOCK=named), override_locks():
-        with pytest.raises(InvalidArgument, match="NAME is the path of a function of an instance"), occupy(item):
+        with pytest.raises(InvalidArgument, match="NAME must be the path of a function of an instance"), occupy(item):
             raise AssertionError
 
 

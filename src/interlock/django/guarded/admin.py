@@ -52,7 +52,7 @@ class EditedPage:
             if not known or not queue.renew(known)[0]:
                 queue.enter(Claim(fresh_id(), spec, self._who), None, False, False)
         except LockError as error:
-            log.warn("could not note who edits %s: %s", self.name, error)
+            log.warn("Could not record the editor of %s: %s", self.name, error)
             return []
         return others
 
@@ -62,7 +62,7 @@ class EditedPage:
             for claim in self._claims()[0]:
                 locks.evict(self.name, claim.id)
         except LockError as error:
-            log.warn("could not note that nobody edits %s any more: %s", self.name, error)
+            log.warn("Could not remove the editor of %s: %s", self.name, error)
 
     def _claims(self) -> tuple[list[ClaimView], list[ClaimView]]:
         """Return the user's own claims, and those of others."""

@@ -60,19 +60,19 @@ class StaleObject(LockError, DatabaseError):
         what = f"{self.instance._meta.label} {self.instance.pk!r}"
         if self.deleted:
             return (
-                f"{what} was deleted by somebody else since it was read, so it was not saved; "
-                f"save(force_insert=True) makes it anew"
+                f"{what} was not saved: somebody else has deleted it since it was read. "
+                f"Call save(force_insert=True) to create it again."
             )
         names, model = ", ".join(self.fields), type(self.instance).__name__
         message = (
-            f"{what} was not saved: somebody else has changed {names} since it was read; refresh_from_db() and change"
-            f" it again, or choose a policy for the field in {model}.on_stale"
+            f"{what} was not saved: somebody else has changed {names} since it was read. Call refresh_from_db() and "
+            f"repeat the change, or set a policy for the field in {model}.on_stale."
         )
         if self.set_by_save:
             said = ", ".join(f'"{name}": LAST_WINS' for name in self.set_by_save)
             message += (
-                f". save() itself has set {', '.join(self.set_by_save)}. If the last value may win there, set "
-                f"{model}.on_stale = {{{said}}}"
+                f" save() itself has set {', '.join(self.set_by_save)}. If the last value may win there, set "
+                f"{model}.on_stale = {{{said}}}."
             )
         return message
 
@@ -108,7 +108,7 @@ _GONE: Final = object()
 def added(original: Any, mine: Any, theirs: Any) -> Any:
     """Apply both differences to the original: for counters and balances; None counts as zero."""
     if mine is None:
-        raise CannotMerge("a number that was cleared can't be added up")
+        raise CannotMerge("a cleared number cannot be added")
     return (theirs or 0) + (mine - (original or 0))
 
 

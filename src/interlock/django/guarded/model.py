@@ -270,14 +270,14 @@ def problems_of_policies(model: type[models.Model]) -> Iterator[Error]:
     for name, policy in policies_of(model).items():
         if name != OTHERS and name not in names:
             yield Error(
-                f"on_stale names {name!r}, which is no field of the model that a save writes.",
-                hint=f"Its fields are {', '.join(sorted(names))}; '*' stands for all that are not named.",
+                f"on_stale names {name!r}, which is not a field that a save of the model writes.",
+                hint=f"Its fields are {', '.join(sorted(names))}; '*' means all other fields.",
                 obj=model,
                 id="interlock.E101",
             )
         if not isinstance(policy, Outcome) and not callable(policy):
             yield Error(
-                f"on_stale says {policy!r} of {name!r}, which is no policy.",
+                f"on_stale gives {name!r} the value {policy!r}, which is not a policy.",
                 hint="Use REFUSE, LAST_WINS or a function of (original, mine, theirs).",
                 obj=model,
                 id="interlock.E102",
@@ -306,7 +306,7 @@ def _explained(cls: type) -> list[type]:
         if Guarded not in cls.__bases__:
             raise
         raise TypeError(
-            f"{cls.__name__} can't be created: Guarded must come before the other base classes, and only once. Put "
+            f"{cls.__name__} cannot be created: Guarded must come before the other base classes, and only once.  Put "
             f"Guarded before models.Model; or leave it out if another base class is guarded. ({error})"
         ) from error
 
@@ -359,12 +359,12 @@ def verify(instance: Guarded) -> None:
     """
     snapshot = snapshot_of(instance)
     if snapshot is None:
-        raise ValueError(f"{instance._meta.label} can't be verified: it was neither read nor saved before")
+        raise ValueError(f"{instance._meta.label} cannot be verified: it was neither read nor saved before.")
     using = router.db_for_write(type(instance), instance=instance)
     connection = connections[using]
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError(
-            "verify() locks the row until the end of a transaction: begin one"
+            "verify() locks the row until the end of a transaction. Begin a transaction first."
         )
     rows = type(instance)._base_manager.using(using).filter(pk=instance.pk)
     fields = [field for field in plan_of(type(instance)).checked() if field.attname in snapshot.values]

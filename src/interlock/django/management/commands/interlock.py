@@ -45,7 +45,7 @@ def migrate(words: Sequence[str], say: Callable[[str], object]) -> None:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--database", default=DEFAULT_DB_ALIAS)
     known, _ = parser.parse_known_args(list(words))
-    with alone(known.database, lambda: say(f"Another process migrates {known.database!r}: waiting for it.")):
+    with alone(known.database, lambda: say(f"Waiting for another process that migrates {known.database!r}.")):
         call_command("migrate", *words)
 
 
@@ -59,7 +59,7 @@ def alone(alias: str, waits: Callable[[], object]) -> Iterator[None]:
     """
     vendor = vendor_of(alias)
     if vendor not in TRIES:
-        raise CommandError(f"{vendor} has no lock without a table: let one process migrate before the others start")
+        raise CommandError(f"{vendor} has no lock without a table. Let one process migrate before the others start.")
     with TRIES[vendor](alias) as obtained:
         if not obtained():
             waits()
@@ -108,19 +108,19 @@ TRIES: dict[str, Callable[[str], AbstractContextManager[Callable[[], object]]]] 
 class Command(BaseCommand):
     """Runs the command line of `interlock` with the configured store."""
 
-    help = "Run a command under a lock, see who holds which, take one away: interlock run NAME -- COMMAND…"
+    help = "Run a command under a lock, list holders, evict claims: interlock run NAME -- COMMAND…"
     requires_system_checks: list[str] = []  # a guarded command must start fast; `doctor` runs checks
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare --alias, and the arguments of `interlock`."""
-        parser.add_argument("--alias", default=DEFAULT, help="Which entry of INTERLOCK. Default: %(default)s.")
+        parser.add_argument("--alias", default=DEFAULT, help="Entry of INTERLOCK. Default: %(default)s.")
         parser.add_argument("words", nargs=argparse.REMAINDER, metavar="run|ls|show|watch|evict|doctor|migrate …")
 
     def handle(self, *args: object, **options: Any) -> None:
         """Run `interlock`; exit with its status if that is not 0."""
         alias = options["alias"]
         if alias not in places():
-            raise CommandError(f"INTERLOCK has no {alias!r}; it has: {', '.join(sorted(places()))}", returncode=64)
+            raise CommandError(f"INTERLOCK has no {alias!r}. It has: {', '.join(sorted(places()))}.", returncode=64)
         if options["words"][:1] == ["migrate"]:
             migrate(options["words"][1:], self.stderr.write)
             return
