@@ -307,7 +307,7 @@ def _explained(cls: type) -> list[type]:
             raise
         raise TypeError(
             f"{cls.__name__} cannot be created: Guarded must come before the other base classes, and only once.  Put "
-            f"Guarded before models.Model; or leave it out if another base class is guarded. ({error})"
+            f"Guarded before models.Model; or omit it if another base class is guarded. ({error})"
         ) from error
 
 
