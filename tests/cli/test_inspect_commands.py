@@ -169,7 +169,7 @@ def test_claims_in_other_namespaces_are_told(seen: Seen, space: str, locks: inte
                 assert seen(*words)[1].endswith(f"\n{told}")
             printed = seen("ls", "--namespace", "shop")[1]
             assert printed.startswith(f"Store {space}, namespace 'shop'\n")
-            assert "--namespace: '', 'x" in printed
+            assert "--namespace): '', 'x" in printed
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])

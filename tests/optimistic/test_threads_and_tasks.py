@@ -47,7 +47,7 @@ def test_the_wrong_colour_is_refused(server: RedisServer) -> None:
                 await atransact(threads, function)
             with pytest.raises(InvalidArgument, match=r"coroutine function\. Pass it to atransact\(\)"):
                 transact(threads, function)
-            with pytest.raises(InvalidArgument, match=r"returned a coroutine: give it to atransact\(\)"):
+            with pytest.raises(InvalidArgument, match=r"returned a coroutine\. Pass the function to atransact\(\)"):
                 transact(threads, lambda tx: function(tx))
 
     asyncio.run(main())
