@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from interlock.core._async.protocols import AsyncWaiting
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.queue import AcquireCall, EnterResult, Held
 from model_checker.caller import Cancelled
@@ -111,7 +112,7 @@ async def client(acquire: Callable[..., Any], role: Role) -> None:
     while True:
         id = await effect(Begin())
         deadline = TIME_OUT if role.times_out else None
-        attempt = AcquireCall(Claim(id, spec), _no_clock, STARTED, deadline, role.wait)
+        attempt: AcquireCall[AsyncWaiting] = AcquireCall(Claim(id, spec), _no_clock, STARTED, deadline, role.wait)
         held = None
         try:
             try:

@@ -42,7 +42,14 @@ class Steps:
     origin = Origin()
     poll_after = 1.0
     waiters = Waiters()
-    doctor = aclose = None  # the world does neither
+
+    @property
+    def notifier(self) -> Steps:
+        """Return this object: the world itself notifies waiters."""
+        return self
+
+    def step_now(self) -> None:
+        """Return None: the world may take other steps before it answers."""
 
     async def step(self, key: str, transition: Any, *args: Any) -> Any:
         """Ask the world for a step."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from interlock.core._async.pending import PendingRecord
 from interlock.core.errors import UnknownOutcome
-from interlock.core.queue import Granted
+from interlock.core.queue import Granted, PendingRecord
 from model_checker import caller as call
 from model_checker.automaton import Automaton, Final
 from model_checker.pending.line import do

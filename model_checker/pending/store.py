@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from interlock.core._async.pending import PendingRecord
 from interlock.core.claims import PENDING, USING, State, fits
+from interlock.core.queue import PendingRecord
 from model_checker.pending.options import NAMES, Fence, Options, Update
 from model_checker.pending.register import Ask
 

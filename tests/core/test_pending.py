@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from interlock.core._async.pending import Judgement, PendingRecord, judge
+from interlock.core._async.pending import Judgement, judge
 from interlock.core.claims import PENDING, QUEUED, SEPARATOR, USING, WRITER_UNITS, Claim, LockSpec
+from interlock.core.queue import PendingRecord
 from interlock.storekit._async.record_queue import AsyncRecordQueue
 from tests.support.memory_records import MemoryRecords, RecordsOfTasks
 

@@ -31,7 +31,7 @@ def queue(*answers: Any, **more: Any) -> tuple[AsyncStepQueue, Any]:
         return answer
 
     notifier = Mock(waiters=Waiters(), origin=HERE)
-    settings = {"step_now": None, "renew_many": None, **more}
+    settings = {"step_now": Mock(return_value=None), "renew_many": AsyncMock(return_value={}), **more}
     steps = Mock(step=AsyncMock(side_effect=next_one), notifier=notifier, poll_after=4.0, **settings)
     return AsyncStepQueue(steps), steps
 

@@ -7,15 +7,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
-from interlock.core._sync.pending import PendingRecord
 from interlock.core.claims import PENDING, USING, Check, Claim, ClaimView, State, keys_of, name_of, namespace_of
-from interlock.core.queue import Feature
+from interlock.core.queue import Feature, PendingRecord, Renewed
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, pid
+from interlock.storekit._async.record_queue import AsyncRecordTable
+from interlock.storekit._sync.record_queue import RecordTable
+from interlock.storekit.store import Store
 
-REQUESTS = ("create", "list", "update", "promote", "delete", "reap", "renew", "look", "evict", "namespaces", "doctor")
+if TYPE_CHECKING:
+    from interlock.storekit._async.record_queue import AsyncRecordQueue
+    from interlock.storekit._sync.record_queue import RecordQueue
 
 
 @dataclass(slots=True)
@@ -31,7 +35,7 @@ class _Row:
     held_since: float | None = None
 
 
-class MemoryRecords:
+class MemoryRecords(RecordTable):
     """A record store in memory, for threads and tasks of one process.
 
     Args:
@@ -123,19 +127,57 @@ class MemoryRecords:
         return sorted(self._rows.get(key, {}).values(), key=lambda row: (row.state != USING, row.order))
 
 
-class RecordsOfTasks:
-    """The same for the queue of tasks: each method may suspend before and after its step."""
+class RecordsOfTasks(AsyncRecordTable):
+    """The same for the queue of tasks."""
 
-    def __init__(self, records: Any) -> None:
-        from interlock.runtime._aio import plain
+    def __init__(self, records: MemoryRecords) -> None:
+        self._records = records
+        self.poll_after = records.poll_after
 
-        self.poll_after, self.close_idle, self.abort = records.poll_after, records.close_idle, records.abort
-        self.aclose = plain(records.close)
-        for name in REQUESTS:
-            setattr(self, name, plain(getattr(records, name)))
+    async def create(self, claim: Claim) -> None:
+        self._records.create(claim)
+
+    async def list(self, key: str) -> Sequence[PendingRecord]:
+        return self._records.list(key)
+
+    async def update(self, claim: Claim, state: State) -> bool:
+        return self._records.update(claim, state)
+
+    async def promote(self, claim: Claim) -> int | None:
+        return self._records.promote(claim)
+
+    async def delete(self, claim: Claim) -> bool:
+        return self._records.delete(claim)
+
+    async def reap(self, key: str, id: str) -> None:
+        self._records.reap(key, id)
+
+    async def renew(self, claims: Sequence[Claim]) -> Sequence[Renewed]:
+        return self._records.renew(claims)
+
+    async def look(self, key: str) -> Sequence[ClaimView]:
+        return self._records.look(key)
+
+    async def evict(self, key: str, id: str | None) -> int:
+        return self._records.evict(key, id)
+
+    async def namespaces(self) -> Sequence[str]:
+        return self._records.namespaces()
+
+    async def doctor(self) -> Sequence[Check]:
+        return self._records.doctor()
+
+    def close_idle(self) -> None:
+        self._records.close_idle()
+
+    async def aclose(self) -> None:
+        self._records.close()
+
+    def abort(self) -> None:
+        self._records.abort()
 
 
-class RecordsStore:
+class RecordsStore(Store):
     """A store of records in memory.
 
     Args:
@@ -143,19 +185,18 @@ class RecordsStore:
     """
 
     features: frozenset[Feature] = frozenset({"readers", "semaphores", "order"})
-    frees_at_death = False
     in_process = True
     now = staticmethod(clock.now)
 
-    def __init__(self, records: Any) -> None:
+    def __init__(self, records: MemoryRecords) -> None:
         self._records = records
 
-    def queue(self) -> Any:
+    def queue(self) -> "RecordQueue":
         from interlock.storekit._sync.record_queue import RecordQueue
 
         return RecordQueue(self._records)
 
-    def aqueue(self) -> Any:
+    def aqueue(self) -> "AsyncRecordQueue":
         from interlock.storekit._async.record_queue import AsyncRecordQueue
 
         return AsyncRecordQueue(RecordsOfTasks(self._records))

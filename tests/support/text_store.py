@@ -3,15 +3,14 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from interlock.core.claims import Check
 from interlock.core.queue import ALL
 from interlock.storekit.blocking import BlockingStore
-from interlock.storekit.compare_and_swap import SLACK, SwapSteps
+from interlock.storekit.compare_and_swap import SLACK, SwapSteps, SwapStore
 
 
-class Texts:
+class Texts(SwapStore[int]):
     """Texts in a dictionary: `stores.swap.SwapStore`.
 
     Args:
@@ -39,10 +38,10 @@ class Texts:
                 self._values[key] = value
             return new
 
-    def swap_many(self, swaps: Sequence[tuple[str, Any, str]], now: int) -> Sequence[int | None]:
+    def swap_many(self, swaps: Sequence[tuple[str, int, str]], now: int) -> Sequence[int]:
         with self._mutex:
             versions = [self._swap(key, version, text, now) for key, version, text in swaps]
-            return () if None in versions else versions
+            return [] if None in versions else [version for version in versions if version is not None]
 
     def _now(self) -> int:
         return int(self._clock() * 1_000_000)
@@ -76,5 +75,5 @@ class TextStore(BlockingStore):
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
 
-    def steps(self) -> SwapSteps:
+    def steps(self) -> SwapSteps[int]:
         return SwapSteps(self._texts)

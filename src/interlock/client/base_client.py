@@ -25,7 +25,7 @@ from interlock.core.claims import (
     shown_value,
 )
 from interlock.core.errors import InvalidArgument, StoreError, Unsupported
-from interlock.core.queue import AcquireCall, Feature
+from interlock.core.queue import AcquireCall, Feature, Wakeable
 from interlock.core.redaction import masked
 from interlock.runtime import log
 from interlock.storekit.store import Store
@@ -153,13 +153,13 @@ class BaseClient:
                 except Exception:
                     log.exception("A listener failed at %s.", event)
 
-    def queued(self, call: AcquireCall) -> None:
+    def queued(self, call: AcquireCall[Wakeable]) -> None:
         """Tell that the claim of `call` waits in line."""
         self.left_line(call)
         call.queued = call.claim
         self.emit("queued", call.claim, started=call.started)
 
-    def left_line(self, call: AcquireCall) -> None:
+    def left_line(self, call: AcquireCall[Wakeable]) -> None:
         """Tell that a claim which waited is gone, if `call` goes on with another."""
         if call.queued is not None and call.queued.id != call.claim.id:
             claim, call.queued = call.queued, None

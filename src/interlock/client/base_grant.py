@@ -14,7 +14,7 @@ from interlock.core import renewal
 from interlock.core.claims import LockSpec, fits, name_of
 from interlock.core.errors import InvalidArgument, LockLost, NotHeld, Unsupported
 from interlock.core.line import has_slots
-from interlock.core.queue import AcquireCall, Held
+from interlock.core.queue import AcquireCall, Held, Wakeable
 from interlock.core.renewal import LEFT_AT_RENEWAL
 from interlock.runtime import log
 from interlock.runtime.process import checked_pid
@@ -263,7 +263,9 @@ def refuse_own_wait(spec: LockSpec, owner: object, seconds: float | None, grants
     log.warn("%s", text)
 
 
-def broken_off(client: BaseClient, call: AcquireCall | None, grant: BaseGrant | None, error: BaseException) -> None:
+def broken_off(
+    client: BaseClient, call: AcquireCall[Wakeable] | None, grant: BaseGrant | None, error: BaseException
+) -> None:
     """Tell the listeners how a broken-off acquire ended, if they were told that it began."""
     if grant is not None and grant._acquired_at is not None:
         grant._emit("released", str(error))

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from interlock.core.errors import InvalidArgument
-from interlock.core.queue import AcquireCall
+from interlock.core.queue import AcquireCall, Wakeable
 
 
 class SupportsIsSet(Protocol):
@@ -18,7 +18,7 @@ class Cancel:
 
     def __init__(self) -> None:
         self._is_set = False
-        self._calls: dict[int, AcquireCall] = {}
+        self._calls: dict[int, AcquireCall[Wakeable]] = {}
 
     def set(self) -> None:
         """End all calls that wait, and those that begin later."""
@@ -30,13 +30,13 @@ class Cancel:
         """Tell whether it was set."""
         return self._is_set
 
-    def join(self, call: AcquireCall) -> None:
+    def join(self, call: AcquireCall[Wakeable]) -> None:
         """Let this object cancel a call."""
         self._calls[id(call)] = call
         if self._is_set:
             call.give_up()
 
-    def leave(self, call: AcquireCall) -> None:
+    def leave(self, call: AcquireCall[Wakeable]) -> None:
         """Forget a call that has ended."""
         self._calls.pop(id(call), None)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Concatenate, Literal, NamedTuple, TypeAlias
+from typing import Any, Concatenate, Literal, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
 from interlock.core.claims import DONE, MICROS, PENDING, USING, Claim, fits
@@ -24,7 +24,8 @@ from interlock.core.claims import DONE, MICROS, PENDING, USING, Claim, fits
 LARGEST_SLOTS = 1024  # the largest capacity whose holders are numbered
 BATCH = 250  # promotions in one step
 DROPS = 1000  # claims of `once` that leave in one step after a completed run
-unchecked: Any = tuple.__new__
+T = TypeVar("T")
+unchecked: Callable[[type[T], tuple[object, ...]], T] = tuple.__new__  # type: ignore[assignment]
 """Makes a named tuple: its own constructor is a Python function, and takes three times as long."""
 NOBODY: AbstractSet[str] = frozenset()
 
@@ -134,6 +135,8 @@ class StepResult(NamedTuple):
 
 
 Transition: TypeAlias = Callable[Concatenate[Line, StoreTime, ...], StepResult]
+StepNow: TypeAlias = Callable[Concatenate[str, Transition, ...], StepResult | None]
+"""Performs a step of a key at once; None if the line is busy."""
 """A step, waiting for the line as it is now, the store's clock and its arguments."""
 
 

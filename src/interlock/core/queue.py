@@ -1,9 +1,9 @@
 """What a store answers to a claim, and one call of acquire."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from interlock.core.claims import Claim
+from interlock.core.claims import Claim, State
 from interlock.core.errors import StoreError
 
 
@@ -89,6 +89,27 @@ Renewed: TypeAlias = int | StoreError
 """What became of one claim in a renewal: GONE, KEPT or WANTED of `core.line`, or why it could not be asked."""
 
 
+class PendingRecord(NamedTuple):
+    """One record of a line.
+
+    Attributes:
+        id: the claim's id.
+        key: its place in the order; any total order will do.
+        units, capacity: what it asks for.
+        state: pending, queued or using.
+        fence: what the store gave it with the promotion; 0 before.
+        expired: True when its lease had ended, by the store's clock, when it was read.
+    """
+
+    id: str
+    key: int
+    units: int
+    capacity: int
+    state: State
+    fence: int
+    expired: bool
+
+
 class Wakeable(Protocol):
     """Wakes a waiting thread or task; from any thread."""
 
@@ -96,7 +117,10 @@ class Wakeable(Protocol):
         """Wake the waiter; a message is kept until it is read."""
 
 
-class AcquireCall:
+W_co = TypeVar("W_co", bound=Wakeable, covariant=True)
+
+
+class AcquireCall(Generic[W_co]):
     """One call of acquire; `claim` is always the one to take out of the line if the call is broken off.
 
     `first_answer` is the store's answer if the claim has entered already; `now` is the clock.  `entered` is False
@@ -137,8 +161,8 @@ class AcquireCall:
         self.entered = first_answer is not None and first_answer.state not in NOT_IN_LINE
         self.closed = False
         self.done = False
-        self.waiter: Any = None
-        self.on_queued: Callable[[AcquireCall], object] | None = None
+        self.waiter: W_co | None = None
+        self.on_queued: Callable[[AcquireCall[W_co]], object] | None = None
         self.on_left: Callable[[Claim], object] = bool
         self.queued: Claim | None = None
         self.moment = self.sent = started

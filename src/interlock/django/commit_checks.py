@@ -16,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from interlock.client.base_grant import BaseGrant, BaseGrants
 from interlock.client.messages import GONE_THERE, LEASE_ENDED
-from interlock.core._sync.acquire import Queue
+from interlock.core._sync.protocols import Queue
 from interlock.core.claims import MICROS, USING
 from interlock.core.errors import LockLost, StoreError
 from interlock.core.line import decode

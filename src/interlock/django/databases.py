@@ -30,8 +30,8 @@ from interlock.storekit.store import Store
 from interlock.stores.files.opening import Sharing, make_folder
 
 if TYPE_CHECKING:
-    from interlock.core._async.acquire import AsyncQueue
-    from interlock.core._sync.acquire import Queue
+    from interlock.core._async.protocols import AsyncQueue
+    from interlock.core._sync.protocols import Queue
 
 
 MOST = 4  # connections of a process to a database, besides those of the site
@@ -159,7 +159,7 @@ def _beside(alias: str, most: int) -> Store:
 
 
 def _records(alias: str, most: int) -> Store:
-    from interlock.django.records import RecordStore
+    from interlock.django.record_store import RecordStore
 
     return RecordStore(alias, most)
 
@@ -174,7 +174,7 @@ DRIVERS = {
 """The packages that the locks need: psycopg 3, which Django then uses too; PyMySQL, beside the site's driver."""
 
 
-class DatabaseStore:
+class DatabaseStore(Store):
     """A store in a database of DATABASES; it reads the settings when a queue is made.
 
     Args:
@@ -188,8 +188,6 @@ class DatabaseStore:
         InvalidArgument: there is no such database.
         StoreError: a driver is missing.
     """
-
-    in_process = False
 
     def __init__(self, alias: str | None = None, max_connections: int = MOST) -> None:
         self.alias = alias or database_of_claims()

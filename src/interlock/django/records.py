@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from itertools import count
-from operator import call as call_at_once
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -20,7 +19,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import DurationField, ExpressionWrapper, F
 from django.db.models.functions import Now
 
-from interlock.core._sync.pending import PendingRecord
 from interlock.core.claims import (
     DONE,
     MICROS,
@@ -34,7 +32,7 @@ from interlock.core.claims import (
     namespace_of,
 )
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
-from interlock.core.queue import Feature
+from interlock.core.queue import PendingRecord
 from interlock.django.models import Record
 from interlock.runtime import clock
 from interlock.runtime._threads import perform, start_background
@@ -179,25 +177,17 @@ def _taken(places: list[None]) -> bool:
 
 
 class OrmRecords:
-    """The records of all lines in one database: `core._sync.pending.Records`.
+    """The requests about the records of all lines in one database; `workers` performs them.
 
     Args:
         alias: the alias of the database.
         most: the most connections of this process to it.
-        call: calls a blocking function; for tasks it does so in a worker thread.
     """
 
-    poll_after = POLL
-
-    def __init__(self, alias: str, most: int, call: Callable[..., Any] = call_at_once) -> None:
+    def __init__(self, alias: str, most: int) -> None:
         self._alias = alias
-        self._workers = Workers(alias, most)
+        self.workers = Workers(alias, most)
         self._releases = count(1)
-        self.close_idle, self.abort = self._workers.close_connections, self._workers.close
-        self.close = self.aclose = partial(call, self._workers.close)
-        self.doctor = partial(call, self._doctor)
-        for name in ("create", "list", "update", "promote", "delete", "reap", "renew", "look", "evict", "namespaces"):
-            setattr(self, name, partial(call, self._workers.do, getattr(self, f"_{name}")))
 
     @property
     def _all(self) -> Any:
@@ -206,7 +196,7 @@ class OrmRecords:
     def _live(self, claim: Claim) -> Any:
         return self._all.filter(claim=claim.id, until__gt=Now())
 
-    def _create(self, claim: Claim) -> None:
+    def create(self, claim: Claim) -> None:
         namespace, _, name = claim.spec.key.partition(SEPARATOR)
         # If the record exists, an earlier request, whose reply was lost, has created it.
         with suppress(IntegrityError):
@@ -217,7 +207,7 @@ class OrmRecords:
                 since=int(clock.time_of_day() * MICROS), until=Now() + timedelta(seconds=claim.spec.ttl),
             )  # fmt: skip
 
-    def _list(self, key: str) -> list[PendingRecord]:
+    def list_line(self, key: str) -> list[PendingRecord]:
         rows = self._all.filter(key=hashed(key)).exclude(state=DONE).annotate(left=LEFT)
         found = rows.values_list("claim", "number", "units", "capacity", "state", "fence", "left")
         return [
@@ -225,10 +215,10 @@ class OrmRecords:
             for id, number, units, capacity, state, fence, left in found
         ]
 
-    def _update(self, claim: Claim, state: State) -> bool:
+    def update(self, claim: Claim, state: State) -> bool:
         return bool(self._live(claim).update(state=state))
 
-    def _promote(self, claim: Claim) -> int | None:
+    def promote(self, claim: Claim) -> int | None:
         fence = self._draw(claim.spec.key)
         return fence if self._live(claim).filter(state=PENDING).update(state=USING, fence=fence) else None
 
@@ -248,17 +238,17 @@ class OrmRecords:
                 return fence
         raise UnknownOutcome(f"Others drew fences {TRIES} times before this claim. Retry.")
 
-    def _delete(self, claim: Claim) -> bool:
+    def delete(self, claim: Claim) -> bool:
         removed, _ = self._all.filter(claim=claim.id).delete()
         if next(self._releases) % SWEEP_EVERY == 0:
             self._all.exclude(state=DONE).filter(until__lt=Now() - OVER).delete()
             self._all.filter(state=DONE, until__lt=Now() - UNUSED).delete()  # the clock is beyond it
         return bool(removed)
 
-    def _reap(self, key: str, id: str) -> None:
+    def reap(self, id: str) -> None:
         self._all.filter(claim=id, until__lte=Now()).delete()
 
-    def _renew(self, claims: Sequence[Claim]) -> list[int]:
+    def renew(self, claims: Sequence[Claim]) -> list[int]:
         alive: set[str] = set()
         for ttl in {claim.spec.ttl for claim in claims}:
             ids = [claim.id for claim in claims if claim.spec.ttl == ttl]
@@ -273,22 +263,22 @@ class OrmRecords:
         name = key.partition(SEPARATOR)[2]
         return rows.filter(key=hashed(key)) if name else rows.filter(namespace=key.removesuffix(SEPARATOR))
 
-    def _look(self, key: str) -> list[ClaimView]:
+    def look(self, key: str) -> list[ClaimView]:
         rows = sorted(self._rows(key).annotate(left=LEFT), key=lambda row: (row.name, row.state != USING, row.number))
         namespace = namespace_of(key)  # a collation may ignore case
         return [_view(row) for row in rows if row.namespace == namespace]
 
-    def _evict(self, key: str, id: str | None) -> int:
+    def evict(self, key: str, id: str | None) -> int:
         rows = self._rows(key)
         removed, _ = (rows if id is None else rows.filter(claim=id)).delete()
         return int(removed)
 
-    def _namespaces(self) -> list[str]:
+    def namespaces(self) -> list[str]:
         return sorted(set(self._all.exclude(state=DONE).filter(until__gt=Now()).values_list("namespace", flat=True)))
 
-    def _doctor(self) -> list[Check]:
+    def doctor(self) -> list[Check]:
         try:
-            self._workers.do(self._draw, f"doctor{SEPARATOR}doctor")
+            self.workers.do(self._draw, f"doctor{SEPARATOR}doctor")
         except LockError as error:
             return [Check("table", "fail", str(error))]
         return [Check("table", "ok", f"interlock_record of {self._alias!r}")]
@@ -306,33 +296,3 @@ def _view(row: Any) -> ClaimView:
         since=row.since / MICROS, expires_in=row.left.total_seconds(),
         held_since=row.fence / MICROS if holds else None,  # fences are times, unless the clock was set back
     )  # fmt: skip
-
-
-class RecordStore:
-    """A `core.queue.Store` on the table of records.
-
-    Args:
-        alias: the alias of the database.
-        most: the most connections of a process to it.
-    """
-
-    features: frozenset[Feature] = frozenset({"readers", "semaphores", "order"})
-    frees_at_death = False
-    in_process = False
-    now = staticmethod(clock.awake_or_not)
-
-    def __init__(self, alias: str, most: int) -> None:
-        self._made = partial(OrmRecords, alias, most)
-
-    def queue(self) -> Any:
-        """As `Store.queue`."""
-        from interlock.storekit._sync.record_queue import RecordQueue
-
-        return RecordQueue(self._made())
-
-    def aqueue(self) -> Any:
-        """As `Store.aqueue`."""
-        from interlock.runtime._aio import offload  # imported here: only programs with an event loop load asyncio
-        from interlock.storekit._async.record_queue import AsyncRecordQueue
-
-        return AsyncRecordQueue(self._made(offload))

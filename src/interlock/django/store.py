@@ -1,7 +1,7 @@
 """`OrmStore`: the store of an entry of INTERLOCK with the LOCATION `orm:`."""
 
 from interlock.django.databases import DatabaseStore, place_of
-from interlock.django.records import RecordStore
+from interlock.django.record_store import RecordStore
 from interlock.storekit.store import Store
 
 

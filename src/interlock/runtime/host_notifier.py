@@ -19,7 +19,7 @@ from interlock.core.line import Line, Origin, QueuedClaim, StepResult, StoreTime
 from interlock.core.queue import LOOKS
 from interlock.runtime import log
 from interlock.runtime.process import HOST, in_forked_child, pid
-from interlock.runtime.waiters import Waiters
+from interlock.runtime.waiters import Notifier, Waiters
 
 LONGEST = 32768  # bytes of a datagram
 MANY = 250  # messages in one
@@ -32,7 +32,7 @@ _UCRED = struct.Struct("iII")
 _SOMEBODY = 65534  # the user id for all users that a user namespace does not know
 
 
-class Neighbours:
+class Neighbours(Notifier):
     """The socket on which this process receives notifications from others of its host, and sends them.
 
     Args:

@@ -22,9 +22,11 @@ What keeps that safe:
 """
 
 import re
+from collections.abc import Sequence
 from threading import RLock
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from interlock.core.line import Origin, QueuedClaim
 from interlock.core.queue import Granted, Wakeable
 from interlock.runtime.process import WeakRegistry, each_in_forked_child
 
@@ -82,6 +84,25 @@ class Waiters:
 
 _all: WeakRegistry[Waiters] = WeakRegistry()
 each_in_forked_child(_all, lambda waiters: waiters.by_id.clear())
+
+
+class Notifier(Protocol):
+    """What a store uses to notify the waiters of its lines.
+
+    Attributes:
+        waiters: the waiting claims of this process.
+    """
+
+    waiters: Waiters
+
+    if TYPE_CHECKING:  # a subclass has an attribute or a property
+
+        @property
+        def origin(self) -> Origin:
+            """This process as others see it."""
+
+    def notify_others(self, promoted: Sequence[QueuedClaim]) -> None:
+        """Notify waiters in other processes: a new holder of its fence, a pending claim that it must look."""
 
 
 class HandOver:

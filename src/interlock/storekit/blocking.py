@@ -3,12 +3,10 @@
 import contextlib
 import threading
 from collections.abc import Iterator
-from functools import partial
-from typing import Any
 
-from interlock.core._async.acquire import AsyncQueue
+from interlock.core._async.protocols import AsyncQueue
 from interlock.core.errors import StoreError
-from interlock.storekit._sync.step_queue import StepQueue
+from interlock.storekit._sync.step_queue import StepQueue, StepStore
 from interlock.storekit.store import Store
 
 WITHIN_A_STEP = (
@@ -51,11 +49,8 @@ class Section:
 class BlockingStore(Store):
     """A store on plain calls; a subclass implements `steps`."""
 
-    def steps(self) -> Any:
-        """Return the step store of one queue: `AsyncSteps` of `stores._async.step_queue`, as plain calls.
-
-        Its attribute `never_blocks` is True if no step ever blocks.
-        """
+    def steps(self) -> StepStore:
+        """Return the step store of one queue."""
         raise NotImplementedError
 
     def queue(self) -> StepQueue:
@@ -65,29 +60,6 @@ class BlockingStore(Store):
     def aqueue(self) -> AsyncQueue:
         """As `Store.aqueue`."""
         from interlock.storekit._async.step_queue import AsyncStepQueue
+        from interlock.storekit.task_steps import TaskSteps  # only programs with an event loop load asyncio
 
         return AsyncStepQueue(TaskSteps(self.steps()))
-
-
-class TaskSteps:
-    """`stores._async.step_queue.AsyncSteps` on plain calls: a call that may block is made in a worker thread.
-
-    Args:
-        steps: the step store with plain calls.
-    """
-
-    def __init__(self, steps: Any) -> None:
-        from interlock.runtime._aio import offload, plain  # only programs with an event loop load asyncio
-
-        self.poll_after: float = steps.poll_after
-        self.notifier = getattr(steps, "notifier", steps)
-        self.abort = steps.close
-        self.close_idle = getattr(steps, "close_idle", bool)
-        kind: Any = partial(partial, offload)
-        if getattr(steps, "never_blocks", False):
-            kind = plain
-            self.step_now = steps.step
-        self.step, self.keys, self.aclose = map(kind, (steps.step, steps.keys, steps.close))
-        self.doctor = partial(offload, steps.doctor)
-        if hasattr(steps, "renew_many"):
-            self.renew_many = partial(offload, steps.renew_many)

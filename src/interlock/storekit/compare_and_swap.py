@@ -8,9 +8,9 @@ releases first.  So few swaps of this process conflict at the server.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from interlock.core.claims import MICROS, PENDING, Check, Claim
 from interlock.core.errors import StoreError, UnknownOutcome
@@ -36,6 +36,10 @@ from interlock.core.line import (
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 from interlock.runtime.host_notifier import LONGEST_LOOK, neighbours, sooner
+from interlock.storekit._sync.step_queue import StepStore
+
+V = TypeVar("V")
+"""The version of a text."""
 
 SLACK = 250_000  # microseconds that the server's clock may differ from the estimate
 FRESH = 0.75  # a waiter that polls extends its own lease if less than this part of it is left
@@ -49,16 +53,34 @@ REMEMBERED = 4096  # lines
 AT_A_TIME = 200  # lines renewed by one statement
 
 
-class SwapStore(Protocol):
-    """A store of texts with compare and swap; UnknownOutcome means that a request may have been performed."""
+class SwapStore(Protocol[V]):
+    """A store of texts with compare and swap; UnknownOutcome means that a request may have been performed.
 
-    def load(self, key: str) -> tuple[Any, str, int]:
+    Attributes:
+        poll_after, longest_look: seconds between two polls of a waiter: at first, and at most.
+        patience: seconds for which a step at a locked row is retried.
+    """
+
+    poll_after: float = POLL_INTERVAL
+    longest_look: float = LONGEST_LOOK / MICROS
+    patience: float = 0.0
+
+    @property
+    def slack(self) -> int:
+        """Microseconds that the store's clock may differ from the estimate."""
+        return SLACK
+
+    def close_idle(self) -> object:
+        """Close idle connections: no lock was held for a while."""
+        return None
+
+    def load(self, key: str) -> tuple[V | None, str, int]:
         """Return version and text of a key (None, "" if it has none), and the store's time of day in microseconds."""
 
     def load_kept(self, key: str) -> tuple[str, str, int]:
         """Return text and value of a key, read atomically ("" for none), and the store's time of day."""
 
-    def swap(self, key: str, version: Any, text: str, now: int, value: str | None = None) -> Any:
+    def swap(self, key: str, version: V | None, text: str, now: int, value: str | None = None) -> V | None:
         """Write a text if the version is unchanged and the store's clock differs from `now` by at most SLACK.
 
         Args:
@@ -72,7 +94,7 @@ class SwapStore(Protocol):
             The new version; None if nothing was written.
         """
 
-    def swap_many(self, swaps: Sequence[tuple[str, Any, str]], now: int) -> Sequence[Any]:
+    def swap_many(self, swaps: Sequence[tuple[str, V, str]], now: int) -> Sequence[V]:
         """Swap many texts at once; return their new versions, or an empty sequence if one was not written."""
 
     def permit(self, place: QueuedClaim) -> None:
@@ -88,7 +110,7 @@ class SwapStore(Protocol):
         """Close all connections."""
 
 
-class CachedLine(NamedTuple):
+class CachedLine(NamedTuple, Generic[V]):
     """A cached line.
 
     Attributes:
@@ -97,7 +119,7 @@ class CachedLine(NamedTuple):
         quiet: True if this process has seen no other process write the line between two steps of its own.
     """
 
-    version: Any
+    version: V | None
     line: Line
     quiet: bool
 
@@ -121,9 +143,14 @@ class PendingStep:
         self.transition = transition
         self.args = args
         self.caller = caller
-        self.waiter: Any = None
+        self.waiter: rt.Waiter[str] | None = None
         self.unknown = False
         self.step: StepResult | StoreError | None = None
+
+    def wake(self, message: str) -> None:
+        """Wake the caller, if it waits."""
+        if self.waiter is not None:
+            self.waiter.wake(message)
 
     def do(self, line: Line, now: int, slack: int, longest_look: int) -> Line:
         """Perform the step on a line; return the line to write.
@@ -162,8 +189,8 @@ class PendingStep:
                 self.step = error
 
 
-class SwapSteps:
-    """`Steps` on a compare-and-swap store.
+class SwapSteps(StepStore, Generic[V]):
+    """`StepStore` on a compare-and-swap store.
 
     Args:
         store: the store of texts.
@@ -171,23 +198,19 @@ class SwapSteps:
 
     notifier = neighbours
 
-    def __init__(self, store: SwapStore) -> None:
+    def __init__(self, store: SwapStore[V]) -> None:
         self._store = store
-        self.poll_after: float = getattr(store, "poll_after", POLL_INTERVAL)
-        self._longest_look = int(getattr(store, "longest_look", LONGEST_LOOK / MICROS) * MICROS)
-        self._known: dict[str, CachedLine] = {}
+        self.poll_after = store.poll_after
+        self._longest_look = int(store.longest_look * MICROS)
+        self._known: dict[str, CachedLine[V]] = {}
         self._turns: dict[str, Turn] = {}  # by key, while a step is being performed
         self._doubted: set[str] = set()  # keys with a swap whose reply was lost: it may still arrive at the server
         self._mutex = rt.Mutex()
         self._ahead: int | None = None  # the server's clock minus the one of this machine, in microseconds
-        self.keys = store.keys
-        self._patience: float = getattr(store, "patience", 0.0)
-        self.doctor = store.doctor
-        self.close_idle: Callable[[], object] = getattr(store, "close_idle", bool)
         neighbours.join()
 
     def step(self, key: str, transition: Transition, *args: object) -> StepResult | None:
-        """Perform a step; see `Steps.step`.
+        """Perform a step; see `StepStore.step`.
 
         Raises:
             UnknownOutcome: the reply was lost, so the step may have been performed or not.
@@ -201,7 +224,7 @@ class SwapSteps:
             if turn.leader is not mine.caller:  # else it is new, or interrupted by this signal handler
                 mine.waiter = rt.Waiter()
                 turn.asked.insert(0 if transition in (leave, complete) else len(turn.asked), mine)
-        if mine.waiter is None or self._leads(key, mine):
+        if mine.waiter is None or self._leads(key, mine, mine.waiter):
             self._lead(key, mine)
         if isinstance(mine.step, StoreError):
             raise mine.step
@@ -226,24 +249,24 @@ class SwapSteps:
             raise
         finally:
             for each in batch[1:]:
-                each.waiter.wake(DONE)
+                each.wake(DONE)
             self._pass_on(key)
 
-    def _leads(self, key: str, mine: "PendingStep") -> bool:
+    def _leads(self, key: str, mine: "PendingStep", waiter: "rt.Waiter[str]") -> bool:
         """Wait until another caller has performed this step, or the caller must perform it; True for the latter.
 
         Raises:
             UnknownOutcome: the caller that performs this step did not finish in time.
         """
         try:
-            told = mine.waiter.wait(TURN)
+            told = waiter.wait(TURN)
         except BaseException:
-            if not self._withdraw(key, mine) and mine.waiter.wait(0.0) is LEAD:
+            if not self._withdraw(key, mine) and waiter.wait(0.0) is LEAD:
                 self._pass_on(key)
             raise
         # If nobody has begun it, the caller before may have been interrupted before it passed the turn on.
         if told is None and not self._withdraw(key, mine):
-            told = mine.waiter.wait(TURN)
+            told = waiter.wait(TURN)
             if told is None:
                 raise UnknownOutcome(
                     f"Other steps on this name took more than {2 * TURN:g} s. Check that the server is reachable."
@@ -264,7 +287,7 @@ class SwapSteps:
             if turn is not None and turn.asked:
                 first = turn.asked.popleft()
                 turn.leader = first.caller
-                first.waiter.wake(LEAD)
+                first.wake(LEAD)
             else:
                 self._turns.pop(key, None)
 
@@ -273,14 +296,14 @@ class SwapSteps:
         known = self._remembered(key)
         first, looks = batch[0], any(each.transition is look for each in batch)
         retried = all(each.transition is enter for each in batch)  # `acquire` itself retries
-        until = clock.now() + self._patience * (not retried)
+        until = clock.now() + self._store.patience * (not retried)
         # The renewals of other lines wait for this one, so that it is not retried often.
         tries = TRIES if first.transition is not renew else 1 if known is None else 2
         for _ in range(tries):
             loaded = False
             if known is None or self._ahead is None or looks:
                 known, loaded = self._load(key), True
-            now, slack = self._now(), getattr(self._store, "slack", SLACK)
+            now, slack = self._now(), self._store.slack
             line = known.line
             for each in batch:
                 line = each.do(line, now, slack, self._longest_look)
@@ -334,7 +357,7 @@ class SwapSteps:
                         asked.refuse(place, waits, error)
         return line
 
-    def _load(self, key: str) -> CachedLine:
+    def _load(self, key: str) -> CachedLine[V]:
         before = self._known.get(key)
         sent = clock.awake_or_not()
         version, text, now = self._store.load(key)
@@ -350,7 +373,7 @@ class SwapSteps:
     def _now(self) -> int:
         return int(clock.awake_or_not() * MICROS) + (self._ahead or 0)
 
-    def _remembered(self, key: str) -> CachedLine | None:
+    def _remembered(self, key: str) -> CachedLine[V] | None:
         """Return a cached line if it is probably up to date; else None."""
         known = self._known.get(key)
         if known is None:
@@ -359,7 +382,7 @@ class SwapSteps:
             return known if all(place.process_name == neighbours.home for place in known.line.places) else None
         return known if known.quiet else None
 
-    def _remember(self, key: str, known: CachedLine) -> None:
+    def _remember(self, key: str, known: CachedLine[V]) -> None:
         if len(self._known) >= REMEMBERED:
             self._known.clear()
         self._known[key] = known
@@ -369,20 +392,20 @@ class SwapSteps:
         steps: dict[str, StepResult] = {}
         keys = [key for key in by_key if key not in self._turns and self._ahead is not None]
         for start in range(0, len(keys), AT_A_TIME):
-            now, some, slack = self._now(), {}, getattr(self._store, "slack", SLACK)
+            now, some, slack = self._now(), {}, self._store.slack
             for key in keys[start : start + AT_A_TIME]:
                 known = self._remembered(key)
-                if known is not None:
+                if known is not None and known.version is not None:
                     step = renew(known.line, StoreTime(now - slack, now), by_key[key])
                     if step.line is not None and not step.promoted:
-                        some[key] = known, step, step.line
+                        some[key] = known.version, known.quiet, step, step.line
             try:
-                swaps = [(key, known.version, encode(line)) for key, (known, _, line) in some.items()]
+                swaps = [(key, version, encode(line)) for key, (version, _, _, line) in some.items()]
                 versions = self._store.swap_many(swaps, now) if swaps else ()
             except StoreError:
                 break  # the queue then renews each line by itself, and gets the error of each
-            for version, (key, (known, step, line)) in zip(versions, some.items(), strict=False):
-                self._remember(key, CachedLine(version, line, known.quiet))
+            for version, (key, (_, quiet, step, line)) in zip(versions, some.items(), strict=False):
+                self._remember(key, CachedLine(version, line, quiet))
                 steps[key] = step
         return steps
 
@@ -392,6 +415,15 @@ class SwapSteps:
         self._store.close()
 
     abort = close
+
+    def keys(self, prefix: str) -> list[str]:
+        return self._store.keys(prefix)
+
+    def doctor(self) -> list[Check]:
+        return self._store.doctor()
+
+    def close_idle(self) -> object:
+        return self._store.close_idle()
 
 
 def _longer(argument: Any, slack: int) -> Any:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from interlock.core._async.acquire import AsyncQueue
-from interlock.core._sync.acquire import Queue
+from interlock.core._async.protocols import AsyncQueue
+from interlock.core._sync.protocols import Queue
 from interlock.core.errors import StoreError
 from interlock.core.queue import Feature
 from interlock.runtime import clock

@@ -23,11 +23,12 @@ from interlock.core.line import (
 from interlock.core.queue import ALL
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, each_in_forked_child, pid
-from interlock.runtime.waiters import Waiters
+from interlock.runtime.waiters import Notifier, Waiters
+from interlock.storekit._sync.step_queue import StepStore
 from interlock.storekit.blocking import WITHIN_A_STEP, BlockingStore
 
 
-class MemoryNamespace:
+class MemoryNamespace(StepStore, Notifier):
     """The lines of one memory:// URL, shared by all connections of this process; a step store for threads and tasks.
 
     Args:
@@ -36,11 +37,16 @@ class MemoryNamespace:
 
     poll_after = 1.0  # seconds; a safety net, since every hand-over is notified
     never_blocks = True
+    origin: Origin
 
     def __init__(self, now: clock.Clock = clock.now) -> None:
         self._now = now
         self.waiters = Waiters()
         self.start_afresh()
+
+    @property
+    def notifier(self) -> Notifier:
+        return self
 
     def start_afresh(self) -> None:
         """Forget everything: a forked child owns nothing and shares nothing."""
@@ -52,7 +58,7 @@ class MemoryNamespace:
         self._epoch = int((clock.time_of_day() - self._now()) * MICROS)
 
     def step(self, key: str, transition: Transition, *args: Any) -> StepResult:
-        """Perform a step; see `AsyncSteps.step`; never waits.
+        """Perform a step; see `StepStore.step`; never waits.
 
         Raises:
             StoreError: the caller is a signal handler that interrupted a step of its own thread.

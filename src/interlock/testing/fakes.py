@@ -15,6 +15,8 @@ from interlock.core.errors import InvalidArgument
 from interlock.runtime import clock
 from interlock.runtime.process import running_loop
 from interlock.stores.memory import MemoryNamespace, MemoryStore
+from interlock.testing._async.faulty import AsyncFaultyQueue
+from interlock.testing._sync.faulty import FaultyQueue
 from interlock.testing.faults import Lossy
 
 Step: TypeAlias = Literal["enter", "leave", "renew", "look", "evict"]
@@ -31,7 +33,7 @@ class FakeLocks:
         self._now = 0.0
         self._space = MemoryNamespace(lambda: self._now)
         self._looker = MemoryStore(self._space).queue()
-        self._queues: list[tuple[Any, bool]] = []
+        self._queues: list[tuple[FaultyQueue | AsyncFaultyQueue, bool]] = []
         """Those of all clients, and whether each is of threads."""
         self._locks: list[Locks] = []
         self._drops: Counter[str] = Counter()
@@ -160,7 +162,7 @@ class FakeLocks:
         return {
             id
             for id in list(claims)
-            if [queue.doubt(id) and of_threads for queue, of_threads in self._queues].count(True)
+            if [queue.verify(id) and of_threads for queue, of_threads in self._queues].count(True)
         }
 
 
@@ -173,12 +175,12 @@ class _FakeStore(Lossy):
         self.losses = place._drops
         self.now = clock.now
 
-    def queue(self) -> Any:
+    def queue(self) -> FaultyQueue:
         queue = super().queue()
         self._place._queues.append((queue, True))
         return queue
 
-    def aqueue(self) -> Any:
+    def aqueue(self) -> AsyncFaultyQueue:
         queue = super().aqueue()
         self._place._queues.append((queue, False))
         return queue

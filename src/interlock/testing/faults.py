@@ -11,9 +11,12 @@ from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import BUSY
 from interlock.storekit.store import Store
+from interlock.testing._async.faulty import AsyncFaultyQueue
+from interlock.testing._sync.faulty import FaultyQueue
+from interlock.testing.fault import Fault
 
 
-class Around:
+class Around(Fault, Store):
     """A store whose queues pass each step to a real store; subclasses override methods to add a fault.
 
     The steps are "enter", "leave", "renew", "adopt", "look", "evict" and "delete_run_result".
@@ -26,36 +29,14 @@ class Around:
         self.inner = store
         self.features, self.frees_at_death = store.features, store.frees_at_death
         self.in_process, self.now = store.in_process, store.now
-        self.closed = False
 
-    def queue(self) -> Any:
+    def queue(self) -> FaultyQueue:
         """Return a queue for threads."""
-        from interlock.testing._sync.faulty import FaultyQueue
-
         return FaultyQueue(self.inner.queue(), self)
 
-    def aqueue(self) -> Any:
+    def aqueue(self) -> AsyncFaultyQueue:
         """Return a queue for the tasks of the running loop."""
-        from interlock.testing._async.faulty import AsyncFaultyQueue
-
         return AsyncFaultyQueue(self.inner.aqueue(), self)
-
-    def before(self, step: str, args: Any) -> Any:
-        """Return the arguments of a step, or raise instead of performing it."""
-        return args
-
-    def pause_before(self, step: str, args: Any) -> float | None:
-        """Return the seconds to wait before a step; None for none."""
-
-    def instead(self, step: str, args: Any) -> Any:
-        """Return an answer to give instead of performing a step; None to perform it."""
-
-    def pause_after(self, step: str, args: Any) -> float | None:
-        """Return the seconds to wait after a step; None for none."""
-
-    def after(self, step: str, args: Any, answer: Any) -> Any:
-        """Return the answer of a step, or raise although it was performed."""
-        return answer
 
 
 class Slow(Around):

@@ -468,8 +468,7 @@ class AsyncLocks(Same):
 
     async def namespaces(self) -> list[str]:
         """List the namespaces of the store that have a holder or a waiter; none if the store can't tell."""
-        tell = self._client.state().queue.namespaces
-        return [] if tell is None else list(await tell())
+        return await self._client.state().queue.namespaces()
 
     async def evict(self, name: str, id: str | None = None) -> int:
         """Remove a claim of any program.

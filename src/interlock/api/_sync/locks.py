@@ -469,8 +469,7 @@ class Locks(Same):
 
     def namespaces(self) -> list[str]:
         """List the namespaces of the store that have a holder or a waiter; none if the store can't tell."""
-        tell = self._client.state().queue.namespaces
-        return [] if tell is None else list(tell())
+        return self._client.state().queue.namespaces()
 
     def evict(self, name: str, id: str | None = None) -> int:
         """Remove a claim of any program.

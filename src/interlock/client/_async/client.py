@@ -3,7 +3,7 @@
 import atexit
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 from weakref import ref
 
 from interlock.client._async.grants import AsyncGrant
@@ -15,6 +15,7 @@ from interlock.client.cancel import Cancel, SupportsIsSet
 from interlock.client.events import EVERYWHERE
 from interlock.client.messages import GONE_THERE, closed_meanwhile, time_is_over
 from interlock.core._async.acquire import acquire
+from interlock.core._async.protocols import AsyncWaiting
 from interlock.core.claims import DONE, USING, Claim, ClaimView, LockSpec, name_of, shown_text
 from interlock.core.errors import LockError, LockTimeout, StoreError, UnknownOutcome
 from interlock.core.failures import NoAnswer, Refused, Unreachable
@@ -30,7 +31,7 @@ AT_EXIT_LIMIT = 1.0  # seconds
 GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
 PAUSE = 0.002  # seconds between two looks
 CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
-Entering: TypeAlias = tuple[Claim | AcquireCall, rt.Caller]
+Entering: TypeAlias = tuple[Claim | AcquireCall[AsyncWaiting], rt.Caller]
 """A call of acquire in progress: its claim, and the thread or task that made the call."""
 
 
@@ -49,7 +50,7 @@ class AsyncState:
 
     def __init__(self, client: "AsyncClient", here: Any) -> None:
         self.here = here
-        self.queue: Any = client.store.aqueue()
+        self.queue = client.store.aqueue()
         self.watchdog = AsyncWatchdog(client, self.queue)
         self.entering: dict[str, Entering] = {}
         self.leaving: dict[str, tuple[Claim, rt.Caller]] = {}
@@ -146,7 +147,8 @@ class AsyncClient(BaseClient):
         started = self.now()
         id, entering = rt.fresh_id(), state.entering
         claim: Claim = unchecked(Claim, (id, spec, shown_text(owner.get_name())))
-        call = grant = None
+        call: AcquireCall[AsyncWaiting] | None = None
+        grant = None
         # In this order: `close` first sets `closed`, and then looks which calls are entering.
         entering[id] = claim, owner
         if self.closed:
@@ -206,7 +208,7 @@ class AsyncClient(BaseClient):
             raise
 
     async def _acquire_or_cancel(
-        self, state: AsyncState, call: AcquireCall, id: str, cancel: SupportsIsSet
+        self, state: AsyncState, call: AcquireCall[AsyncWaiting], id: str, cancel: SupportsIsSet
     ) -> Held | None:
         """Acquire, unless the call is cancelled."""
         ours = cancel if isinstance(cancel, Cancel) else Cancel()
@@ -238,7 +240,7 @@ class AsyncClient(BaseClient):
             StoreError: the store could not be asked.
         """
         try:
-            return cast("Held | None", await state.queue.adopt(claim.spec.key, id, claim, detached))
+            return await state.queue.adopt(claim.spec.key, id, claim, detached)
         except (rt.CANCELLED, StoreError):
             await state.watchdog.leave(claim)  # it may have been done, and only this call knows the new id
             raise
@@ -247,7 +249,7 @@ class AsyncClient(BaseClient):
         """List the claims of a key, or of all keys of a namespace."""
         # async only
         await rt.yield_to_loop()
-        return list(await self.state().queue.look(key))
+        return await self.state().queue.look(key)
 
     async def evict(self, key: str, id: str | None) -> int:
         """Remove a claim, or all claims of a name; notify the listeners and the holders in this process."""

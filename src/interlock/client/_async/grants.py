@@ -9,7 +9,7 @@ from interlock.client.arguments import AcquireOptions
 from interlock.client.base_grant import HELD, RELEASED, BaseGrant, BaseGrants, ReentryCount
 from interlock.client.events import EVERYWHERE
 from interlock.client.messages import GONE_THERE, LEASE_ENDED
-from interlock.core._async.acquire import AsyncQueue
+from interlock.core._async.protocols import AsyncQueue
 from interlock.core.errors import NotHeld, StoreError, Unsupported
 from interlock.core.line import RENEWAL_WANTED
 from interlock.runtime import _aio as rt

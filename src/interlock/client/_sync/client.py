@@ -4,7 +4,7 @@
 import atexit
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 from weakref import ref
 
 from interlock.client._sync.grants import Grant
@@ -16,6 +16,7 @@ from interlock.client.cancel import Cancel, SupportsIsSet
 from interlock.client.events import EVERYWHERE
 from interlock.client.messages import GONE_THERE, closed_meanwhile, time_is_over
 from interlock.core._sync.acquire import acquire
+from interlock.core._sync.protocols import Waiting
 from interlock.core.claims import DONE, USING, Claim, ClaimView, LockSpec, name_of, shown_text
 from interlock.core.errors import LockError, LockTimeout, StoreError, UnknownOutcome
 from interlock.core.failures import NoAnswer, Refused, Unreachable
@@ -31,7 +32,7 @@ AT_EXIT_LIMIT = 1.0  # seconds
 GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
 PAUSE = 0.002  # seconds between two looks
 CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
-Entering: TypeAlias = tuple[Claim | AcquireCall, rt.Caller]
+Entering: TypeAlias = tuple[Claim | AcquireCall[Waiting], rt.Caller]
 """A call of acquire in progress: its claim, and the thread that made the call."""
 
 
@@ -50,7 +51,7 @@ class State:
 
     def __init__(self, client: "Client", here: Any) -> None:
         self.here = here
-        self.queue: Any = client.store.queue()
+        self.queue = client.store.queue()
         self.watchdog = Watchdog(client, self.queue)
         self.entering: dict[str, Entering] = {}
         self.leaving: dict[str, tuple[Claim, rt.Caller]] = {}
@@ -142,7 +143,8 @@ class Client(BaseClient):
         started = self.now()
         id, entering = rt.fresh_id(), state.entering
         claim: Claim = unchecked(Claim, (id, spec, shown_text(owner.get_name())))
-        call = grant = None
+        call: AcquireCall[Waiting] | None = None
+        grant = None
         # In this order: `close` first sets `closed`, and then looks which calls are entering.
         entering[id] = claim, owner
         if self.closed:
@@ -202,7 +204,7 @@ class Client(BaseClient):
             raise
 
     def _acquire_or_cancel(
-        self, state: State, call: AcquireCall, id: str, cancel: SupportsIsSet
+        self, state: State, call: AcquireCall[Waiting], id: str, cancel: SupportsIsSet
     ) -> Held | None:
         """Acquire, unless the call is cancelled."""
         ours = cancel if isinstance(cancel, Cancel) else Cancel()
@@ -234,14 +236,14 @@ class Client(BaseClient):
             StoreError: the store could not be asked.
         """
         try:
-            return cast("Held | None", state.queue.adopt(claim.spec.key, id, claim, detached))
+            return state.queue.adopt(claim.spec.key, id, claim, detached)
         except (rt.CANCELLED, StoreError):
             state.watchdog.leave(claim)  # it may have been done, and only this call knows the new id
             raise
 
     def look(self, key: str) -> list[ClaimView]:
         """List the claims of a key, or of all keys of a namespace."""
-        return list(self.state().queue.look(key))
+        return self.state().queue.look(key)
 
     def evict(self, key: str, id: str | None) -> int:
         """Remove a claim, or all claims of a name; notify the listeners and the holders in this process."""

@@ -8,7 +8,7 @@ from interlock.client.arguments import AcquireOptions
 from interlock.client.base_grant import HELD, RELEASED, BaseGrant, BaseGrants, ReentryCount
 from interlock.client.events import EVERYWHERE
 from interlock.client.messages import GONE_THERE, LEASE_ENDED
-from interlock.core._sync.acquire import Queue
+from interlock.core._sync.protocols import Queue
 from interlock.core.errors import NotHeld, StoreError, Unsupported
 from interlock.core.line import RENEWAL_WANTED
 from interlock.runtime import _threads as rt

@@ -8,15 +8,15 @@ many claims.  A renewal that fails is tried again until the deadline; only then 
 import math
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextvars import Context
-from typing import Any
 from weakref import ref
 
 from interlock.client._sync.grants import Grant
 from interlock.client.base_client import BaseClient
 from interlock.client.events import EVERYWHERE, Kind
 from interlock.client.messages import CONNECTION_CLOSED, GONE_THERE, LEASE_ENDED, warn_of_dropped
+from interlock.core._sync.protocols import Queue
 from interlock.core.claims import Claim, name_of
 from interlock.core.errors import LockError, StoreError
 from interlock.core.line import RENEWAL_WANTED
@@ -51,12 +51,12 @@ class Watchdog:
             leases; a background thread withdraws them.
     """
 
-    def __init__(self, client: BaseClient, queue: Any) -> None:
+    def __init__(self, client: BaseClient, queue: Queue) -> None:
         self._client = client
         self._queue = queue
         self._now = client.now
-        self.node_of: Callable[[Claim], object] = getattr(queue, "node_of", lambda claim: None)
-        self.let_go: Callable[[str], object] = getattr(queue, "let_go", lambda id: None)
+        self.node_of = queue.node_of
+        self.let_go = queue.let_go
         self.pid = checked_pid()
         self.watched: dict[str, tuple[ref[Grant], Claim]] = {}
         self._staying: dict[str, tuple[Claim, float]] = {}
@@ -65,7 +65,7 @@ class Watchdog:
         self.stale: deque[tuple[Claim, float]] = deque(maxlen=MOST_STALE)
         self._take_out_at = 0.0
         self._alarm = rt.Alarm(self._look, "interlock-watchdog", self._now, queue.close_idle)
-        queue.doubt = self.verify_soon
+        queue.watch_doubts(self.verify_soon)
 
     def add(self, grant: Grant) -> None:
         """Watch over `grant` from now on."""

@@ -9,10 +9,10 @@ The runtime is an argument: what sleeps, waits and looks at a clock.  The model 
 are compared by `rt.before` only, and all that this knows is in locals and slots: the checker sees all of the state.
 """
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import cast
 
-from interlock.core.claims import Claim, ClaimView, name_of
+from interlock.core._sync.protocols import Queue, Runtime, Waiting
+from interlock.core.claims import Claim, name_of
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import (
     BUSY,
@@ -22,8 +22,6 @@ from interlock.core.queue import (
     EnterResult,
     Held,
     Outage,
-    Renewed,
-    Wakeable,
 )
 from interlock.core.renewal import RENEW_AFTER
 
@@ -32,65 +30,7 @@ UNHEARD = BUSY._replace(state="indeterminate")  # no answer came: it is asked ag
 LOST_REPLIES = 3  # ask again so many times in a row; then the caller must know
 
 
-class Queue(Protocol):
-    """A store as one process uses it: the state machine pending -> using -> gone, for every name."""
-
-    def enter(
-        self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
-    ) -> EnterResult:
-        """Ask for the lock, or where the claim stands; idempotent by the claim's id; extends its lease.
-
-        Args:
-            claim: the claim.
-            waiter: is notified when the claim's turn comes, of `subscribe`; None when the caller has not subscribed.
-            may_queue: False: one try, which leaves nothing behind if it is refused.
-            already_queued: True if the claim is known to be in the line: if it is not there, it is gone.
-        """
-
-    def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
-        """Take the claim out of the line, hand over to the next; True if this call removed it.
-
-        Args:
-            claim: the claim.
-            keep_for: seconds for which a record is kept that its run was completed; 0 for no record.  With one, True
-                says that this request made it; False may also mean that one before it did, which had no answer.
-            stored_result: what is kept with the record, in the same step: ASCII text without NUL.
-        """
-
-    def run_result(self, key: str) -> str | None:
-        """Return the value of the record of a completed run; None if none is kept."""
-
-    def delete_run_result(self, key: str) -> bool:
-        """Delete the record of a completed run; True if there was one; UnknownOutcome if a reply was lost."""
-
-    def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """Extend leases, many at once.
-
-        Returns:
-            For each claim: GONE, KEPT or WANTED; a StoreError, as a value, if this one could not be asked while
-            others could.  A store that raises instead says so of all of them.
-        """
-
-    def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        """Let a claim that holds the lock go on as `claim`; None if it is gone.  The caller knows the deadline.
-
-        Args:
-            key: of the line.
-            id: of the claim until now.
-            claim: its id and its lease from now on; with the same id, only the lease is another.
-            detached: True if it outlives this process, on stores that notice the death of one.
-        """
-
-    def look(self, key: str) -> list[ClaimView]:
-        """List the live claims of `key` in line order; a key without a name means its whole namespace."""
-
-    def evict(self, key: str, id: str | None) -> int:
-        """Remove one claim or all claims of a key; return their number; UnknownOutcome if a reply was lost."""
-
-    def subscribe(self) -> Any:
-        """Return what the caller can wait on."""
-
-def acquire(rt: Any, queue: Queue, call: AcquireCall) -> Held | None:
+def acquire(rt: Runtime, queue: Queue, call: AcquireCall[Waiting]) -> Held | None:
     """Enter the line with `call.claim` and wait until it holds the lock.
 
     Args:
@@ -138,7 +78,7 @@ def acquire(rt: Any, queue: Queue, call: AcquireCall) -> Held | None:
             call.waiter.close()
 
 
-def _ask(queue: Queue, call: AcquireCall) -> EnterResult:
+def _ask(queue: Queue, call: AcquireCall[Waiting]) -> EnterResult:
     """Say where the claim stands: by its hand-over, or as the store answers."""
     if call.granted is not None:
         answer = EnterResult("using", call.granted.fence, lease_extended=False, slot=call.granted.slot)
@@ -153,7 +93,7 @@ def _ask(queue: Queue, call: AcquireCall) -> EnterResult:
     return answer
 
 
-def _enter(queue: Queue, call: AcquireCall) -> EnterResult:
+def _enter(queue: Queue, call: AcquireCall[Waiting]) -> EnterResult:
     """Ask the store, and count the requests in a row that had no answer.
 
     Raises:
@@ -177,7 +117,7 @@ def _enter(queue: Queue, call: AcquireCall) -> EnterResult:
     return answer
 
 
-def _start_afresh(rt: Any, call: AcquireCall, answer: EnterResult) -> bool:
+def _start_afresh(rt: Runtime, call: AcquireCall[Waiting], answer: EnterResult) -> bool:
     """Give the call a claim with a fresh id; say whether there is time for it.
 
     Raises:
@@ -203,7 +143,7 @@ def _start_afresh(rt: Any, call: AcquireCall, answer: EnterResult) -> bool:
     return True
 
 
-def _wait(rt: Any, queue: Queue, call: AcquireCall, answer: EnterResult) -> bool:
+def _wait(rt: Runtime, queue: Queue, call: AcquireCall[Waiting], answer: EnterResult) -> bool:
     """Wait until the claim is handed the lock, or it is time to ask again; say whether there was time for it."""
     if answer.state == "pending" and not call.in_line:
         call.in_line = True
@@ -217,7 +157,7 @@ def _wait(rt: Any, queue: Queue, call: AcquireCall, answer: EnterResult) -> bool
         pause = _pause_in_outage(rt, call, answer.outage, pause)
     if answer.state == "busy":  # a store that is busy for long is not asked all the time
         pause += min(MOST_PAUSE, (call.moment - call.started) / 20)
-    call.waiter = call.waiter or answer.waiter
+    call.waiter = call.waiter or cast("Waiting | None", answer.waiter)
     if answer.state == "pending" and call.may_queue and call.waiter is None:
         call.waiter = queue.subscribe()
     elif call.waiter is None or not call.in_line:
@@ -232,9 +172,9 @@ def _wait(rt: Any, queue: Queue, call: AcquireCall, answer: EnterResult) -> bool
     return True
 
 
-def _in_time(rt: Any, call: AcquireCall) -> bool:
+def _in_time(rt: Runtime, call: AcquireCall[Waiting]) -> bool:
     """Say whether the caller still wants to wait."""
-    return call.deadline is None or bool(rt.before(call.now, call.deadline))
+    return call.deadline is None or rt.before(call.now, call.deadline)
 
 
 def _give_back(queue: Queue, claim: Claim) -> StoreError | None:
@@ -246,7 +186,7 @@ def _give_back(queue: Queue, claim: Claim) -> StoreError | None:
     return None
 
 
-def _pause_in_outage(rt: Any, call: AcquireCall, outage: Outage, pause: float) -> float:
+def _pause_in_outage(rt: Runtime, call: AcquireCall[Waiting], outage: Outage, pause: float) -> float:
     """Return how many seconds to wait for a store that is away.
 
     Raises:
@@ -261,7 +201,9 @@ def _pause_in_outage(rt: Any, call: AcquireCall, outage: Outage, pause: float) -
     return pause
 
 
-def _time_is_over(queue: Queue, call: AcquireCall, outage: Outage | None, queued: bool) -> None:
+def _time_is_over(
+    queue: Queue, call: AcquireCall[Waiting], outage: Outage | None, queued: bool
+) -> None:
     """Withdraw the claim, once; if that fails, or if the store is unavailable, pass the claim to `on_left`.
 
     Raises:

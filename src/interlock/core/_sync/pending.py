@@ -16,34 +16,13 @@ docs/explanation/protocol.md tells what it found.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, State, fits
 from interlock.core.errors import UnknownOutcome
-from interlock.core.queue import CLAIM_GONE, GIVEN_UP, LOOKS, REFUSED, EnterResult, Renewed
+from interlock.core.queue import CLAIM_GONE, GIVEN_UP, LOOKS, REFUSED, EnterResult, PendingRecord, Renewed
 
 NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, one of them is about to be lowered
-
-
-class PendingRecord(NamedTuple):
-    """One record of a line.
-
-    Attributes:
-        id: the claim's id.
-        key: its place in the order; any total order will do.
-        units, capacity: what it asks for.
-        state: pending, queued or using.
-        fence: what the store gave it with the promotion; 0 before.
-        expired: True when its lease had ended, by the store's clock, when it was read.
-    """
-
-    id: str
-    key: Any
-    units: int
-    capacity: int
-    state: State
-    fence: int
-    expired: bool
 
 
 class Records(Protocol):

@@ -4,37 +4,58 @@ A release notifies the waiters of its own process only; waiters in other process
 """
 
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from interlock.core._async.pending import NEIGHBOUR_PAUSE, AsyncPending
-from interlock.core.claims import Claim
-from interlock.core.queue import EnterResult, Renewed, Wakeable
+from interlock.core._async.pending import NEIGHBOUR_PAUSE, AsyncPending, AsyncRecords
+from interlock.core._async.protocols import AsyncQueue, AsyncWaiting
+from interlock.core.claims import Check, Claim, ClaimView
+from interlock.core.errors import Unsupported
+from interlock.core.queue import EnterResult, Held, Renewed, Wakeable
 from interlock.runtime import _aio as rt
 
+NO_STEP = "This store changes one record at a time, so it supports neither detached locks nor records of runs."
 JITTER = 0.5  # a waiter polls after a random part of `poll_after`, at least this one
 
 
-class AsyncRecordQueue:
-    """A queue on records; its store lacks `detach` and `once`, so it has neither `adopt` nor `run_result` and
-    `delete_run_result`.
+class AsyncRecordTable(AsyncRecords, Protocol):
+    """Records, with what the queue passes on to users."""
+
+    async def look(self, key: str) -> Sequence[ClaimView]:
+        """As `AsyncQueue.look`."""
+
+    async def evict(self, key: str, id: str | None) -> int:
+        """As `AsyncQueue.evict`."""
+
+    async def namespaces(self) -> Sequence[str]:
+        """As `AsyncQueue.namespaces`."""
+
+    async def doctor(self) -> Sequence[Check]:
+        """As `AsyncQueue.doctor`."""
+
+    def close_idle(self) -> object:
+        """As `AsyncQueue.close_idle`."""
+
+    async def aclose(self) -> None:
+        """As `AsyncQueue.aclose`."""
+
+    def abort(self) -> None:
+        """As `AsyncQueue.abort`."""
+
+
+class AsyncRecordQueue(AsyncQueue):
+    """A queue on records; it lacks `detach` and `once`.
 
     Args:
-        records: where the claims are kept: `AsyncRecords` of the protocol, and what the queue only passes on, `look`,
-            `evict`, `namespaces`, `doctor`, `aclose`, `abort` and `rest`.
+        records: the claims.
     """
 
-    def __init__(self, records: Any) -> None:
+    def __init__(self, records: AsyncRecordTable) -> None:
         self._records = records
         self._protocol = AsyncPending(records)
         self._waiting: dict[str, tuple[str, Wakeable]] = {}
-        self.close_idle = records.close_idle
-        self.abort = records.abort
-        self.look, self.evict, self.namespaces = records.look, records.evict, records.namespaces
-        self.doctor = records.doctor
-        self.aclose = records.aclose
 
-    def subscribe(self) -> Any:
+    def subscribe(self) -> AsyncWaiting:
         return rt.AsyncWaiter()
 
     async def enter(
@@ -51,7 +72,7 @@ class AsyncRecordQueue:
 
     async def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         self._waiting.pop(claim.id, None)
-        removed: bool = await self._records.delete(claim)
+        removed = await self._records.delete(claim)
         for key, waiter in list(self._waiting.values()):
             if key == claim.spec.key:
                 waiter.wake()
@@ -59,3 +80,36 @@ class AsyncRecordQueue:
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         return list(await self._records.renew(claims))
+
+    async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
+        raise Unsupported(NO_STEP)
+
+    async def run_result(self, key: str) -> str | None:
+        raise Unsupported(NO_STEP)
+
+    async def delete_run_result(self, key: str) -> bool:
+        raise Unsupported(NO_STEP)
+
+    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
+        """Do nothing: each answer comes from the records."""
+
+    async def look(self, key: str) -> list[ClaimView]:
+        return list(await self._records.look(key))
+
+    async def evict(self, key: str, id: str | None) -> int:
+        return await self._records.evict(key, id)
+
+    async def namespaces(self) -> list[str]:
+        return list(await self._records.namespaces())
+
+    async def doctor(self) -> list[Check]:
+        return list(await self._records.doctor())
+
+    def close_idle(self) -> object:
+        return self._records.close_idle()
+
+    async def aclose(self) -> None:
+        await self._records.aclose()
+
+    def abort(self) -> None:
+        self._records.abort()

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Generic, Literal, Protocol
 
+from interlock.core._async.protocols import AsyncQueue
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.failures import ConnectionEnded, Denied, NoAnswer, TransientRefusal, Unreachable, outage
@@ -64,7 +65,7 @@ class AsyncAsks(Protocol[Q_contra, A_co]):
         """Close all; those in use when their requests end."""
 
 
-class AsyncServerQueue(Generic[Q, A]):
+class AsyncServerQueue(AsyncQueue, Generic[Q, A]):
     """A queue on a server, for one process or event loop.
 
     Args:
@@ -75,8 +76,6 @@ class AsyncServerQueue(Generic[Q, A]):
 
     Attributes:
         channel: as given.
-        let_go: records that a claim was lost, or that its grant was garbage-collected: no successor goes in.
-        close_idle: closes unused connections, except for one.
     """
 
     def __init__(
@@ -90,10 +89,8 @@ class AsyncServerQueue(Generic[Q, A]):
         self._pool = pool
         self.channel = channel
         self._waiters = Successors()
-        self.let_go = self._waiters.drop_held
-        self.close_idle = pool.close_idle
         self._listener = AsyncListener(subscribe, self._waiters, wire.where, wire.io_timeout)
-        self.doubt: Callable[[str], object] = lambda id: None  # called with claims that the server may not have
+        self._doubt: Callable[[str], object] = lambda id: None
         self._answered = False
         self._wakes_at = 0.0
 
@@ -263,7 +260,7 @@ class AsyncServerQueue(Generic[Q, A]):
         """The reply to a release is lost, or its promise is void: let all look, and the successor be renewed."""
         self._wake_all()
         if let_in:
-            self.doubt(let_in)
+            self._doubt(let_in)
 
     def _wake_all(self) -> None:
         """Let all waiters poll; if there are thousands, not again before all can have polled, to avoid a storm."""
@@ -317,6 +314,18 @@ class AsyncServerQueue(Generic[Q, A]):
         if more:
             await self.leave(Claim(rt.fresh_id(), LockSpec(key)))  # of nobody: it promotes the others
         return count
+
+    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
+        """As `AsyncQueue.watch_doubts`."""
+        self._doubt = verify
+
+    def let_go(self, id: str) -> None:
+        """As `AsyncQueue.let_go`: no successor goes in."""
+        self._waiters.drop_held(id)
+
+    def close_idle(self) -> None:
+        """Close unused connections, except for one."""
+        self._pool.close_idle()
 
     async def aclose(self) -> None:
         """Close all connections."""

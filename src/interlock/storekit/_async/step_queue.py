@@ -1,8 +1,9 @@
 """The queue of a store that performs each step on a line atomically; `core.line` decides."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from interlock.core._async.protocols import AsyncQueue, AsyncWaiting
 from interlock.core.claims import DONE, MICROS, SEPARATOR, USING, Check, Claim, ClaimView, keys_of, namespace_of
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.failures import Denied, TransientRefusal, Unreachable, outage
@@ -10,6 +11,7 @@ from interlock.core.line import (
     IS_DONE,
     RENEWAL_GONE,
     QueuedClaim,
+    StepNow,
     StepResult,
     Transition,
     adopt,
@@ -38,7 +40,7 @@ from interlock.core.queue import (
 from interlock.core.renewal import BUSY_WITHIN
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
-from interlock.runtime.waiters import Waiters
+from interlock.runtime.waiters import Notifier
 
 POLL_INTERVAL = 1.0  # seconds between two polls of a waiter; a safety net where every hand-over is notified
 SHORTEST_LOOK = 0.001  # seconds
@@ -47,24 +49,20 @@ LIVES = "yes"  # the liveness token of a claim that ends with its process; the s
 UNAVAILABLE_PAUSE = 0.25  # seconds until an unavailable store is asked again
 
 
-class AsyncSteps(Protocol):
-    """A store that performs steps on lines.
-
-    What others are told by is the store's `notifier`, if it has one, or the store itself: an object with `origin`,
-    `waiters`, and `notify_others(promoted)`, which notifies waiters in other processes: a new holder of its fence, a
-    pending one that it should look.
-
-    If the steps of a store never block, the store may also have `step_now`, a faster plain function that does the
-    same. Three more methods are optional. `close_idle()` closes idle connections if no lock was held for a while.
-    `abort()` closes all connections without waiting, after the event loop has ended. `renew_many(ids_by_key)` (async
-    in the async queue) renews the claims of many keys together and returns the steps by key; the queue renews each
-    missing key in a separate step.
+class AsyncStepStore(Protocol):
+    """A store that performs steps on lines; a subclass inherits what is optional.
 
     Attributes:
         poll_after: seconds after which a waiter polls if it was not notified; more in a long line.
+        never_blocks: True if no step ever blocks: then tasks perform steps in their own thread.
     """
 
     poll_after: float
+    never_blocks: bool = False
+
+    @property
+    def notifier(self) -> Notifier:
+        """What notifies waiters."""
 
     async def step(self, key: str, transition: Transition, *args: object) -> StepResult | None:
         """Perform `transition(line, clock, *args)` on the line of a key atomically; return None if the line is busy.
@@ -82,8 +80,24 @@ class AsyncSteps(Protocol):
     async def aclose(self) -> None:
         """Close all connections."""
 
+    def abort(self) -> object:
+        """Close all connections without waiting."""
+        return None
 
-class AsyncStepQueue:
+    def step_now(self) -> StepNow | None:
+        """Return a faster plain function that does the same as `step`; None if steps may block."""
+        return None
+
+    async def renew_many(self, ids_by_key: Mapping[str, Sequence[str]]) -> Mapping[str, StepResult]:
+        """Renew the claims of many keys together; return the steps by key; the queue renews each missing key."""
+        return {}
+
+    def close_idle(self) -> object:
+        """Close idle connections: no lock was held for a while."""
+        return None
+
+
+class AsyncStepQueue(AsyncQueue):
     """A queue on a step store.
 
     Args:
@@ -97,22 +111,32 @@ class AsyncStepQueue:
     busy_limit = 5.0  # seconds
     busy_text = "The store was busy for 5 s: another program holds the store's own lock. Nothing was done. Retry."
 
-    def __init__(self, steps: AsyncSteps) -> None:
+    def __init__(self, steps: AsyncStepStore) -> None:
         self._steps = steps
         self._step = steps.step
-        self._step_now = getattr(steps, "step_now", None)
-        self._notifier: Any = getattr(steps, "notifier", steps)
-        self._waiters: Waiters = self._notifier.waiters
+        self._step_now = steps.step_now()
+        self._notifier = steps.notifier
+        self._waiters = self._notifier.waiters
         self._forget = self._waiters.by_id.pop
         self._answered = False
-        self._renew_many = getattr(steps, "renew_many", None)
-        self.close_idle = getattr(steps, "close_idle", bool)
-        self.abort: Any = getattr(steps, "abort", bool)
-        self.doctor = steps.doctor
-        self.aclose = steps.aclose
 
-    def subscribe(self) -> Any:
+    def subscribe(self) -> AsyncWaiting:
         return rt.AsyncWaiter()
+
+    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
+        """Do nothing: a store that performs each step as a whole has no doubts."""
+
+    def close_idle(self) -> object:
+        return self._steps.close_idle()
+
+    async def doctor(self) -> list[Check]:
+        return await self._steps.doctor()
+
+    async def aclose(self) -> None:
+        await self._steps.aclose()
+
+    def abort(self) -> None:
+        self._steps.abort()
 
     async def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
@@ -166,8 +190,8 @@ class AsyncStepQueue:
             by_key.setdefault(claim.spec.key, []).append(claim.id)
         answers: dict[str, Renewed] = {}
         steps: Mapping[str, StepResult] = {}
-        if self._renew_many is not None and len(by_key) > 1:
-            steps = await self._renew_many(by_key)
+        if len(by_key) > 1:
+            steps = await self._steps.renew_many(by_key)
         late = clock.now() + min([self.busy_limit, *(claim.spec.ttl * BUSY_WITHIN for claim in claims)])
         for until in (0.0, late):  # busy lines are renewed after the others, whose leases may expire meanwhile
             for key, ids in list(by_key.items()):

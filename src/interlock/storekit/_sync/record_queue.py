@@ -5,37 +5,58 @@ A release notifies the waiters of its own process only; waiters in other process
 """
 
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from interlock.core._sync.pending import NEIGHBOUR_PAUSE, Pending
-from interlock.core.claims import Claim
-from interlock.core.queue import EnterResult, Renewed, Wakeable
+from interlock.core._sync.pending import NEIGHBOUR_PAUSE, Pending, Records
+from interlock.core._sync.protocols import Queue, Waiting
+from interlock.core.claims import Check, Claim, ClaimView
+from interlock.core.errors import Unsupported
+from interlock.core.queue import EnterResult, Held, Renewed, Wakeable
 from interlock.runtime import _threads as rt
 
+NO_STEP = "This store changes one record at a time, so it supports neither detached locks nor records of runs."
 JITTER = 0.5  # a waiter polls after a random part of `poll_after`, at least this one
 
 
-class RecordQueue:
-    """A queue on records; its store lacks `detach` and `once`, so it has neither `adopt` nor `run_result` and
-    `delete_run_result`.
+class RecordTable(Records, Protocol):
+    """Records, with what the queue passes on to users."""
+
+    def look(self, key: str) -> Sequence[ClaimView]:
+        """As `Queue.look`."""
+
+    def evict(self, key: str, id: str | None) -> int:
+        """As `Queue.evict`."""
+
+    def namespaces(self) -> Sequence[str]:
+        """As `Queue.namespaces`."""
+
+    def doctor(self) -> Sequence[Check]:
+        """As `Queue.doctor`."""
+
+    def close_idle(self) -> object:
+        """As `Queue.close_idle`."""
+
+    def close(self) -> None:
+        """As `Queue.close`."""
+
+    def abort(self) -> None:
+        """As `Queue.abort`."""
+
+
+class RecordQueue(Queue):
+    """A queue on records; it lacks `detach` and `once`.
 
     Args:
-        records: where the claims are kept: `Records` of the protocol, and what the queue only passes on, `look`,
-            `evict`, `namespaces`, `doctor`, `close`, `abort` and `rest`.
+        records: the claims.
     """
 
-    def __init__(self, records: Any) -> None:
+    def __init__(self, records: RecordTable) -> None:
         self._records = records
         self._protocol = Pending(records)
         self._waiting: dict[str, tuple[str, Wakeable]] = {}
-        self.close_idle = records.close_idle
-        self.abort = records.abort
-        self.look, self.evict, self.namespaces = records.look, records.evict, records.namespaces
-        self.doctor = records.doctor
-        self.close = records.close
 
-    def subscribe(self) -> Any:
+    def subscribe(self) -> Waiting:
         return rt.Waiter()
 
     def enter(
@@ -52,7 +73,7 @@ class RecordQueue:
 
     def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
         self._waiting.pop(claim.id, None)
-        removed: bool = self._records.delete(claim)
+        removed = self._records.delete(claim)
         for key, waiter in list(self._waiting.values()):
             if key == claim.spec.key:
                 waiter.wake()
@@ -60,3 +81,36 @@ class RecordQueue:
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         return list(self._records.renew(claims))
+
+    def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
+        raise Unsupported(NO_STEP)
+
+    def run_result(self, key: str) -> str | None:
+        raise Unsupported(NO_STEP)
+
+    def delete_run_result(self, key: str) -> bool:
+        raise Unsupported(NO_STEP)
+
+    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
+        """Do nothing: each answer comes from the records."""
+
+    def look(self, key: str) -> list[ClaimView]:
+        return list(self._records.look(key))
+
+    def evict(self, key: str, id: str | None) -> int:
+        return self._records.evict(key, id)
+
+    def namespaces(self) -> list[str]:
+        return list(self._records.namespaces())
+
+    def doctor(self) -> list[Check]:
+        return list(self._records.doctor())
+
+    def close_idle(self) -> object:
+        return self._records.close_idle()
+
+    def close(self) -> None:
+        self._records.close()
+
+    def abort(self) -> None:
+        self._records.abort()

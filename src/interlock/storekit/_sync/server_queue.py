@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Generic, Literal, Protocol
 
+from interlock.core._sync.protocols import Queue
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.failures import ConnectionEnded, Denied, NoAnswer, TransientRefusal, Unreachable, outage
@@ -65,7 +66,7 @@ class Asks(Protocol[Q_contra, A_co]):
         """Close all; those in use when their requests end."""
 
 
-class ServerQueue(Generic[Q, A]):
+class ServerQueue(Queue, Generic[Q, A]):
     """A queue on a server, for one process.
 
     Args:
@@ -76,8 +77,6 @@ class ServerQueue(Generic[Q, A]):
 
     Attributes:
         channel: as given.
-        let_go: records that a claim was lost, or that its grant was garbage-collected: no successor goes in.
-        close_idle: closes unused connections, except for one.
     """
 
     def __init__(
@@ -91,10 +90,8 @@ class ServerQueue(Generic[Q, A]):
         self._pool = pool
         self.channel = channel
         self._waiters = Successors()
-        self.let_go = self._waiters.drop_held
-        self.close_idle = pool.close_idle
         self._listener = Listener(subscribe, self._waiters, wire.where, wire.io_timeout)
-        self.doubt: Callable[[str], object] = lambda id: None  # called with claims that the server may not have
+        self._doubt: Callable[[str], object] = lambda id: None
         self._answered = False
         self._wakes_at = 0.0
 
@@ -264,7 +261,7 @@ class ServerQueue(Generic[Q, A]):
         """The reply to a release is lost, or its promise is void: let all look, and the successor be renewed."""
         self._wake_all()
         if let_in:
-            self.doubt(let_in)
+            self._doubt(let_in)
 
     def _wake_all(self) -> None:
         """Let all waiters poll; if there are thousands, not again before all can have polled, to avoid a storm."""
@@ -318,6 +315,18 @@ class ServerQueue(Generic[Q, A]):
         if more:
             self.leave(Claim(rt.fresh_id(), LockSpec(key)))  # of nobody: it promotes the others
         return count
+
+    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
+        """As `Queue.watch_doubts`."""
+        self._doubt = verify
+
+    def let_go(self, id: str) -> None:
+        """As `Queue.let_go`: no successor goes in."""
+        self._waiters.drop_held(id)
+
+    def close_idle(self) -> None:
+        """Close unused connections, except for one."""
+        self._pool.close_idle()
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,9 +1,10 @@
 """postgresql+advisory://, mysql+advisory://: advisory locks, which the server releases when their session ends."""
 
 import sys
-from typing import Any
 from urllib.parse import SplitResult
 
+from interlock.core._async.protocols import AsyncQueue
+from interlock.core._sync.protocols import Queue
 from interlock.core.errors import StoreError
 from interlock.storekit.store import Store, require_module
 from interlock.stores import mysql, postgresql
@@ -41,13 +42,13 @@ class AdvisoryStore(Store):
         require_module(*(postgresql if url.scheme.startswith("postgresql") else mysql).NEEDS)
         return cls(options_of(url))
 
-    def queue(self) -> Any:
+    def queue(self) -> Queue:
         """As `Store.queue`."""
         from interlock.stores.advisory._sync.queue import AdvisoryQueue
 
         return AdvisoryQueue(self._room, self._room.kind.perform)
 
-    def aqueue(self) -> Any:
+    def aqueue(self) -> AsyncQueue:
         """As `Store.aqueue`."""
         from interlock.stores.advisory._async.queue import AsyncAdvisoryQueue, blocking  # which load asyncio
 

@@ -12,6 +12,7 @@ from interlock.core.errors import InvalidArgument, StoreError, install
 from interlock.core.options import read_options, seconds_in, text_in
 from interlock.core.queue import ALL
 from interlock.core.redaction import place_of, reads_url
+from interlock.storekit._sync.step_queue import StepStore
 from interlock.storekit.blocking import BlockingStore
 from interlock.storekit.store import require_module
 
@@ -39,13 +40,13 @@ class BucketStore(BlockingStore):
         from interlock.storekit.compare_and_swap import SwapSteps
         from interlock.stores.bucket.lines import CLOCK, BucketLines, clock_of, see_that_it_runs_here
 
-        def steps() -> Any:
+        def steps() -> StepStore:
             see_that_it_runs_here()
             clock = clock_of(f"{where} {server}", f"{prefix}/{CLOCK}/")
             return SwapSteps(BucketLines(made(), prefix, where, clock, pace))
 
         self._made, self._prefix = made, prefix
-        self._steps: Callable[[], Any] = steps
+        self._steps: Callable[[], StepStore] = steps
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "BucketStore":
@@ -57,7 +58,7 @@ class BucketStore(BlockingStore):
         require_module("obstore", f"Locks in a bucket need obstore. Run: {install('bucket')}")
         return _store_of(url)
 
-    def steps(self) -> Any:
+    def steps(self) -> StepStore:
         """As `BlockingStore.steps`."""
         return self._steps()
 

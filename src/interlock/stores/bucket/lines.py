@@ -38,6 +38,7 @@ from interlock.core.line import QueuedClaim, decode, encode
 from interlock.runtime import clock
 from interlock.runtime.host_notifier import neighbours
 from interlock.runtime.process import checked_pid
+from interlock.storekit.compare_and_swap import SwapStore
 
 LONGEST_NAME = 300  # characters of the part of an object's name that is made of a lock's name; longer ones are hashed
 MARGIN = 0.05  # seconds added to the slack, for the drift of the two clocks between two samples
@@ -129,7 +130,7 @@ class Seen(NamedTuple):
     latest: float
 
 
-class BucketLines:
+class BucketLines(SwapStore[dict[str, str]]):
     """The lines of one bucket: `storekit.compare_and_swap.SwapStore`.
 
     Args:
@@ -285,7 +286,7 @@ class BucketLines:
         self._known[key] = Loaded(version_of(put), text, kept, nonce)
         return self._known[key].version
 
-    def swap_many(self, swaps: Sequence[tuple[str, Any, str]], now: int) -> Sequence[Any]:
+    def swap_many(self, swaps: Sequence[tuple[str, dict[str, str], str]], now: int) -> Sequence[dict[str, str]]:
         """Return nothing: a bucket writes one object at a time."""
         return ()
 

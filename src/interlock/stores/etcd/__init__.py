@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
+from interlock.core._async.protocols import AsyncQueue
+from interlock.core._sync.protocols import Queue
 from interlock.core.claims import Claim
 from interlock.core.errors import install
 from interlock.core.queue import ALL
@@ -32,13 +34,13 @@ class EtcdStore(Store):
 
         return cls(options_of(url))
 
-    def queue(self) -> Any:
+    def queue(self) -> Queue:
         """As `Store.queue`."""
         from interlock.stores.etcd._sync.queue import EtcdQueue
 
         return EtcdQueue(self._options)
 
-    def aqueue(self) -> Any:
+    def aqueue(self) -> AsyncQueue:
         """As `Store.aqueue`."""
         from interlock.stores.etcd._async.queue import AsyncEtcdQueue
 

@@ -84,14 +84,15 @@ class FileStore(BlockingStore):
 
     def queue(self) -> FileQueue:
         """As `Store.queue`."""
-        return queue_on(Folder(*self._where), FileQueue)
+        return queue_on(Folder(*self._where), lambda lines: FileQueue(lines, lines))
 
     def aqueue(self) -> "AsyncFileQueue":
         """As `Store.aqueue`."""
         with failing("Locks are unavailable"):
-            from interlock.stores.files._async.queue import AsyncFileQueue  # only with an event loop: loads asyncio
+            from interlock.storekit.task_steps import TaskSteps  # only with an event loop: loads asyncio
+            from interlock.stores.files._async.queue import AsyncFileQueue
 
-        return queue_on(Folder(*self._where), AsyncFileQueue)
+        return queue_on(Folder(*self._where), lambda lines: AsyncFileQueue(lines, TaskSteps(lines)))
 
 
 SHARED = "/tmp"

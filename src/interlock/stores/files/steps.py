@@ -39,7 +39,8 @@ from interlock.core.line import (
 )
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, checked_pid, each_in_forked_child, pid
-from interlock.runtime.waiters import Waiters
+from interlock.runtime.waiters import Notifier, Waiters
+from interlock.storekit._sync.step_queue import StepStore
 from interlock.storekit.blocking import WITHIN_A_STEP
 from interlock.stores.files.folder import Folder, names_in
 from interlock.stores.files.line_file import TRUST, LineFile, give_turn
@@ -77,7 +78,7 @@ class WaitsHere(Protocol):
         """Wake the waiter."""
 
 
-class FileSteps:
+class FileSteps(StepStore, Notifier):
     """The lines of one folder.
 
     Args:
@@ -89,11 +90,12 @@ class FileSteps:
         lines: the open line files, by key.
         origin: the calling process.
         trusted: until when the last check that the liveness pipe is still in its folder counts.
-        queue: returns the queue on these lines, if there is one.
+        verify: returns what lets the holders ask whether their claims were lost, if there is a queue.
     """
 
     poll_after = 1.0  # seconds; a safety net, since every hand-over and every death wakes the waiter
     never_blocks = True
+    origin: Origin
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
@@ -102,16 +104,20 @@ class FileSteps:
         self.origin = Origin(f"{HOST} {pid()}")
         self.waiters = Waiters()
         self.trusted = 0.0
-        self.queue: Callable[[], Any] = lambda: None
+        self.verify: Callable[[], Callable[[str], object] | None] = lambda: None
         self._retired: set[LineFile] = set()
         self._mutex = threading.RLock()  # re-entrant: a signal handler may interrupt its own thread here
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most_open = min(MOST_OPEN, soft // 4) if soft > 0 else MOST_OPEN
 
+    @property
+    def notifier(self) -> Notifier:
+        return self
+
     # -- one step ---------------------------------------------------------------------------------------
 
     def step(self, key: str, transition: Transition, *args: Any) -> StepResult | None:
-        """Perform a step; see `AsyncSteps.step`; never waits.
+        """Perform a step; see `StepStore.step`; never waits.
 
         Raises:
             StoreError: the line can't be read or written, or the caller is a signal handler that interrupted a step.
@@ -232,9 +238,9 @@ class FileSteps:
         self.folder.stay()
         if not self.liveness.keep():
             self.waiters.wake_all()
-            queue = self.queue()
-            if queue is not None:
-                queue.doubt("")
+            verify = self.verify()
+            if verify is not None:
+                verify("")
         self.trusted = clock.now() + TRUST
 
     # -- what is open -----------------------------------------------------------------------------------
@@ -393,8 +399,7 @@ def queue_on(folder: Folder, kind: Callable[[FileSteps], Q]) -> Q:
     steps = FileSteps(folder)
     queue = kind(steps)
     close_dropped()
-    steps.queue = weakref.ref(queue)
-    _open[steps.queue] = steps
+    _open[weakref.ref(queue)] = steps
     return queue
 
 

@@ -2,14 +2,18 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult
 
 from interlock.core.claims import shown_value
 from interlock.core.errors import InvalidArgument, install
 from interlock.core.queue import ALL
+from interlock.storekit._sync.step_queue import StepStore
 from interlock.storekit.blocking import BlockingStore
 from interlock.storekit.store import require_module
+
+if TYPE_CHECKING:
+    from interlock.stores.mysql.options import MysqlOptions
 
 NEEDS = ("pymysql", f"Locks in MySQL and MariaDB need PyMySQL. Run: {install('mariadb')}")
 
@@ -25,12 +29,12 @@ class MysqlStore(BlockingStore):
 
     features = ALL
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: "MysqlOptions") -> None:
         # Imported now: a child forked during another thread's import would wait for that import for ever.
         from interlock.storekit.compare_and_swap import SwapSteps
         from interlock.stores.mysql.lines import MysqlLines
 
-        self._made: Callable[[], Any] = lambda: SwapSteps(MysqlLines(options))
+        self._made: Callable[[], StepStore] = lambda: SwapSteps(MysqlLines(options))
 
     @classmethod
     def from_url(
@@ -48,7 +52,7 @@ class MysqlStore(BlockingStore):
 
         return MysqlStore(options_of(url, password, dial))
 
-    def steps(self) -> Any:
+    def steps(self) -> StepStore:
         """As `BlockingStore.steps`."""
         return self._made()
 

@@ -23,7 +23,7 @@ from interlock.core.line import QueuedClaim, StoreTime, decode, is_nothing
 from interlock.runtime import clock, log
 from interlock.runtime.process import OwnedDescriptor, checked_pid
 from interlock.storekit._sync.pool import Pool
-from interlock.storekit.compare_and_swap import SLACK
+from interlock.storekit.compare_and_swap import SLACK, SwapStore
 from interlock.stores.mysql import ddl
 from interlock.stores.mysql.options import AT_ONCE, NO_TABLE, READ_ONLY, WAITED, MysqlOptions, meaning, refusal
 
@@ -166,7 +166,7 @@ def _at(now: int) -> str:
     return f"{NOW} BETWEEN {now - SLACK} AND {now + SLACK}"
 
 
-class MysqlLines:
+class MysqlLines(SwapStore[int]):
     """The lines of one table: `storekit.compare_and_swap.SwapStore`.
 
     Args:
@@ -180,8 +180,6 @@ class MysqlLines:
         self.patience = options.timeout  # seconds for which a step at a locked row is retried
         self._last: MysqlConnection | None = None
         self._swaps = count(1)
-        self.close_idle = self._pool.close_idle
-        self.close = self._pool.close
 
     def _open(self, deadline: float) -> MysqlConnection:
         # A read gives its first request half of the time, which may be too short for a new connection.
@@ -312,6 +310,12 @@ class MysqlLines:
                 self._ask(f"DELETE FROM {self._table} WHERE {which}")
         except (Refused, UnknownOutcome) as error:
             log.warn("Could not delete old names, retrying later: %s", error)
+
+    def close_idle(self) -> None:
+        self._pool.close_idle()
+
+    def close(self) -> None:
+        self._pool.close()
 
     def doctor(self) -> list[Check]:
         """Check the server's version, durability, clock, round trip and table."""

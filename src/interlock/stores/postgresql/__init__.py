@@ -1,9 +1,11 @@
 """postgresql:// or a SQLAlchemy engine: locks in a PostgreSQL database, one round trip for each step."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult
 
+from interlock.core._async.protocols import AsyncQueue
+from interlock.core._sync.protocols import Queue
 from interlock.core.errors import install
 from interlock.core.queue import ALL
 from interlock.storekit.store import Store, require_module
@@ -45,13 +47,13 @@ class PostgresStore(Store):
 
         return cls(with_secrets(options_of(url), password, dial))
 
-    def queue(self) -> Any:
+    def queue(self) -> Queue:
         """As `Store.queue`."""
         from interlock.stores.postgresql._sync.queue import PostgresQueue
 
         return PostgresQueue(self._options)
 
-    def aqueue(self) -> Any:
+    def aqueue(self) -> AsyncQueue:
         """As `Store.aqueue`."""
         from interlock.stores.postgresql._async.queue import AsyncPostgresQueue
 

@@ -1,8 +1,9 @@
 """redis://, rediss://, valkey://, unix://, redis+sentinel://, redis+cluster://: locks on a Redis or Valkey server."""
 
-from typing import Any
 from urllib.parse import SplitResult
 
+from interlock.core._async.protocols import AsyncQueue
+from interlock.core._sync.protocols import Queue
 from interlock.core.queue import ALL
 from interlock.storekit.store import Store
 from interlock.stores.redis.clients import settings_of_client
@@ -28,7 +29,7 @@ class RedisStore(Store):
         """Return the store of a URL; it connects at first use."""
         return cls(settings_of(url))
 
-    def queue(self) -> Any:
+    def queue(self) -> Queue:
         """As `Store.queue`."""
         if self._options.kind == "cluster":
             from interlock.stores.redis._sync.cluster import RedisClusterQueue
@@ -38,7 +39,7 @@ class RedisStore(Store):
 
         return RedisQueue(self._options)
 
-    def aqueue(self) -> Any:
+    def aqueue(self) -> AsyncQueue:
         """As `Store.aqueue`."""
         if self._options.kind == "cluster":
             from interlock.stores.redis._async.cluster import AsyncRedisClusterQueue

@@ -1,10 +1,10 @@
 """sqlite:// or a SQLAlchemy engine: locks between the processes of one machine, in a SQLite file."""
 
-from typing import Any
 from urllib.parse import SplitResult
 
 from interlock.core.queue import ALL
 from interlock.runtime import clock
+from interlock.storekit._sync.step_queue import StepStore
 from interlock.storekit.blocking import BlockingStore
 from interlock.stores.sqlite.database import database_of
 from interlock.stores.sqlite.opening import SqliteOptions, options_beside, options_of
@@ -30,7 +30,7 @@ class SqliteStore(BlockingStore):
         """Return the store in the file of sqlite:////PATH; it is opened at first use."""
         return cls(options_of(url))
 
-    def steps(self) -> Any:
+    def steps(self) -> StepStore:
         """As `BlockingStore.steps`."""
         return database_of(self._options)
 

@@ -24,6 +24,7 @@ from interlock.core.line import (
 from interlock.runtime import clock
 from interlock.runtime.host_notifier import neighbours, sooner
 from interlock.runtime.process import around_forks, checked_pid, in_forked_child
+from interlock.storekit._sync.step_queue import StepStore
 from interlock.storekit.blocking import WITHIN_A_STEP, Section
 from interlock.stores.files.machine import check_of
 from interlock.stores.files.opening import OpenFile
@@ -44,7 +45,7 @@ _ADVICE = {
 }
 
 
-class Database:
+class Database(StepStore):
     """The lines of a file; a step blocks for the disk only, and reports a file that others have locked as busy.
 
     Args:
@@ -62,7 +63,7 @@ class Database:
         self._lines: dict[str, tuple[str, Line]] = {}  # by key: a text that was written here, and its line
 
     def step(self, key: str, transition: Transition, *args: object) -> StepResult | None:
-        """Perform a step; see `AsyncSteps.step`.
+        """Perform a step; see `StepStore.step`.
 
         Raises:
             TransientRefusal: the disk is full.

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from interlock.core._async.protocols import AsyncQueue, AsyncWaiting
 from interlock.core.claims import SEPARATOR, USING, Check, Claim, ClaimView, namespace_of
 from interlock.core.errors import StoreError, UnknownOutcome, Unsupported
 from interlock.core.failures import Refused, outage
@@ -38,6 +39,7 @@ FULL = (
     "This process has {} sessions with the database already, one for each lock that it holds or waits for. Release "
     "some locks, or raise ?max_sessions=."
 )
+NO_RECORDS = "Advisory locks keep no records of completed runs."
 NOT_RENEWED = StoreError("The session did not reply in time.")
 
 
@@ -47,7 +49,7 @@ async def blocking(session: BaseSession, text: str, seconds: float | None) -> Ro
     return await (rt.run_in_daemon_thread if seconds is None else rt.offload)(session.perform, text, seconds)
 
 
-class AsyncAdvisoryQueue:
+class AsyncAdvisoryQueue(AsyncQueue):
     """A queue on the sessions of a room.
 
     Args:
@@ -61,10 +63,15 @@ class AsyncAdvisoryQueue:
         self._room = room
         self._perform = perform
         self.doubt: Callable[[str], object] = lambda id: None  # called from any thread, with each claim that is lost
-        self.close_idle = room.close_idle
 
-    def subscribe(self) -> Any:
+    def subscribe(self) -> AsyncWaiting:
         return rt.AsyncWaiter()
+
+    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
+        self.doubt = verify
+
+    def close_idle(self) -> None:
+        self._room.close_idle()
 
     # -- entering ---------------------------------------------------------------------------------------
 
@@ -290,8 +297,14 @@ class AsyncAdvisoryQueue:
             place.until = started + claim.spec.ttl
         return RENEWAL_OK
 
-    async def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
+    async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         raise Unsupported("Advisory locks end with their sessions and cannot be handed over.")
+
+    async def run_result(self, key: str) -> str | None:
+        raise Unsupported(NO_RECORDS)
+
+    async def delete_run_result(self, key: str) -> bool:
+        raise Unsupported(NO_RECORDS)
 
     # -- from outside -----------------------------------------------------------------------------------
 

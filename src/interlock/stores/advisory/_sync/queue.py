@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from interlock.core._sync.protocols import Queue, Waiting
 from interlock.core.claims import SEPARATOR, USING, Check, Claim, ClaimView, namespace_of
 from interlock.core.errors import StoreError, UnknownOutcome, Unsupported
 from interlock.core.failures import Refused, outage
@@ -39,10 +40,11 @@ FULL = (
     "This process has {} sessions with the database already, one for each lock that it holds or waits for. Release "
     "some locks, or raise ?max_sessions=."
 )
+NO_RECORDS = "Advisory locks keep no records of completed runs."
 NOT_RENEWED = StoreError("The session did not reply in time.")
 
 
-class AdvisoryQueue:
+class AdvisoryQueue(Queue):
     """A queue on the sessions of a room.
 
     Args:
@@ -56,10 +58,15 @@ class AdvisoryQueue:
         self._room = room
         self._perform = perform
         self.doubt: Callable[[str], object] = lambda id: None  # called from any thread, with each claim that is lost
-        self.close_idle = room.close_idle
 
-    def subscribe(self) -> Any:
+    def subscribe(self) -> Waiting:
         return rt.Waiter()
+
+    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
+        self.doubt = verify
+
+    def close_idle(self) -> None:
+        self._room.close_idle()
 
     # -- entering ---------------------------------------------------------------------------------------
 
@@ -285,8 +292,14 @@ class AdvisoryQueue:
             place.until = started + claim.spec.ttl
         return RENEWAL_OK
 
-    def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
+    def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         raise Unsupported("Advisory locks end with their sessions and cannot be handed over.")
+
+    def run_result(self, key: str) -> str | None:
+        raise Unsupported(NO_RECORDS)
+
+    def delete_run_result(self, key: str) -> bool:
+        raise Unsupported(NO_RECORDS)
 
     # -- from outside -----------------------------------------------------------------------------------
 

@@ -1,10 +1,10 @@
 """The queue of etcd: each claim is a key, and the order of their creation decides which claims hold the lock."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
+from interlock.core._async.protocols import AsyncQueue, AsyncWaiting
 from interlock.core.claims import (
     MICROS,
     PENDING,
@@ -36,7 +36,7 @@ FEW = 16  # the most claims of a name for which a listing asks how long their le
 AT_ONCE = 100  # operations of one transaction; etcd accepts 128
 
 
-class AsyncEtcdQueue:
+class AsyncEtcdQueue(AsyncQueue):
     """A queue on etcd, for one process or event loop.
 
     Args:
@@ -50,12 +50,12 @@ class AsyncEtcdQueue:
         self._leases = AsyncLeases(self._gateway)
         self._turns = AsyncTurns(self._gateway, self._read, options.prefix)
 
-    def subscribe(self) -> Any:
+    def subscribe(self) -> AsyncWaiting:
         """Return a waiter for the caller."""
         return rt.AsyncWaiter()
 
-    def close_idle(self) -> None:
-        """Do nothing: the transport closes idle connections by itself."""
+    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
+        """Do nothing: the lease of a claim ends where the claim is, in etcd."""
 
     async def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool

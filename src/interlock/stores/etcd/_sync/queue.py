@@ -2,10 +2,10 @@
 """The queue of etcd: each claim is a key, and the order of their creation decides which claims hold the lock."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
+from interlock.core._sync.protocols import Queue, Waiting
 from interlock.core.claims import (
     MICROS,
     PENDING,
@@ -37,7 +37,7 @@ FEW = 16  # the most claims of a name for which a listing asks how long their le
 AT_ONCE = 100  # operations of one transaction; etcd accepts 128
 
 
-class EtcdQueue:
+class EtcdQueue(Queue):
     """A queue on etcd, for one process.
 
     Args:
@@ -51,12 +51,12 @@ class EtcdQueue:
         self._leases = Leases(self._gateway)
         self._turns = Turns(self._gateway, self._read, options.prefix)
 
-    def subscribe(self) -> Any:
+    def subscribe(self) -> Waiting:
         """Return a waiter for the caller."""
         return rt.Waiter()
 
-    def close_idle(self) -> None:
-        """Do nothing: the transport closes idle connections by itself."""
+    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
+        """Do nothing: the lease of a claim ends where the claim is, in etcd."""
 
     def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool

@@ -1,12 +1,14 @@
 """The queue of a folder; compiled code performs the common steps, if it is installed."""
 
+from collections.abc import Callable
 from typing import Any
+from weakref import WeakMethod
 
+from interlock.core._async.protocols import AsyncWaiting
 from interlock.core.claims import Claim
 from interlock.core.queue import EnterResult, Granted
 from interlock.runtime import _aio as rt
-from interlock.storekit._async.step_queue import AsyncStepQueue
-from interlock.storekit.blocking import TaskSteps
+from interlock.storekit._async.step_queue import AsyncStepQueue, AsyncStepStore
 from interlock.stores.files.fast_path import Quick, native
 from interlock.stores.files.steps import FileSteps
 
@@ -55,7 +57,8 @@ class AsyncFileQueue(AsyncStepQueue):
     """A queue on the lines of a folder.
 
     Args:
-        steps: the lines.
+        lines: the lines.
+        steps: the same lines, as the queue performs steps on them.
     """
 
     busy_limit = 1.0  # seconds: the guard is held for microseconds, unless its process was stopped meanwhile
@@ -64,13 +67,13 @@ class AsyncFileQueue(AsyncStepQueue):
         "that process (lslocks shows it), and retry."
     )
 
-    def __init__(self, steps: FileSteps) -> None:
-        each: Any = steps
-        # async only
-        each = TaskSteps(steps)
-        super().__init__(each)
-        self._lines = steps
-        self._quick = None if native is None else Quick(native, steps)
+    def __init__(self, lines: FileSteps, steps: AsyncStepStore) -> None:
+        super().__init__(steps)
+        self._lines = lines
+        self._quick = None if native is None else Quick(native, lines)
+
+    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
+        self._lines.verify = WeakMethod(verify)  # the lines outlive a queue that is dropped
 
     async def enter(self, claim: Claim, waiter: Any, may_queue: bool, already_queued: bool) -> EnterResult:
         if self._quick is not None and not already_queued:
@@ -87,5 +90,5 @@ class AsyncFileQueue(AsyncStepQueue):
             return True
         return await super().leave(claim, keep_for, stored_result)
 
-    def subscribe(self) -> Any:
+    def subscribe(self) -> AsyncWaiting:
         return AsyncFileWaiter(self._lines)

@@ -1,13 +1,15 @@
 # Generated from _async/queue.py by tools/unasync.py; change that one.
 """The queue of a folder; compiled code performs the common steps, if it is installed."""
 
+from collections.abc import Callable
 from typing import Any
+from weakref import WeakMethod
 
+from interlock.core._sync.protocols import Waiting
 from interlock.core.claims import Claim
 from interlock.core.queue import EnterResult, Granted
 from interlock.runtime import _threads as rt
-from interlock.storekit._sync.step_queue import StepQueue
-from interlock.storekit.blocking import TaskSteps
+from interlock.storekit._sync.step_queue import StepQueue, StepStore
 from interlock.stores.files.fast_path import Quick, native
 from interlock.stores.files.steps import FileSteps
 
@@ -56,7 +58,8 @@ class FileQueue(StepQueue):
     """A queue on the lines of a folder.
 
     Args:
-        steps: the lines.
+        lines: the lines.
+        steps: the same lines, as the queue performs steps on them.
     """
 
     busy_limit = 1.0  # seconds: the guard is held for microseconds, unless its process was stopped meanwhile
@@ -65,11 +68,13 @@ class FileQueue(StepQueue):
         "that process (lslocks shows it), and retry."
     )
 
-    def __init__(self, steps: FileSteps) -> None:
-        each: Any = steps
-        super().__init__(each)
-        self._lines = steps
-        self._quick = None if native is None else Quick(native, steps)
+    def __init__(self, lines: FileSteps, steps: StepStore) -> None:
+        super().__init__(steps)
+        self._lines = lines
+        self._quick = None if native is None else Quick(native, lines)
+
+    def watch_doubts(self, verify: Callable[[str], bool]) -> None:
+        self._lines.verify = WeakMethod(verify)  # the lines outlive a queue that is dropped
 
     def enter(self, claim: Claim, waiter: Any, may_queue: bool, already_queued: bool) -> EnterResult:
         if self._quick is not None and not already_queued:
@@ -84,5 +89,5 @@ class FileQueue(StepQueue):
             return True
         return super().leave(claim, keep_for, stored_result)
 
-    def subscribe(self) -> Any:
+    def subscribe(self) -> Waiting:
         return FileWaiter(self._lines)

@@ -1,0 +1,1 @@
+"""The records in a database of Django, as coroutines; threads have the generated twin."""
