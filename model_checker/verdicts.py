@@ -85,7 +85,7 @@ def verdict(world: World, *, live: bool = True, fair: bool = False) -> Verdict:
         return Verdict(states, steps)
     dead_end = stuck(graph, world.good, world.over)
     if dead_end is not None:
-        return Verdict(states, steps, "stuck: nobody can ever enter again", graph.trace(dead_end))
+        return Verdict(states, steps, "stuck: no caller can ever enter again", graph.trace(dead_end))
     waiting = [_starvation(world, name, entry) for name, entry in world.entries().items()]
     for wrong, without, counts in waiting if fair else [_livelock(world)]:
         cycle = fair_cycle(graph, without, world.fair, counts)
@@ -103,7 +103,7 @@ def _livelock(world: World) -> Forbidden:
     def without(actor: Actor, tag: Tag) -> bool:
         return world.good(actor, tag) or world.limited(actor, tag)
 
-    return "livelock: nobody enters, for ever", without, lambda state: not world.over(state)
+    return "livelock: no caller ever enters", without, lambda state: not world.over(state)
 
 
 def _starvation(world: World, name: Any, entry: Tag) -> Forbidden:

@@ -29,7 +29,7 @@ class Judge(NamedTuple):
         wrong, peak = None, files.peak
         for place in (place for place in after.places if place.id not in known):
             if place.fence <= peak:
-                wrong = f"the fence of {place.id} is not higher than all before"
+                wrong = f"the fence of {place.id} is not higher than all earlier fences"
             peak = max(peak, place.fence)
         for place in granted(files, actions):
             wrong = wrong or self._overtaken(files, after, place, actions) or self._ended(files, place)
@@ -45,7 +45,7 @@ class Judge(NamedTuple):
             waits = waiter.id not in holds and waiter.until > OVER and self.is_alive(waiter.liveness_token)
             # An interrupted step has notified the last in line first; those before are notified by the next step.
             if waits and waiter.id in still and not self._has_room(before, after, waiter):
-                return f"{winner.id} overtakes {waiter.id}, which stood in line before it"
+                return f"{winner.id} overtakes {waiter.id}, which was in line earlier"
         return None
 
     def _has_room(self, before: Files, after: Files, waiter: QueuedClaim) -> bool:

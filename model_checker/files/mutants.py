@@ -29,7 +29,7 @@ _claiming = partial(Change, "interlock.core._async.acquire")
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
-        "a waiter's slot says that it holds before those who go are gone",
+        "a waiter's slot is promoted before the slots of leaving claims are freed",
         "a fence that is not its own",
         Configuration("N=3, 1 kill, 1 eviction", (_E, _E, _E), kills=1, evictions=1),
         _plan(
@@ -44,8 +44,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "a waiter's slot is written before it is told",
-        "nothing tells it so",
+        "a waiter's slot is written before the waiter is notified",
+        "and is not notified",
         _SHARED,
         _plan(
             """        *(Tell(place) for place in told if place.id not in me),
@@ -57,25 +57,25 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "the first in line is told first",
+        "the first in line is notified first",
         "nothing wakes it",
         _SHARED,
         _plan("told.sort(key=BY_FENCE, reverse=True)", "told.sort(key=BY_FENCE)"),
     ),
     Mutant(
-        "a promoted waiter is not told",
-        "nothing tells it so",
+        "a promoted waiter is not notified",
+        "and is not notified",
         _PLAIN,
         _plan("        *(Tell(place) for place in told if place.id not in me),\n", ""),
     ),
     Mutant(
-        "a waiter that must watch others is not told",
+        "a waiter that must watch other claims is not notified",
         "nothing wakes it",
         Configuration("N=3, 1 kill, 1 cancelled", (_E, _E, _E), kills=1, cancels=1),
         _plan("[*step.promoted, *_unaware(before, step)]", "[*step.promoted]"),
     ),
     Mutant(
-        "the first in line watches nobody",
+        "the first in line watches no claim",
         "nothing wakes it",
         _KILL,
         _plan("return {place.liveness_token for place in places[:at]}", "return set()"),
@@ -90,14 +90,14 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "a waiter does not watch the one before it",
+        "a waiter does not watch the claim before it",
         "nothing wakes it",
         Configuration("N=3, 2 kills", (_E, _E, _E), kills=2),
         _plan("return {places[at - 1].liveness_token}", "return set()"),
     ),
     Mutant(
-        "a fence follows those in line only, not of the slots that are free",
-        "is not higher than all before",
+        "a fence follows the fences in line only, not the fences of free slots",
+        "is not higher than all earlier fences",
         Configuration("N=3", (_E, _E, _E)),
         _plan("top_of(slots), done)", "max((place.fence for place in places), default=0), done)"),
     ),
@@ -120,8 +120,8 @@ MUTANTS: tuple[Mutant, ...] = (
         _line("    now = line if settled.line is None else settled.line\n    wanted", "    now = line\n    wanted"),
     ),
     Mutant(
-        "leave frees whoever holds, not the own claim",
-        "hold the lock at once",
+        "leave frees any holder, not only its own claim",
+        "hold the lock at the same time",
         Configuration("N=3, 1 lapse", (_E, _E, _E), lapses=1, heartbeats=True),
         _line(
             "    mine = next((each for each in now.places if each.id == id), None)\n",
@@ -138,13 +138,13 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "who leaves promotes nobody",
+        "a leaving claim promotes no waiter",
         "nothing wakes it",
         _PLAIN,
         _line("    after = settle(now, clock)\n", "    after = Step(None, None)\n"),
     ),
     Mutant(
-        "an evicted waiter is not told",
+        "an evicted waiter is not notified",
         "waits without a place in line",
         Configuration("N=2, 1 eviction", (_E, _E), evictions=1),
         _line("    told = tuple(place for place in out if place.state == PENDING)\n", "    told = ()\n"),
@@ -159,13 +159,13 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "a claim promoted too late is not given back",
+        "a claim promoted too late is not released",
         "stuck",
         _LAPSE,
         _claiming("                call.left_behind = await _give_back(queue, call.claim)\n", ""),
     ),
     Mutant(
-        "news of an earlier claim are taken for those of this one",
+        "a message to an earlier claim is taken for a message to the current claim",
         "another claim than its own",
         Configuration("N=2, 1 eviction, looks", (_E, _E), evictions=1, looks=True),
         _claiming("if granted is not None and granted.id == call.claim.id:", "if granted is not None:"),

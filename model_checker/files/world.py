@@ -216,7 +216,7 @@ class World(Callers, verdicts.World):
                 holders.append(number)
         taken = [(self.roles[each].units, self.roles[each].capacity) for each in holders]
         if len(taken) > 1 and not fits(*taken[0], taken[1:]):
-            return f"{' and '.join(NAMES[each] for each in holders)} hold the lock at once"
+            return f"{' and '.join(NAMES[each] for each in holders)} hold the lock at the same time"
         return None
 
     def _left_behind(self, state: State) -> str | None:
@@ -247,7 +247,7 @@ class World(Callers, verdicts.World):
         holders = [place for place in live if place.state == USING or place.id in holds]
         unaware = sorted(asleep.intersection(place.id for place in holders))
         if unaware:
-            return f"{unaware[0]} holds the lock, and nothing tells it so"
+            return f"{unaware[0]} holds the lock, and is not notified"
         head = next((place for place in live if place not in holders), None)
         if head is None:
             return f"{min(asleep)} waits without a place in line"

@@ -152,7 +152,7 @@ class World(verdicts.World):
         if id in state.over:
             return self._leaves(state, number, "giving up")
         right = fence > state.last or id in state.evicted or id in state.forgotten.ids
-        wrong = "" if right else f"fence {fence} gets in after {state.last}"
+        wrong = "" if right else f"fence {fence} is granted after {state.last}"
         callers = put(state.callers, number, Caller("inside", id))
         after = state._replace(callers=callers, last=max(state.last, fence), wrong=wrong)
         return self._asks_if_in_doubt(after, id)
@@ -299,7 +299,7 @@ class World(verdicts.World):
                 registry.drop_held(id)
             state = self._with(state, some, state.callers[some], registry, words)
             if is_lost and self._is_well(state, id):
-                state = state._replace(wrong=f"{id} gets to know that it lost the lock, which nobody took")
+                state = state._replace(wrong=f"{id} is notified of a loss, but no other claim took the lock")
             return self._ends(state, number) if number is not None and is_lost else state
         if kind in ("left", "completed"):
             registry, words = self._thaw(state, some)
@@ -318,7 +318,7 @@ class World(verdicts.World):
                 phase = state.callers[number].phase
                 told = phase == "completing" or (phase == "leaving" and not self.configuration.losses)
                 if told and not done and self._is_well(state, id):
-                    state = state._replace(wrong=f"{id} is {phase} the lock, and had it no longer")
+                    state = state._replace(wrong=f"{id} is {phase} a lock that it no longer held")
                 return self._ends(state, number)
             return state
         if kind == "adopted":
@@ -341,7 +341,7 @@ class World(verdicts.World):
         if fence:
             state = state._replace(tokens=((*state.tokens[0], new), state.tokens[1]))
         elif self._is_well(state, id):
-            state = state._replace(wrong=f"{id} is detaching the lock, and had it no longer")
+            state = state._replace(wrong=f"{id} is detaching a lock that it no longer held")
         return self._ends(state, number)
 
     def _stands(self, state: State, number: int, answer: Any) -> State:

@@ -105,8 +105,8 @@ MUTANTS: tuple[Mutant, ...] = (
             "free = fits(mine.units, mine.capacity, using + raised)", "free = all(r.key > mine.key for r in others)"
         ),
     ),
-    Mutant("everybody gives way", "livelock", PLAIN, _pending(FIRST, "first = free")),
-    Mutant("nobody gives way", "stuck", PLAIN, _pending(FIRST, "first = True")),
+    Mutant("every caller gives way", "livelock", PLAIN, _pending(FIRST, "first = free")),
+    Mutant("no caller gives way", "stuck", PLAIN, _pending(FIRST, "first = True")),
     Mutant(
         "steps aside without lowering its flag",
         "stuck",
@@ -126,7 +126,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _pending('if verdict == "enter" and up:', 'if verdict == "enter":'),
     ),
     Mutant(
-        "counted units pass together, as readers do",
+        "counted units pass together, like readers",
         "starvation",
         Options(semaphore(3, 2), ordered=True),
         _pending(
@@ -163,13 +163,13 @@ MUTANTS: tuple[Mutant, ...] = (
         _pending(UNKNOWN, UNKNOWN.replace("result = GIVEN_UP", "raise")),
     ),
     Mutant(
-        "a claim that was given up is not deleted",
+        "an abandoned claim is not deleted",
         "stuck",
         Options(lost=1),
         _pending('        if result.state == "gone":\n            await self._forget(claim)', "        pass"),
     ),
     Mutant(
-        "no look at the own deadline after the promotion",
+        "no check of the own deadline after the promotion",
         "fence",
         Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2, stepwise=True),
         _claiming("if await rt.before(call.now, until):", "if await rt.before(call.now, until) or True:"),
@@ -181,7 +181,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _claiming(COUNTED, f"                call.sent = await rt.time_by(call.now)\n{COUNTED}"),
     ),
     Mutant(
-        "a renewal revives what has expired, the watchdog re-arms a passed deadline",
+        "a renewal revives an expired record, the watchdog re-arms a passed deadline",
         "two holders",
         Options(leases=True, heartbeats=True, renewal=Update.THERE),
     ),
@@ -201,13 +201,13 @@ MUTANTS: tuple[Mutant, ...] = (
         _caller(ANSWERED, f"            await effect(Renewing())\n{ANSWERED}"),
     ),
     Mutant(
-        "a record that has not expired is reaped",
+        "an unexpired record is reaped",
         "two holders",
         Options(leases=True, reaps_live=True),
         _pending(JUNK, "junk = next((r.id for r in records if r.id != me), None)"),
     ),
     Mutant(
-        "a reap does not look whether it is still expired, and renewals revive",
+        "a reap does not check whether the record is still expired, and renewals revive",
         "two holders",
         replace(
             Options((EXCLUSIVE,) * 3, ordered=True, leases=True, attempts=1, lapses=1),
@@ -217,7 +217,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "the store's clock is wrong, and updates do not look at it",
+        "the store's clock is wrong, and updates do not check the clock",
         "two records",
         Options(leases=True, bad_clock=True, exclusion=False, one_using=True, update=Update.THERE),
     ),
@@ -247,13 +247,13 @@ MUTANTS: tuple[Mutant, ...] = (
         _pending(f"            await records.delete(claim)\n{REFUSED}", REFUSED),
     ),
     Mutant(
-        "a call that is broken off forgets to leave",
+        "an interrupted call forgets to leave",
         "left behind",
         Options(cancels=None),
         _caller("            await withdraw(queue, claim)\n        elif", "            pass\n        elif"),
     ),
     Mutant(
-        "a call that is broken off leaves by its first id",
+        "an interrupted call leaves by its first id",
         "left behind",
         Options(leases=True, cancels=None),
         _caller("claim = call.claim", "claim = Claim(first, spec)"),
@@ -282,13 +282,13 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "on a line: what has expired stays in the line",
+        "on a line: expired claims stay in the line",
         "stuck",
         replace(LEASED, crashes=1),
         _line("if place.until <= now or (dead and place.liveness_token in dead):", "if False:"),
     ),
     Mutant(
-        "on a line: nobody is promoted while the line is settled",
+        "on a line: settling the line promotes no claim",
         "livelock",
         IN_LINE,
         _line("    if promoted:\n", "    if False:\n"),
@@ -300,13 +300,13 @@ MUTANTS: tuple[Mutant, ...] = (
         _line("fence = stamp if stamp > max_fence else max_fence + 1", "fence = stamp"),
     ),
     Mutant(
-        "on a line: no look at the own deadline after the hand-over",
+        "on a line: no check of the own deadline after the hand-over",
         "fence",
         FENCED,
         _claiming("if await rt.before(call.now, until):", "if True:"),
     ),
     Mutant(
-        "on a line: what was told to an earlier claim is taken for this one's",
+        "on a line: a message to an earlier claim is taken for a message to the current claim",
         "two holders",
         LEASED,
         _claiming("if granted is not None and granted.id == call.claim.id:", "if granted is not None:"),

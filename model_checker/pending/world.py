@@ -187,7 +187,7 @@ class World(verdicts.World):
             if not self.options.wait and not after[2].entered:
                 after = (
                     *after[:2],
-                    after[2]._replace(wrong="nobody: all have tried, and nobody got the lock"),
+                    after[2]._replace(wrong="nobody: all callers tried, and none got the lock"),
                     *after[3:],
                 )
         yield step.actor, step.label, tag, after
