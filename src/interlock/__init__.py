@@ -1,8 +1,8 @@
-"""interlock: two programs must not do the same thing to the same thing at the same time."""
+"""interlock: locks across threads, tasks, processes and machines."""
 
 from interlock.runtime.loading import loading as _loading
 
-# A name that type checkers take for true, as that of `typing`, which takes longer to load than this module.
+# Type checkers accept this name like that of `typing`, which takes longer to load than this module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from interlock.api._async.locks import AsyncLocks
@@ -91,10 +91,10 @@ _HOMES = {
 }
 """The module of each public name."""
 
-if not TYPE_CHECKING:  # a checker that saw it would take any misspelled name for a public one
+if not TYPE_CHECKING:  # hidden from type checkers, because they would accept any misspelled name as public
 
     def __getattr__(name: str) -> object:
-        """Return a public name, whose module is loaded at its first use: a program may import us and never lock."""
+        """Return a public name; its module is loaded at first use."""
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         with _loading:

@@ -1,4 +1,4 @@
-"""From a URL to a store: the registry of schemes, and `connect`."""
+"""`connect`, and the registry of URL schemes."""
 
 import os
 import re
@@ -41,14 +41,14 @@ CLIENTS = {
     "obstore": "interlock.stores.bucket:from_client",
     "sqlalchemy": "interlock.storekit.store:from_client",
 }
-"""The top-level module of a client's class, and what makes a store of it."""
+"""The top-level module of a client's class, and the function that makes its store."""
 
 
 def given_url(url: object) -> object:
-    """Return the URL of what was given: of a folder, a `pathlib.Path`, or of nothing; anything else as it is.
+    """Return the URL of a folder, or of nothing; return anything else unchanged.
 
     Raises:
-        InvalidArgument: a relative path.
+        InvalidArgument: the path is relative.
     """
     if not isinstance(url, os.PathLike):
         return default_url() if url is None else url
@@ -59,10 +59,10 @@ def given_url(url: object) -> object:
 
 
 def default_url() -> str:
-    """Return $INTERLOCK_URL, or the file store in the folder that each user has, /tmp/interlock-UID.
+    """Return $INTERLOCK_URL, or else the URL of the user's folder /tmp/interlock-UID.
 
     Raises:
-        InvalidArgument: the variable is there and empty, as where a secret is missing: it may not mean another store.
+        InvalidArgument: the variable is empty, perhaps because a secret is missing: another store would be wrong.
     """
     url = os.environ.get("INTERLOCK_URL")
     if url is not None:
@@ -83,13 +83,13 @@ def open_store(
     """Return the store that `url` names.
 
     Args:
-        url: scheme://…, or the client of a database that the program has already; None for `default_url()`.
+        url: scheme://…, or a database client of the program; None for `default_url()`.
         tasks: True if asyncio tasks will use it, False for threads.
         password, dial: as for `connect`.
 
     Raises:
-        InvalidArgument: not a URL, or a scheme or client that no installed store knows.
-        StoreError: the store can't be used.
+        InvalidArgument: not a URL, or an unknown scheme or client.
+        StoreError: the store is unusable.
     """
     url = given_url(url)
     if not isinstance(url, str):
@@ -111,26 +111,26 @@ def check_url(url: str) -> tuple[SplitResult, Any]:
     """Check a URL without connecting; return its parts, and the class of its store.
 
     Raises:
-        InvalidArgument: it is no URL, no installed store knows its scheme, or it says what a URL does not say.
-        StoreError: the store of that scheme can't be imported.
+        InvalidArgument: not a URL, an unknown scheme, or an argument that a URL cannot contain.
+        StoreError: the store of the scheme cannot be imported.
     """
     if "://" not in url:
         raise InvalidArgument(f"{masked(url)!r} is not a store URL. {_advice_on(url)}")
     parts = split(url)
     for name, _ in parse_qsl(parts.query, keep_blank_values=True):
-        if name in ("namespace", "ttl"):  # a connection is told that by arguments, on all stores
+        if name in ("namespace", "ttl"):  # on all stores these are arguments of the connection
             raise InvalidArgument(f"A URL cannot contain {name}. Call connect(url, {name}=…).")
     return parts, _factory(parts.scheme)
 
 
 def split(url: str) -> SplitResult:
-    """Return the parts of a URL, which may name several hosts.
+    """Return the parts of a URL with one or more hosts.
 
     Args:
-        url: newer versions of Python refuse one in which an IPv6 address comes after another host.
+        url: the URL; newer versions of Python refuse an IPv6 address after another host.
 
     Raises:
-        InvalidArgument: it is no URL.
+        InvalidArgument: not a URL.
     """
     begin, slashes, rest = url.partition("://")
     hosts = _HOSTS.match(rest)[0]  # type: ignore[index]  # which matches the empty text
@@ -142,7 +142,7 @@ def split(url: str) -> SplitResult:
         return urlsplit(begin + slashes + rest[len(hosts) :])._replace(netloc=hosts)
     except ValueError as error:
         reason = why(error, url)
-    # Not while the error is handled: its own text may show the password.
+    # Raised here, because inside the handler the chained error could show the password.
     raise InvalidArgument(f"{masked(url)!r} is not a store URL: {reason}")
 
 
@@ -164,7 +164,7 @@ def _factory(scheme: str) -> Any:
 
     points = {point.name: point for point in entry_points(group="interlock.stores")}
     if scheme not in points:
-        from difflib import get_close_matches  # only for a wrong URL
+        from difflib import get_close_matches  # needed only for a wrong URL
 
         known = sorted({*BUILT_IN, *points})
         close = [OTHER_WORDS.get(scheme, ""), *get_close_matches(scheme, known, 1, 0.7)]
@@ -198,17 +198,17 @@ def connect(
     """Return the locks of a store, for threads.
 
     Args:
-        url: file:///folder, memory://, redis://host, or the scheme of an installed store; a folder as an absolute
-            `pathlib.Path`; or a client that the program has already, like redis.Redis(); None for $INTERLOCK_URL,
-            else files in /tmp/interlock-UID, a folder of the user that depends on no other setting.
+        url: file:///folder, memory://, redis://host, or a scheme of an installed store; a folder as an absolute
+            `pathlib.Path`; or a client of the program, such as redis.Redis(); None for $INTERLOCK_URL, or else
+            files in /tmp/interlock-UID, a per-user directory that depends on no other setting.
         namespace: separates applications that share a store.
-        ttl: seconds of lease of the locks made here, unless they say otherwise.
-        password: returns the password, asked for each connection: for tokens of a cloud (PostgreSQL, MySQL, MariaDB).
-        dial: returns a new connection of the driver, psycopg or PyMySQL, for what a URL can't say.
+        ttl: default lease of its locks in seconds.
+        password: returns the password for each new connection, such as a cloud token (PostgreSQL, MySQL, MariaDB).
+        dial: returns a new connection of psycopg or PyMySQL, for settings that a URL cannot contain.
 
     Raises:
-        InvalidArgument: an argument is out of its range, or no store has the scheme.
-        StoreError: the store can't be used; the message says what to do.
+        InvalidArgument: an argument is out of range, or the scheme is unknown.
+        StoreError: the store is unusable; the message gives the next step.
     """
     return _connected(Locks, connect, url, namespace, ttl, password, dial)
 
@@ -221,16 +221,16 @@ def aconnect(
     password: Callable[[], str] | None = None,
     dial: Callable[[], object] | None = None,
 ) -> "AsyncLocks":
-    """Return the locks of a store, for asyncio tasks; a plain function, as `connect`.
+    """Return the locks of a store, for asyncio tasks; a plain function, like `connect`.
 
     Args:
         url, namespace, ttl, password, dial: as for `connect`.
 
     Raises:
-        InvalidArgument: an argument is out of its range, or no store has the scheme.
-        StoreError: the store can't be used; the message says what to do.
+        InvalidArgument: an argument is out of range, or the scheme is unknown.
+        StoreError: the store is unusable; the message gives the next step.
     """
-    # Loaded here, so that programs without an event loop start without asyncio.
+    # Loaded late, so that programs without an event loop do not load asyncio.
     from interlock.api._async.locks import AsyncLocks
 
     return _connected(AsyncLocks, aconnect, url, namespace, ttl, password, dial)
@@ -255,7 +255,7 @@ _arrived: "dict[tuple[object, str, str, float], Locks | AsyncLocks]" = {}
 
 
 def _again(make: "Callable[..., Locks | AsyncLocks]", url: str, namespace: str, ttl: float) -> BaseClient:
-    """Connect as another process did; one connection for all that come here in pickles.
+    """Connect like another process did; all unpickled objects share the connection.
 
     Raises:
         InvalidArgument, StoreError: as `connect`.
@@ -273,13 +273,13 @@ OTHER_WORDS = {
     "redis+ssl": "rediss", "redis+tls": "rediss", "redis+socket": "unix", "redis+unix": "unix", "tcp": "redis",
     "mem": "memory", "locmem": "memory", "folder": "file", "dir": "file", "path": "file",
 }  # fmt: skip
-"""What others call the schemes."""
+"""Other common names of the schemes."""
 
 
 def _advice_on(text: str) -> str:
-    """Say what to write in the place of what is no URL."""
+    """Return advice on a text that is not a URL."""
     if not text.startswith(("/", "./", "../", "~")):
         return "Give a URL such as 'file:///var/lib/app/locks', 'redis://localhost' or 'memory://'."
-    from interlock.stores.files import folder_meant  # which imports more than a wrong URL needs
+    from interlock.stores.files import folder_meant  # loaded late, because it imports more than a wrong URL needs
 
     return f"Did you mean {folder_meant(text)!r}?"

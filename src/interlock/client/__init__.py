@@ -1,1 +1,1 @@
-"""What `connect` and `aconnect` return: lock objects, grants, renewal of leases, and the end of a connection."""
+"""Lock objects, grants, renewal of leases, and the end of a connection."""

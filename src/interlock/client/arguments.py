@@ -17,16 +17,16 @@ OnBusy: TypeAlias = Literal["wait", "raise", "skip"]
 
 
 class AcquireOptions(NamedTuple):
-    """How a lock object acquires, and keeps what it has.
+    """How a lock object acquires, and how it holds.
 
     Attributes:
-        timeout: seconds to wait at most unless `acquire` says otherwise; None for no limit.
-        renew: whether the lease is renewed.
-        on_lost: called with the grant when it is lost.
-        at_least: seconds that the claim stays at least, from the moment when it holds the lock.
-        at_most: seconds after which it is lost, in spite of renewals; infinite for no limit.
+        timeout: default maximum wait in seconds; None for no limit.
+        renew: True to renew the lease.
+        on_lost: called with the grant when the lock is lost.
+        at_least: minimum hold time in seconds.
+        at_most: maximum hold time in seconds despite renewals; infinite for no limit.
         on_wanted: called with the grant when another claim begins to wait.
-        items: the items that the slots mean, in their order.
+        items: the items of the slots, in order.
     """
 
     timeout: float | None = None
@@ -42,10 +42,10 @@ DEFAULT_OPTIONS = AcquireOptions()
 
 
 def seconds_of(on_busy: object, timeout: float | None) -> float | None:
-    """Return how many seconds to wait for a busy lock; 0, for one try, unless `on_busy` is "wait".
+    """Return the maximum wait in seconds; 0 unless `on_busy` is "wait".
 
     Raises:
-        InvalidArgument: `on_busy` is none of the three.
+        InvalidArgument: `on_busy` is not one of the three.
     """
     if on_busy not in ("wait", "raise", "skip"):
         raise InvalidArgument(f"on_busy must be 'wait', 'raise' or 'skip', not {shown_value(on_busy)}.")
@@ -53,7 +53,7 @@ def seconds_of(on_busy: object, timeout: float | None) -> float | None:
 
 
 def checked_items(items: Sequence[str]) -> tuple[str, ...]:
-    """Return the items that the slots mean, sorted, else raise InvalidArgument."""
+    """Return the sorted items of the slots, else raise InvalidArgument."""
     listed = () if isinstance(items, str) else tuple(items)
     if not 1 <= len(set(listed)) == len(listed) <= LARGEST_SLOTS or not all(isinstance(each, str) for each in listed):
         raise InvalidArgument(
@@ -63,10 +63,10 @@ def checked_items(items: Sequence[str]) -> tuple[str, ...]:
 
 
 def label_of_items(items: tuple[str, ...], label: str | None) -> str:
-    """Return the label of a claim to one of several items; other claims compare their items with it."""
+    """Return the label of a claim to one of several items, which contains the items."""
     text = ", ".join(items)
     if len(text) > LONGEST_ITEMS:
-        from hashlib import sha256  # it loads OpenSSL
+        from hashlib import sha256  # loads OpenSSL
 
         digest = sha256("\0".join(items).encode()).hexdigest()[:16]
         text = f"{text[:LONGEST_ITEMS]}… ({len(items)}, {digest})"
@@ -74,7 +74,7 @@ def label_of_items(items: tuple[str, ...], label: str | None) -> str:
 
 
 def refuse_other_items(label: str, views: Sequence[ClaimView], fence: int | None) -> None:
-    """Raise InvalidArgument if a claim in the line has other items; with a fence, only if it is before that fence."""
+    """Raise InvalidArgument if another claim (before `fence`, if given) has other items."""
     mine = label.rpartition(ONE_OF.lstrip())[2]
     for view in views:
         _, marked, theirs = view.label.rpartition(ONE_OF.lstrip())
@@ -85,7 +85,7 @@ def refuse_other_items(label: str, views: Sequence[ClaimView], fence: int | None
 
 
 def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | Unset) -> float | None:
-    """Return how many seconds an acquire may wait: 0 for one try, None for no limit."""
+    """Return the maximum wait of an acquire: 0 for one try, None for no limit."""
     if isinstance(timeout, Unset):
         return options.timeout if blocking is True or checked_timeout(blocking, None) is None else 0.0
     return checked_timeout(blocking, timeout)

@@ -1,4 +1,4 @@
-"""What the connections of threads and of tasks share."""
+"""The common part of the connections of threads and of tasks."""
 
 import math
 from collections.abc import Callable
@@ -34,19 +34,19 @@ WORDS = {"readers": "reader/writer locks", "slot": "slots", "once": "runs of `on
 
 
 class BaseClient:
-    """A store, and how a program is connected to it.
+    """A store, and the program's connection to it.
 
     Args:
-        store: where the claims are kept.
+        store: the store of the claims.
         namespace: separates applications that share a store.
-        ttl: seconds of lease of its locks, unless they say otherwise.
+        ttl: default lease of its locks in seconds.
 
     Attributes:
-        source: what connects another process, `connect` or `aconnect`, and the URL; None if it was made from
-            something else.
-        closed: True from the beginning of `close()`.
-        listeners: the functions that get the events of this connection.
-        now: the clock that its leases are counted on, in seconds.
+        source: `connect`, `aconnect` and the URL, for another process; None if the connection was not made from a
+            URL.
+        closed: True from the start of `close()`.
+        listeners: the functions that receive the events of this connection.
+        now: the clock of its leases, in seconds.
     """
 
     def __init__(self, store: Store, namespace: str, ttl: float) -> None:
@@ -60,7 +60,7 @@ class BaseClient:
 
     @property
     def where(self) -> str:
-        """The store, for messages; without passwords."""
+        """The name of the store for messages, without passwords."""
         return type(self.store).__name__ if self.source is None else masked(self.source[2])
 
     def check_open(self) -> None:
@@ -75,7 +75,7 @@ class BaseClient:
     def spec(
         self, name: str, units: int, capacity: int, ttl: float | None, label: str | None, at_least: float = 0.0
     ) -> LockSpec:
-        """Return what a lock object asks for, after its arguments were judged."""
+        """Return the parameters of a lock object after checking its arguments."""
         lease = None if ttl is None else checked_ttl(ttl)
         kept = checked_at_least(at_least, lease)
         if capacity > 1:
@@ -97,7 +97,7 @@ class BaseClient:
         at_most: float | None = None,
         on_wanted: Callable[..., object] | None = None,
     ) -> AcquireOptions:
-        """Check the arguments that say how to acquire; `at_least` was checked with the ttl."""
+        """Return the options of an acquire after checking them, except `at_least`."""
         if (
             timeout is None
             and renew is True
@@ -136,12 +136,12 @@ class BaseClient:
         held: float | None = None,
         reason: str = "",
     ) -> None:
-        """Send an event to each listener, also if another one raises.
+        """Send an event to each listener, even if another listener raises.
 
         Args:
-            kind, fence, held, reason: as the attributes of `Event`.
+            kind, fence, held, reason: like the attributes of `Event`.
             claim: the claim of the event.
-            started: when its acquire was called.
+            started: the time of the call of acquire.
         """
         if self.listeners or EVERYWHERE:
             waited = None if started is None else self.now() - started
@@ -154,13 +154,13 @@ class BaseClient:
                     log.exception("A listener failed at %s.", event)
 
     def queued(self, call: AcquireCall[Wakeable]) -> None:
-        """Tell that the claim of `call` waits in line."""
+        """Report that the claim of `call` waits in line."""
         self.left_line(call)
         call.queued = call.claim
         self.emit("queued", call.claim, started=call.started)
 
     def left_line(self, call: AcquireCall[Wakeable]) -> None:
-        """Tell that a claim which waited is gone, if `call` goes on with another."""
+        """Report that a waiting claim is gone, if `call` continues with another claim."""
         if call.queued is not None and call.queued.id != call.claim.id:
             claim, call.queued = call.queued, None
             self.emit("withdrawn", claim, started=call.started, reason=GONE_FROM_LINE)

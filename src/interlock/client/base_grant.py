@@ -1,4 +1,4 @@
-"""What the grants of threads and of tasks share."""
+"""The common part of the grants of threads and of tasks."""
 
 import math
 import threading
@@ -28,7 +28,7 @@ class BaseGrant:
 
     Attributes:
         id: the claim's id.
-        fence: the fencing token, strictly increasing per name; give it to the resource that you protect.
+        fence: the fencing token, strictly increasing per name; pass it to the resource that you protect.
     """
 
     __slots__ = (
@@ -89,10 +89,11 @@ class BaseGrant:
 
     @property
     def slot(self) -> int:
-        """The lowest number, from 0, that no other holder of the semaphore has; 0 for an exclusive lock.
+        """The holder's lowest free number, from 0; 0 for an exclusive lock.
 
         Raises:
-            Unsupported: the store has no slots, or this lock: more than one unit, more than 1,024 permits, a reader.
+            Unsupported: the store has no slots, or the lock has none: more than 1 unit, more than 1,024 permits, a
+                reader.
         """
         spec = self._claim.spec
         if spec.capacity == 1:
@@ -104,7 +105,7 @@ class BaseGrant:
 
     @property
     def item(self) -> str:
-        """The item of this slot; of a lock of `one_of` only.
+        """The item of this grant, from a lock of `one_of`.
 
         Raises:
             Unsupported: it is another kind of lock.
@@ -115,29 +116,29 @@ class BaseGrant:
 
     @property
     def wanted(self) -> bool:
-        """True if another claim waited for the lock when its lease was last renewed.
+        """True if another claim was waiting for the lock at the last renewal.
 
         Raises:
-            Unsupported: the store can't tell.
+            Unsupported: the store does not support `wanted`.
         """
         self._client.need("wanted")
         return self._wanted
 
     @property
     def expires_in(self) -> float:
-        """Seconds until the lease ends unless it is renewed; 0 when it is over."""
+        """Seconds until the lease expires unless it is renewed; 0 after that."""
         if self.lost or self._over:
             return 0.0
         return max(0.0, float(self._deadline - self._client.now()))
 
     @property
     def held(self) -> bool:
-        """True while it is neither released nor lost; False from the moment when its release begins."""
+        """True until it is released or lost; False from the start of its release."""
         return not self.lost and self._state == HELD and not self._leaving
 
     @property
     def lost(self) -> bool:
-        """True once the lease ended or the claim was evicted before it was released."""
+        """True after the lease expired or the claim was evicted before a release."""
         if self._watchdog.pid != checked_pid():
             return True
         if self._state == HELD and self._client.now() >= self._deadline:
@@ -146,19 +147,19 @@ class BaseGrant:
 
     @property
     def inherited(self) -> bool:
-        """True in a forked child, which owns nothing of its parent's grants."""
+        """True in a forked child, which does not own its parent's grants."""
         return bool(self._watchdog.pid != checked_pid())
 
     @property
     def _over(self) -> bool:
-        """True once its outcome is known to the caller: it was released, or lost and its release was called."""
+        """True if the caller knows the outcome: released, or lost and then released."""
         return self._state == RELEASED or (self._state == LOST and self._leaving)
 
     def check(self) -> None:
-        """Raise unless the lock is held now; call it before what must not be done twice.
+        """Raise unless the lock is held now; call it before work that must run only once.
 
         Raises:
-            LockLost: the lease ended, or the claim was evicted, or this is a forked child.
+            LockLost: the lease expired, or the claim was evicted, or this is a forked child.
             NotHeld: the grant was released.
         """
         if self.lost:
@@ -167,7 +168,7 @@ class BaseGrant:
             raise NotHeld(f"Lock {self.name!r} has already been released (or is being released). Acquire it again.")
 
     def _stay_at_least(self) -> None:
-        """Let a release before the end of its `at_least`, from now, keep the claim until then."""
+        """Keep the claim for `at_least` from now, even if it is released before."""
         self._free_at = self._client.now() + self._options.at_least
 
     def _loss(self) -> LockLost:
@@ -178,30 +179,30 @@ class BaseGrant:
         )
 
     def _lose(self, why: str) -> None:
-        """Mark it lost, unless it was released or lost before."""
+        """Mark the grant as lost, unless it was released or lost before."""
         if self._state == HELD:
             self._watchdog.let_go(self.id)
             self._lost_because = AT_MOST if why is LEASE_ENDED and self._deadline >= self._ends_at else why
-            # A release whose reply did not come may have been done: a claim that is gone then is no loss.
+            # A release without a reply may have been performed: a missing claim is then no loss.
             self._state = RELEASED if self._leaving else LOST
             if self._state == LOST:
                 log.warn("Lock %r (fence %d) was lost because %s.", self.name, self.fence, self._lost_because)
 
     def _emit_acquired(self, started: float) -> None:
-        """Tell the listeners that it is held now."""
+        """Notify the listeners that the lock is held."""
         self._acquired_at = self._client.now()
         self._client.emit("acquired", self._claim, fence=self.fence, started=started)
 
     def _emit(self, kind: Kind, reason: str = "") -> None:
-        """Tell the listeners what happened to it."""
+        """Notify the listeners of an event of this grant."""
         since = self._acquired_at
         held = None if since is None else self._client.now() - since
         self._client.emit(kind, self._claim, fence=self.fence, held=held, reason=reason)
 
     def _tell_end(self) -> None:
-        """Tell that its release found it lost, or gone at the end of a lease that an earlier release had left.
+        """Report that the release found the claim lost, or gone after an earlier release.
 
-        Another release that took it out at the same time has told that.
+        If another release removed the claim at the same time, that release has reported it.
         """
         if self._lost_because:
             self._emit("lost" if self._state == LOST else "released", self._lost_because)
@@ -214,11 +215,11 @@ class BaseGrant:
         self._due = renewal.due(self._deadline, ttl) if renews else self._deadline
 
     def _asks_now(self) -> None:
-        """Be due at once: the store may not have the claim any more."""
+        """Be due immediately: the store may no longer have the claim."""
         self._due = 0.0
 
     def _joins(self, now: float) -> bool:
-        """Return True if the renewal is due, or so soon that it goes along with others; note that it is sent."""
+        """Return True if the renewal is due, or due soon, and note that it is sent."""
         ttl = self._claim.spec.ttl
         joins = self._due < self._deadline and self._due <= now + ttl * renewal.JOIN_WITHIN
         if joins:
@@ -226,7 +227,7 @@ class BaseGrant:
         return joins
 
     def _retries(self, now: float) -> float:
-        """Note that the renewal failed; return when it is sent again."""
+        """Note that the renewal failed; return the time of the retry."""
         self._due = renewal.retried(now, self._claim.spec.ttl, self._deadline)
         return self._due
 
@@ -240,16 +241,16 @@ class BaseGrant:
 
 
 def refuse_own_wait(spec: LockSpec, owner: object, seconds: float | None, grants: Sequence[BaseGrant]) -> None:
-    """Refuse that an event loop waits for its own thread, which can't release meanwhile.
+    """Refuse a wait of an event loop for its own thread, which could never release.
 
     Args:
-        spec: of the lock that is waited for.
+        spec: the parameters of the lock.
         owner: the calling thread, in which a loop runs.
-        seconds: for which it waits; None for no limit.
-        grants: what this process holds.
+        seconds: the maximum wait; None for no limit.
+        grants: the grants of this process.
 
     Raises:
-        InvalidArgument: it would wait for ever.
+        InvalidArgument: the wait would never end.
     """
     own = [each._claim.spec for each in grants if each._owner is owner and each.held]
     if fits(spec.units, spec.capacity, [(each.units, each.capacity) for each in own if each.key == spec.key]):
@@ -266,7 +267,7 @@ def refuse_own_wait(spec: LockSpec, owner: object, seconds: float | None, grants
 def broken_off(
     client: BaseClient, call: AcquireCall[Wakeable] | None, grant: BaseGrant | None, error: BaseException
 ) -> None:
-    """Tell the listeners how a broken-off acquire ended, if they were told that it began."""
+    """Report the end of an interrupted acquire, if its start was reported."""
     if grant is not None and grant._acquired_at is not None:
         grant._emit("released", str(error))
     elif call is not None and call.queued is not None:
@@ -274,7 +275,7 @@ def broken_off(
 
 
 class ReentryCount:
-    """How many handles there are on one hold of a re-entrant lock."""
+    """The number of handles on one hold of a re-entrant lock."""
 
     __slots__ = ("_mutex", "_number")
 
@@ -283,20 +284,20 @@ class ReentryCount:
         self._mutex = threading.RLock()
 
     def add(self) -> bool:
-        """Count one more handle; False if the last one is being released meanwhile, perhaps by another thread."""
+        """Count one more handle; return False if the last one is being released."""
         with self._mutex:
             self._number += self._number > 0
             return self._number > 0
 
     def drop(self) -> bool:
-        """Count one less; True, also when called again, if no other is left and the hold is to be released."""
+        """Count one handle less; return True, even if repeated, when none remain."""
         with self._mutex:
             self._number -= self._number > 0
             return self._number == 0
 
 
 class BaseGrants(tuple[G, ...]):
-    """Several grants that were taken together, as a sequence in the order in which they were taken."""
+    """Several grants that were acquired together, in the order of acquisition."""
 
     @property
     def _body(self) -> Any:
@@ -313,21 +314,21 @@ class BaseGrants(tuple[G, ...]):
 
     @property
     def held(self) -> bool:
-        """True while all of them are held."""
+        """True while all grants are held."""
         return all(grant.held for grant in self)
 
     @property
     def lost(self) -> bool:
-        """True once any of them is lost."""
+        """True if any grant is lost."""
         return any(grant.lost for grant in self)
 
     @property
     def inherited(self) -> bool:
-        """True in a forked child, which owns nothing of its parent's grants."""
+        """True in a forked child, which does not own its parent's grants."""
         return any(grant.inherited for grant in self)
 
     def check(self) -> None:
-        """Raise LockLost or NotHeld unless all of them are held now."""
+        """Raise LockLost or NotHeld unless all grants are held now."""
         for grant in self:
             grant.check()
 

@@ -1,4 +1,4 @@
-"""What the lock objects of threads and of tasks share."""
+"""The common part of the lock objects of threads and of tasks."""
 
 from typing import Generic, Self, TypeVar
 
@@ -7,7 +7,7 @@ FEW = 16
 
 
 class Same:
-    """What it is copied to is the same thing: a lock is what its name says."""
+    """Returns itself as its copy, because a lock is identified by its name."""
 
     def __copy__(self) -> Self:
         return self
@@ -17,18 +17,18 @@ class Same:
 
 
 class ReadWrite(Generic[L]):
-    """A reader/writer lock, in first come, first served order: no writer starves, no reader barges."""
+    """A reader/writer lock in first-come, first-served order, without starvation."""
 
     def __init__(self, reader: L, writer: L) -> None:
         self._reader = reader
         self._writer = writer
 
     def read(self) -> L:
-        """Return the lock that readers share."""
+        """Return the shared lock of readers."""
         return self._reader
 
     def write(self) -> L:
-        """Return the lock that one writer has for itself."""
+        """Return the exclusive lock of a writer."""
         return self._writer
 
     def __repr__(self) -> str:

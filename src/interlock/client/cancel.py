@@ -1,4 +1,4 @@
-"""What calls off an acquire that waits."""
+"""Cancellation of a waiting acquire."""
 
 from typing import Protocol
 
@@ -7,31 +7,31 @@ from interlock.core.queue import AcquireCall, Wakeable
 
 
 class SupportsIsSet(Protocol):
-    """What can cancel an acquire: a `Cancel`, or the event of another library."""
+    """An object that can cancel an acquire: a `Cancel`, or the event of another library."""
 
     def is_set(self) -> bool:
-        """Tell whether it was set."""
+        """Return True if it was set."""
 
 
 class Cancel:
-    """Ends calls of `acquire(cancel=…)`, from any thread: their claims leave the line at once; they return None."""
+    """Ends calls of `acquire(cancel=…)` from any thread: they return None immediately."""
 
     def __init__(self) -> None:
         self._is_set = False
         self._calls: dict[int, AcquireCall[Wakeable]] = {}
 
     def set(self) -> None:
-        """End all calls that wait, and those that begin later."""
-        self._is_set = True  # in this order: a call that joins looks at it afterwards
+        """End all waiting calls, and all later calls."""
+        self._is_set = True  # in this order, because a call that joins checks the flag afterwards
         for call in list(self._calls.values()):
             call.give_up()
 
     def is_set(self) -> bool:
-        """Tell whether it was set."""
+        """Return True if it was set."""
         return self._is_set
 
     def join(self, call: AcquireCall[Wakeable]) -> None:
-        """Let this object cancel a call."""
+        """Register a call that this object can cancel."""
         self._calls[id(call)] = call
         if self._is_set:
             call.give_up()

@@ -1,4 +1,4 @@
-"""Events of claims, for functions that subscribe; without subscribers no event is made."""
+"""Events of claims, for listeners; without listeners no event is created."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
@@ -12,19 +12,19 @@ Kind: TypeAlias = Literal[
 
 
 class Event(NamedTuple):
-    """What happened to a claim.
+    """An event of a claim.
 
     Attributes:
-        kind: "queued" (it waits in line), "acquired", "renewed", "renewal failed" (it is tried again), "released";
-            "lost", told by its holder; "evicted", told by the caller of `evict`; "timed out"; "withdrawn" (a waiter
-            was cancelled or interrupted, its claim was gone, or the store failed).
-        name: of the lock, without its namespace.
-        id: of the claim.
-        fence: the fencing token of a holder; None for a waiter, or if it is not known.
-        label: of the lock.
-        waited: seconds since the call of acquire; None if the event is not of such a call.
-        held: seconds since the lock was acquired; None if it was not, or if there was no listener then.
-        reason: why, for a claim that was lost or withdrawn, or whose renewal failed; else empty.
+        kind: "queued" (it waits in line), "acquired", "renewed", "renewal failed" (it is retried), "released";
+            "lost" (reported by its holder); "evicted" (reported by the caller of `evict`); "timed out"; "withdrawn"
+            (a waiter was cancelled or interrupted, its claim was gone, or the store failed).
+        name: the lock's name, without its namespace.
+        id: the claim's id.
+        fence: the fencing token of a holder; None for a waiter, or if unknown.
+        label: the lock's label.
+        waited: seconds since the call of acquire; None for an event without such a call.
+        held: seconds since the acquisition; None if the lock was not acquired, or without a listener at that time.
+        reason: the cause of a loss, a withdrawal or a failed renewal; otherwise empty.
     """
 
     kind: Kind
@@ -39,31 +39,31 @@ class Event(NamedTuple):
 
 Listener: TypeAlias = Callable[[Event], object]
 Listeners: TypeAlias = dict[object, Listener]
-"""Functions by what stands for each subscription."""
+"""Listeners by the object that identifies each subscription."""
 EVERYWHERE: Listeners = {}
-"""The listeners to all connections of the process."""
+"""The listeners of all connections of the process."""
 
 
 def subscribe(function: Listener) -> Callable[[], None]:
-    """Let `function` be called with each event of every connection of this process.
+    """Call `function` with each event of every connection of this process.
 
     Args:
         function: takes an `Event`; see `Locks.subscribe`.
 
     Returns:
-        What ends that; safe to repeat.
+        A function that ends the subscription; safe to repeat.
 
     Raises:
-        InvalidArgument: it can't be called.
+        InvalidArgument: the function is not callable.
     """
     return listen(EVERYWHERE, function)
 
 
 def listen(listeners: Listeners, function: Listener) -> Callable[[], None]:
-    """Add `function` to some listeners; return what takes it out again.
+    """Add a listener; return the function that removes it.
 
     Raises:
-        InvalidArgument: it can't be called.
+        InvalidArgument: the listener is not callable.
     """
     if not callable(function):
         raise InvalidArgument(

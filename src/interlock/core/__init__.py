@@ -1,1 +1,1 @@
-"""The pure part: what a claim is, how it is acquired, and the protocols; no clock, thread, socket or client here."""
+"""The pure part: claims, acquire and the protocols; without clock, thread or socket."""

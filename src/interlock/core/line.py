@@ -1,15 +1,15 @@
-"""The one state machine of a lock: a line of places, and the steps on it.  Pure: no clock, no I/O.
+"""The state machine of a lock: a line of claims, and its steps, without clock or I/O.
 
-Places stand in the order of their arrival.  A waiting place may become a holder when
+The claims are in the order of their arrival.  A waiting claim becomes a holder when
 
-    its units + the units of every live place before it <= the smallest capacity among them.
+    its units + the units of every live claim before it <= the smallest capacity among them.
 
-A step is done as a whole: nothing happens between claim and look, so a pending place is only ever a waiter.  Stores
-that decide in the client call these functions; Redis and PostgreSQL have them once more in their own language, and
-one property test compares them.
+A step is atomic: nothing happens between claim and look, so a pending claim is only ever a waiter.  Stores that
+decide in the client call these functions; Redis and PostgreSQL have ports in their own languages, and one property
+test compares them.
 
-The fence of a place is issued when it enters the line.  No place overtakes, so the order of fences is that of the
-grants, and a holder of the same process can tell its successor the fence before the store is told (local hand-off).
+The fence of a claim is issued when it enters the line.  No claim overtakes, so fences have the order of the grants,
+and a holder can pass the fence to its successor in the same process before the store knows (local hand-off).
 """
 
 from collections.abc import Callable, Sequence
@@ -21,28 +21,28 @@ from urllib.parse import quote, unquote
 
 from interlock.core.claims import DONE, MICROS, PENDING, USING, Claim, fits
 
-LARGEST_SLOTS = 1024  # the largest capacity whose holders are numbered
+LARGEST_SLOTS = 1024  # the largest capacity with slots
 BATCH = 250  # promotions in one step
-DROPS = 1000  # claims of `once` that leave in one step after a completed run
+DROPS = 1000  # claims of `once` removed in one step after a completed run
 T = TypeVar("T")
 unchecked: Callable[[type[T], tuple[object, ...]], T] = tuple.__new__  # type: ignore[assignment]
-"""Makes a named tuple: its own constructor is a Python function, and takes three times as long."""
+"""Makes a named tuple without its Python constructor, which takes three times as long."""
 NOBODY: AbstractSet[str] = frozenset()
 
 RENEWAL_GONE, RENEWAL_OK, RENEWAL_WANTED = 0, 1, 2
-"""What became of a claim in a renewal; WANTED: it is kept, and another claim waits."""
+"""The outcome of a renewal; the last one: renewed, and another claim waits."""
 
 IS_DONE: Literal["done"] = "done"
-"""The answer to a claim of `once` while the record of a completed run is kept."""
+"""The answer to a claim of `once` while the record of a completed run exists."""
 
 
 class StoreTime(NamedTuple):
-    """What the store says of the present moment.
+    """The present time of the store.
 
     Attributes:
-        lease: microseconds by the clock that leases are judged by.
+        lease: microseconds by the clock of the leases.
         stamp: microseconds since the epoch, by the time of day.
-        dead: liveness tokens of processes that have ended, where the store can tell.
+        dead: liveness tokens of processes that have ended, if the store detects them.
     """
 
     lease: int
@@ -51,12 +51,12 @@ class StoreTime(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """The process that asks.
+    """The calling process.
 
     Attributes:
-        process_name: its host and its pid, as they are shown.
-        channel: where it listens; "" if it does not listen.
-        liveness_token: its liveness token, on stores that notice the death of a process.
+        process_name: its host and pid, for listings.
+        channel: its channel for messages; "" without one.
+        liveness_token: its liveness token, on stores that detect the death of a process.
     """
 
     process_name: str = ""
@@ -69,16 +69,16 @@ class QueuedClaim(NamedTuple):
 
     Attributes:
         id: of the claim.
-        state: "pending" or "using"; "done" of a record, as `look` shows it.
-        units, capacity: what it asks for.
-        until: when its lease ends, in microseconds of the lease clock.
+        state: "pending" or "using"; "done" for a record, in the answer of `look`.
+        units, capacity: the units of the claim and of the lock.
+        until: the end of its lease, in microseconds of the lease clock.
         ttl: its lease, in microseconds.
-        renewal_count: how often it was renewed.
+        renewal_count: the number of its renewals.
         fence: issued when it entered the line.
-        since: when it entered, microseconds since the epoch.
-        held: since when it holds the lock, as `since`; 0 for a waiter.
-        slot: its number among the holders of a semaphore.
-        once: True if it wants to run only while no record of a completed run is kept.
+        since: the time of its entry, microseconds since the epoch.
+        held: the time of its acquisition, like `since`; 0 for a waiter.
+        slot: its slot among the holders of a semaphore.
+        once: True for a claim of `once`.
         who, label: the thread or task, and a free text.
         process_name, channel, liveness_token: as in `Origin`.
     """
@@ -103,7 +103,7 @@ class QueuedClaim(NamedTuple):
 
 
 class Line(NamedTuple):
-    """The places of one name, the highest fence that was issued for it, and the end of its `once` record (stamp)."""
+    """The claims of one name, the highest issued fence, and the end of its record."""
 
     places: tuple[QueuedClaim, ...] = ()
     max_fence: int = 0
@@ -114,16 +114,16 @@ EMPTY = Line()
 
 
 class StepResult(NamedTuple):
-    """What a step makes of a line.
+    """The result of a step on a line.
 
     Attributes:
-        line: the new line; None if nothing has changed.
-        answer: of `enter` and `adopt`: the place, IS_DONE, or None (refused or gone); of `leave`: whether it was
-            there; of `renew`: a number for each id; of `evict`: how many.
-        promoted: holders to be told of their fence, and waiters to be told to look again.
-        look_in: microseconds after which a waiter should look again, since a lease before its own ends then.
-        more: True if work on the waiters (promotions, departures) is left for the next step.
-        places: the number of places in the line; 0 if no claim entered the line, or a free lock was acquired.
+        line: the new line; None if unchanged.
+        answer: of `enter` and `adopt`: the claim, IS_DONE, or None (refused or gone); of `leave`: True if the claim
+            was in the line; of `renew`: a number for each id; of `evict`: the number of claims.
+        promoted: new holders, to be notified of their fence, and waiters that must poll.
+        look_in: microseconds after which a waiter should poll, because a lease before its own ends then.
+        more: True if work on waiters (promotions, departures) is left for the next step.
+        places: the number of claims in the line; 0 if no claim entered, or a free lock was acquired.
     """
 
     line: Line | None
@@ -137,11 +137,11 @@ class StepResult(NamedTuple):
 Transition: TypeAlias = Callable[Concatenate[Line, StoreTime, ...], StepResult]
 StepNow: TypeAlias = Callable[Concatenate[str, Transition, ...], StepResult | None]
 """Performs a step of a key at once; None if the line is busy."""
-"""A step, waiting for the line as it is now, the store's clock and its arguments."""
+"""A step; its arguments are the line, the store's time, and its own arguments."""
 
 
 def live(line: Line, clock: StoreTime) -> tuple[QueuedClaim, ...]:
-    """Return the places whose leases have not ended and whose processes live."""
+    """Return the claims whose leases have not expired and whose processes live."""
     places, now, dead = line.places, clock.lease, clock.dead
     for place in places:
         if place.until <= now or (dead and place.liveness_token in dead):
@@ -150,15 +150,15 @@ def live(line: Line, clock: StoreTime) -> tuple[QueuedClaim, ...]:
 
 
 def is_nothing(line: Line, clock: StoreTime) -> bool:
-    """Tell whether a store may forget the line: the time of day alone gives higher fences from now on."""
+    """Return True if a store may delete the line: the time alone gives higher fences."""
     return not line.places and line.record_expires <= clock.stamp and line.max_fence < clock.stamp
 
 
 def settle(line: Line, clock: StoreTime) -> StepResult:
-    """Drop the places that are over, and promote from the head the places that have room.
+    """Drop expired claims, and promote claims from the head that fit.
 
-    While a completed run is recorded, no claim of `once` waits: such claims leave first, and only then are waiters
-    promoted.
+    While the record of a completed run exists, no claim of `once` waits: such claims leave first, and only then are
+    waiters promoted.
     """
     places = live(line, clock)
     over: tuple[QueuedClaim, ...] = ()
@@ -178,17 +178,17 @@ def settle(line: Line, clock: StoreTime) -> StepResult:
 def enter(
     line: Line, clock: StoreTime, claim: Claim, origin: Origin, may_queue: bool, already_queued: bool
 ) -> StepResult:
-    """Ask for the lock, or where a claim stands; extends its lease; idempotent by the claim's id.
+    """Enter the line, or return the claim's state; idempotent by id; renews the lease.
 
     Args:
-        line, clock: the line as it is.
+        line, clock: the present line and time.
         claim: the claim.
-        origin: its process.
-        may_queue: False: one try, which leaves nothing behind if it is refused.
-        already_queued: True if the claim is known to be in the line: if it is not there, it is gone.
+        origin: the claim's process.
+        may_queue: False for one try, which leaves nothing behind if it is refused.
+        already_queued: True if the claim is known to be in the line; if it is not found, it is gone.
     """
     spec = claim.spec
-    if not line.places:  # the short cut of a free lock
+    if not line.places:  # the shortcut for a free lock
         if already_queued:
             return StepResult(None, None)
         if spec.once and line.record_expires > clock.stamp:
@@ -223,17 +223,17 @@ def enter(
 
 
 def leave(line: Line, clock: StoreTime, id: str, keep_for: int = 0) -> StepResult:
-    """Take a claim out and hand over.
+    """Remove a claim and hand over.
 
     Args:
-        line, clock: the line as it is.
-        id: of the claim.
-        keep_for: microseconds for which a record is kept that the holder's run was completed; 0 for no record.
+        line, clock: the present line and time.
+        id: the claim's id.
+        keep_for: microseconds for which the record of a completed run is kept; 0 for no record.
 
-    Answers True if it was there; with `keep_for`: if it held the lock.
+    Answers True if the claim was in the line; with `keep_for`: if it held the lock.
     """
     places = line.places
-    if len(places) == 1 and places[0].id == id and not keep_for:  # the short cut of a lone holder
+    if len(places) == 1 and places[0].id == id and not keep_for:  # the shortcut for a lone holder
         there = places[0].until > clock.lease and places[0].liveness_token not in clock.dead
         left_alone: StepResult = unchecked(
             StepResult, (unchecked(Line, ((), line.max_fence, line.record_expires)), there, (), 0, False, 0)
@@ -252,12 +252,12 @@ def leave(line: Line, clock: StoreTime, id: str, keep_for: int = 0) -> StepResul
 
 
 def complete(line: Line, clock: StoreTime, id: str, keep_for: int, stored_result: str) -> StepResult:
-    """As `leave` of a holder whose run was completed; if it answers True, the store keeps the result in this step."""
+    """Leave with a completed run; if it answers True, the store keeps the result."""
     return leave(line, clock, id, keep_for)
 
 
 def renew(line: Line, clock: StoreTime, ids: Sequence[str]) -> StepResult:
-    """Extend leases that have not ended; answers GONE, KEPT or WANTED for each id."""
+    """Renew leases that have not expired; answers the outcome for each id."""
     settled = settle(line, clock)
     now = line if settled.line is None else settled.line
     wanted = RENEWAL_OK + any(place.state == PENDING for place in now.places)
@@ -276,19 +276,19 @@ def renew(line: Line, clock: StoreTime, ids: Sequence[str]) -> StepResult:
 
 
 def adopt(line: Line, clock: StoreTime, id: str, claim: Claim, origin: Origin) -> StepResult:
-    """Rename a claim that holds the lock: it goes on under another id, with its fence, slot and place.
+    """Rename a held claim; its fence, slot and position stay.
 
     Args:
-        line, clock: the line as it is.
-        id: of the claim; it can't be used any more, unless the new one is the same and only the lease is another.
-        claim: the new id, with the lease that counts from now on.
-        origin: the process that has it now.
+        line, clock: the present line and time.
+        id: the claim's previous id, which becomes invalid unless the new id is the same and only the lease changes.
+        claim: the new id and the new lease.
+        origin: the new process of the claim.
     """
     settled = settle(line, clock)
     now = line if settled.line is None else settled.line
     for at, place in enumerate(now.places):
         if place.id == claim.id != id:
-            return settled._replace(answer=place)  # it was done, and the reply was lost
+            return settled._replace(answer=place)  # done before, and the reply was lost
         if place.id == id and place.state == USING:
             ttl = int(claim.spec.ttl * MICROS)
             place = place._replace(
@@ -301,7 +301,7 @@ def adopt(line: Line, clock: StoreTime, id: str, claim: Claim, origin: Origin) -
 
 
 def evict(line: Line, clock: StoreTime, id: str | None) -> StepResult:
-    """Take out one claim, or all claims, of any program; waiters among them are told to look."""
+    """Remove one claim, or all claims; notify removed waiters to poll."""
     places = live(line, clock)
     out = tuple(place for place in places if id is None or place.id == id)
     left = Line(
@@ -314,7 +314,7 @@ def evict(line: Line, clock: StoreTime, id: str | None) -> StepResult:
 
 
 def delete_record(line: Line, clock: StoreTime) -> StepResult:
-    """Forget the record of a completed run; answers whether there was one."""
+    """Delete the record of a completed run; answers True if there was one."""
     return (
         StepResult(line._replace(record_expires=0), line.record_expires > clock.stamp)
         if line.record_expires
@@ -323,12 +323,12 @@ def delete_record(line: Line, clock: StoreTime) -> StepResult:
 
 
 def read_record(line: Line, clock: StoreTime) -> StepResult:
-    """Answer whether the record of a completed run is kept: the store then reads its value in this step."""
+    """Answer whether a record exists; the store then reads its value in this step."""
     return StepResult(None, line.record_expires > clock.stamp)
 
 
 def has_slots(units: int, capacity: int) -> bool:
-    """Tell whether the holders of such a lock have slots."""
+    """Return True if the holders of such a lock have slots."""
     return units == 1 and 2 <= capacity <= LARGEST_SLOTS
 
 
@@ -348,7 +348,7 @@ def _place(
 
 
 def _promotions(places: Sequence[QueuedClaim], clock: StoreTime) -> tuple[tuple[QueuedClaim, ...], bool]:
-    """Return the waiters whose turn has come, as holders, and whether there are more than a batch."""
+    """Return the waiters whose turn has come, and whether more than a batch remain."""
     promoted: list[QueuedClaim] = []
     taken, limit = 0, places[0].capacity if places else 0
     slots: set[int] | None = None
@@ -370,7 +370,7 @@ def _promotions(places: Sequence[QueuedClaim], clock: StoreTime) -> tuple[tuple[
 
 
 def _free_slot(places: Sequence[QueuedClaim], units: int, capacity: int) -> int:
-    """Return the lowest number that no holder has."""
+    """Return the lowest free slot."""
     if not has_slots(units, capacity):
         return 0
     taken = _slots(places)
@@ -378,22 +378,22 @@ def _free_slot(places: Sequence[QueuedClaim], units: int, capacity: int) -> int:
 
 
 def _slots(places: Sequence[QueuedClaim]) -> set[int]:
-    """Return the slot numbers of the holders."""
+    """Return the slots of the holders."""
     return {each.slot for each in places if each.state == USING and has_slots(each.units, each.capacity)}
 
 
 def _look_in(line: Line, clock: StoreTime, at: int) -> int:
-    """Return after how long the place `at` should look again: when a lease before its own ends."""
+    """Return when the claim at `at` should poll: when a lease before its own ends."""
     return min((place.until for place in line.places[:at]), default=clock.lease) - clock.lease
 
 
 def look(line: Line, clock: StoreTime) -> StepResult:
-    """Look at a line; answers the live places and the record; `look_in` is what the lease clock shows."""
+    """List the live claims and the record; `look_in` is the present lease time."""
     return StepResult(None, (*live(line, clock), *record_in(line.record_expires, clock)), (), clock.lease)
 
 
 def record_in(record_expires: int, clock: StoreTime) -> tuple[QueuedClaim, ...]:
-    """Return the record of a completed run as a place that ends when it does; none if it is over."""
+    """Return the record of a completed run as a claim that ends with it; None without."""
     left = record_expires - clock.stamp
     if left <= 0:
         return ()
@@ -423,10 +423,10 @@ def _word(text: str) -> str:
 
 
 def decode(text: str) -> Line:
-    """Return the line that a text says.
+    """Return the line that a text encodes.
 
     Raises:
-        ValueError: it says none.
+        ValueError: the text is not a line.
     """
     head, *rows = text.splitlines()
     form, max_fence, record_expires = head.split(" ")

@@ -1,4 +1,4 @@
-"""What a store answers to a claim, and one call of acquire."""
+"""The answers of a store to a claim, and the state of one call of acquire."""
 
 from collections.abc import Callable
 from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -8,11 +8,11 @@ from interlock.core.errors import StoreError
 
 
 class Outage(NamedTuple):
-    """A store can't be asked now, but perhaps soon: a server is away, or another one takes over from it.
+    """A store is unavailable, but perhaps soon available again, such as in a fail-over.
 
     Attributes:
-        error: what it said.
-        wait_limit: seconds to wait for it where the caller has set no limit.
+        error: the error of the store.
+        wait_limit: seconds to wait for the store if the caller has set no limit.
     """
 
     error: StoreError
@@ -20,26 +20,26 @@ class Outage(NamedTuple):
 
 
 class EnterResult(NamedTuple):
-    """Where a claim stands.
+    """The state of a claim.
 
     Attributes:
         state: "using": it holds the lock with `fence`.
-            "pending": it is in the line; look again after `poll_after` seconds unless notified before.
-            "occupied": it is not in the line yet; subscribe, and enter again with the waiter.
-            "refused": the try did not succeed and nothing of it is left.
-            "done": it is a claim of `once`, and the record of a completed run is kept; nothing of it is left.
-            "gone": it expired or was evicted; or (with an `outage`, or GIVEN_UP) the client gave it up because one of
-            its requests had no reply, so that it may be in the line; start again with a fresh id, after `poll_after`
+            "pending": it waits in line; poll again after `poll_after` seconds unless notified before.
+            "occupied": it is not in line; subscribe, and enter again with the waiter.
+            "refused": the try failed, and nothing was left behind.
+            "done": the record of a completed run of `once` exists; nothing was left behind.
+            "gone": it expired or was evicted; or (with an `outage`, or GIVEN_UP) the client gave it up after a lost
+            reply, so that it may be in the line; start again with a fresh id, after `poll_after`
             seconds.
-            "busy": the store could not be asked now; ask again after `poll_after` seconds.
-            "indeterminate": it was asked and did not answer, so that the claim may be in the line; ask again.
-        fence: the fencing token, when using.
+            "busy": the store cannot be asked now; ask again after `poll_after` seconds.
+            "indeterminate": no reply came, so that the claim may be in the line; ask again.
+        fence: the fencing token of a holder.
         poll_after: seconds.
-        lease_extended: False if the store did not take part in this answer, so that the claim's lease is where it
-            was.
-        outage: why the store could not be asked, where that is worth waiting for; None otherwise.
-        slot: the number among the holders of a semaphore, when using.
-        waiter: is notified of the claim from now on, when pending and the caller gave none: of `subscribe`.
+        lease_extended: False if the store did not take part in this answer, so that the lease is
+            unchanged.
+        outage: the outage of the store, if waiting is worthwhile; None otherwise.
+        slot: the slot of a holder of a semaphore.
+        waiter: a waiter of `subscribe` for a pending claim whose caller gave none.
     """
 
     state: Literal["using", "pending", "occupied", "refused", "done", "gone", "busy", "indeterminate"]
@@ -51,7 +51,7 @@ class EnterResult(NamedTuple):
     waiter: "Wakeable | None" = None
 
 
-LOOKS = 20  # polls per second of one long line, by all its waiters, on stores where each poll reads the whole line
+LOOKS = 20  # polls per second of one long line by all its waiters, on stores where a poll reads the whole line
 
 OCCUPIED = EnterResult("occupied")
 REFUSED = EnterResult("refused")
@@ -62,7 +62,7 @@ BUSY = EnterResult("busy", poll_after=0.0005, lease_extended=False)
 
 
 class Granted(NamedTuple):
-    """The message of a hand-over: claim `id` holds the lock with `fence` (and `slot`), as of now."""
+    """The message of a hand-over: claim `id` holds the lock with `fence` and `slot`."""
 
     id: str
     fence: int
@@ -73,10 +73,10 @@ class Held(NamedTuple):
     """A claim that holds the lock.
 
     Attributes:
-        claim: the claim (its id may differ from the first one asked with).
+        claim: the claim; its id may differ from the first one.
         fence: the fencing token.
-        deadline: when its lease ends, on the holder's clock.
-        slot: the number among the holders of a semaphore.
+        deadline: the end of its lease, on the holder's clock.
+        slot: the slot of a holder of a semaphore.
     """
 
     claim: Claim
@@ -86,7 +86,7 @@ class Held(NamedTuple):
 
 
 Renewed: TypeAlias = int | StoreError
-"""What became of one claim in a renewal: GONE, KEPT or WANTED of `core.line`, or why it could not be asked."""
+"""The outcome of a renewal: gone, renewed, renewed and wanted, or an error."""
 
 
 class PendingRecord(NamedTuple):
@@ -111,17 +111,17 @@ class PendingRecord(NamedTuple):
 
 
 class Wakeable(Protocol):
-    """Wakes a waiting thread or task; from any thread."""
+    """Wakes a waiting thread or task, from any thread."""
 
     def wake(self, message: Granted | None = None) -> None:
-        """Wake the waiter; a message is kept until it is read."""
+        """Wake the waiter; a message is kept until the waiter reads it."""
 
 
 W_co = TypeVar("W_co", bound=Wakeable, covariant=True)
 
 
 class AcquireCall(Generic[W_co]):
-    """One call of acquire; `claim` is always the one to take out of the line if the call is broken off.
+    """One call of acquire; `claim` is the claim to withdraw if the call is interrupted.
 
     `first_answer` is the store's answer if the claim has entered already; `now` is the clock.  `entered` is False
     while no claim of the call can be in the line, so that there is nothing to take out.  `on_queued` is called with
@@ -173,14 +173,14 @@ class AcquireCall(Generic[W_co]):
         self.left_behind: StoreError | None = None
 
     def give_up(self) -> None:
-        """Let the call end soon as if its time was over; from any thread."""
+        """End the call soon, as if its time were over; from any thread."""
         self.deadline = self.started
         if self.waiter is not None:
             self.waiter.wake()
 
     def call_off(self) -> None:
-        """Let the call end with StoreError soon, because its connection is closed; from any thread."""
-        self.closed = True  # in this order: a call that subscribes looks at it afterwards
+        """End the call with StoreError soon, because its connection is closed."""
+        self.closed = True  # in this order, because a call that subscribes checks the flag afterwards
         if self.waiter is not None:
             self.waiter.wake()
 

@@ -1,13 +1,13 @@
-"""When leases are renewed: the numbers, as parts of the ttl unless a unit is given, and the times that follow.
+"""The times of renewals: the constants are parts of the ttl unless a unit is given.
 
-A lease is renewed when a third of it is over.  A request may take another third: one more fits before the end.
+A lease is renewed when a third of it has passed.  A request may take another third, so one retry fits.
 """
 
-RENEW_AFTER = 1 / 3  # a holder renews its lease then, and a waiter asks again, which extends its lease too
-ANSWER_WITHIN = 1 / 3  # a request that has no answer then is sent again
-JOIN_WITHIN = 1 / 10  # a lease that is due so soon goes along in a request for others
-BUSY_WITHIN = 1 / 10  # a busy line is tried for so long: the leases of other lines must not suffer
-RETRY_AFTER = 1 / 20  # a renewal that failed is sent again then
+RENEW_AFTER = 1 / 3  # a holder renews its lease, and a waiter polls, which also renews its lease
+ANSWER_WITHIN = 1 / 3  # a request without a reply is sent again
+JOIN_WITHIN = 1 / 10  # a lease that is due this soon joins a request for others
+BUSY_WITHIN = 1 / 10  # how long a busy line is retried, so that leases of other lines do not suffer
+RETRY_AFTER = 1 / 20  # a failed renewal is sent again
 MIN_RETRY = 0.02  # seconds
 LEFT_AT_RENEWAL = 1 - RENEW_AFTER
 
@@ -18,10 +18,10 @@ def due(deadline: float, ttl: float) -> float:
 
 
 def asked_again(now: float, ttl: float, deadline: float) -> float:
-    """Return when a renewal that is sent now is sent again if it has no answer; at `deadline` at the latest."""
+    """Return when a renewal sent now is retried without a reply; at most `deadline`."""
     return min(deadline, now + ttl * ANSWER_WITHIN)
 
 
 def retried(now: float, ttl: float, deadline: float) -> float:
-    """Return when a renewal that failed is sent again; at `deadline` at the latest."""
+    """Return when a failed renewal is retried; at most `deadline`."""
     return min(deadline, now + max(MIN_RETRY, ttl * RETRY_AFTER))

@@ -1,1 +1,1 @@
-"""What the stores on servers share, as coroutines; threads have the generated twin."""
+"""The public API of tasks; that of threads is generated."""

@@ -1,4 +1,4 @@
-"""`AsyncLocks`: a connection of tasks, which makes locks."""
+"""`AsyncLocks`: a connection for tasks, which creates locks."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -28,17 +28,17 @@ R = TypeVar("R")
 
 
 class AsyncLocks(Same):
-    """The locks of one store, for asyncio tasks; made by `aconnect`.
+    """The locks of one store, for asyncio tasks; returned by `aconnect`.
 
     Args:
-        store: where the claims are kept.
+        store: the store of the claims.
         namespace: separates applications that share a store.
-        ttl: seconds of lease of the locks made here, unless they say otherwise.
+        ttl: default lease of its locks in seconds.
     """
 
     def __init__(self, store: Store, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> None:
         self._client = AsyncClient(store, namespace, ttl)
-        if not rt.TASKS:  # its modules are loaded now: a child that is forked during an import hangs in its own
+        if not rt.TASKS:  # load its modules now: a child forked during an import would hang in its own import
             self._client.state()
 
     def __repr__(self) -> str:
@@ -52,23 +52,23 @@ class AsyncLocks(Same):
 
     @property
     def namespace(self) -> str:
-        """What separates these locks from those of other applications on the store."""
+        """The namespace, which separates applications on one store."""
         return self._client.namespace
 
     def subscribe(self, function: Listener) -> Callable[[], None]:
-        """Let `function` be called with each event of this connection, as soon as it happens and where it happens.
+        """Call `function` with each event of this connection, where the event happens.
 
         The thread or task that acquires or releases calls the function. A background thread or task reports the
         results of renewals. An exception of the function is logged, and does not stop other listeners.
 
         Args:
-            function: takes an `Event`; it must be quick, and acquire or release nothing by this connection.
+            function: takes an `Event`; it must be quick, and must not use locks of this connection.
 
         Returns:
-            What ends that; safe to repeat.
+            A function that ends the subscription; safe to repeat.
 
         Raises:
-            InvalidArgument: it can't be called.
+            InvalidArgument: the function is not callable.
         """
         return listen(self._client.listeners, function)
 
@@ -85,23 +85,23 @@ class AsyncLocks(Same):
         at_most: float | None = None,
         on_wanted: Callable[[AsyncGrant], object] | None = None,
     ) -> AsyncLock:
-        """Return the exclusive lock called `name`; nothing is acquired yet.
+        """Return an exclusive lock named `name`. This does not acquire it.
 
         Args:
             name: any non-empty text up to 1,000 characters.
-            ttl: seconds of lease; it is renewed while the holder lives.
-            timeout: seconds that acquiring waits at most; None for no limit.
-            renew: False to let the lease end after `ttl`.
-            label: free text, shown to people who look at the line.
+            ttl: lease in seconds; renewed while the holder lives.
+            timeout: maximum wait in seconds; None for no limit.
+            renew: False to let the lease expire after `ttl`.
+            label: free text, shown in listings.
             on_lost: called with the grant if the lease is lost.
-            at_least: seconds that it is kept at least: a release before that returns at once, and the lock gets free
-                when they are over.  For jobs that are shorter than the clocks of several machines differ.  A ttl that
-                is left out is at least as long, so that it holds also if the process ends.
-            at_most: seconds after which the lock is lost, exactly, in spite of renewals; None for no limit.
-            on_wanted: called with the grant when another claim begins to wait, at the next renewal at the latest.
+            at_least: minimum hold time in seconds. An earlier release returns immediately; the lock becomes available
+                when this time has passed.  Use it for jobs shorter than the clock skew of the machines.  The
+                default ttl is extended to this time, so that it is kept even if the process dies.
+            at_most: maximum hold time in seconds, after which the lock is lost despite renewals; None for no limit.
+            on_wanted: called with the grant when another claim begins to wait, by the next renewal at the latest.
 
         Raises:
-            InvalidArgument: an argument is out of its range.
+            InvalidArgument: an argument is out of range.
         """
         options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
         return AsyncLock(self._client, self._client.spec(name, 1, 1, ttl, label, at_least), options)
@@ -121,15 +121,15 @@ class AsyncLocks(Same):
         at_most: float | None = None,
         on_wanted: Callable[[AsyncGrant], object] | None = None,
     ) -> AsyncLock:
-        """Return the semaphore called `name`, which admits holders of `permits` units together.
+        """Return a semaphore named `name`, whose holders share `permits` units.
 
         Args:
-            permits: how many there are.
-            units: how many this holder takes at a time.
+            permits: the units of the semaphore.
+            units: the units of each holder of this object.
             name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
 
         Raises:
-            InvalidArgument: an argument is out of its range.
+            InvalidArgument: an argument is out of range.
             Unsupported: the store has no semaphores.
         """
         checked_count(permits, "permits")
@@ -153,13 +153,13 @@ class AsyncLocks(Same):
         at_most: float | None = None,
         on_wanted: Callable[[AsyncGrant], object] | None = None,
     ) -> ReadWrite[AsyncLock]:
-        """Return the reader/writer lock called `name`: `.read()` shares, `.write()` excludes.
+        """Return a reader/writer lock named `name`: `.read()` shares, `.write()` excludes.
 
         Args:
             name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
 
         Raises:
-            InvalidArgument: an argument is out of its range.
+            InvalidArgument: an argument is out of range.
         """
         reader = self._client.spec(name, 1, WRITER_UNITS, ttl, label, at_least)
         options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
@@ -179,13 +179,13 @@ class AsyncLocks(Same):
         at_most: float | None = None,
         on_wanted: Callable[[AsyncGrant], object] | None = None,
     ) -> AsyncRLock:
-        """Return the lock called `name` as one that its holder, the task, may acquire again.
+        """Return a re-entrant lock named `name`: the holding task can acquire it again.
 
         Args:
             name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
 
         Raises:
-            InvalidArgument: an argument is out of its range.
+            InvalidArgument: an argument is out of range.
         """
         spec = self._client.spec(name, 1, 1, ttl, label, at_least)
         return AsyncRLock(
@@ -193,14 +193,14 @@ class AsyncLocks(Same):
         )
 
     def all(self, *parts: "str | AsyncLock", timeout: float | None = None) -> AsyncAllLock:
-        """Return several locks as one: all or none, taken in one global order.
+        """Return several locks as one: all or none, acquired in one global order.
 
         Args:
             parts: names (for exclusive locks) or locks of this connection.
-            timeout: seconds that acquiring all of them waits at most; None for no limit.
+            timeout: maximum wait for all of them in seconds; None for no limit.
 
         Raises:
-            InvalidArgument: nothing to lock, a name twice, or a lock of another connection.
+            InvalidArgument: no lock, a repeated name, or a lock of another connection.
         """
         locks = [part if isinstance(part, AsyncLock) else self.lock(part) for part in parts]
         if not locks:
@@ -248,23 +248,23 @@ class AsyncLocks(Same):
         on_wanted: Callable[[AsyncGrant], object] | None = None,
     ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]: ...
     def guard(self, name: str, *, on_busy: OnBusy = "wait", timeout: float | None = None, **how: Any) -> Any:
-        """Decorate a function: it runs while the lock that its arguments name is held.
+        """Decorate a function: it runs while holding the lock named by its arguments.
 
         Args:
-            name: of the lock; `{id}`, `{book.pk}` or `{kwargs[key]}` are replaced by arguments of the function.
-            on_busy: what to do while another caller holds it: "wait"; "raise" LockTimeout; "skip" this call, which
-                returns None.
-            timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
+            name: the lock's name; `{id}`, `{book.pk}` or `{kwargs[key]}` are replaced by arguments of the function.
+            on_busy: the reaction while another caller holds the lock: "wait"; "raise" LockTimeout; "skip" this
+                call, which returns None.
+            timeout: maximum wait in seconds; by default "wait" has no limit, and the others try once.
             ttl, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
 
         Raises:
-            InvalidArgument: an argument is out of its range; (when decorating) the name mentions what the function
-                has no argument for, or the function is of a wrong kind.
-            LockTimeout: (when called) the lock was not obtained in time; the function did not run.
-            LockLost: (when called) the lease ended while it ran.
+            InvalidArgument: an argument is out of range; when decorating: the name mentions an unknown argument, or
+                the function is of a wrong kind.
+            LockTimeout: when called: the lock could not be acquired in time; the function did not run.
+            LockLost: when called: the lease expired while the function ran.
         """
         seconds = seconds_of(on_busy, timeout)
-        self.lock(name, timeout=seconds, **how)  # judges the arguments
+        self.lock(name, timeout=seconds, **how)  # checks the arguments
 
         def decorate(function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R | None]]:
             name_for = name_of_arguments(name, function, "guard")
@@ -314,21 +314,21 @@ class AsyncLocks(Same):
         label: str | None = None,
         on_lost: Callable[[AsyncGrant], object] | None = None,
     ) -> "AsyncOnce[Any]":
-        """Return a run that is done once: a decorator, `run(function)`, or `async with … as once: if once.due: …`.
+        """Return a run that is done once: `run(function)`, a decorator, or `async with`.
 
         Args:
-            name: of the run; for a decorator, `{id}`, `{book.pk}` or `{kwargs[key]}` are replaced by arguments.
-            keep: seconds for which the record of a completed run is kept, from its end; at most 366 days.
-            on_busy: what to do while another caller runs it: "wait" for its result; "raise" LockTimeout; "skip",
-                which returns None.
-            timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
+            name: the run's name; in a decorator, `{id}`, `{book.pk}` or `{kwargs[key]}` are replaced by arguments.
+            keep: seconds for which the record of a completed run is kept; at most 366 days.
+            on_busy: the reaction while another caller runs: "wait" for its result; "raise" LockTimeout; "skip" this
+                call, which returns None.
+            timeout: maximum wait in seconds; by default "wait" has no limit, and the others try once.
             ttl, renew, label, on_lost: as for `lock`.
 
         Raises:
-            InvalidArgument: an argument is out of its range.
-            Unsupported: the store keeps no records.
+            InvalidArgument: an argument is out of range.
+            Unsupported: the store does not support `once`.
         """
-        from interlock.patterns._async.once import AsyncOnce  # programs that lock start faster without it
+        from interlock.patterns._async.once import AsyncOnce  # loaded late, because few programs need it
 
         self._client.need("once")
         spec = self._client.spec(name, 1, 1, ttl, label)._replace(once=True)
@@ -343,40 +343,40 @@ class AsyncLocks(Same):
         renew: bool = True,
         on_lost: Callable[[AsyncGrant], object] | None = None,
     ) -> AsyncGrant:
-        """Hold a lock that was detached, and renew it here from now on; the token is used up.
+        """Take over a detached lock, and renew it here; the token becomes invalid.
 
         Args:
-            token: of `grant.detach()` or `interlock hold`.
-            ttl: seconds of lease from now on; None for that of before.
+            token: the token of `grant.detach()` or `interlock hold`.
+            ttl: lease in seconds from now on; None to keep the previous lease.
             renew, on_lost: as for `lock`.
 
         Returns:
-            The grant, with the fence of before.
+            The grant, with the same fence.
 
         Raises:
-            InvalidArgument: it is not a token of `detach`, or it belongs to another namespace or another store.
-            LockLost: it was used before, its lease has ended, or it was evicted.
-            StoreError: the store failed; Unsupported: its claims can't outlive their process.
+            InvalidArgument: the text is not a token, or belongs to another namespace or store.
+            LockLost: the token was used before, its lease expired, or it was evicted.
+            StoreError: the store failed; Unsupported: the store does not support detached locks.
         """
-        from interlock.patterns._async.detach import attach  # programs that lock start faster without it
+        from interlock.patterns._async.detach import attach  # loaded late, because few programs need it
 
         return await attach(self._client, token, ttl, self._client.options(None, renew, on_lost))
 
     async def renew(self, token: str, *, ttl: float | None = None) -> bool:
-        """Let the lease of a detached lock last for a full ttl from now; False if it is gone.
+        """Renew the lease of a detached lock for a full ttl; return False if it is gone.
 
         Args:
-            token, ttl: as for `attach`, which also says what is raised; the token can be used again.
+            token, ttl: as for `attach`, with its exceptions; the token stays valid.
         """
         from interlock.patterns._async.detach import extend
 
         return await extend(self._client, token, ttl)
 
     async def release(self, token: str) -> bool:
-        """Release a detached lock; False if it is gone.
+        """Release a detached lock; return False if it is gone.
 
         Args:
-            token: as for `attach`, which also says what is raised.
+            token: as for `attach`, with its exceptions.
         """
         from interlock.patterns._async.detach import give_back
 
@@ -391,24 +391,24 @@ class AsyncLocks(Same):
         ttl: float | None = None,
         label: str | None = None,
     ) -> "AsyncElection":
-        """Return a candidate of an election: one candidate leads at a time, the others wait.
+        """Return a candidate of an election: one candidate leads, the others wait.
 
         Args:
-            name: of the election.
-            on_elected, on_deposed: plain functions, called with the candidate when it begins and ceases to lead.
-            ttl: seconds of lease: the longest time until another candidate leads after the leader has died.
-            label: free text, shown where the line is listed.
+            name: the election's name.
+            on_elected, on_deposed: plain functions, called with the candidate at the beginning and end of its lead.
+            ttl: lease in seconds: the maximum time from the death of a leader to the next leader.
+            label: free text, shown in listings.
 
         Raises:
-            InvalidArgument: an argument is out of its range.
+            InvalidArgument: an argument is out of range.
         """
-        from interlock.patterns._async.election import AsyncElection  # programs that lock start faster without it
+        from interlock.patterns._async.election import AsyncElection  # loaded late, because few programs need it
 
         spec = self._client.spec(name, 1, 1, ttl, label)
         return AsyncElection(self._client, spec, self._client.options(), on_elected, on_deposed)
 
     async def is_done(self, name: str) -> bool:
-        """Tell whether the record of a completed run of `once` is kept.
+        """Return True if the record of a completed run of `once` exists.
 
         Args:
             name: of the run.
@@ -429,18 +429,18 @@ class AsyncLocks(Same):
         at_most: float | None = None,
         on_wanted: Callable[[AsyncGrant], object] | None = None,
     ) -> "AsyncOneOf":
-        """Return a lock on one of several items, as GPUs or ports; `grant.item` says which.
+        """Return a lock on one of several items, such as GPUs; `grant.item` names it.
 
         Args:
-            name: of all the items together.
-            items: 1 to 1,024 different texts; their order does not matter, but all callers must give the same items.
+            name: the common name of the items.
+            items: 1 to 1,024 different texts in any order; all callers must give the same items.
             ttl, timeout, renew, label, on_lost, at_most, on_wanted: as for `lock`.
 
         Raises:
-            InvalidArgument: an argument is out of its range; when acquired: another caller has given another list.
-            Unsupported: the store has no slots.
+            InvalidArgument: an argument is out of range; when acquired: another caller uses another list.
+            Unsupported: the store does not support slots.
         """
-        from interlock.patterns._async.one_of import AsyncOneOf  # as the other patterns: few programs need it
+        from interlock.patterns._async.one_of import AsyncOneOf  # loaded late, because few programs need it
 
         self._client.need("slot")
         listed = checked_items(items)
@@ -449,7 +449,7 @@ class AsyncLocks(Same):
         return AsyncOneOf(self._client, spec, options._replace(items=listed))
 
     async def forget(self, name: str) -> bool:
-        """Forget that a run of `once` was completed, so that it runs again; True if there was a record.
+        """Delete a completed run's record, so that it runs again; True if there was one.
 
         Args:
             name: of the run.
@@ -461,23 +461,24 @@ class AsyncLocks(Same):
         """List holders and waiters in line order.
 
         Args:
-            name: of one lock; None for all of this namespace.
+            name: a lock's name; None for all locks of this namespace.
         """
         key = self.namespace + SEPARATOR if name is None else self._client.key(name)
         return await self._client.look(key)
 
     async def namespaces(self) -> list[str]:
-        """List the namespaces of the store that have a holder or a waiter; none if the store can't tell."""
+        """List the namespaces with a holder or a waiter; none if the store can't."""
         return await self._client.state().queue.namespaces()
 
     async def evict(self, name: str, id: str | None = None) -> int:
         """Remove a claim of any program.
 
-        A holder of this connection is notified before this returns; a holder elsewhere notices at its next renewal.
+        A holder of this connection is notified before the call returns; other holders are notified at their next
+        renewal.
 
         Args:
-            name: of the lock.
-            id: of the claim; None for all of them.
+            name: the lock's name.
+            id: the claim's id; None for all claims of the lock.
 
         Returns:
             The number of removed claims.
@@ -485,10 +486,10 @@ class AsyncLocks(Same):
         return await self._client.evict(self._client.key(name), id)
 
     async def doctor(self) -> list[Check]:
-        """Check whether the store keeps the promises that the protocol needs, also by a round trip.
+        """Check whether the store keeps its guarantees, including a round trip.
 
         Returns:
-            The findings; one with status "fail" means: do not use this store.
+            The findings; status "fail" means: do not use this store.
         """
         queue = self._client.state().queue
         try:
@@ -499,10 +500,10 @@ class AsyncLocks(Same):
         return [*found, *(IN_GRACE if in_grace else await _round_trip(self))]
 
     async def close(self) -> None:
-        """End the waits of this connection, release all its locks, and close; safe to repeat.
+        """End all waits, release all locks, and close the connection; safe to repeat.
 
         Raises:
-            StoreError: something could not be released; everything else was, and the connection is closed.
+            StoreError: a lock could not be released; all others were, and the connection is closed.
         """
         await self._client.aclose()
 
@@ -514,7 +515,7 @@ class AsyncLocks(Same):
 
 
 async def _round_trip(locks: AsyncLocks) -> list[Check]:
-    """Acquire and release a lock of an unused name, and look at the line meanwhile."""
+    """Acquire and release a lock of an unused name, and check its line."""
     lock = locks.lock(f"interlock doctor {rt.fresh_id()}", timeout=DOCTOR_LIMIT)
     started = clock.now()
     try:

@@ -1,4 +1,4 @@
-"""The connection that locks and grants share: how it acquires, and how it closes."""
+"""The connection of locks and grants: how it acquires, and how it closes."""
 
 import atexit
 from collections.abc import Callable, Mapping, Sequence
@@ -26,26 +26,26 @@ from interlock.runtime import clock, log
 from interlock.runtime.process import WeakRegistry, checked_pid, each_in_forked_child, running_loop
 from interlock.storekit.store import Store
 
-CLOSE_LIMIT = 2.0  # seconds that the calls of others have to leave the line by themselves
+CLOSE_LIMIT = 2.0  # seconds that other calls have to leave the line
 AT_EXIT_LIMIT = 1.0  # seconds
-GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
+GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for threads that gave up
 PAUSE = 0.002  # seconds between two looks
-CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
+CANCEL_LOOK = 0.1  # seconds between two looks at a foreign event
 Entering: TypeAlias = tuple[Claim | AcquireCall[AsyncWaiting], rt.Caller]
-"""A call of acquire in progress: its claim, and the thread or task that made the call."""
+"""A call of acquire in progress: its claim, and the calling thread or task."""
 
 
 class AsyncState:
-    """What one process, or one event loop, has of a connection.
+    """The state of a connection in one process or event loop.
 
     Attributes:
-        here: which one.
-        queue: its way to the store.
-        watchdog: renews what is held.
+        here: the process or loop.
+        queue: its queue of the store.
+        watchdog: renews the held claims.
         entering: the calls of acquire in progress, by claim.
         leaving: the claims that are being released, and their owners; `close()` waits for them.
-        holds: the holds of re-entrant locks, by name, owner and strand (`rt.strands`); each is found as long as a
-            handle on it lives.
+        holds: the holds of re-entrant locks, by name, owner and strand (`rt.strands`); a hold is found while one of
+            its handles lives.
     """
 
     def __init__(self, client: "AsyncClient", here: Any) -> None:
@@ -72,16 +72,16 @@ class AsyncClient(BaseClient):
         clients.add(self)
 
     def start_afresh(self) -> None:
-        """Begin with nothing held: this is a forked child."""
+        """Reset the connection in a forked child, which holds nothing."""
         self._states.clear()
         self._making = rt.Mutex()
 
     def state(self) -> AsyncState:
-        """Return what the calling process or loop has of this connection."""
+        """Return the state of this connection in the calling process or loop."""
         here: Any = None if self._here is None else self._here()
         state = self._states.get(here)
         if state is None:
-            with self._making:  # threads that come at once have one state
+            with self._making:  # simultaneous threads share one state
                 state = self._states.get(here)
                 if state is None:
                     self.check_open()
@@ -90,7 +90,7 @@ class AsyncClient(BaseClient):
         return state
 
     def _forget_ended(self) -> None:
-        """Close what loops that ended without `close()` have left open."""
+        """Close the states of loops that ended without `close()`."""
         # async only
         for state in self.states:
             if state.here.is_closed():
@@ -101,9 +101,9 @@ class AsyncClient(BaseClient):
         state.queue.abort()
 
     def _part_from(self, state: AsyncState) -> None:
-        """Stop all renewals; call this before closing the queue, since the close may release the held locks."""
+        """Stop all renewals; call it before closing the queue, which may release locks."""
         self._states.pop(state.here, None)
-        state.entering.clear()  # first: an acquire that adds its grant later sees it, and fails
+        state.entering.clear()  # first, so that an acquire that adds its grant later notices and fails
         state.watchdog.stop(frees=self.store.frees_at_death and not self.store.in_process)
 
     def drop(self) -> None:
@@ -117,7 +117,7 @@ class AsyncClient(BaseClient):
 
     @property
     def states(self) -> list[AsyncState]:
-        """What there is of it in this process."""
+        """The states of this connection in this process."""
         return list(self._states.values())
 
     async def acquire(
@@ -131,17 +131,17 @@ class AsyncClient(BaseClient):
         """Acquire a lock.
 
         Args:
-            spec: of the lock.
-            options: how to acquire it.
-            seconds: to wait at most; 0 for one try, None for no limit.
+            spec: the lock's parameters.
+            options: the options of the acquire.
+            seconds: maximum wait; 0 for one try, None for no limit.
             owner: the caller.
             cancel: cancels the call; None if nothing can.
 
         Returns:
-            The grant; None if the lock was not obtained.
+            The grant; None if the lock could not be acquired.
 
         Raises:
-            StoreError: the store can't be asked, or the connection was closed; nothing is left behind.
+            StoreError: the store could not be asked, or the connection is closed; no claim is left behind.
         """
         state = self.state()
         started = self.now()
@@ -149,7 +149,7 @@ class AsyncClient(BaseClient):
         claim: Claim = unchecked(Claim, (id, spec, shown_text(owner.get_name())))
         call: AcquireCall[AsyncWaiting] | None = None
         grant = None
-        # In this order: `close` first sets `closed`, and then looks which calls are entering.
+        # In this order, because `close` sets `closed` first, and then checks the entering calls.
         entering[id] = claim, owner
         if self.closed:
             entering.pop(id, None)
@@ -158,7 +158,7 @@ class AsyncClient(BaseClient):
             try:
                 first = await state.queue.enter(claim, None, seconds != 0, False)
             except UnknownOutcome:
-                first = None  # it is asked again
+                first = None  # the store is asked again
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
                 held: Held = unchecked(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
@@ -189,11 +189,11 @@ class AsyncClient(BaseClient):
                 grant._emit_acquired(started)
             entering.pop(id, None)
             return grant
-        except GeneratorExit:  # a destroyed coroutine can't await anything: its claim ends with the lease
+        except GeneratorExit:  # a destroyed coroutine cannot await anything: its claim expires with the lease
             entering.pop(id, None)
             raise
         except BaseException as error:
-            # A cancellation or KeyboardInterrupt may come wherever it waits or talks: nothing may stay behind.
+            # A cancellation or KeyboardInterrupt may arrive at any wait: no claim must stay behind.
             if grant is not None:
                 state.watchdog.watched.pop(id, None)
                 grant._state = RELEASED
@@ -221,28 +221,30 @@ class AsyncClient(BaseClient):
             ours.leave(call)
 
     async def _watch(self, state: AsyncState, id: str, cancel: SupportsIsSet, ours: Cancel) -> None:
-        """Look again and again, while an acquire is in progress, whether it is cancelled."""
+        """Poll a foreign event while an acquire is in progress."""
         while id in state.entering and not ours.is_set():
             if cancel.is_set():
                 ours.set()
             await rt.sleep(CANCEL_LOOK)
 
     async def adopt(self, state: AsyncState, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        """Let a claim that holds the lock continue as `claim`; None if it is gone.  A failure leaves no claim behind.
+        """Continue a held claim as `claim`; return None if it is gone.
 
         Args:
-            state: what the caller has of this connection.
-            id: of the claim until now.
-            claim: its new id and its lease.
-            detached: True if it outlives this process.
+            state: the caller's state of this connection.
+            id: the claim's previous id.
+            claim: the claim with its new id and lease.
+            detached: True if the claim outlives this process.
 
         Raises:
-            StoreError: the store could not be asked.
+            StoreError: the store could not be asked; no claim is left behind.
         """
         try:
             return await state.queue.adopt(claim.spec.key, id, claim, detached)
         except (rt.CANCELLED, StoreError):
-            await state.watchdog.leave(claim)  # it may have been done, and only this call knows the new id
+            await state.watchdog.leave(
+                claim
+            )  # the request may have been performed, and only this call knows the new id
             raise
 
     async def look(self, key: str) -> list[ClaimView]:
@@ -252,7 +254,7 @@ class AsyncClient(BaseClient):
         return await self.state().queue.look(key)
 
     async def evict(self, key: str, id: str | None) -> int:
-        """Remove a claim, or all claims of a name; notify the listeners and the holders in this process."""
+        """Remove a claim, or all claims of a name; notify holders and listeners here."""
         if id == "":  # for some stores "" means all claims
             return 0
         here = self.state()
@@ -269,7 +271,7 @@ class AsyncClient(BaseClient):
         for state, grant in held if removed else ():
             if state is here:
                 state.watchdog.lost(grant, GONE_THERE)
-            else:  # it may use another store, and its callbacks belong to another loop
+            else:  # another state may use another store, and its callbacks belong to another loop
                 state.watchdog.verify_soon(grant.id)
         for view in seen[:removed]:
             self.emit("evicted", Claim(view.id, LockSpec(key, label=view.label)), fence=view.fence)
@@ -282,26 +284,26 @@ class AsyncClient(BaseClient):
     async def _remove(
         self, step: Callable[..., rt.Result[Any]], concerns: Callable[[ClaimView], bool], key: str, *args: object
     ) -> tuple[int, list[ClaimView]]:
-        """Remove claims or a record from a line; return their number, even if a reply was lost, and the views before.
+        """Remove claims or a record; return their number and the views before.
 
         Args:
             step: a step of the queue.
             concerns: returns True for a view of a claim or record that the step removes.
-            key, args: the arguments of the step.
+            key, args: the arguments of the step.  If its reply is lost, the number is determined by a second look.
         """
         seen: list[ClaimView] = []
         with suppress(LockError):  # if the look fails, the step may still succeed
             seen = [view for view in await self.look(key) if concerns(view)]
         try:
             removed = int(await step(key, *args))
-        except UnknownOutcome:  # if it was performed, the second request does not count its claims
+        except UnknownOutcome:  # if the step was performed, the second request does not count its claims
             removed = int(await step(key, *args))
             left = {view.id for view in await self.look(key)}
             removed = max(removed, sum(view.id not in left for view in seen))
         return removed, seen
 
     async def too_late(self, specs: Sequence[LockSpec], seconds: float | None, owner: rt.Caller) -> LockTimeout:
-        """Return the error for locks that were not obtained in time; it names the holders, if the store can tell."""
+        """Return the error of a time-out; it names the holders if the store lists them."""
         holders: list[ClaimView] | None = None
         with suppress(LockError):
             views = [view for spec in specs for view in await self.look(spec.key)]
@@ -313,14 +315,14 @@ class AsyncClient(BaseClient):
     # -- the end -----------------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """Let all waiters give up, release what is held, and close; the first call does it all.
+        """End all waits, release all locks, and close; only the first call has an effect.
 
         Raises:
-            LockError: something could not be released; everything else was.
+            LockError: a lock could not be released; all others were.
         """
         if self.closed:
             return
-        with self._making:  # whoever makes a state now is seen
+        with self._making:  # a state created now is seen
             self.closed = True
         await rt.finish(self._close)
 
@@ -334,7 +336,7 @@ class AsyncClient(BaseClient):
             raise failure
 
     async def _close_state(self, state: AsyncState) -> BaseException | None:
-        """Close what one process or loop has; return the first failure."""
+        """Close the state of one process or loop; return the first failure."""
         try:
             return await self._end(state, CLOSE_LIMIT, state.watchdog.live())
         finally:  # also after a Ctrl-C: `close` works only once
@@ -342,14 +344,14 @@ class AsyncClient(BaseClient):
             await state.queue.aclose()
 
     async def _end(self, state: AsyncState, limit: float, grants: Sequence[AsyncGrant]) -> BaseException | None:
-        """Let all waiters give up, take out those that do not leave by themselves, and release what is held.
+        """End all waits, withdraw the remaining claims, and release the held ones.
 
-        A server that did not answer is asked no more, which could last for long: the leases there end.
+        A server that did not reply is not asked again, which could take long: its leases expire.
 
         Args:
-            state: whose they are.
-            limit: seconds to wait for the calls of others.
-            grants: to be released, the last one first.
+            state: the state to close.
+            limit: seconds to wait for the calls of other threads or tasks.
+            grants: the grants to release, the last one first.
 
         Returns:
             The first failure; everything else was done.
@@ -375,7 +377,7 @@ class AsyncClient(BaseClient):
         return failure
 
     async def _until(self, calls: Mapping[str, Entering], limit: float) -> None:
-        """Call off the calls that wait, and wait until those of others that still work have come to their ends."""
+        """Cancel the waiting calls, and wait until the active calls of others have ended."""
         deadline = clock.now() + limit
         while True:
             for call, _ in list(calls.values()):
@@ -386,16 +388,18 @@ class AsyncClient(BaseClient):
             await rt.sleep(PAUSE)
 
     async def at_exit(self) -> None:
-        """Leave no claim behind when the interpreter exits, and hand nothing over while a thread may still work.
+        """Leave no claim at exit, and hand nothing over while a thread may still work.
 
-        The connection stays open: other functions that are called at exit may lock.
+        The connection stays open, because other exit functions may lock.
         """
         for state in self.states:
             waited = dict(state.entering)
             held = [] if self.store.frees_at_death else state.watchdog.live()
             at_work = [grant for grant in held if rt.is_active(grant._owner)]
             error = await self._end(state, AT_EXIT_LIMIT, [grant for grant in held if grant not in at_work])
-            await self._until(waited, GIVEN_UP_LIMIT)  # one that writes to stderr while Python ends makes it abort
+            await self._until(
+                waited, GIVEN_UP_LIMIT
+            )  # a thread that writes to stderr while Python exits makes it abort
             if error is not None:
                 log.warn("Could not release at exit; the leases will expire: %s", error)
             if at_work:
@@ -411,7 +415,7 @@ clients: WeakRegistry[AsyncClient] = WeakRegistry()
 
 
 async def _at_exit() -> None:
-    checked_pid()  # a child that was forked without Python's hooks leaves what is its parent's
+    checked_pid()  # a child forked without Python's hooks does not release its parent's locks
     for client in clients:
         if not client.closed:
             try:
@@ -421,5 +425,5 @@ async def _at_exit() -> None:
 
 
 each_in_forked_child(clients, AsyncClient.start_afresh)
-if not rt.TASKS:  # no loop runs when the interpreter exits: leases end by themselves
+if not rt.TASKS:  # no loop runs at exit: leases expire
     atexit.register(_at_exit)

@@ -1,4 +1,4 @@
-"""What a task has in its hand while it holds a lock."""
+"""Grants: the handles returned by acquire()."""
 
 # async only
 from contextlib import suppress
@@ -16,7 +16,7 @@ from interlock.runtime import _aio as rt
 from interlock.runtime import log
 from interlock.runtime.process import checked_pid
 
-RETRY = 0.2  # seconds until a store is asked again that could not record a completed run
+RETRY = 0.2  # seconds until a failed record of a completed run is retried
 
 
 class _AsyncBody:
@@ -28,7 +28,7 @@ class _AsyncBody:
         """Enter the body.
 
         Raises:
-            LockLost, NotHeld: it is not held, or in a `with` already, which will release it.
+            LockLost, NotHeld: the lock is not held, or the grant is already in a `with`, which will release it.
         """
         grant: Any = self
         grant.check()
@@ -40,7 +40,7 @@ class _AsyncBody:
     async def __aexit__(
         self: Any, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release, and tell a loss; the exception of the body goes before all that happens here."""
+        """Release, and report a loss; an exception of the body takes precedence."""
         struck = self._leave_body(kind)
         try:
             released = await self.release()
@@ -57,12 +57,12 @@ class _AsyncBody:
 
 
 class AsyncGrant(_AsyncBody, BaseGrant):
-    """A held lock; `release()`, from any task, or the end of `async with grant:` gives it back."""
+    """A held lock; release it with `release()`, or by leaving `async with grant:`."""
 
     __slots__ = ("_cancelling", "_struck")
 
     def _enter_body(self, body: rt.Caller) -> None:
-        """From here to `_leave_body`, a loss ends an asynchronous body."""
+        """Enter the body: a loss now cancels an asynchronous body."""
         self._body = body
         # async only
         self._struck = False
@@ -70,7 +70,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         self._cancelling = body.cancelling()
 
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
-        """End the body; True if the exception that ends it is our own cancellation, which is taken back."""
+        """Leave the body; return True if it ends by our own cancellation, now undone."""
         body, self._body = self._body, None
         # async only
         if body is not None and self._struck:
@@ -81,7 +81,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
     def _strike(self) -> None:
         """Cancel the body between two of its steps: the lock was lost.
 
-        A running task can't take its own cancellation back (before Python 3.13).
+        A running task cannot undo its own cancellation (before Python 3.13).
         """
         if self._body is not None:
             with suppress(RuntimeError):  # its loop is closed
@@ -94,31 +94,31 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             self._body.cancel(f"Lock {self.name!r} was lost")
 
     def _note_wanted(self, wanted: bool) -> None:
-        """Note whether another claim waits; call `on_wanted` when it begins."""
+        """Note whether another claim waits; call `on_wanted` when the wait begins."""
         begins = wanted and not self._wanted
         self._wanted = wanted
         if begins and self._options.on_wanted is not None:
             rt.run_detached("interlock-on-wanted", self._context, self._options.on_wanted, self)
 
     async def detach(self) -> str:
-        """Keep the claim, with a full lease from now, but stop holding and renewing it here.
+        """Keep the claim for a full lease, but stop holding and renewing it here.
 
         Returns:
-            A token, for `attach` in any thread, process or host that reaches the store.  Every program that has it
-            can use the lock: write it to no log.
+            A token for `attach` in any thread, process or host that reaches the store.  Every program that has the
+            token can use the lock, so do not log it.
 
         Raises:
-            LockLost, NotHeld: it is not held.
-            StoreError: the store could not be asked; Unsupported: its claims can't outlive their process.
+            LockLost, NotHeld: the lock is not held.
+            StoreError: the store could not be asked; Unsupported: the store does not support detached locks.
         """
-        from interlock.client.tokens import written  # it loads json; before the claim has its new id
+        from interlock.client.tokens import written  # loads json; before the claim has its new id
 
         client = self._client
         client.need("detach")
         self.check()
         watchdog = self._watchdog
         claim = self._claim._replace(id=rt.fresh_id())
-        watchdog.watched.pop(self.id, None)  # from here nothing renews it under the old id
+        watchdog.watched.pop(self.id, None)  # from here on the old id is not renewed
         try:
             held = await client.adopt(client.state(), self.id, claim, True)
         except BaseException:
@@ -133,13 +133,13 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         return written(client.where, claim, self.fence)
 
     async def release(self) -> bool:
-        """Give the lock back and hand it to the next in line; before `at_least` is over, do that then.
+        """Release the lock and hand it to the next claim; before `at_least`, do so later.
 
         Returns:
             True if this call released it; False if it was released or lost before.
 
         Raises:
-            StoreError: the store could not be asked; call again. Its lease is renewed no more, and ends.
+            StoreError: the store could not be asked; call again. The lease is no longer renewed, and expires.
         """
         client = self._client
         if self._state == RELEASED or self._watchdog.pid != checked_pid():
@@ -150,7 +150,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         try:
             if self._free_at and self._free_at > client.now() and self.held and await self._stays():
                 return True
-            # Before the watchdog forgets it, or `close` sees it nowhere.
+            # Before the watchdog forgets the claim, so that `close` finds it.
             state.leaving[self.id] = self._claim, self._owner
             watched = watchdog.watched.pop(self.id, None) is not None
             if client.now() >= self._deadline:
@@ -158,7 +158,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             again, self._leaving = self._leaving, True
             try:
                 removed = await state.queue.leave(self._claim, *self._record)
-                if self._record and not removed:  # a request before this one, which had no answer, may have done it
+                if self._record and not removed:  # an earlier request without a reply may have made the record
                     removed = await state.queue.run_result(self._claim.spec.key) == self._record[1]
             except rt.CANCELLED as error:
                 cancelled, removed = error, await self._leave_to_the_end(state.queue, error)
@@ -166,8 +166,8 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             if isinstance(error, StoreError) and self._state != HELD:
                 if watched:
                     self._tell_end()
-                return False  # the store sees by itself that the lease ended
-            # Renew no more, so that the lock is free at the end of the lease at the latest.
+                return False  # the store notices the end of the lease itself
+            # Do not renew any more, so that the lock is free when the lease expires.
             self._renews = False
             self._due = self._deadline
             watchdog.add(self)
@@ -190,7 +190,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         return released
 
     async def _leave_to_the_end(self, queue: AsyncQueue, cancelled: BaseException) -> bool:
-        """Take the claim out of the line though that was cancelled: it may have been done already."""
+        """Finish a cancelled release: it may have been performed already."""
         try:
             await rt.finish(queue.leave, self._claim, *self._record)
         except StoreError as error:
@@ -200,17 +200,17 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         return True
 
     async def _complete(self, keep: float, value: str) -> bool:
-        """Give the lock back, and record in the same step that its run was completed.
+        """Release the lock, and record its completed run in the same step.
 
         Args:
             keep: seconds for which the record is kept.
-            value: what is kept with it; no other run has the same.
+            value: a value that is unique to this run, kept with the record.
 
         Returns:
-            False if the lock was lost, so that nothing was recorded.
+            False if the lock was lost; then nothing was recorded.
 
         Raises:
-            StoreError: the store could not be asked before the lease ended.
+            StoreError: the store could not be asked before the lease expired.
         """
         self._record = keep, value
         failed: StoreError | None = None
@@ -224,14 +224,14 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             else:
                 if recorded or failed is None or self.lost:
                     return recorded
-                raise failed  # the lease ended while the store was away
+                raise failed  # the lease expired while the store was unavailable
             await rt.sleep(RETRY)
 
     async def _stays(self) -> bool:
-        """Leave the claim to the watchdog, which releases it in time; False if it is to be released now."""
+        """Let the watchdog release the claim in time; return False to release it now."""
         if self._deadline < self._free_at and not await self.renew():
             return False
-        if self._state != HELD:  # another release was quicker
+        if self._state != HELD:  # another release came first
             return False
         self._watchdog.stay(self)
         self._state = RELEASED
@@ -245,7 +245,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             True if it was extended; False if the lock was released or lost.
 
         Raises:
-            StoreError: the store could not be asked; the lease goes on until its deadline.
+            StoreError: the store could not be asked; the lease continues until its deadline.
         """
         # async only
         await rt.yield_to_loop()
@@ -265,14 +265,14 @@ class AsyncGrant(_AsyncBody, BaseGrant):
 
 
 class AsyncReentry(AsyncGrant):
-    """One of several handles on the same hold of a re-entrant lock; the last one to be released ends it.
+    """One of several handles on the same hold of a re-entrant lock.
 
-    What a handle does not have itself, as the deadline, is looked up in the hold.
+    The last released handle ends the hold.  Attributes that a handle lacks, such as the deadline, come from the hold.
 
     Args:
         grant: the hold.
-        hold: counts the handles on it.
-        options: of the lock that was acquired again.
+        hold: counts the handles of the hold.
+        options: the options of the re-entered lock.
     """
 
     __slots__ = ("_grant", "_hold", "_outermost")
@@ -292,12 +292,12 @@ class AsyncReentry(AsyncGrant):
 
     @property
     def lost(self) -> bool:
-        """True once the lease of the hold is lost."""
+        """True if the lease of the hold is lost."""
         return self._state == HELD and self._grant.lost
 
     @property
     def held(self) -> bool:
-        """True while neither this handle was released nor the hold lost."""
+        """True until this handle is released or the hold is lost."""
         return self._state == HELD and self._grant.held
 
     def _stay_at_least(self) -> None:
@@ -315,9 +315,9 @@ class AsyncReentry(AsyncGrant):
         return self._outermost and self._grant._leave_body(kind)
 
     async def release(self) -> bool:
-        """Take this handle back; the last one releases the hold.
+        """Release this handle; the last one releases the hold.
 
-        Returns, raises: as the release of the hold.
+        Returns and raises like the release of the hold.
         """
         if self._state == RELEASED or self.inherited:
             return False
@@ -330,18 +330,18 @@ class AsyncReentry(AsyncGrant):
         return released
 
     async def detach(self) -> str:
-        """As for the hold, which all of its handles lose by that."""
+        """Detach the hold; all of its handles lose it."""
         token = await self._grant.detach()
         self._state = RELEASED
         return token
 
     async def renew(self) -> bool:
-        """Extend the lease of the hold to a full ttl from now; False if the lock was released or lost."""
+        """Renew the lease of the hold; return False if the lock was released or lost."""
         return self.held and await self._grant.renew()
 
 
 class AsyncGrants(_AsyncBody, BaseGrants[AsyncGrant]):
-    """Several grants that were taken together, as a sequence in the order in which they were taken."""
+    """Several grants that were acquired together, in the order of acquisition."""
 
     def _enter_body(self, body: rt.Caller) -> None:
         for grant in self:
@@ -351,10 +351,10 @@ class AsyncGrants(_AsyncBody, BaseGrants[AsyncGrant]):
         return any([grant._leave_body(kind) for grant in self])  # noqa: C419 - every one must leave
 
     async def release(self) -> bool:
-        """Release all, the last one first; True if every one was still held.
+        """Release all grants, the last one first; return True if all were still held.
 
         Raises:
-            StoreError: the store could not be asked for some; the others are released; call again.
+            StoreError: some could not be released; the others are released; call again.
         """
         released = True
         failure: BaseException | None = None

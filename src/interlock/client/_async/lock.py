@@ -1,4 +1,4 @@
-"""The lock objects of tasks: async with, acquire, decorator."""
+"""The lock objects of tasks: `async with`, `acquire`, decorators."""
 
 import functools
 from abc import abstractmethod
@@ -24,9 +24,9 @@ G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
 
 
 class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
-    """`async with`, decorator and ownership by task, for everything that can be acquired.
+    """`async with`, decorator and ownership by task, for all lock objects.
 
-    Threads may use it at once.
+    Several threads may use an object at the same time.
     """
 
     def __init__(self, client: AsyncClient, specs: Sequence[LockSpec], options: AcquireOptions) -> None:
@@ -37,11 +37,11 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
 
     @property
     def name(self) -> str:
-        """What is locked: a name, or several."""
+        """The lock's name, or several names."""
         return ", ".join(name_of(spec.key) for spec in self._specs)
 
     async def locked(self) -> bool:
-        """Tell whether the lock, or any of several, is held now."""
+        """Return True if the lock, or any of several locks, is held now."""
         views = [view for spec in self._specs for view in await self._client.look(spec.key)]
         return any(view.state == USING for view in views)
 
@@ -49,7 +49,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
     def _take(
         self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None
     ) -> rt.Result[G | None]:
-        """Acquire it for the caller."""
+        """Acquire the lock for the caller."""
 
     @overload
     async def acquire(self, blocking: Literal[True] = True) -> G | Any: ...  # None if the lock has a timeout
@@ -60,18 +60,18 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
     async def acquire(
         self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: SupportsIsSet | None = None
     ) -> G | Any:
-        """Wait in line for the lock.
+        """Wait in line for the lock, and acquire it.
 
         Args:
             blocking: False for one try.
-            timeout: seconds to wait at most; None or -1 for no limit, 0 for one try; left out: the lock's own.
-            cancel: an `interlock.Cancel`, whose `set()` ends the wait at once; or another object with `is_set()`, as
-                an event, which is looked at every 0.1 s.  The call then returns None.
+            timeout: maximum wait in seconds; None or -1 for no limit, 0 for one try; by default the lock's own.
+            cancel: an `interlock.Cancel`, whose `set()` ends the wait immediately; or another object with `is_set()`,
+                such as an event, which is polled every 0.1 s.  The call then returns None.
 
         Returns:
-            The grant, also for `async with`; or None if the lock was not obtained.  It is held for as long as the
-            grant or this lock object lives; if both are collected before a release, the lease ends and a
-            ResourceWarning says so.
+            The grant, also for `async with`; None if the lock could not be acquired.  The lock is held while the
+            grant or this lock object lives; if both are collected before a release, the lease expires and a
+            ResourceWarning is issued.
 
         Raises:
             InvalidArgument: the arguments contradict each other or are out of range.
@@ -103,9 +103,9 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
             raise
 
     def _mine(self, owner: rt.Caller) -> tuple[Any, Any, Any] | None:
-        """Return the last grant of the caller, or else the only grant of a completed task, such as of `wait_for`.
+        """Return the caller's last grant, or the only grant of a completed task.
 
-        A grant in the body of another living owner is left alone, also if the caller has acquired it.
+        A grant in the body of another living owner is left alone, even if the caller acquired it.
         """
         held = [each for each in self._acquired.copy() if not each[1]._over and _may_end(each[1]._body, owner)]
         mine = [each for each in held if each[2] is owner]
@@ -116,10 +116,10 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
         return mine[-1] if mine else None
 
     async def release(self) -> None:
-        """Release what the calling task acquired last with this lock.
+        """Release the last grant that the calling task acquired with this lock.
 
         Raises:
-            NotHeld: the calling task holds nothing of this lock.
+            NotHeld: the calling task holds nothing through this lock.
             StoreError: the store could not be asked; call again.
         """
         mine = self._mine(rt.caller())
@@ -133,7 +133,7 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
             )
 
     def owned(self) -> bool:
-        """Tell whether the calling task holds the lock by this lock object, with its lease still good."""
+        """Return True if the calling task holds the lock through this lock object."""
         owner = rt.caller()
         return any(who is owner and grant.held for _, grant, who in self._acquired.copy())
 
@@ -148,11 +148,11 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
         await mine.__aexit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
-        """Decorate a function: it runs while the lock is held.
+        """Decorate a function: it runs while holding the lock.
 
         Raises:
-            InvalidArgument: it is of a kind that can't be held.  When called: it returned a coroutine or a generator,
-                which has not run yet.
+            InvalidArgument: the function is of a wrong kind.  When called: it returned a coroutine or a generator,
+                which has not run.
         """
         if not rt.TASKS and checked_kind_of(function) == "generator function":
             return cast(Callable[P, rt.Result[R]], around_generator(cast(Any, self), cast(Any, function)))
@@ -164,14 +164,14 @@ class AsyncLockable(rt.AsyncWrongWith, Same, Generic[G]):
 
 
 def _may_end(body: rt.Caller | None, owner: rt.Caller) -> bool:
-    """Return True unless a grant is in the body of another living owner."""
+    """Return False if a grant is in the body of another living owner."""
     return body is None or body is owner or body.done()
 
 
 class AsyncLock(AsyncLockable[AsyncGrant]):
-    """One name to lock, with how to; made by `AsyncLocks.lock`, `semaphore`, `rwlock`.
+    """A lock on one name, with its options; returned by `AsyncLocks.lock` and others.
 
-    It may be used by many tasks at once, and again and again.
+    Many tasks may use it at the same time, and repeatedly.
     """
 
     def __init__(self, client: AsyncClient, spec: LockSpec, options: AcquireOptions) -> None:
@@ -188,7 +188,7 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
 
 
 class AsyncRLock(AsyncLock):
-    """A lock that the task which holds it may acquire again; the count dies with the lease."""
+    """A re-entrant lock: its holding task can acquire it again."""
 
     async def _take(
         self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None
@@ -215,7 +215,7 @@ class AsyncRLock(AsyncLock):
 
 
 class AsyncAllLock(AsyncLockable[AsyncGrants]):
-    """Several locks as one: all or none, taken in one global order so that two of these never deadlock."""
+    """Several locks as one: all or none, in one global order that avoids deadlocks."""
 
     def __init__(self, client: AsyncClient, parts: Sequence[AsyncLock], options: AcquireOptions) -> None:
         super().__init__(client, [part._spec for part in parts], options)
@@ -252,11 +252,11 @@ def held_around(
     lock_for: Callable[[tuple[object, ...], dict[str, object]], AsyncLockable[Any]],
     skips: bool,
 ) -> Callable[P, rt.Result[R | None]]:
-    """Return `function` as it runs under a lock.
+    """Return a function that runs under a lock.
 
     Args:
-        function: what is decorated.
-        lock_for: returns the lock of a call, of its arguments.
+        function: the decorated function.
+        lock_for: returns the lock for the arguments of a call.
         skips: True to return None instead of raising LockTimeout.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Renewal of leases: an alarm keeps time and reports losses; the tasks that it spawns ask the store.
+"""Renewal of leases: an alarm reports losses in time; its tasks ask the store.
 
-No request delays a deadline: a loss is reported then, also while a renewal waits for its reply.  One request renews
-many claims.  A renewal that fails is tried again until the deadline; only then is the grant lost.
+No request delays a deadline: a loss is reported even while a renewal waits for its reply.  One request renews many
+claims.  A failed renewal is retried until the deadline; only then is the grant lost.
 """
 
 import math
@@ -28,26 +28,26 @@ AT_ONCE = 100  # leases in one request
 MOST_DOUBTED = 256
 MOST_DROPPED = 64
 MOST_STALE = 256
-TAKE_OUT_PAUSE = 0.25  # seconds between two attempts to take out stale claims
+TAKE_OUT_PAUSE = 0.25  # seconds between two attempts to withdraw stale claims
 
 
 class AsyncWatchdog:
     """The grants of one connection in one process or event loop.
 
-    It holds them weakly: a grant that was collected can be neither used nor released, so its lease is not renewed.
+    It references grants weakly: a collected grant can be neither used nor released, so its lease is not renewed.
 
     Args:
         client: the connection.
-        queue: the store, as this process or loop uses it.
+        queue: the store's queue in this process or loop.
 
     Attributes:
-        let_go: reports to the queue that a claim was lost, or that its grant was garbage-collected.
-        node_of: tells where a claim is asked for: one node that is away must not delay the claims of others.
-        watched: by id, each grant with its claim, for the warning when it is collected.
-        pid: of the process that it belongs to.
-        dropped: the last claims whose grants were collected, and until when their leases may go on.
-        stale: claims that may be in the line although their callers have given up, with the latest ends of their
-            leases; a background task withdraws them.
+        let_go: reports to the queue that a claim was lost or its grant was garbage-collected.
+        node_of: returns the node of a claim, so that an unavailable node does not delay claims on others.
+        watched: each grant with its claim, by id, for the warning when the grant is collected.
+        pid: the id of its process.
+        dropped: the latest claims whose grants were collected, with the latest ends of their leases.
+        stale: claims that may be in the line after their callers gave up, with the latest ends of their leases; a
+            background task withdraws them.
     """
 
     def __init__(self, client: BaseClient, queue: AsyncQueue) -> None:
@@ -67,8 +67,8 @@ class AsyncWatchdog:
         queue.watch_doubts(self.verify_soon)
 
     def add(self, grant: AsyncGrant) -> None:
-        """Watch over `grant` from now on."""
-        # A grant whose release failed raised that, and needs no warning when it is collected.
+        """Watch a grant from now on."""
+        # A grant whose release failed has raised an error, and needs no warning when it is collected.
         reference = ref(grant) if grant._leaving else ref(grant, self._collected)
         self.watched[grant.id] = reference, grant._claim
         if grant.id in self._doubted and not grant._leaving:
@@ -77,24 +77,24 @@ class AsyncWatchdog:
             self._alarm.set(grant._due)
 
     def stay(self, grant: AsyncGrant) -> None:
-        """Take the claim of `grant` out of the line at the end of its `at_least`; until then it stays."""
+        """Keep the claim of `grant` in the line until the end of its `at_least`."""
         self._staying[grant.id] = grant._claim, grant._free_at
         self.watched.pop(grant.id, None)
         self._alarm.set(grant._free_at)
 
     def take_out(self, claim: Claim) -> None:
-        """Withdraw a claim that may be in the line, in the background, until its lease has ended."""
+        """Withdraw a claim in the background, until its lease has expired."""
         self.stale.append((claim, self._now() + claim.spec.ttl))
         self._alarm.set(self._take_out_at)
 
     def verify_soon(self, id: str) -> bool:
-        """Ask the store at once about a claim that it may not have any more, also one that is being granted.
+        """Verify soon that the store still has a claim, even one that is being granted.
 
         Args:
             id: of the claim; "" for all held claims.
 
         Returns:
-            True if its grant is under watch here.
+            True if its grant is watched here.
         """
         for each in [] if id else list(self.watched):
             self.verify_soon(each)
@@ -108,22 +108,22 @@ class AsyncWatchdog:
         return grant is not None
 
     def lost(self, grant: AsyncGrant, why: str) -> None:
-        """Note that the store no longer has the claim, and tell."""
+        """Mark a grant as lost, and notify listeners."""
         if self.watched.pop(grant.id, None) is None:
-            return  # it is being released: not lost
+            return  # the grant is being released: not lost
         grant._lose(why)
-        lost = grant.lost  # else its release was on its way
+        lost = grant.lost  # otherwise its release was on its way
         self._emit([grant], "lost" if lost else "released", why)
         if lost:
             # async only
             grant._strike()
-            if grant._deadline >= grant._ends_at and why is not CONNECTION_CLOSED:  # the store's lease is longer
+            if grant._deadline >= grant._ends_at and why is not CONNECTION_CLOSED:  # the lease in the store is longer
                 rt.start_background("interlock-at-most", self.leave, grant._claim)
             if grant._options.on_lost is not None:
                 rt.run_detached("interlock-on-lost", grant._context, grant._options.on_lost, grant)
 
     def live(self) -> list[AsyncGrant]:
-        """Return the grants under watch, in the order in which they were acquired."""
+        """Return the watched grants in the order of acquisition."""
         found = (reference() for reference, _ in list(self.watched.values()))
         return [grant for grant in found if grant is not None]
 
@@ -131,14 +131,14 @@ class AsyncWatchdog:
         """Stop all renewals.
 
         Args:
-            frees: True if the claims end with the connection, which is closed next: their grants are lost.
+            frees: True if the claims end with the connection, which closes next: their grants are lost.
         """
         self._alarm.stop()
         for grant in self.live() if frees else ():
             self.lost(grant, CONNECTION_CLOSED)
 
     def _collected(self, gone: "ref[AsyncGrant]") -> None:
-        """Forget a grant that was dropped; nothing here waits for a store or a mutex."""
+        """Forget a collected grant without waiting for a store or a mutex."""
         for id, (reference, claim) in list(self.watched.items()):
             if reference is gone and self.watched.pop(id, None) is not None:
                 self.let_go(id)
@@ -174,14 +174,14 @@ class AsyncWatchdog:
             self._alarm.set(self._take_out_at if self.stale else math.inf)
 
     async def _take_out(self) -> None:
-        """Withdraw the stale claims, one after the other; a failure ends the attempt."""
+        """Withdraw the stale claims one by one; a failure ends the attempt."""
         try:
             while self.stale:
                 first = self.stale[0]
                 claim, until = first
                 if self._now() < until:
                     await self._queue.leave(claim)
-                if self.stale and self.stale[0] is first:  # a full queue may have dropped it meanwhile
+                if self.stale and self.stale[0] is first:  # a full queue may have dropped the claim
                     self.stale.popleft()
         except LockError:
             self.stale.rotate(-1)  # the next attempt begins with another claim
@@ -190,7 +190,7 @@ class AsyncWatchdog:
             self._alarm.set(self._take_out_at)
 
     async def _renew(self, grants: list[AsyncGrant]) -> None:
-        """Renew leases at one node, those that end first in front."""
+        """Renew the leases of one node, the most urgent first."""
         grants.sort(key=lambda grant: float(grant._deadline))
         for start in range(0, len(grants), AT_ONCE):
             some = [grant for grant in grants[start : start + AT_ONCE] if grant.id in self.watched]
@@ -208,7 +208,7 @@ class AsyncWatchdog:
             self._answered(some, answers, sent)
 
     def _answered(self, grants: Sequence[AsyncGrant], answers: Sequence[Renewed], sent: float) -> None:
-        """Take the answer of each claim; those that could not be asked are asked again, and delay no other."""
+        """Process the answer for each claim; a claim without an answer delays no other."""
         failed: list[AsyncGrant] = []
         renewed: list[AsyncGrant] = []
         problem: BaseException | None = None
@@ -228,7 +228,7 @@ class AsyncWatchdog:
             self._failed(failed, problem)
 
     def _failed(self, grants: Sequence[AsyncGrant], error: BaseException) -> None:
-        """Ask again in a while, except for grants that were released meanwhile."""
+        """Schedule a retry, except for grants that were released."""
         self._again(grants)
         watched = [grant for grant in grants if grant.id in self.watched]
         if watched and not isinstance(error, rt.CANCELLED):
@@ -240,16 +240,16 @@ class AsyncWatchdog:
             self._alarm.set(grant._retries(self._now()))
 
     def _emit(self, grants: Sequence[AsyncGrant], kind: Kind, reason: str) -> None:
-        """Tell the listeners, in a place where they delay no renewal."""
+        """Notify the listeners without delaying a renewal."""
         if grants and (self._client.listeners or EVERYWHERE):
             rt.run_detached("interlock-events", Context(), _tell_each, grants, kind, reason)
 
     async def leave(self, claim: Claim) -> None:
-        """Withdraw a claim, even if this call is cancelled; if the store is unavailable, `take_out` tries again."""
+        """Withdraw a claim, even if this call is cancelled; retry in the background."""
         try:
             await rt.finish(self._queue.leave, claim)
         except LockError as error:
-            if not self._client.closed:  # else `close` has tried, too
+            if not self._client.closed:  # otherwise `close` has also tried
                 name = name_of(claim.spec.key)
                 log.warn("Could not withdraw a claim of %r, retrying: %s", name, error)
                 self.take_out(claim)

@@ -1,5 +1,5 @@
 # Generated from _async/client.py by tools/unasync.py; change that one.
-"""The connection that locks and grants share: how it acquires, and how it closes."""
+"""The connection of locks and grants: how it acquires, and how it closes."""
 
 import atexit
 from collections.abc import Callable, Mapping, Sequence
@@ -27,26 +27,26 @@ from interlock.runtime import clock, log
 from interlock.runtime.process import WeakRegistry, checked_pid, each_in_forked_child, running_loop
 from interlock.storekit.store import Store
 
-CLOSE_LIMIT = 2.0  # seconds that the calls of others have to leave the line by themselves
+CLOSE_LIMIT = 2.0  # seconds that other calls have to leave the line
 AT_EXIT_LIMIT = 1.0  # seconds
-GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
+GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for threads that gave up
 PAUSE = 0.002  # seconds between two looks
-CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
+CANCEL_LOOK = 0.1  # seconds between two looks at a foreign event
 Entering: TypeAlias = tuple[Claim | AcquireCall[Waiting], rt.Caller]
-"""A call of acquire in progress: its claim, and the thread that made the call."""
+"""A call of acquire in progress: its claim, and the calling thread."""
 
 
 class State:
-    """What one process, or one event loop, has of a connection.
+    """The state of a connection in one process.
 
     Attributes:
-        here: which one.
-        queue: its way to the store.
-        watchdog: renews what is held.
+        here: the process.
+        queue: its queue of the store.
+        watchdog: renews the held claims.
         entering: the calls of acquire in progress, by claim.
         leaving: the claims that are being released, and their owners; `close()` waits for them.
-        holds: the holds of re-entrant locks, by name, owner and strand (`rt.strands`); each is found as long as a
-            handle on it lives.
+        holds: the holds of re-entrant locks, by name, owner and strand (`rt.strands`); a hold is found while one of
+            its handles lives.
     """
 
     def __init__(self, client: "Client", here: Any) -> None:
@@ -73,16 +73,16 @@ class Client(BaseClient):
         clients.add(self)
 
     def start_afresh(self) -> None:
-        """Begin with nothing held: this is a forked child."""
+        """Reset the connection in a forked child, which holds nothing."""
         self._states.clear()
         self._making = rt.Mutex()
 
     def state(self) -> State:
-        """Return what the calling process has of this connection."""
+        """Return the state of this connection in the calling process."""
         here: Any = None if self._here is None else self._here()
         state = self._states.get(here)
         if state is None:
-            with self._making:  # threads that come at once have one state
+            with self._making:  # simultaneous threads share one state
                 state = self._states.get(here)
                 if state is None:
                     self.check_open()
@@ -91,15 +91,15 @@ class Client(BaseClient):
         return state
 
     def _forget_ended(self) -> None:
-        """Close what loops that ended without `close()` have left open."""
+        """Close the states of loops that ended without `close()`."""
     def _forget(self, state: State) -> None:
         self._part_from(state)
         state.queue.abort()
 
     def _part_from(self, state: State) -> None:
-        """Stop all renewals; call this before closing the queue, since the close may release the held locks."""
+        """Stop all renewals; call it before closing the queue, which may release locks."""
         self._states.pop(state.here, None)
-        state.entering.clear()  # first: an acquire that adds its grant later sees it, and fails
+        state.entering.clear()  # first, so that an acquire that adds its grant later notices and fails
         state.watchdog.stop(frees=self.store.frees_at_death and not self.store.in_process)
 
     def drop(self) -> None:
@@ -113,7 +113,7 @@ class Client(BaseClient):
 
     @property
     def states(self) -> list[State]:
-        """What there is of it in this process."""
+        """The states of this connection in this process."""
         return list(self._states.values())
 
     def acquire(
@@ -127,17 +127,17 @@ class Client(BaseClient):
         """Acquire a lock.
 
         Args:
-            spec: of the lock.
-            options: how to acquire it.
-            seconds: to wait at most; 0 for one try, None for no limit.
+            spec: the lock's parameters.
+            options: the options of the acquire.
+            seconds: maximum wait; 0 for one try, None for no limit.
             owner: the caller.
             cancel: cancels the call; None if nothing can.
 
         Returns:
-            The grant; None if the lock was not obtained.
+            The grant; None if the lock could not be acquired.
 
         Raises:
-            StoreError: the store can't be asked, or the connection was closed; nothing is left behind.
+            StoreError: the store could not be asked, or the connection is closed; no claim is left behind.
         """
         state = self.state()
         started = self.now()
@@ -145,7 +145,7 @@ class Client(BaseClient):
         claim: Claim = unchecked(Claim, (id, spec, shown_text(owner.get_name())))
         call: AcquireCall[Waiting] | None = None
         grant = None
-        # In this order: `close` first sets `closed`, and then looks which calls are entering.
+        # In this order, because `close` sets `closed` first, and then checks the entering calls.
         entering[id] = claim, owner
         if self.closed:
             entering.pop(id, None)
@@ -154,7 +154,7 @@ class Client(BaseClient):
             try:
                 first = state.queue.enter(claim, None, seconds != 0, False)
             except UnknownOutcome:
-                first = None  # it is asked again
+                first = None  # the store is asked again
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
                 held: Held = unchecked(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
@@ -185,11 +185,11 @@ class Client(BaseClient):
                 grant._emit_acquired(started)
             entering.pop(id, None)
             return grant
-        except GeneratorExit:  # a destroyed coroutine can't anything: its claim ends with the lease
+        except GeneratorExit:  # a destroyed coroutine cannot anything: its claim expires with the lease
             entering.pop(id, None)
             raise
         except BaseException as error:
-            # A cancellation or KeyboardInterrupt may come wherever it waits or talks: nothing may stay behind.
+            # A cancellation or KeyboardInterrupt may arrive at any wait: no claim must stay behind.
             if grant is not None:
                 state.watchdog.watched.pop(id, None)
                 grant._state = RELEASED
@@ -217,28 +217,30 @@ class Client(BaseClient):
             ours.leave(call)
 
     def _watch(self, state: State, id: str, cancel: SupportsIsSet, ours: Cancel) -> None:
-        """Look again and again, while an acquire is in progress, whether it is cancelled."""
+        """Poll a foreign event while an acquire is in progress."""
         while id in state.entering and not ours.is_set():
             if cancel.is_set():
                 ours.set()
             rt.sleep(CANCEL_LOOK)
 
     def adopt(self, state: State, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        """Let a claim that holds the lock continue as `claim`; None if it is gone.  A failure leaves no claim behind.
+        """Continue a held claim as `claim`; return None if it is gone.
 
         Args:
-            state: what the caller has of this connection.
-            id: of the claim until now.
-            claim: its new id and its lease.
-            detached: True if it outlives this process.
+            state: the caller's state of this connection.
+            id: the claim's previous id.
+            claim: the claim with its new id and lease.
+            detached: True if the claim outlives this process.
 
         Raises:
-            StoreError: the store could not be asked.
+            StoreError: the store could not be asked; no claim is left behind.
         """
         try:
             return state.queue.adopt(claim.spec.key, id, claim, detached)
         except (rt.CANCELLED, StoreError):
-            state.watchdog.leave(claim)  # it may have been done, and only this call knows the new id
+            state.watchdog.leave(
+                claim
+            )  # the request may have been performed, and only this call knows the new id
             raise
 
     def look(self, key: str) -> list[ClaimView]:
@@ -246,7 +248,7 @@ class Client(BaseClient):
         return self.state().queue.look(key)
 
     def evict(self, key: str, id: str | None) -> int:
-        """Remove a claim, or all claims of a name; notify the listeners and the holders in this process."""
+        """Remove a claim, or all claims of a name; notify holders and listeners here."""
         if id == "":  # for some stores "" means all claims
             return 0
         here = self.state()
@@ -263,7 +265,7 @@ class Client(BaseClient):
         for state, grant in held if removed else ():
             if state is here:
                 state.watchdog.lost(grant, GONE_THERE)
-            else:  # it may use another store, and its callbacks belong to another loop
+            else:  # another state may use another store, and its callbacks belong to another loop
                 state.watchdog.verify_soon(grant.id)
         for view in seen[:removed]:
             self.emit("evicted", Claim(view.id, LockSpec(key, label=view.label)), fence=view.fence)
@@ -276,26 +278,26 @@ class Client(BaseClient):
     def _remove(
         self, step: Callable[..., rt.Result[Any]], concerns: Callable[[ClaimView], bool], key: str, *args: object
     ) -> tuple[int, list[ClaimView]]:
-        """Remove claims or a record from a line; return their number, even if a reply was lost, and the views before.
+        """Remove claims or a record; return their number and the views before.
 
         Args:
             step: a step of the queue.
             concerns: returns True for a view of a claim or record that the step removes.
-            key, args: the arguments of the step.
+            key, args: the arguments of the step.  If its reply is lost, the number is determined by a second look.
         """
         seen: list[ClaimView] = []
         with suppress(LockError):  # if the look fails, the step may still succeed
             seen = [view for view in self.look(key) if concerns(view)]
         try:
             removed = int(step(key, *args))
-        except UnknownOutcome:  # if it was performed, the second request does not count its claims
+        except UnknownOutcome:  # if the step was performed, the second request does not count its claims
             removed = int(step(key, *args))
             left = {view.id for view in self.look(key)}
             removed = max(removed, sum(view.id not in left for view in seen))
         return removed, seen
 
     def too_late(self, specs: Sequence[LockSpec], seconds: float | None, owner: rt.Caller) -> LockTimeout:
-        """Return the error for locks that were not obtained in time; it names the holders, if the store can tell."""
+        """Return the error of a time-out; it names the holders if the store lists them."""
         holders: list[ClaimView] | None = None
         with suppress(LockError):
             views = [view for spec in specs for view in self.look(spec.key)]
@@ -307,14 +309,14 @@ class Client(BaseClient):
     # -- the end -----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let all waiters give up, release what is held, and close; the first call does it all.
+        """End all waits, release all locks, and close; only the first call has an effect.
 
         Raises:
-            LockError: something could not be released; everything else was.
+            LockError: a lock could not be released; all others were.
         """
         if self.closed:
             return
-        with self._making:  # whoever makes a state now is seen
+        with self._making:  # a state created now is seen
             self.closed = True
         rt.finish(self._close)
 
@@ -326,7 +328,7 @@ class Client(BaseClient):
             raise failure
 
     def _close_state(self, state: State) -> BaseException | None:
-        """Close what one process has; return the first failure."""
+        """Close the state of one process; return the first failure."""
         try:
             return self._end(state, CLOSE_LIMIT, state.watchdog.live())
         finally:  # also after a Ctrl-C: `close` works only once
@@ -334,14 +336,14 @@ class Client(BaseClient):
             state.queue.close()
 
     def _end(self, state: State, limit: float, grants: Sequence[Grant]) -> BaseException | None:
-        """Let all waiters give up, take out those that do not leave by themselves, and release what is held.
+        """End all waits, withdraw the remaining claims, and release the held ones.
 
-        A server that did not answer is asked no more, which could last for long: the leases there end.
+        A server that did not reply is not asked again, which could take long: its leases expire.
 
         Args:
-            state: whose they are.
-            limit: seconds to wait for the calls of others.
-            grants: to be released, the last one first.
+            state: the state to close.
+            limit: seconds to wait for the calls of other threads or threads.
+            grants: the grants to release, the last one first.
 
         Returns:
             The first failure; everything else was done.
@@ -367,7 +369,7 @@ class Client(BaseClient):
         return failure
 
     def _until(self, calls: Mapping[str, Entering], limit: float) -> None:
-        """Call off the calls that wait, and wait until those of others that still work have come to their ends."""
+        """Cancel the waiting calls, and wait until the active calls of others have ended."""
         deadline = clock.now() + limit
         while True:
             for call, _ in list(calls.values()):
@@ -378,16 +380,18 @@ class Client(BaseClient):
             rt.sleep(PAUSE)
 
     def at_exit(self) -> None:
-        """Leave no claim behind when the interpreter exits, and hand nothing over while a thread may still work.
+        """Leave no claim at exit, and hand nothing over while a thread may still work.
 
-        The connection stays open: other functions that are called at exit may lock.
+        The connection stays open, because other exit functions may lock.
         """
         for state in self.states:
             waited = dict(state.entering)
             held = [] if self.store.frees_at_death else state.watchdog.live()
             at_work = [grant for grant in held if rt.is_active(grant._owner)]
             error = self._end(state, AT_EXIT_LIMIT, [grant for grant in held if grant not in at_work])
-            self._until(waited, GIVEN_UP_LIMIT)  # one that writes to stderr while Python ends makes it abort
+            self._until(
+                waited, GIVEN_UP_LIMIT
+            )  # a thread that writes to stderr while Python exits makes it abort
             if error is not None:
                 log.warn("Could not release at exit; the leases will expire: %s", error)
             if at_work:
@@ -403,7 +407,7 @@ clients: WeakRegistry[Client] = WeakRegistry()
 
 
 def _at_exit() -> None:
-    checked_pid()  # a child that was forked without Python's hooks leaves what is its parent's
+    checked_pid()  # a child forked without Python's hooks does not release its parent's locks
     for client in clients:
         if not client.closed:
             try:
@@ -413,5 +417,5 @@ def _at_exit() -> None:
 
 
 each_in_forked_child(clients, Client.start_afresh)
-if not rt.TASKS:  # no loop runs when the interpreter exits: leases end by themselves
+if not rt.TASKS:  # no loop runs at exit: leases expire
     atexit.register(_at_exit)

@@ -1,5 +1,5 @@
 # Generated from _async/grants.py by tools/unasync.py; change that one.
-"""What a thread has in its hand while it holds a lock."""
+"""Grants: the handles returned by acquire()."""
 
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +15,7 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import log
 from interlock.runtime.process import checked_pid
 
-RETRY = 0.2  # seconds until a store is asked again that could not record a completed run
+RETRY = 0.2  # seconds until a failed record of a completed run is retried
 
 
 class _AsyncBody:
@@ -27,7 +27,7 @@ class _AsyncBody:
         """Enter the body.
 
         Raises:
-            LockLost, NotHeld: it is not held, or in a `with` already, which will release it.
+            LockLost, NotHeld: the lock is not held, or the grant is already in a `with`, which will release it.
         """
         grant: Any = self
         grant.check()
@@ -39,7 +39,7 @@ class _AsyncBody:
     def __exit__(
         self: Any, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release, and tell a loss; the exception of the body goes before all that happens here."""
+        """Release, and report a loss; an exception of the body takes precedence."""
         struck = self._leave_body(kind)
         try:
             released = self.release()
@@ -56,44 +56,44 @@ class _AsyncBody:
 
 
 class Grant(_AsyncBody, BaseGrant):
-    """A held lock; `release()`, from any thread, or the end of `with grant:` gives it back."""
+    """A held lock; release it with `release()`, or by leaving `with grant:`."""
 
     __slots__ = ("_cancelling", "_struck")
 
     def _enter_body(self, body: rt.Caller) -> None:
-        """From here to `_leave_body`, a loss ends an asynchronous body."""
+        """Enter the body: a loss now cancels an asynchronous body."""
         self._body = body
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
-        """End the body; True if the exception that ends it is our own cancellation, which is taken back."""
+        """Leave the body; return True if it ends by our own cancellation, now undone."""
         body, self._body = self._body, None
         return False
 
     def _note_wanted(self, wanted: bool) -> None:
-        """Note whether another claim waits; call `on_wanted` when it begins."""
+        """Note whether another claim waits; call `on_wanted` when the wait begins."""
         begins = wanted and not self._wanted
         self._wanted = wanted
         if begins and self._options.on_wanted is not None:
             rt.run_detached("interlock-on-wanted", self._context, self._options.on_wanted, self)
 
     def detach(self) -> str:
-        """Keep the claim, with a full lease from now, but stop holding and renewing it here.
+        """Keep the claim for a full lease, but stop holding and renewing it here.
 
         Returns:
-            A token, for `attach` in any thread, process or host that reaches the store.  Every program that has it
-            can use the lock: write it to no log.
+            A token for `attach` in any thread, process or host that reaches the store.  Every program that has the
+            token can use the lock, so do not log it.
 
         Raises:
-            LockLost, NotHeld: it is not held.
-            StoreError: the store could not be asked; Unsupported: its claims can't outlive their process.
+            LockLost, NotHeld: the lock is not held.
+            StoreError: the store could not be asked; Unsupported: the store does not support detached locks.
         """
-        from interlock.client.tokens import written  # it loads json; before the claim has its new id
+        from interlock.client.tokens import written  # loads json; before the claim has its new id
 
         client = self._client
         client.need("detach")
         self.check()
         watchdog = self._watchdog
         claim = self._claim._replace(id=rt.fresh_id())
-        watchdog.watched.pop(self.id, None)  # from here nothing renews it under the old id
+        watchdog.watched.pop(self.id, None)  # from here on the old id is not renewed
         try:
             held = client.adopt(client.state(), self.id, claim, True)
         except BaseException:
@@ -108,13 +108,13 @@ class Grant(_AsyncBody, BaseGrant):
         return written(client.where, claim, self.fence)
 
     def release(self) -> bool:
-        """Give the lock back and hand it to the next in line; before `at_least` is over, do that then.
+        """Release the lock and hand it to the next claim; before `at_least`, do so later.
 
         Returns:
             True if this call released it; False if it was released or lost before.
 
         Raises:
-            StoreError: the store could not be asked; call again. Its lease is renewed no more, and ends.
+            StoreError: the store could not be asked; call again. The lease is no longer renewed, and expires.
         """
         client = self._client
         if self._state == RELEASED or self._watchdog.pid != checked_pid():
@@ -125,7 +125,7 @@ class Grant(_AsyncBody, BaseGrant):
         try:
             if self._free_at and self._free_at > client.now() and self.held and self._stays():
                 return True
-            # Before the watchdog forgets it, or `close` sees it nowhere.
+            # Before the watchdog forgets the claim, so that `close` finds it.
             state.leaving[self.id] = self._claim, self._owner
             watched = watchdog.watched.pop(self.id, None) is not None
             if client.now() >= self._deadline:
@@ -133,7 +133,7 @@ class Grant(_AsyncBody, BaseGrant):
             again, self._leaving = self._leaving, True
             try:
                 removed = state.queue.leave(self._claim, *self._record)
-                if self._record and not removed:  # a request before this one, which had no answer, may have done it
+                if self._record and not removed:  # an earlier request without a reply may have made the record
                     removed = state.queue.run_result(self._claim.spec.key) == self._record[1]
             except rt.CANCELLED as error:
                 cancelled, removed = error, self._leave_to_the_end(state.queue, error)
@@ -141,8 +141,8 @@ class Grant(_AsyncBody, BaseGrant):
             if isinstance(error, StoreError) and self._state != HELD:
                 if watched:
                     self._tell_end()
-                return False  # the store sees by itself that the lease ended
-            # Renew no more, so that the lock is free at the end of the lease at the latest.
+                return False  # the store notices the end of the lease itself
+            # Do not renew any more, so that the lock is free when the lease expires.
             self._renews = False
             self._due = self._deadline
             watchdog.add(self)
@@ -165,7 +165,7 @@ class Grant(_AsyncBody, BaseGrant):
         return released
 
     def _leave_to_the_end(self, queue: Queue, cancelled: BaseException) -> bool:
-        """Take the claim out of the line though that was cancelled: it may have been done already."""
+        """Finish a cancelled release: it may have been performed already."""
         try:
             rt.finish(queue.leave, self._claim, *self._record)
         except StoreError as error:
@@ -175,17 +175,17 @@ class Grant(_AsyncBody, BaseGrant):
         return True
 
     def _complete(self, keep: float, value: str) -> bool:
-        """Give the lock back, and record in the same step that its run was completed.
+        """Release the lock, and record its completed run in the same step.
 
         Args:
             keep: seconds for which the record is kept.
-            value: what is kept with it; no other run has the same.
+            value: a value that is unique to this run, kept with the record.
 
         Returns:
-            False if the lock was lost, so that nothing was recorded.
+            False if the lock was lost; then nothing was recorded.
 
         Raises:
-            StoreError: the store could not be asked before the lease ended.
+            StoreError: the store could not be asked before the lease expired.
         """
         self._record = keep, value
         failed: StoreError | None = None
@@ -199,14 +199,14 @@ class Grant(_AsyncBody, BaseGrant):
             else:
                 if recorded or failed is None or self.lost:
                     return recorded
-                raise failed  # the lease ended while the store was away
+                raise failed  # the lease expired while the store was unavailable
             rt.sleep(RETRY)
 
     def _stays(self) -> bool:
-        """Leave the claim to the watchdog, which releases it in time; False if it is to be released now."""
+        """Let the watchdog release the claim in time; return False to release it now."""
         if self._deadline < self._free_at and not self.renew():
             return False
-        if self._state != HELD:  # another release was quicker
+        if self._state != HELD:  # another release came first
             return False
         self._watchdog.stay(self)
         self._state = RELEASED
@@ -220,7 +220,7 @@ class Grant(_AsyncBody, BaseGrant):
             True if it was extended; False if the lock was released or lost.
 
         Raises:
-            StoreError: the store could not be asked; the lease goes on until its deadline.
+            StoreError: the store could not be asked; the lease continues until its deadline.
         """
         if not self.held:
             return False
@@ -238,14 +238,14 @@ class Grant(_AsyncBody, BaseGrant):
 
 
 class Reentry(Grant):
-    """One of several handles on the same hold of a re-entrant lock; the last one to be released ends it.
+    """One of several handles on the same hold of a re-entrant lock.
 
-    What a handle does not have itself, as the deadline, is looked up in the hold.
+    The last released handle ends the hold.  Attributes that a handle lacks, such as the deadline, come from the hold.
 
     Args:
         grant: the hold.
-        hold: counts the handles on it.
-        options: of the lock that was acquired again.
+        hold: counts the handles of the hold.
+        options: the options of the re-entered lock.
     """
 
     __slots__ = ("_grant", "_hold", "_outermost")
@@ -265,12 +265,12 @@ class Reentry(Grant):
 
     @property
     def lost(self) -> bool:
-        """True once the lease of the hold is lost."""
+        """True if the lease of the hold is lost."""
         return self._state == HELD and self._grant.lost
 
     @property
     def held(self) -> bool:
-        """True while neither this handle was released nor the hold lost."""
+        """True until this handle is released or the hold is lost."""
         return self._state == HELD and self._grant.held
 
     def _stay_at_least(self) -> None:
@@ -288,9 +288,9 @@ class Reentry(Grant):
         return self._outermost and self._grant._leave_body(kind)
 
     def release(self) -> bool:
-        """Take this handle back; the last one releases the hold.
+        """Release this handle; the last one releases the hold.
 
-        Returns, raises: as the release of the hold.
+        Returns and raises like the release of the hold.
         """
         if self._state == RELEASED or self.inherited:
             return False
@@ -303,18 +303,18 @@ class Reentry(Grant):
         return released
 
     def detach(self) -> str:
-        """As for the hold, which all of its handles lose by that."""
+        """Detach the hold; all of its handles lose it."""
         token = self._grant.detach()
         self._state = RELEASED
         return token
 
     def renew(self) -> bool:
-        """Extend the lease of the hold to a full ttl from now; False if the lock was released or lost."""
+        """Renew the lease of the hold; return False if the lock was released or lost."""
         return self.held and self._grant.renew()
 
 
 class Grants(_AsyncBody, BaseGrants[Grant]):
-    """Several grants that were taken together, as a sequence in the order in which they were taken."""
+    """Several grants that were acquired together, in the order of acquisition."""
 
     def _enter_body(self, body: rt.Caller) -> None:
         for grant in self:
@@ -324,10 +324,10 @@ class Grants(_AsyncBody, BaseGrants[Grant]):
         return any([grant._leave_body(kind) for grant in self])  # noqa: C419 - every one must leave
 
     def release(self) -> bool:
-        """Release all, the last one first; True if every one was still held.
+        """Release all grants, the last one first; return True if all were still held.
 
         Raises:
-            StoreError: the store could not be asked for some; the others are released; call again.
+            StoreError: some could not be released; the others are released; call again.
         """
         released = True
         failure: BaseException | None = None

@@ -1,5 +1,5 @@
 # Generated from _async/lock.py by tools/unasync.py; change that one.
-"""The lock objects of threads: with, acquire, decorator."""
+"""The lock objects of threads: `with`, `acquire`, decorators."""
 
 import functools
 from abc import abstractmethod
@@ -25,9 +25,9 @@ G = TypeVar("G", bound=Grant | Grants)
 
 
 class Lockable(rt.WrongWith, Same, Generic[G]):
-    """`with`, decorator and ownership by thread, for everything that can be acquired.
+    """`with`, decorator and ownership by thread, for all lock objects.
 
-    Threads may use it at once.
+    Several threads may use an object at the same time.
     """
 
     def __init__(self, client: Client, specs: Sequence[LockSpec], options: AcquireOptions) -> None:
@@ -38,11 +38,11 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
 
     @property
     def name(self) -> str:
-        """What is locked: a name, or several."""
+        """The lock's name, or several names."""
         return ", ".join(name_of(spec.key) for spec in self._specs)
 
     def locked(self) -> bool:
-        """Tell whether the lock, or any of several, is held now."""
+        """Return True if the lock, or any of several locks, is held now."""
         views = [view for spec in self._specs for view in self._client.look(spec.key)]
         return any(view.state == USING for view in views)
 
@@ -50,7 +50,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
     def _take(
         self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None
     ) -> rt.Result[G | None]:
-        """Acquire it for the caller."""
+        """Acquire the lock for the caller."""
 
     @overload
     def acquire(self, blocking: Literal[True] = True) -> G | Any: ...  # None if the lock has a timeout
@@ -61,18 +61,18 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
     def acquire(
         self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: SupportsIsSet | None = None
     ) -> G | Any:
-        """Wait in line for the lock.
+        """Wait in line for the lock, and acquire it.
 
         Args:
             blocking: False for one try.
-            timeout: seconds to wait at most; None or -1 for no limit, 0 for one try; left out: the lock's own.
-            cancel: an `interlock.Cancel`, whose `set()` ends the wait at once; or another object with `is_set()`, as
-                an event, which is looked at every 0.1 s.  The call then returns None.
+            timeout: maximum wait in seconds; None or -1 for no limit, 0 for one try; by default the lock's own.
+            cancel: an `interlock.Cancel`, whose `set()` ends the wait immediately; or another object with `is_set()`,
+                such as an event, which is polled every 0.1 s.  The call then returns None.
 
         Returns:
-            The grant, also for `with`; or None if the lock was not obtained.  It is held for as long as the
-            grant or this lock object lives; if both are collected before a release, the lease ends and a
-            ResourceWarning says so.
+            The grant, also for `with`; None if the lock could not be acquired.  The lock is held while the
+            grant or this lock object lives; if both are collected before a release, the lease expires and a
+            ResourceWarning is issued.
 
         Raises:
             InvalidArgument: the arguments contradict each other or are out of range.
@@ -104,19 +104,19 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
             raise
 
     def _mine(self, owner: rt.Caller) -> tuple[Any, Any, Any] | None:
-        """Return the last grant of the caller, or else the only grant of a completed thread, such as of `wait_for`.
+        """Return the caller's last grant, or the only grant of a completed thread.
 
-        A grant in the body of another living owner is left alone, also if the caller has acquired it.
+        A grant in the body of another living owner is left alone, even if the caller acquired it.
         """
         held = [each for each in self._acquired.copy() if not each[1]._over and _may_end(each[1]._body, owner)]
         mine = [each for each in held if each[2] is owner]
         return mine[-1] if mine else None
 
     def release(self) -> None:
-        """Release what the calling thread acquired last with this lock.
+        """Release the last grant that the calling thread acquired with this lock.
 
         Raises:
-            NotHeld: the calling thread holds nothing of this lock.
+            NotHeld: the calling thread holds nothing through this lock.
             StoreError: the store could not be asked; call again.
         """
         mine = self._mine(rt.caller())
@@ -130,7 +130,7 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
             )
 
     def owned(self) -> bool:
-        """Tell whether the calling thread holds the lock by this lock object, with its lease still good."""
+        """Return True if the calling thread holds the lock through this lock object."""
         owner = rt.caller()
         return any(who is owner and grant.held for _, grant, who in self._acquired.copy())
 
@@ -145,11 +145,11 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
         mine.__exit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
-        """Decorate a function: it runs while the lock is held.
+        """Decorate a function: it runs while holding the lock.
 
         Raises:
-            InvalidArgument: it is of a kind that can't be held.  When called: it returned a coroutine or a generator,
-                which has not run yet.
+            InvalidArgument: the function is of a wrong kind.  When called: it returned a coroutine or a generator,
+                which has not run.
         """
         if not rt.TASKS and checked_kind_of(function) == "generator function":
             return cast(Callable[P, rt.Result[R]], around_generator(cast(Any, self), cast(Any, function)))
@@ -161,14 +161,14 @@ class Lockable(rt.WrongWith, Same, Generic[G]):
 
 
 def _may_end(body: rt.Caller | None, owner: rt.Caller) -> bool:
-    """Return True unless a grant is in the body of another living owner."""
+    """Return False if a grant is in the body of another living owner."""
     return body is None or body is owner or body.done()
 
 
 class Lock(Lockable[Grant]):
-    """One name to lock, with how to; made by `Locks.lock`, `semaphore`, `rwlock`.
+    """A lock on one name, with its options; returned by `Locks.lock` and others.
 
-    It may be used by many threads at once, and again and again.
+    Many threads may use it at the same time, and repeatedly.
     """
 
     def __init__(self, client: Client, spec: LockSpec, options: AcquireOptions) -> None:
@@ -185,7 +185,7 @@ class Lock(Lockable[Grant]):
 
 
 class RLock(Lock):
-    """A lock that the thread which holds it may acquire again; the count dies with the lease."""
+    """A re-entrant lock: its holding thread can acquire it again."""
 
     def _take(
         self, seconds: float | None, owner: rt.Caller, cancel: SupportsIsSet | None = None
@@ -210,7 +210,7 @@ class RLock(Lock):
 
 
 class AllLock(Lockable[Grants]):
-    """Several locks as one: all or none, taken in one global order so that two of these never deadlock."""
+    """Several locks as one: all or none, in one global order that avoids deadlocks."""
 
     def __init__(self, client: Client, parts: Sequence[Lock], options: AcquireOptions) -> None:
         super().__init__(client, [part._spec for part in parts], options)
@@ -247,11 +247,11 @@ def held_around(
     lock_for: Callable[[tuple[object, ...], dict[str, object]], Lockable[Any]],
     skips: bool,
 ) -> Callable[P, rt.Result[R | None]]:
-    """Return `function` as it runs under a lock.
+    """Return a function that runs under a lock.
 
     Args:
-        function: what is decorated.
-        lock_for: returns the lock of a call, of its arguments.
+        function: the decorated function.
+        lock_for: returns the lock for the arguments of a call.
         skips: True to return None instead of raising LockTimeout.
 
     Raises:

@@ -37,59 +37,60 @@ class AsyncWaiting(Wakeable, Protocol):
 
 
 class AsyncQueue(Protocol):
-    """A store as one process or event loop uses it: the state machine pending -> using -> gone, for every name."""
+    """A store's queue in one process or event loop: pending -> using -> gone per name."""
 
     async def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
     ) -> EnterResult:
-        """Ask for the lock, or where the claim stands; idempotent by the claim's id; extends its lease.
+        """Enter the line, or return the claim's state; idempotent by id; renews the lease.
 
         Args:
             claim: the claim.
-            waiter: is notified when the claim's turn comes, of `subscribe`; None when the caller has not subscribed.
-            may_queue: False: one try, which leaves nothing behind if it is refused.
-            already_queued: True if the claim is known to be in the line: if it is not there, it is gone.
+            waiter: a waiter of `subscribe`, notified when the claim's turn comes; None before the caller subscribes.
+            may_queue: False for one try, which leaves nothing behind if it is refused.
+            already_queued: True if the claim is known to be in the line; if it is not found, it is gone.
         """
 
     async def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
-        """Take the claim out of the line, hand over to the next; True if this call removed it.
+        """Remove the claim and hand over; return True if this call removed it.
 
         Args:
             claim: the claim.
-            keep_for: seconds for which a record is kept that its run was completed; 0 for no record.  With one, True
-                says that this request made it; False may also mean that one before it did, which had no answer.
-            stored_result: what is kept with the record, in the same step: ASCII text without NUL.
+            keep_for: seconds for which the record of a completed run is kept; 0 for no record.  With a record, True
+                means that this request made it; False can mean that an earlier request without a reply made it.
+            stored_result: the value kept with the record, in the same step: ASCII text without NUL.
         """
 
     async def run_result(self, key: str) -> str | None:
-        """Return the value of the record of a completed run; None if none is kept."""
+        """Return the value of the record of a completed run; None without a record."""
 
     async def delete_run_result(self, key: str) -> bool:
-        """Delete the record of a completed run; True if there was one; UnknownOutcome if a reply was lost."""
+        """Delete the record of a completed run; return True if there was one."""
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """Extend leases, many at once.
+        """Renew many leases in one request.
 
         Returns:
-            For each claim: GONE, KEPT or WANTED; a StoreError, as a value, if this one could not be asked while
-            others could.  A store that raises instead says so of all of them.
+            For each claim: gone, renewed, or renewed and wanted; a StoreError as a value if only this claim could
+                not be
+            asked.  A raised error applies to all claims.
         """
 
     async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        """Let a claim that holds the lock go on as `claim`; None if it is gone.  The caller knows the deadline.
+        """Continue a held claim as `claim`; return None if it is gone.
 
         Args:
-            key: of the line.
-            id: of the claim until now.
-            claim: its id and its lease from now on; with the same id, only the lease is another.
-            detached: True if it outlives this process, on stores that notice the death of one.
+            key: the key of the line.
+            id: the claim's previous id.
+            claim: its new id and lease; with the same id, only the lease changes.  The caller knows the deadline.
+            detached: True if the claim outlives this process, on stores that notice the death of a process.
         """
 
     async def look(self, key: str) -> list[ClaimView]:
-        """List the live claims of `key` in line order; a key without a name means its whole namespace."""
+        """List the live claims of a key in order; without a name, of its whole namespace."""
 
     async def evict(self, key: str, id: str | None) -> int:
-        """Remove one claim or all claims of a key; return their number; UnknownOutcome if a reply was lost."""
+        """Remove one claim or all claims of a key; return their number."""
 
     async def namespaces(self) -> list[str]:
         """List the namespaces that have a holder or a waiter."""

@@ -1,12 +1,12 @@
 # Generated from _async/acquire.py by tools/unasync.py; change that one.
-"""Acquire, on any Queue: enter the line, wait for the turn, start again when the claim is lost.
+"""Acquire on any queue: enter the line, wait, start again if the claim is gone.
 
-The lease of a claim is counted from *before* the request that created or renewed it was sent, on the claimer's
-own clock; the store counts it from the arrival.  So a claim whose own deadline has not passed has not expired in the
+The lease of a claim counts from *before* the request that created or renewed it was sent, on the caller's own
+clock; the store counts it from the arrival.  So a claim whose own deadline has not passed has not expired in the
 store either, whatever the two clocks show.
 
-The runtime is an argument: what sleeps, waits and looks at a clock.  The model checker passes one of its own.  Times
-are compared by `rt.before` only, and all that this knows is in locals and slots: the checker sees all of the state.
+The runtime (sleep, wait, clock) is an argument, because the model checker passes its own.  Times are compared only
+by `rt.before`, and the state is only in locals and slots, so that the checker sees all of it.
 """
 
 from typing import cast
@@ -25,9 +25,9 @@ from interlock.core.queue import (
 )
 from interlock.core.renewal import RENEW_AFTER
 
-MOST_PAUSE = 0.02  # seconds that are added before a busy store is asked again
-UNHEARD = BUSY._replace(state="indeterminate")  # no answer came: it is asked again at once
-LOST_REPLIES = 3  # ask again so many times in a row; then the caller must know
+MOST_PAUSE = 0.02  # seconds that are added before a busy store is polled again
+UNHEARD = BUSY._replace(state="indeterminate")  # no reply came: the store is asked again immediately
+LOST_REPLIES = 3  # retries after lost replies in a row; then the caller is notified
 
 
 def acquire(rt: Runtime, queue: Queue, call: AcquireCall[Waiting]) -> Held | None:
@@ -36,15 +36,15 @@ def acquire(rt: Runtime, queue: Queue, call: AcquireCall[Waiting]) -> Held | Non
     Args:
         rt: the runtime.
         queue: the store.
-        call: claim, clock of the start, deadline (None for no limit), one try or wait.
+        call: claim, clock of the start, deadline (None for no limit), and whether to wait.
 
     Returns:
-        The held claim, or None when the time is over, the try was refused or the run was done before; then nothing is
+        The held claim; None if the time is over, the try was refused, or the run was already done.  Then nothing is
         left behind.
 
     Raises:
-        StoreError: the store failed, or was away until the time was over, or the call was called off; the caller
-            then leaves with `call.claim`, if that entered.
+        StoreError: the store failed, or was unavailable until the time was over, or the call was cancelled.  The
+            caller then leaves with `call.claim`, if that claim entered.
     """
     try:
         while True:
@@ -79,7 +79,7 @@ def acquire(rt: Runtime, queue: Queue, call: AcquireCall[Waiting]) -> Held | Non
 
 
 def _ask(queue: Queue, call: AcquireCall[Waiting]) -> EnterResult:
-    """Say where the claim stands: by its hand-over, or as the store answers."""
+    """Return the claim's state, from its hand-over or from the store."""
     if call.granted is not None:
         answer = EnterResult("using", call.granted.fence, lease_extended=False, slot=call.granted.slot)
     elif call.first_answer is not None:
@@ -94,14 +94,14 @@ def _ask(queue: Queue, call: AcquireCall[Waiting]) -> EnterResult:
 
 
 def _enter(queue: Queue, call: AcquireCall[Waiting]) -> EnterResult:
-    """Ask the store, and count the requests in a row that had no answer.
+    """Ask the store, and count the requests in a row without a reply.
 
     Raises:
-        UnknownOutcome: there were too many.
+        UnknownOutcome: too many requests had no reply.
     """
     before, call.entered = call.entered, True
     try:
-        # An id enters once: what was told to a claim that has expired must not be taken for one that entered later.
+        # An id enters only once, so that a message for an expired claim cannot reach a later one.
         answer = queue.enter(call.claim, call.waiter, call.may_queue, call.in_line or call.uncertain)
     except UnknownOutcome:
         if call.unanswered >= LOST_REPLIES:
@@ -118,10 +118,10 @@ def _enter(queue: Queue, call: AcquireCall[Waiting]) -> EnterResult:
 
 
 def _start_afresh(rt: Runtime, call: AcquireCall[Waiting], answer: EnterResult) -> bool:
-    """Give the call a claim with a fresh id; say whether there is time for it.
+    """Give the call a claim with a fresh id; return False if no time is left.
 
     Raises:
-        StoreError: there is none, and the claim before could not be taken out.
+        StoreError: no time is left, and the previous claim could not be withdrawn.
     """
     # One expression, because the model checker counts the values of a local as states.
     if answer.outage is not None or answer is GIVEN_UP or (answer.state == "using" and call.left_behind is not None):
@@ -129,7 +129,7 @@ def _start_afresh(rt: Runtime, call: AcquireCall[Waiting], answer: EnterResult) 
     call.claim = call.claim._replace(id=rt.fresh_id())
     call.entered = call.in_line = call.uncertain = False
     call.granted = None
-    # Leases that end before the replies come would else keep the caller here for ever.
+    # Otherwise leases that expire before the replies come would keep the caller here forever.
     if not _in_time(rt, call):
         if call.left_behind is not None:
             raise call.left_behind
@@ -144,7 +144,7 @@ def _start_afresh(rt: Runtime, call: AcquireCall[Waiting], answer: EnterResult) 
 
 
 def _wait(rt: Runtime, queue: Queue, call: AcquireCall[Waiting], answer: EnterResult) -> bool:
-    """Wait until the claim is handed the lock, or it is time to ask again; say whether there was time for it."""
+    """Wait for a hand-over or the next poll; return False if no time is left."""
     if answer.state == "pending" and not call.in_line:
         call.in_line = True
         if call.may_queue and call.on_queued is not None:
@@ -155,7 +155,7 @@ def _wait(rt: Runtime, queue: Queue, call: AcquireCall[Waiting], answer: EnterRe
     pause = answer.poll_after
     if answer.outage is not None:
         pause = _pause_in_outage(rt, call, answer.outage, pause)
-    if answer.state == "busy":  # a store that is busy for long is not asked all the time
+    if answer.state == "busy":  # do not poll a busy store continuously
         pause += min(MOST_PAUSE, (call.moment - call.started) / 20)
     call.waiter = call.waiter or cast("Waiting | None", answer.waiter)
     if answer.state == "pending" and call.may_queue and call.waiter is None:
@@ -173,24 +173,24 @@ def _wait(rt: Runtime, queue: Queue, call: AcquireCall[Waiting], answer: EnterRe
 
 
 def _in_time(rt: Runtime, call: AcquireCall[Waiting]) -> bool:
-    """Say whether the caller still wants to wait."""
+    """Return True if the caller still wants to wait."""
     return call.deadline is None or rt.before(call.now, call.deadline)
 
 
 def _give_back(queue: Queue, claim: Claim) -> StoreError | None:
-    """Take out a claim that was granted too late; return why not, since then it ends with its lease."""
+    """Withdraw a claim that was granted too late; return the error if that failed."""
     try:
         queue.leave(claim)
-    except StoreError as error:  # the next request says whether waiting helps
+    except StoreError as error:  # the next request shows whether waiting helps
         return error
     return None
 
 
 def _pause_in_outage(rt: Runtime, call: AcquireCall[Waiting], outage: Outage, pause: float) -> float:
-    """Return how many seconds to wait for a store that is away.
+    """Return how many seconds to wait for an unavailable store.
 
     Raises:
-        StoreError: the call has no limit of time, and the store has been away for longer than `outage.wait_limit`.
+        StoreError: the call has no time limit, and the store was unavailable longer than `outage.wait_limit`.
     """
     call.unavailable_since = call.moment if call.unavailable_since is None else call.unavailable_since
     call.moment = rt.time_by(call.now)
@@ -204,7 +204,7 @@ def _pause_in_outage(rt: Runtime, call: AcquireCall[Waiting], outage: Outage, pa
 def _time_is_over(
     queue: Queue, call: AcquireCall[Waiting], outage: Outage | None, queued: bool
 ) -> None:
-    """Withdraw the claim, once; if that fails, or if the store is unavailable, pass the claim to `on_left`.
+    """Withdraw the claim once; if that fails, pass the claim to `on_left`.
 
     Raises:
         StoreError: the claim could not be withdrawn; or the store was unavailable, and the claim was not waiting
@@ -219,6 +219,6 @@ def _time_is_over(
             raise
     elif call.entered:  # the caller does not wait for the unavailable store
         call.on_left(call.claim)
-    call.entered = False  # skipped after an interrupt: then the caller withdraws
+    call.entered = False  # skipped after an interrupt: then the caller withdraws the claim
     if outage is not None and not queued:
         raise outage.error
