@@ -90,15 +90,15 @@ Renewed: TypeAlias = int | StoreError
 
 
 class PendingRecord(NamedTuple):
-    """One record of a line.
+    """A record of a claim.
 
     Attributes:
         id: the claim's id.
-        key: its place in the order; any total order will do.
-        units, capacity: what it asks for.
+        key: its position in the order; any total order is allowed.
+        units, capacity: the units of the claim and of the lock.
         state: pending, queued or using.
-        fence: what the store gave it with the promotion; 0 before.
-        expired: True when its lease had ended, by the store's clock, when it was read.
+        fence: the fence from its promotion; 0 before.
+        expired: True if its lease had expired, by the store's clock, when it was read.
     """
 
     id: str

@@ -1,1 +1,1 @@
-"""What performs a protocol, in threads and in asyncio tasks, and what is known of this process."""
+"""The runtimes of threads and of asyncio tasks, and facts about this process."""

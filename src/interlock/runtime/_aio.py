@@ -1,4 +1,4 @@
-"""What tasks do where threads do otherwise; the names of `_threads`."""
+"""The runtime of tasks, with the same names as `_threads`."""
 
 import asyncio
 import math
@@ -23,61 +23,61 @@ from interlock.runtime.process import fresh_id as fresh_id
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 Result: TypeAlias = Coroutine[Any, Any, T]
-"""What a function of this colour returns when it is called."""
+"""The result of calling a function: here an awaitable."""
 Mutex = RLock
-"""For what waiters of other loops and threads share; between two awaits nothing else of this loop comes."""
+"""Protects state shared with other threads; between two awaits this loop runs nothing else."""
 sleep = asyncio.sleep
 Turn = asyncio.Lock
-"""For what only one task may do at a time, with awaits in between."""
+"""Protects work that only one task may do at a time, with awaits in between."""
 
 CANCELLED = asyncio.CancelledError
 Caller: TypeAlias = asyncio.Task[object]
 TASKS = True
-WORKS: Kind = "coroutine function"  # what a lock is held around
+WORKS: Kind = "coroutine function"  # the kind of function that a lock guards
 SLICE = 0.001  # seconds
 CLOSE_ELSEWHERE_LIMIT = 2.0  # seconds
 
 
 _slices = local()
-"""When the loop of this thread is to get its next turn: what completes at once would else keep it for good."""
+"""When the loop of this thread must run other tasks: instant awaits would otherwise block them."""
 
 
 def turn_is_over() -> bool:
-    """Tell whether the other tasks of the loop had no turn for a millisecond."""
+    """Return True if the loop's other tasks did not run for a millisecond."""
     return clock.now() >= getattr(_slices, "next", 0.0)
 
 
 async def yield_to_loop() -> None:
-    """Let the other tasks of the loop run, if they had no turn for a millisecond."""
+    """Let the other tasks of the loop run, if they did not for a millisecond."""
     if turn_is_over():
         await asyncio.sleep(0)
         _slices.next = clock.now() + SLICE
 
 
 async def before(now: clock.Clock, moment: float) -> bool:
-    """Tell whether a clock still stands before `moment`."""
+    """Return True if a clock has not reached `moment`."""
     return now() < moment
 
 
 async def time_by(now: clock.Clock) -> float:
-    """Return what a clock shows."""
+    """Return the time of a clock."""
     return now()
 
 
 async def finish(function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
-    """Call a function to its end, though the caller is cancelled; then the cancellation goes on.
+    """Run a function to its end even if the caller is cancelled; then raise the cancellation.
 
     Raises:
-        What the function raises; the cancellation, chained to that, if there was one too.
+        The error of the function; the cancellation, chained to that error if both occurred.
     """
     return await finish_within(math.inf, function, *args)
 
 
 async def finish_within(seconds: float, function: Callable[..., Awaitable[T]], *args: object) -> T:
-    """Call a function to its end; if the caller is cancelled, for so many seconds more, then it is cancelled too.
+    """Run a function to its end; after a cancellation, for at most `seconds` more.
 
     Raises:
-        What the function raises; the cancellation, chained to that, if there was one too.
+        The error of the function; the cancellation, chained to that error if both occurred.
     """
     task = asyncio.ensure_future(function(*args))
     cancelled: asyncio.CancelledError | None = None
@@ -89,7 +89,7 @@ async def finish_within(seconds: float, function: Callable[..., Awaitable[T]], *
                 if cancelled is None:
                     if seconds < math.inf:
                         task.get_loop().call_later(seconds, task.cancel)
-                    anyio: Any = sys.modules.get("anyio")  # which else cancels again in each turn of the loop
+                    anyio: Any = sys.modules.get("anyio")  # otherwise anyio cancels again in each turn of the loop
                     if anyio is not None:
                         shield.enter_context(anyio.CancelScope(shield=True))
                 cancelled = error
@@ -99,19 +99,19 @@ async def finish_within(seconds: float, function: Callable[..., Awaitable[T]], *
 
 
 async def within(seconds: float | None, function: Callable[[*Ts], Coroutine[object, None, T]], *args: *Ts) -> T:
-    """Call a function; TimeoutError, and it is cancelled, if it takes longer (None: it may take any time)."""
+    """Run a function; cancel it, and raise TimeoutError, if it takes too long."""
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
     async with asyncio.timeout(seconds):
         result = await function(*args)
     if task is not None and task.cancelling() > before:
-        raise asyncio.CancelledError  # swallowed by `wait_for`, as it may be before Python 3.12
+        raise asyncio.CancelledError  # `wait_for` may swallow it before Python 3.12
     return result
 
 
 @cache
 def _workers() -> Any:
-    """Return the executor, made at its first use: its module can't be imported after the main thread has ended."""
+    """Return the executor, made at first use: a late import fails after the main thread."""
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(64, "interlock-blocking")
@@ -121,21 +121,21 @@ in_forked_child(_workers.cache_clear)
 
 
 async def offload(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Call a function that may block in a thread; it runs to its end even if the task is cancelled.
+    """Run a blocking function in a thread, to its end even if the task is cancelled.
 
     The function runs in a copy of the caller's context; the thread, which is reused, begins in an empty context.
     """
     future: Future[T] = Future()
     try:
         Context().run(_workers().submit, perform, future, copy_context().run, function, *args)
-    except RuntimeError:  # no thread can be started, or the interpreter ends
-        if future.cancel():  # else a thread has it: an executor keeps what it refuses
+    except RuntimeError:  # no thread can start, or the interpreter exits
+        if future.cancel():  # otherwise a thread has it: an executor keeps the calls that it refuses
             return function(*args)
     return await finish(asyncio.wrap_future, future)
 
 
 async def run_in_daemon_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Call a function that may block for as long as it likes, in a thread that does not hold up the exit.
+    """Run a function that may block indefinitely, in a thread that does not delay the exit.
 
     A task that is cancelled does not wait for it.
     """
@@ -146,7 +146,7 @@ async def run_in_daemon_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 def plain(function: Callable[[*Ts], T]) -> Callable[[*Ts], Coroutine[Any, Any, T]]:
-    """Return a function that never blocks as one that is awaited."""
+    """Return a function that never blocks as an awaitable function."""
 
     async def called(*args: *Ts) -> T:
         return function(*args)
@@ -159,7 +159,7 @@ _spawned: set[asyncio.Task[object]] = set()
 
 def start_background(name: str, function: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts) -> asyncio.Task[T]:
     """Call a function in a new task with its own context."""
-    context = background()  # entered here, because a program's task factory may not accept a context
+    context = background()  # entered here, because a task factory may not accept a context
     task = context.run(asyncio.get_running_loop().create_task, function(*args), name=name)
     _spawned.add(task)
     task.add_done_callback(_ended, context=context)
@@ -173,12 +173,12 @@ def _ended(task: asyncio.Task[object]) -> None:
 
 
 def run_detached(name: str, context: Context, function: Callable[[*Ts], object], *args: *Ts) -> None:
-    """Call a function of the program on the loop, which it must not block; log its exceptions.
+    """Run a function of the program on the loop, without blocking; log its exceptions.
 
     Args:
-        name: for threads.
+        name: used only for threads.
         context: for the call, in a copy.
-        function, args: what to call.
+        function, args: the function and its arguments.
     """
     context.copy().run(logged, function, *args)
 
@@ -187,7 +187,7 @@ def caller() -> Caller:
     """Return the calling task.
 
     Raises:
-        NotHeld: there is none; a lock of `aconnect` is used outside of a task.
+        NotHeld: a lock of `aconnect` is used outside of a task.
     """
     task = asyncio.current_task()
     if task is None:
@@ -196,16 +196,16 @@ def caller() -> Caller:
 
 
 def is_active(owner: Caller) -> bool:
-    """Tell whether another task may still be at work."""
+    """Return True if another task may still be active."""
     return owner is not asyncio.current_task() and not owner.done() and owner.get_loop().is_running()
 
 
 here = asyncio.get_running_loop
-"""Return what a state belongs to: the event loop that runs."""
+"""Return the owner of a state: the running event loop."""
 
 
 def checked_here() -> asyncio.AbstractEventLoop:
-    """Return the running loop, after a look whether this is a forked child."""
+    """Return the running loop, after checking for a fork."""
     checked_pid()
     return asyncio.get_running_loop()
 
@@ -213,7 +213,7 @@ def checked_here() -> asyncio.AbstractEventLoop:
 async def close_elsewhere(
     closings: Sequence[tuple[asyncio.AbstractEventLoop, Callable[[T], Coroutine[object, None, object]], T]],
 ) -> None:
-    """Call functions on other loops that run, and wait for them for a while."""
+    """Call functions on other running loops, and wait a limited time for them."""
     futures = [
         asyncio.wrap_future(asyncio.run_coroutine_threadsafe(function(argument), loop))
         for loop, function, argument in closings
@@ -224,13 +224,13 @@ async def close_elsewhere(
 
 
 class AsyncWaiter(Generic[T]):
-    """Waits for one message, which any thread and any loop may tell."""
+    """Waits for one message, which any thread or loop may send."""
 
     __slots__ = ("_future", "_loop", "_message")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._future = self._loop.create_future()  # it is done once the waiter was told
+        self._future = self._loop.create_future()  # done once the waiter is notified
         self._message: T | None = None
 
     def wake(self, message: T | None = None) -> None:
@@ -240,7 +240,7 @@ class AsyncWaiter(Generic[T]):
         if running_loop() is self._loop:
             self._wake()
             return
-        with suppress(RuntimeError):  # its loop is closed: it has no waiter any more
+        with suppress(RuntimeError):  # its loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
@@ -248,11 +248,11 @@ class AsyncWaiter(Generic[T]):
             self._future.set_result(None)
 
     async def wait(self, seconds: float) -> T | None:
-        """Wait until told or until `seconds` have passed; return the message or None."""
-        # The loop keeps a cancelled timer, and the context of its caller, until the time of the timer.
+        """Wait until notified or until `seconds` have passed; return the message or None."""
+        # Because the loop keeps a cancelled timer, and its caller's context, until the time of the timer.
         timer = self._loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), self._wake, context=Context())
         try:
-            if self._message is None:  # else it came together with a cancellation: then this waits for nothing
+            if self._message is None:  # otherwise the message came with a cancellation: then do not wait
                 await self._future
         finally:
             timer.cancel()
@@ -261,15 +261,15 @@ class AsyncWaiter(Generic[T]):
         return message
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: a waiter of tasks has no resources."""
 
 
 class AsyncArrivals:
-    """Waits for what arrives on a socket that a library reads itself; it is read as soon as it is there.
+    """Waits for data on a socket that a library reads; data are read on arrival.
 
     Args:
-        fileno: of the socket.
-        read: lets the library read what has arrived.
+        fileno: the descriptor of the socket.
+        read: lets the library read the data.
     """
 
     __slots__ = ("_fileno", "_loop", "_read", "_waiter")
@@ -286,14 +286,14 @@ class AsyncArrivals:
         self._waiter.wake(True)
 
     def look(self) -> None:
-        """Nothing: what was there is read."""
+        """Do nothing: all data are already read."""
 
     async def wait(self, deadline: float) -> bool:
-        """Wait until something was read since the last call; False if the moment came before."""
+        """Wait until data were read since the last call; return False at the deadline."""
         return await self._waiter.wait(deadline - clock.now()) is not None
 
     def close(self) -> None:
-        """Read no more: the number of the socket may be another's."""
+        """Stop reading: the descriptor may belong to another file."""
         fileno, self._fileno = self._fileno, -1
         if fileno >= 0 and not self._loop.is_closed():
             self._loop.remove_reader(fileno)
@@ -301,15 +301,15 @@ class AsyncArrivals:
 
 
 async def readable(fd: int, ends: Iterable[int], seconds: float) -> set[int]:
-    """Wait until a descriptor can be read, or the other side of one of others is closed; return one that can.
+    """Wait until a descriptor is readable, or a peer has closed another; return one.
 
     Args:
-        fd: to be read from.
-        ends: the others.
-        seconds: after which it is nothing.
+        fd: the descriptor to read from.
+        ends: the other descriptors.
+        seconds: maximum wait.
 
     Raises:
-        StoreError: the loop can't watch descriptors.
+        StoreError: the loop cannot watch descriptors.
     """
     loop = asyncio.get_running_loop()
     waiter: AsyncWaiter[int] = AsyncWaiter()
@@ -322,7 +322,7 @@ async def readable(fd: int, ends: Iterable[int], seconds: float) -> set[int]:
     except NotImplementedError as error:
         raise StoreError("This store needs an event loop with add_reader. Use asyncio's default loop.") from error
     except OSError:
-        found = None  # one of them was closed: the waiter looks, and opens it again
+        found = None  # one of them was closed: the waiter checks, and opens it again
     finally:
         for each in watched:
             loop.remove_reader(each)
@@ -330,13 +330,13 @@ async def readable(fd: int, ends: Iterable[int], seconds: float) -> set[int]:
 
 
 class AsyncAlarm:
-    """Calls a function when a moment comes, in a task of its own; no task while nothing is due.
+    """Calls a function at a moment, in its own task; without a task while nothing is due.
 
     Args:
-        function: sets the alarm again if it is to be called again.  What it raises is logged.
-        name: of the task.
+        function: sets the alarm again for another call.  Its exceptions are logged.
+        name: the task's name.
         now: the clock.
-        idle: for threads.
+        idle: used only for threads.
     """
 
     def __init__(
@@ -356,14 +356,14 @@ class AsyncAlarm:
         self.moment = math.inf
 
     def set(self, moment: float) -> None:
-        """Call it at that moment at the latest; from any thread."""
+        """Call the function at `moment` or earlier; from any thread."""
         if moment < self.moment:
             self.moment = moment
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._look, context=self._context)
 
     def stop(self) -> None:
-        """Never call it again."""
+        """Stop the alarm for good."""
         self._stopped = True
         self.set(-math.inf)
 
@@ -380,13 +380,13 @@ class AsyncAlarm:
             start_background(self._name, self._function).add_done_callback(self._again)
 
     def _again(self, task: asyncio.Task[object]) -> None:
-        # It may be cancelled from outside, by asyncio.run perhaps, which does not mean leases.
+        # A cancellation from outside, perhaps by asyncio.run, is not meant for leases.
         if task.cancelled() or task.exception() is not None:
             self.set(self._now() + RETRY)
 
 
 class AsyncWrongWith:
-    """Refuses the `with` of the other colour."""
+    """Rejects `with` on async locks."""
 
     __slots__ = ()
 
@@ -394,4 +394,4 @@ class AsyncWrongWith:
         raise InvalidArgument(f"{self!r} is a lock of aconnect(). Use `async with`, or a lock of connect().")
 
     def __exit__(self, *_: object) -> None:
-        """Never come here."""
+        """Never called."""

@@ -1,4 +1,4 @@
-"""What threads do where tasks do otherwise; the names of `_aio`."""
+"""The runtime of threads, with the same names as `_aio`."""
 
 import math
 import select
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 Result: TypeAlias = Annotated[T, "at once"]
-"""What a function of this colour returns when it is called."""
+"""The result of calling a function: here the value itself."""
 Mutex = threading.RLock
-"""Re-entrant: a signal handler or a finalizer may come inside, so each section may be nested by its own thread."""
+"""Re-entrant, because a signal handler or finalizer may interrupt a section of its own thread."""
 Turn = threading.Lock
-"""For what only one thread may do at a time, with waits in between."""
+"""Protects work that only one thread may do at a time, with waits in between."""
 
 CANCELLED = KeyboardInterrupt
 TASKS = False
-WORKS: Kind = "function"  # what a lock is held around
-IDLE = 10.0  # seconds without anything to do, after which the thread of an alarm ends
+WORKS: Kind = "function"  # the kind of function that a lock guards
+IDLE = 10.0  # idle seconds after which the thread of an alarm ends
 
 
 def sleep(seconds: float) -> None:
@@ -41,36 +41,36 @@ def sleep(seconds: float) -> None:
 
 
 def yield_to_loop() -> None:
-    """Nothing: threads take turns by themselves."""
+    """Do nothing: threads yield automatically."""
 
 
 def before(now: clock.Clock, moment: float) -> bool:
-    """Tell whether a clock still stands before `moment`."""
+    """Return True if a clock has not reached `moment`."""
     return now() < moment
 
 
 def time_by(now: clock.Clock) -> float:
-    """Return what a clock shows."""
+    """Return the time of a clock."""
     return now()
 
 
 def finish(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Call a function to its end, though the caller is cancelled; threads are never cancelled."""
+    """Run a function to its end; threads are never cancelled."""
     return function(*args)
 
 
 def finish_within(seconds: float | None, function: Callable[..., T], *args: object) -> T:
-    """Call a function to its end; threads are never cancelled, so its own reads must end in time."""
+    """Run a function to its end; threads are never cancelled, so its reads need time limits."""
     return function(*args)
 
 
 within = finish_within
 offload = run_in_daemon_thread = finish
-"""For tasks they are others: there, a function that may block gets a thread."""
+"""Tasks use other functions here: a blocking function runs in a thread."""
 
 
 def background() -> Context:
-    """Return a new context for work that serves many callers, without the variables of any caller.
+    """Return a new context for work for many callers, without any caller's variables.
 
     If OpenTelemetry is loaded, its instrumentation ignores this work; otherwise each renewal would be a root span.
     """
@@ -85,10 +85,10 @@ def _within(block: Callable[[], Any]) -> Context:
 
 
 def start_background(name: str, function: Callable[[*Ts], object], *args: *Ts) -> "threading.Thread | None":
-    """Call a function in a new thread with its own context; None, with a warning, if the interpreter exits.
+    """Run a function in a new thread; return None, with a warning, if the interpreter exits.
 
     Raises:
-        StoreError: this is a subinterpreter, which may have no such threads.
+        StoreError: a subinterpreter cannot start such threads.
     """
     try:
         thread = threading.Thread(target=background().run, args=(function, *args), name=name, daemon=True)
@@ -105,26 +105,26 @@ def start_background(name: str, function: Callable[[*Ts], object], *args: *Ts) -
 
 
 def run_detached(name: str, context: Context, function: Callable[[*Ts], object], *args: *Ts) -> None:
-    """Call a function of the program in a thread, so that it delays nothing else.
+    """Run a function of the program in a thread, so that it delays nothing else.
 
     Args:
-        name: of the thread.
+        name: the thread's name.
         context: for the call, in a copy.
-        function, args: what to call.
+        function, args: the function and its arguments.
     """
     start_background(name, partial(context.copy().run, logged, function, *args))
 
 
 def logged(function: Callable[..., object], *args: object) -> None:
-    """Call a function of the program; what it raises is logged."""
+    """Run a function of the program; log its exceptions."""
     try:
         function(*args)
-    except BaseException:  # even SystemExit: the renewals of others come after it
+    except BaseException:  # even SystemExit, because the renewals of others come next
         log.exception("%r failed", function)
 
 
 def perform(future: "Future[T]", function: Callable[[*Ts], T], *args: *Ts) -> None:
-    """Call a function for the future of its result, unless that was cancelled."""
+    """Run a function for a future, unless the future was cancelled."""
     if not future.set_running_or_notify_cancel():
         return
     try:
@@ -134,12 +134,12 @@ def perform(future: "Future[T]", function: Callable[[*Ts], T], *args: *Ts) -> No
 
 
 class Caller:
-    """A thread, as the owner of what it holds.
+    """A thread as an owner of grants.
 
-    Not the thread's ident, nor its object: both are used again where Python does not know the thread.
+    Neither the thread's ident nor its object identify it: both are reused if Python does not know the thread.
 
     Args:
-        life: of the calling thread: only its locals have it, so it ends with the thread.
+        life: an object in the locals of the calling thread only, so it ends with the thread.
     """
 
     __slots__ = ("life", "thread")
@@ -149,11 +149,11 @@ class Caller:
         self.life = ref(life)
 
     def get_name(self) -> str:
-        """Return what people call it; as the name of a task."""
+        """Return the thread's name, like the name of a task."""
         return self.thread.name
 
     def done(self) -> bool:
-        """Return True once the thread has ended, like `Task.done`."""
+        """Return True if the thread has ended, like `Task.done`."""
         return self.life() is None
 
 
@@ -164,41 +164,41 @@ def caller() -> Caller:
     """Return the calling thread."""
     try:
         return _callers.me  # type: ignore[no-any-return]
-    except AttributeError:  # a signal handler may have been quicker
+    except AttributeError:  # a signal handler may have set it first
         life = _callers.__dict__.setdefault("life", set())
         me: Caller = _callers.__dict__.setdefault("me", Caller(life))
         return me
 
 
 def strands() -> tuple[object, ...]:
-    """Return what the caller works at: the task of a loop that runs in its thread, and all that is around the loop.
+    """Return the strands of the caller: the running task, if any, and the thread around it.
 
-    Tasks of one thread are not one owner: a hold of one of them is re-entered by no other.
+    Tasks of one thread are different owners: no task re-enters the hold of another.
     """
     if process.running_loop() is None:
         return (None,)
-    from asyncio import current_task  # loaded, since a loop runs
+    from asyncio import current_task  # already loaded, because a loop runs
 
     return current_task(), None
 
 
 def is_active(owner: Caller) -> bool:
-    """Tell whether another thread may still be at work.
+    """Return True if another thread may still be active.
 
-    Not by `sys._current_frames`: uWSGI cancels its threads, and what that reads of them is gone then.
+    Not with `sys._current_frames`: uWSGI cancels its threads, whose frames are then invalid.
     """
     return owner is not caller() and not owner.done()
 
 
 here: None = None
-"""What a state belongs to: None, since all threads of a process share one; it is dropped when the process forks."""
+"""The owner of a state: None, because all threads of a process share one, dropped at a fork."""
 
 checked_here = process.checked_pid
-"""As `here`, for stores whose lines are elsewhere: some forks run no hooks."""
+"""Like `here`, for stores outside of the process: some forks run no hooks."""
 
 
 class Waiter(Generic[T]):
-    """Waits for one message, which any thread may tell."""
+    """Waits for one message, which any thread may send."""
 
     __slots__ = ("_lock", "_message")
 
@@ -214,24 +214,24 @@ class Waiter(Generic[T]):
         try:
             self._lock.release()
         except RuntimeError:
-            pass  # it was told already
+            pass  # already notified
 
     def wait(self, seconds: float) -> T | None:
-        """Wait until told or until `seconds` have passed; return the message or None."""
+        """Wait until notified or until `seconds` have passed; return the message or None."""
         self._lock.acquire(timeout=max(0.0, min(seconds, LONGEST_SLEEP)))
         message, self._message = self._message, None
         return message
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: a waiter of threads has no resources."""
 
 
 class Arrivals:
-    """Waits for what arrives on a socket that a library reads itself.
+    """Waits for data on a socket that a library reads.
 
     Args:
-        fileno: of the socket.
-        read: lets the library read what has arrived.
+        fileno: the descriptor of the socket.
+        read: lets the library read the data.
     """
 
     __slots__ = ("_fileno", "_read")
@@ -241,31 +241,33 @@ class Arrivals:
         self._read = read
 
     def look(self) -> None:
-        """Read what is there."""
+        """Read the data that have arrived."""
         if readable(self._fileno, (), 0.0):
             self._read()
 
     def wait(self, deadline: float) -> bool:
-        """Wait until something was read; False if the moment came before."""
+        """Wait until data were read; return False at the deadline."""
         if not readable(self._fileno, (), deadline - clock.now()):
             return False
         self._read()
         return True
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
 
 
 def readable(fd: int, ends: Iterable[int], seconds: float) -> set[int]:
-    """Wait until a descriptor can be read, or the other side of one of others is closed; return which.
+    """Wait until a descriptor is readable, or a peer has closed another; return one.
 
     Args:
-        fd: to be read from.
-        ends: the others.
-        seconds: after which it is nothing.
+        fd: the descriptor to read from.
+        ends: the other descriptors.
+        seconds: maximum wait.
     """
     seconds = max(0.0, min(seconds, LONGEST_SLEEP))
-    if not hasattr(select, "poll"):  # on Windows, and under eventlet, which takes it away: so it is asked each time
+    if not hasattr(
+        select, "poll"
+    ):  # missing on Windows and under eventlet, which removes it later: so check each time
         return set(select.select((fd, *ends), (), (), seconds)[0])
     poll = select.poll()
     poll.register(fd, select.POLLIN)
@@ -275,13 +277,13 @@ def readable(fd: int, ends: Iterable[int], seconds: float) -> set[int]:
 
 
 class Alarm:
-    """Calls a function when a moment comes, in a thread of its own that starts when it is needed.
+    """Calls a function at a moment, in its own thread, which starts when needed.
 
     Args:
-        function: sets the alarm again if it is to be called again.  What it raises is logged.
-        name: of the thread.
+        function: sets the alarm again for another call.  Its exceptions are logged.
+        name: the thread's name.
         now: the clock.
-        idle: called before the thread ends since there was nothing to do.
+        idle: called before an idle thread ends.
     """
 
     def __init__(
@@ -291,7 +293,7 @@ class Alarm:
         self._name = name
         self._now = now
         self._idle = idle
-        # No Event: an interrupt in its Python code would leave its lock taken.
+        # Not an Event, because an interrupt in its Python code would leave its lock taken.
         self._rung: Waiter[bool] = Waiter()
         self._starting = threading.RLock()
         self._thread: threading.Thread | None = None
@@ -299,7 +301,7 @@ class Alarm:
         self.moment = math.inf
 
     def set(self, moment: float) -> None:
-        """Call it at that moment at the latest."""
+        """Call the function at `moment` or earlier."""
         if moment < self.moment:
             with self._starting:
                 before, self.moment = self.moment, min(moment, self.moment)
@@ -307,12 +309,12 @@ class Alarm:
                     self._rung.wake(True)
                     if (self._thread is None or not self._thread.is_alive()) and not self._stopped:
                         self._thread = start_background(self._name, self._run)
-                except BaseException:  # an interrupt: perhaps no thread waits for this moment, so set it again
+                except BaseException:  # after an interrupt perhaps no thread waits for this moment, so set it again
                     self.moment = before
                     raise
 
     def stop(self) -> None:
-        """Never call it again."""
+        """Stop the alarm for good."""
         self._stopped = True
         self._rung.wake(True)
 
@@ -329,14 +331,14 @@ class Alarm:
                         if self.moment == math.inf and not self._stopped:
                             self._thread = None
                             return
-            except BaseException:  # even SystemExit: all leases hang on this thread
+            except BaseException:  # even SystemExit, because all leases depend on this thread
                 log.exception("Unexpected error in %s, which continues.", self._name)
                 self.moment = min(self.moment, self._now() + RETRY)
                 time.sleep(RETRY)
 
 
 class WrongWith:
-    """Refuses the `with` of the other colour."""
+    """Rejects `async with` on sync locks."""
 
     __slots__ = ()
 
@@ -344,4 +346,4 @@ class WrongWith:
         raise InvalidArgument(f"{self!r} is a lock of connect(). Use `with`, or a lock of aconnect().")
 
     async def __aexit__(self, *_: object) -> None:
-        """Never come here."""
+        """Never called."""

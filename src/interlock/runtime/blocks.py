@@ -1,4 +1,4 @@
-"""The grants of one lock object and the blocks that acquired them: the end of a block finds the grant of this block.
+"""The grants of one lock object, and the blocks that acquired them.
 
 A `with` statement enters and leaves from one frame, so the frame identifies the block, even if another thread or task
 closes its generator.  The record keeps the frame and not its `id()`: Python reuses the address of an ended frame.
@@ -15,26 +15,26 @@ _WITH = {opmap[name] for name in ("BEFORE_WITH", "BEFORE_ASYNC_WITH", "LOAD_SPEC
 _BACK = 2 if "LOAD_SPECIAL" in opmap else 0  # since Python 3.14, `with` loads `__enter__` and then calls it
 _STACKS = {"contextlib", "unittest.case", "unittest.async_case"}
 CallSite: TypeAlias = FrameType | tuple[FrameType | None]
-"""The frame of a `with` statement; or a tuple with the frame of another caller of `__enter__`, None if it is useless.
+"""The frame of a `with` statement; or a tuple with another caller's frame or None.
 
 Code compiled by Cython has no frames: all its tasks may show the frame of one Python function.
 """
 
 
 def call_site() -> CallSite:
-    """Return the call site at which the caller's caller enters a block."""
+    """Return the call site where the caller's caller enters a block."""
     try:
         frame = sys._getframe(2)
     except ValueError:  # called from C code
         return (None,)
     if frame.f_code.co_code[frame.f_lasti - _BACK] in _WITH:
         return frame
-    # The frame of an exit stack returns before the block ends: it would keep its locals and callers alive.
+    # The frame of an exit stack returns before the block ends, and would keep its locals and callers alive.
     return (None if frame.f_globals.get("__name__") in _STACKS else frame,)
 
 
 class Acquired(list[tuple[Any, Any, Any]]):
-    """The unreleased acquisitions in order: the call site of the block or None, the grant or run, and the owner.
+    """The unreleased acquisitions in order: call site or None, grant or run, owner.
 
     A grant or run has `_over`, True once it was released or the caller knows of its loss, and `inherited`, True in a
     forked child.  It may have `_hold`, the same object for all handles of one hold, None if it holds nothing, and
@@ -45,9 +45,9 @@ class Acquired(list[tuple[Any, Any, Any]]):
     _most = 1000
 
     def note(self, site: CallSite | None, begun: object, owner: object) -> None:
-        """Record an acquisition; if there are many, forget those that are over; if too many, also their blocks."""
+        """Record an acquisition; forget ended ones if there are many, and blocks if too many."""
         if len(self) >= self._many:
-            by_hand = len(self) >= self._most  # a block left without its end; of a few, each may be open
+            by_hand = len(self) >= self._most  # a block left without its end; the few latest may be open
             for each in self.copy():
                 if each[0] is None:
                     over = each[1]._over or getattr(each[1], "lost", False)
@@ -59,7 +59,7 @@ class Acquired(list[tuple[Any, Any, Any]]):
         self.append((site, begun, owner))
 
     def forget(self, each: tuple[Any, Any, Any]) -> bool:
-        """Remove an acquisition; False if another thread was quicker."""
+        """Remove an acquisition; return False if another thread was faster."""
         try:
             self.remove(each)
             return True
@@ -73,14 +73,14 @@ class Acquired(list[tuple[Any, Any, Any]]):
                 self.forget(each)
 
     def end(self, caller: Callable[[], object], lock: object) -> list[Any]:
-        """Return the grant of the ending block; if it can't be identified, nothing, with a warning.
+        """Return the grant of the ending block; if it is unclear, nothing, with a warning.
 
         Args:
             caller: returns the thread or task that ends the block.
             lock: the lock object, for the warning.
 
         Returns:
-            The grant or run; and the grant that its owner has acquired again in the block, like a Condition.
+            The grant or run; also a grant that its owner re-acquired in the block, like a Condition.
         """
         frame: object = self
         try:
@@ -91,7 +91,7 @@ class Acquired(list[tuple[Any, Any, Any]]):
                 return [last[1]]
         except (ValueError, IndexError):  # called from C code; or nothing was entered
             pass
-        known = self.copy()  # an iterator of a list ends early if another thread makes the list shorter
+        known = self.copy()  # an iterator of a list ends early if another thread shortens the list
         for each in reversed(known):
             site = each[0]
             if site is frame:
@@ -105,7 +105,7 @@ class Acquired(list[tuple[Any, Any, Any]]):
         ended = all(each[2] is not None and each[2].done() for each in loose)
         fit = [each for each in own if each[0][0] is frame] or own or (loose if ended else [])
         held = [getattr(each[1], "_hold", each[1]) for each in fit]
-        if fit and len({*held} - {None}) <= 1:  # an acquisition that holds nothing goes first
+        if fit and len({*held} - {None}) <= 1:  # an acquisition that holds nothing comes first
             return self._take(fit[held.index(None) if None in held else -1])
         warnings.warn(
             f"The end of a block of {lock!r} released nothing: {len(fit) or 'no'} open blocks of the caller match. "

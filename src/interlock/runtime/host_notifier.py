@@ -1,7 +1,7 @@
-"""Notification between processes of one host: a datagram to a Unix socket without a file (Linux) names a holder.
+"""Notification between processes of one host, by datagrams on Unix sockets (Linux).
 
-A process sends it when the store has answered the step that promoted a waiter; it contains what the store would say:
-an id, a fence and a slot.  Nothing depends on it: a waiter whose datagram is lost finds its promotion by polling.
+A process sends a datagram when the store has answered the step that promoted a waiter; it contains the id, the fence
+and the slot.  Nothing depends on the datagram: if it is lost, the waiter finds its promotion by polling.
 """
 
 import errno
@@ -22,24 +22,24 @@ from interlock.runtime.process import HOST, in_forked_child, pid
 from interlock.runtime.waiters import Notifier, Waiters
 
 LONGEST = 32768  # bytes of a datagram
-MANY = 250  # messages in one
+MANY = 250  # messages in one datagram
 SENDING = 0.05  # seconds to wait for a process that does not read
-PASSING = (errno.EADDRINUSE, errno.EMFILE, errno.ENFILE)  # the name is just being closed; all descriptors are in use
-SHORTEST_LOOK, LONGEST_LOOK = 20_000, 500_000  # microseconds between two looks of a waiter that gets no notification
-GROWTH = 8  # it looks again after this part of the time for which it has waited
+PASSING = (errno.EADDRINUSE, errno.EMFILE, errno.ENFILE)  # the name is being closed; all descriptors are in use
+SHORTEST_LOOK, LONGEST_LOOK = 20_000, 500_000  # microseconds between two polls of a waiter without notification
+GROWTH = 8  # it polls again after this part of its waiting time
 _HEARS = hasattr(socket, "SO_PASSCRED")
 _UCRED = struct.Struct("iII")
-_SOMEBODY = 65534  # the user id for all users that a user namespace does not know
+_SOMEBODY = 65534  # the user id of unknown users in a user namespace
 
 
 class Neighbours(Notifier):
-    """The socket on which this process receives notifications from others of its host, and sends them.
+    """The socket for notifications from and to other processes of this host.
 
     Args:
-        waiters: are notified.
+        waiters: the waiters to notify.
 
     Attributes:
-        channel: where others notify this process; "" while it does not listen.
+        channel: the address of this process; "" while it does not listen.
         home: host and pid of this process.
     """
 
@@ -50,11 +50,11 @@ class Neighbours(Notifier):
         in_forked_child(self._start_afresh)
 
     def _start_afresh(self) -> None:
-        """In a forked child: hear nothing of what the parent is told."""
+        """Reset it in a forked child, which must not receive the parent's messages."""
         if self._socket is not None:
             self._socket.close()
         self._socket = None
-        self._opening = threading.RLock()  # re-entrant: a signal handler may acquire or close meanwhile
+        self._opening = threading.RLock()  # re-entrant, because a signal handler may acquire or close in between
         self._users = 0
         self._away = not _HEARS
         self.channel = ""
@@ -62,17 +62,17 @@ class Neighbours(Notifier):
 
     @property
     def origin(self) -> Origin:
-        """This process as others see it; it listens as soon as one of its claims waits."""
+        """This process for others; it listens once one of its claims waits."""
         if not self.channel and self.waiters:
             self.listen()
         return Origin(self.home, self.channel)
 
     def listen(self) -> None:
-        """Listen, unless that is done already, or can't be done."""
+        """Listen, unless it already does or cannot."""
         with self._opening:
             if self.channel or self._away:
                 return
-            self._away = True  # a handler that comes now does not listen
+            self._away = True  # a handler that runs now does not listen
             heard: socket.socket | None = None
             channel = f"interlock-{secrets.token_hex(8)}"
             try:
@@ -94,7 +94,7 @@ class Neighbours(Notifier):
             self.channel = channel
 
     def notify_others(self, promoted: Sequence[QueuedClaim]) -> None:
-        """Tell waiters in other processes: holders their fence, the others that they should look."""
+        """Notify waiters in other processes: holders of their fence, others to poll."""
         by_channel: dict[str, list[str]] = {}
         for place in promoted:
             fence = place.fence if place.state == USING else 0
@@ -104,7 +104,7 @@ class Neighbours(Notifier):
                 self.send(channel, messages)
 
     def send(self, channel: str, messages: Sequence[str]) -> None:
-        """Send messages, each "id fence slot", to where another process listens."""
+        """Send messages, each "id fence slot", to the address of another process."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaking:
                 speaking.settimeout(SENDING)
@@ -112,7 +112,7 @@ class Neighbours(Notifier):
                 for start in range(0, len(messages), MANY):
                     speaking.send("\n".join(messages[start : start + MANY]).encode())
         except ConnectionRefusedError:
-            pass  # its process has ended, or is not of this host
+            pass  # its process has ended, or is not on this host
         except OSError as error:
             log.warn("Could not notify the next waiter, which will poll: %s", error)
 
@@ -122,18 +122,18 @@ class Neighbours(Notifier):
             self._users += 1
 
     def leave(self) -> None:
-        """Count one user less; without any, stop listening, until there is a waiter again."""
+        """Drop one user; without users, stop listening until there is a waiter again."""
         with self._opening:
             self._users -= 1
             if self._users > 0:
                 return
             ending, self._socket, self.channel = self._socket, None, ""
         if ending is not None:
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # the socket has ended
                 ending.shutdown(socket.SHUT_RD)  # its thread closes it
 
     def _read(self, heard: socket.socket) -> None:
-        """Tell waiters what comes, until the socket is shut down."""
+        """Pass messages to waiters until the socket is shut down."""
         with heard, suppress(OSError):
             while True:
                 data, about, _, _ = heard.recvmsg(LONGEST, socket.CMSG_SPACE(_UCRED.size))
@@ -147,8 +147,8 @@ class Neighbours(Notifier):
     def _hear(self, text: str, about: Iterable[tuple[int, int, bytes]]) -> None:
         """Notify waiters of a message.
 
-        A fence is believed from those that could write it into the store: processes of this user, and root, as the
-        kernel says.  From others it only means that the claim should look.
+        A fence is accepted only from senders that could write it into the store: processes of this user, and root, as
+        the kernel reports.  From others a message only means that the claim should poll.
         """
         senders = {_UCRED.unpack(data)[1] for _, kind, data in about if kind == socket.SCM_CREDENTIALS}
         believed = senders in ({os.geteuid()}, {0}) and _SOMEBODY not in senders
@@ -160,17 +160,17 @@ class Neighbours(Notifier):
 
 
 neighbours = Neighbours(Waiters())
-"""Of all stores of this process that can't notify by themselves."""
+"""The notifier of all stores of this process without their own notification."""
 
 
 def sooner(step: StepResult, line: Line, clock: StoreTime, longest: int = LONGEST_LOOK) -> StepResult:
-    """Let a waiter look soon again if it does not listen, or another host, which can't tell it, is before it.
+    """Let a waiter poll soon if no notification can reach it.
 
     Args:
-        step: its answer is the waiter.
-        line: as it is after the step.
-        clock: of the step.
-        longest: microseconds between two looks; more in a long line.
+        step: the step whose answer is the waiter.
+        line: the line after the step.
+        clock: the time of the step.
+        longest: maximum microseconds between two polls; more in a long line.
     """
     waiter = step.answer
     if not isinstance(waiter, QueuedClaim) or waiter.state != PENDING:

@@ -4,6 +4,6 @@ import _thread
 import os
 
 loading = _thread.RLock()
-"""A fork waits for it: a thread that imports a module would otherwise leave the module's lock held in the child."""
+"""A fork waits for it: otherwise a thread that imports a module leaves its lock held in the child."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=loading.acquire, after_in_parent=loading.release, after_in_child=loading.release)

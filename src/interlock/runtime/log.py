@@ -1,4 +1,4 @@
-"""What is worth a line in the log; `logging` is loaded only then, since programs must start fast."""
+"""The log; `logging` is loaded at the first line, so that programs start fast."""
 
 import sys
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from contextlib import nullcontext, suppress
 from interlock.runtime.loading import loading
 
 sink: Callable[[str], object] | None = None
-"""What gets the lines instead of `logging`; `interlock run` has one of its own."""
+"""Receives the lines instead of `logging`; `interlock run` sets its own."""
 
 
 def warn(message: str, *args: object) -> None:
@@ -16,21 +16,21 @@ def warn(message: str, *args: object) -> None:
 
 
 def exception(message: str, *args: object) -> None:
-    """Log an error under the name "interlock", with the exception that is being handled."""
+    """Log an error under the name "interlock", with the handled exception."""
     _log("exception", message, args)
 
 
 def _log(level: str, message: str, args: tuple[object, ...]) -> None:
-    """Log a line; where `logging` can't be loaded, because no file can be opened, it goes to stderr."""
+    """Log a line; to stderr if `logging` cannot be loaded because no file can be opened."""
     if sink is not None:
         sink(message % args)
         return
     try:
-        # The lock is left out where logging is there: a finalizer may run while another thread loads it.
+        # No lock if logging is loaded: a finalizer may run while another thread loads it.
         with nullcontext() if "logging" in sys.modules else loading:
             import logging
     except OSError:
-        with suppress(AttributeError, OSError, ValueError):  # no error stream, or one that takes nothing
+        with suppress(AttributeError, OSError, ValueError):  # no error stream, or a closed one
             sys.stderr.write(f"interlock: {message % args}\n")
         return
     # As text: a handler that keeps its records would keep the frames of an error alive, and grants in them.

@@ -1,4 +1,4 @@
-"""Which process this is; a forked child is another one; and what is to be found when it forks or ends."""
+"""Facts about this process, and hooks for its forks and its end."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ T = TypeVar("T")
 def _node() -> str:
     if hasattr(os, "uname"):
         return os.uname().nodename
-    from socket import gethostname  # only where it is needed: it is slow to load
+    from socket import gethostname  # loaded late, because it is slow to load
 
     return gethostname()
 
@@ -30,17 +30,17 @@ _in_child: list[Callable[[], object]] = []
 
 
 def in_forked_child(function: Callable[[], object]) -> None:
-    """Let `function` be called in each child that is forked."""
+    """Call `function` in each forked child."""
     _in_child.append(function)
 
 
 def each_in_forked_child(registry: Iterable[T], function: Callable[[T], object]) -> None:
-    """Let `function` be called in each forked child, with each object that is in a registry by then."""
+    """Call `function` in each forked child with each object of a registry."""
     in_forked_child(lambda: [function(each) for each in registry])
 
 
 def around_forks(**functions: Callable[[], object]) -> None:
-    """As `os.register_at_fork`, where there are forks."""
+    """Call `os.register_at_fork` on systems with forks."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(**functions)
 
@@ -51,9 +51,9 @@ def pid() -> int:
 
 
 def checked_pid() -> int:
-    """Return this process's id, as the system says.
+    """Return this process's id from the system.
 
-    uWSGI and C code fork without telling Python: then what a fork is to do is done here.
+    uWSGI and C code fork without Python's hooks: then this call runs the hooks of a fork.
     """
     if os.getpid() != _pid:
         _forked()
@@ -61,9 +61,9 @@ def checked_pid() -> int:
 
 
 def running_loop() -> Any:
-    """Return the event loop that runs in the calling thread; None if none does."""
+    """Return the running event loop of the calling thread; None if none runs."""
     asyncio: Any = sys.modules.get("asyncio")
-    return None if asyncio is None else asyncio._get_running_loop()  # it does not raise, as the public one
+    return None if asyncio is None else asyncio._get_running_loop()  # it does not raise, unlike the public function
 
 
 def _forked() -> None:
@@ -77,14 +77,14 @@ around_forks(after_in_child=_forked)
 
 
 class OwnedDescriptor:
-    """Which file the number of a descriptor means.
+    """The identity of the file behind a descriptor's number.
 
-    A program that becomes a daemon closes descriptors that are not its own, and their numbers become other files:
-    what is no longer ours is neither written to nor closed.
+    A program that becomes a daemon closes foreign descriptors, and their numbers become other files: then this
+    library neither writes to nor closes them.
 
     Args:
-        fd: the number.
-        owner: the socket that would close it; it lets go of what is no longer ours.
+        fd: the descriptor's number.
+        owner: the socket that would close it; it is detached if the file is no longer ours.
     """
 
     __slots__ = ("_fd", "_found", "_owner")
@@ -95,7 +95,7 @@ class OwnedDescriptor:
         self._owner = owner
 
     def is_ours(self) -> bool:
-        """Tell whether it is still open, and means the same file."""
+        """Return True if it is still open, and still the same file."""
         try:
             ours = samestat(self._found, fstat(self._fd))
         except OSError:
@@ -105,48 +105,48 @@ class OwnedDescriptor:
         return ours
 
     def check(self) -> None:
-        """See that it is ours.
+        """Check that it is still the same file.
 
         Raises:
-            ConnectionResetError: it is not.
+            ConnectionResetError: it is another file.
         """
         if not self.is_ours():
             raise ConnectionResetError("the program has closed its descriptor")
 
     def shut_down(self) -> None:
-        """End a connection from any thread, and wake a thread that waits at it; its owner closes it.
+        """End a connection from any thread, and wake its waiting thread; its owner closes it.
 
         Raises:
-            OSError: it has ended.
+            OSError: the connection has ended.
         """
-        from socket import SHUT_RDWR, socket  # slow to load, and loaded where there are connections
+        from socket import SHUT_RDWR, socket  # slow to load, and already loaded with any connection
 
         if self.is_ours():
-            with socket(fileno=os.dup(self._fd)) as copy:  # what uvloop has for a socket can't be shut down
+            with socket(fileno=os.dup(self._fd)) as copy:  # uvloop's own socket object cannot be shut down
                 copy.shutdown(SHUT_RDWR)
 
 
 class WeakRegistry(Generic[T]):
-    """Objects that are found as long as they live; any thread may add one at any moment, unlike to a WeakSet.
+    """Objects that are found while they live; any thread may add one, unlike to a WeakSet.
 
-    No code in Python is called when one of them dies: Python would swallow an interrupt that comes in that call.
+    No Python code runs when one of them dies, because Python would swallow an interrupt in it.
     """
 
     def __init__(self) -> None:
         self._found: dict[weakref.ref[T], None] = {}
 
     def add(self, one: T) -> None:
-        """Find `one` from now on."""
+        """Add an object."""
         self._found[weakref.ref(one, self._found.pop)] = None
 
     def __iter__(self) -> Iterator[T]:
-        """Iterate over those that live."""
+        """Iterate over the living objects."""
         found = (reference() for reference in list(self._found))
         return (one for one in found if one is not None)
 
 
 def fresh_id() -> str:
-    """Return a claim id that was never used and never will be.
+    """Return a unique claim id that is never reused.
 
     The operating system is asked each time: what a process has in its memory is cloned with it.
     """

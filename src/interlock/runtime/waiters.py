@@ -1,10 +1,10 @@
-"""The waiting claims of this process, what wakes each, and the successor of each.
+"""The waiting claims of this process, their waiters, and their successors.
 
-**Local hand-off**: a released claim lets in its successor of the same process before the server is told.
+**Local hand-off**: a released claim grants the lock to its successor in this process before the server knows.
 
-The order of the line is settled when a claim enters it, and so is its fence.  If a claim enters right behind another
-one of its process that takes the whole lock, the server says so in its reply: the new claim is the *successor*.  A
-released claim lets in its successor at once, and its `leave` tells the server which one.  For the server the released
+The order of the line, and the fence, are fixed when a claim enters.  If a claim enters directly behind a claim of
+its process that takes the whole lock, the server's reply says so: the new claim is the *successor*.  A released
+claim grants the lock to its successor immediately, and its `leave` names the successor.  For the server the released
 claim holds the lock until its `leave` arrives, or until its lease ends; whichever comes first, the successor is next,
 and no claim can enter between the two.
 
@@ -36,12 +36,12 @@ MESSAGE = re.compile(f"([^ ]*) ([0-9]{{1,{DIGITS}}})(?: ([0-9]{{1,{DIGITS}}}))?"
 
 
 class Waiters:
-    """What wakes each waiting claim, by the claim's id; threads and tasks of several loops may stand here together.
+    """The waiters by claim id; threads and tasks of several loops may share it.
 
-    Each step is one operation of a dictionary: so a signal handler or a finalizer may come in between.
+    Each step is one operation of a dictionary, so a signal handler or finalizer may interrupt it.
 
     Attributes:
-        by_id: what wakes each; always the same dictionary.
+        by_id: the waiters by claim id; always the same dictionary.
     """
 
     def __init__(self) -> None:
@@ -52,18 +52,18 @@ class Waiters:
         return bool(self.by_id)
 
     def add(self, id: str, waiter: Wakeable) -> None:
-        """Let `waiter` get the notifications of a claim."""
+        """Register the waiter of a claim."""
         self.by_id[id] = waiter
 
     def remove(self, id: str) -> bool:
-        """Forget a claim; True if it was there."""
+        """Forget a claim; return True if it was registered."""
         return self.by_id.pop(id, None) is not None
 
     def notify(self, id: str, fence: int, slot: int = 0) -> bool:
-        """Notify a claim that it holds the lock with `fence`; with 0, that it should look.
+        """Notify a claim that it holds the lock with `fence`; with 0, that it should poll.
 
         Returns:
-            False if it does not wait here.
+            False if the claim does not wait here.
         """
         waiter = self.by_id.get(id)
         if waiter is not None:
@@ -71,13 +71,13 @@ class Waiters:
         return waiter is not None
 
     def dispatch(self, message: str) -> None:
-        """Pass on the message of another process: "id fence slot"."""
+        """Pass on a message of another process: "id fence slot"."""
         words = MESSAGE.fullmatch(message)
-        if words is not None:  # else it is not from us
+        if words is not None:  # otherwise the message is foreign
             self.notify(words[1], int(words[2]), int(words[3] or 0))
 
     def wake_all(self) -> None:
-        """Let all waiters look: messages may have been missed meanwhile."""
+        """Let all waiters poll, because messages may have been missed."""
         for waiter in list(self.by_id.values()):
             waiter.wake(None)
 
@@ -87,7 +87,7 @@ each_in_forked_child(_all, lambda waiters: waiters.by_id.clear())
 
 
 class Notifier(Protocol):
-    """What a store uses to notify the waiters of its lines.
+    """Notifies the waiters of a store's lines.
 
     Attributes:
         waiters: the waiting claims of this process.
@@ -99,18 +99,18 @@ class Notifier(Protocol):
 
         @property
         def origin(self) -> Origin:
-            """This process as others see it."""
+            """This process in listings."""
 
     def notify_others(self, promoted: Sequence[QueuedClaim]) -> None:
-        """Notify waiters in other processes: a new holder of its fence, a pending claim that it must look."""
+        """Notify waiters in other processes: holders of their fence, pending claims to poll."""
 
 
 class HandOver:
     """A released or withdrawn claim, until the server has replied to its departure.
 
     Args:
-        before: the claim that was released, or that gave up.
-        id: the successor that it let in; "" if it gave up.
+        before: the claim that was released or gave up.
+        id: the successor that was granted the lock; "" if the claim gave up.
 
     Attributes:
         before, id: the arguments.
@@ -125,7 +125,7 @@ class HandOver:
         self.answered = self.carried = False
 
     def settle(self, removed: bool) -> bool:
-        """Record the server's reply; True if this request or a request of a successor removed the claim."""
+        """Record the server's reply; return True if any request removed the claim."""
         self.answered = True
         return removed or self.carried
 
@@ -136,13 +136,13 @@ NOBODY: Next = ("", 0, ())
 
 
 class Successors(Waiters):
-    """The waiting claims of one process or event loop, the claims that it holds now, and the successor of each.
+    """The waiting and held claims of one process or loop, and their successors.
 
     Each section under the mutex may be nested by a signal handler of its own thread: one operation of a
     dictionary decides which claim is let in.
 
     Attributes:
-        trusts: False if a claim that is told that it holds the lock must ask the server before it goes in.
+        trusts: False if a claim that is notified must verify its grant at the server first.
     """
 
     def __init__(self) -> None:
@@ -150,11 +150,11 @@ class Successors(Waiters):
         self.trusts = True
         self._after: dict[str, Next] = {}
         self._before: dict[str, str] = {}
-        self._held: dict[str, tuple[HandOver, ...]] = {}  # with the hand-overs before it that may have no reply
+        self._held: dict[str, tuple[HandOver, ...]] = {}  # with the earlier hand-overs that may have no reply
         self._mutex = RLock()
 
     def holds(self, id: str, before: tuple[HandOver, ...] = ()) -> None:
-        """Record that this process holds a claim: it is no longer a successor, and may have a successor.
+        """Record that this process holds a claim, which may now have a successor.
 
         Args:
             id: the claim.
@@ -166,14 +166,14 @@ class Successors(Waiters):
                 self._unlink(id)
 
     def before(self, id: str) -> list[str]:
-        """Return the claims that a holder's request must name, because their releases have no reply yet."""
+        """Return the claims that a holder's request must name: their releases had no reply."""
         unanswered = [each for each in self._held.get(id, ()) if not each.answered]
         for each in unanswered:
             each.carried = True
         return [each.before for each in unanswered]
 
     def follow(self, before: str, id: str, fence: int, between: tuple[HandOver, ...] = ()) -> None:
-        """Note that the waiting claim `id` holds the lock with `fence` as soon as `before` has left.
+        """Record that the claim `id` gets the lock with `fence` when `before` has left.
 
         Args:
             before, id, fence: as above.
@@ -190,7 +190,7 @@ class Successors(Waiters):
                 self._after[before] = (id, fence, between)
 
     def notify(self, id: str, fence: int, slot: int = 0) -> bool:
-        """As `Waiters.notify`: the server says that a claim holds the lock."""
+        """Notify a claim like `Waiters.notify`: the server has granted the lock."""
         fence = fence if self.trusts else 0
         if fence and id in self.by_id:
             self.holds(id)
@@ -199,7 +199,7 @@ class Successors(Waiters):
         return super().notify(id, fence, slot)
 
     def leaves(self, id: str) -> HandOver | None:
-        """Record that a claim is released or gives up; if this process held the claim, let in its successor.
+        """Record the end of a claim; if this process held it, grant to its successor.
 
         Returns:
             The hand-over, whose `settle` takes the server's reply; None if no claim depends on that reply.
@@ -228,7 +228,7 @@ class Successors(Waiters):
             return made
 
     def drop_held(self, id: str) -> tuple[HandOver, ...] | None:
-        """Record that this process has lost a claim or passed it on: the successor is not let in.
+        """Record that this process no longer holds a claim; its successor must wait.
 
         Returns:
             The argument of `holds`, in case the process still holds the claim; None if it did not hold the claim.
@@ -236,7 +236,7 @@ class Successors(Waiters):
         return self._held.pop(id, None)
 
     def _unlink(self, id: str) -> tuple[str, tuple[HandOver, ...]]:
-        """Detach a claim from its predecessor; return the predecessor, or "", and the claims that gave up between."""
+        """Detach a claim from its predecessor; return it ("" if none) and the claims between."""
         before = self._before.pop(id, "")
         if not before or self._after.get(before, NOBODY)[0] != id:
             return before, ()

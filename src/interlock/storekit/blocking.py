@@ -1,4 +1,4 @@
-"""A store written once, as plain calls, for threads and tasks; and the section in which such calls do their work."""
+"""A store of plain calls for threads and tasks, and its critical section."""
 
 import contextlib
 import threading
@@ -16,7 +16,7 @@ WITHIN_A_STEP = (
 
 
 class Section:
-    """A critical section: it excludes other threads, and signal handlers of the thread that is in it.
+    """A critical section against other threads and against signal handlers of its own thread.
 
     Attributes:
         mutex: excludes other threads.
@@ -37,7 +37,7 @@ class Section:
             StoreError: the caller is a signal handler that interrupted this section in its own thread.
         """
         with self.mutex:
-            if self.taken:  # the mutex is re-entrant: this is the same thread
+            if self.taken:  # the mutex is re-entrant, so this is the same thread
                 raise StoreError(WITHIN_A_STEP)
             self.taken = True
             try:
@@ -47,18 +47,18 @@ class Section:
 
 
 class BlockingStore(Store):
-    """A store on plain calls; a subclass implements `steps`."""
+    """A store of plain calls; a subclass implements `steps`."""
 
     def steps(self) -> StepStore:
         """Return the step store of one queue."""
         raise NotImplementedError
 
     def queue(self) -> StepQueue:
-        """As `Store.queue`."""
+        """Return a queue for threads."""
         return StepQueue(self.steps())
 
     def aqueue(self) -> AsyncQueue:
-        """As `Store.aqueue`."""
+        """Return a queue for tasks."""
         from interlock.storekit._async.step_queue import AsyncStepQueue
         from interlock.storekit.task_steps import TaskSteps  # only programs with an event loop load asyncio
 

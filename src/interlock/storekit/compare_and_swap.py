@@ -1,4 +1,4 @@
-"""A step store on a store that can compare and swap a text: the client decides, then swaps the line if unchanged.
+"""A step store on compare-and-swap: the client decides, then swaps an unchanged text.
 
 The line that was written last is cached, so that a step without contention is one round trip.  The client decides by
 its estimate of the server's clock; the server refuses a swap if its clock differs from the estimate by more than
@@ -71,7 +71,7 @@ class SwapStore(Protocol[V]):
         return SLACK
 
     def close_idle(self) -> object:
-        """Close idle connections: no lock was held for a while."""
+        """Close idle connections, because no lock was held for a while."""
         return None
 
     def load(self, key: str) -> tuple[V | None, str, int]:
@@ -104,7 +104,7 @@ class SwapStore(Protocol[V]):
         """List the keys that begin with `prefix` and may have claims."""
 
     def doctor(self) -> list[Check]:
-        """Find out whether this store keeps the promises that the protocol needs."""
+        """Check whether this store keeps its guarantees."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -125,7 +125,7 @@ class CachedLine(NamedTuple, Generic[V]):
 
 
 class Turn:
-    """The caller that performs steps of a line, and the steps of those that wait for it."""
+    """The caller that performs the steps of a line, and the waiting steps."""
 
     def __init__(self, leader: object) -> None:
         self.leader = leader
@@ -148,7 +148,7 @@ class PendingStep:
         self.step: StepResult | StoreError | None = None
 
     def wake(self, message: str) -> None:
-        """Wake the caller, if it waits."""
+        """Wake the caller if it waits."""
         if self.waiter is not None:
             self.waiter.wake(message)
 
@@ -221,7 +221,7 @@ class SwapSteps(StepStore, Generic[V]):
         mine = PendingStep(transition, args, rt.caller())
         with self._mutex:
             turn = self._turns.setdefault(key, Turn(mine.caller))
-            if turn.leader is not mine.caller:  # else it is new, or interrupted by this signal handler
+            if turn.leader is not mine.caller:  # otherwise it is new, or interrupted by this signal handler
                 mine.waiter = rt.Waiter()
                 turn.asked.insert(0 if transition in (leave, complete) else len(turn.asked), mine)
         if mine.waiter is None or self._leads(key, mine, mine.waiter):
@@ -253,7 +253,7 @@ class SwapSteps(StepStore, Generic[V]):
             self._pass_on(key)
 
     def _leads(self, key: str, mine: "PendingStep", waiter: "rt.Waiter[str]") -> bool:
-        """Wait until another caller has performed this step, or the caller must perform it; True for the latter.
+        """Wait until this step is performed, or is this caller's turn; True for the latter.
 
         Raises:
             UnknownOutcome: the caller that performs this step did not finish in time.
@@ -274,14 +274,14 @@ class SwapSteps(StepStore, Generic[V]):
         return told is not DONE
 
     def _withdraw(self, key: str, mine: "PendingStep") -> bool:
-        """Take back a step that waits; False if another caller has begun it, or was about to pass the turn on."""
+        """Take back a waiting step; return False if another caller has begun it."""
         with self._mutex, suppress(KeyError, ValueError):
             self._turns[key].asked.remove(mine)
             return True
         return False
 
     def _pass_on(self, key: str) -> None:
-        """Let the next waiting caller of a line perform the steps of all that wait."""
+        """Let the next waiting caller of a line perform all waiting steps."""
         with self._mutex:
             turn = self._turns.get(key)
             if turn is not None and turn.asked:
@@ -292,7 +292,7 @@ class SwapSteps(StepStore, Generic[V]):
                 self._turns.pop(key, None)
 
     def _do(self, key: str, batch: "Sequence[PendingStep]") -> None:
-        """Perform the steps of a batch in one swap, so that callers of this process don't conflict at the server."""
+        """Perform the steps of a batch in one swap, so that callers here do not conflict."""
         known = self._remembered(key)
         first, looks = batch[0], any(each.transition is look for each in batch)
         retried = all(each.transition is enter for each in batch)  # `acquire` itself retries
@@ -319,7 +319,7 @@ class SwapSteps(StepStore, Generic[V]):
                 if each.transition is complete and isinstance(each.step, StepResult) and each.step.answer is True
             )
             self._doubted.add(key)
-            try:  # even an unchanged line is written: its new version refuses a lost swap that arrives late
+            try:  # even an unchanged line is written, so that its new version refuses a lost swap that arrives late
                 version = self._store.swap(key, known.version, encode(line), now, next(completed, None))
             except UnknownOutcome as error:
                 again = not first.unknown and not (retried and isinstance(error, NoAnswer))
@@ -343,7 +343,7 @@ class SwapSteps(StepStore, Generic[V]):
             each.step = UnknownOutcome(LOST) if each.unknown else None
 
     def _permitted(self, line: Line, before: Line, batch: "Sequence[PendingStep]", now: int) -> Line:
-        """Return a line without the grants that the store does not permit: waiters stay pending, new claims go."""
+        """Return a line without grants that the store forbids: waiters stay, new claims go."""
         waited = {place.id for place in before.places}
         for place in line.places:
             if place.held == now:
@@ -388,7 +388,7 @@ class SwapSteps(StepStore, Generic[V]):
         self._known[key] = known
 
     def renew_many(self, by_key: Mapping[str, Sequence[str]]) -> dict[str, StepResult]:
-        """Renew the claims of many cached lines; a line that has changed meanwhile is not in the answer."""
+        """Renew the claims of many cached lines; a changed line is not in the answer."""
         steps: dict[str, StepResult] = {}
         keys = [key for key in by_key if key not in self._turns and self._ahead is not None]
         for start in range(0, len(keys), AT_A_TIME):
@@ -403,7 +403,7 @@ class SwapSteps(StepStore, Generic[V]):
                 swaps = [(key, version, encode(line)) for key, (version, _, _, line) in some.items()]
                 versions = self._store.swap_many(swaps, now) if swaps else ()
             except StoreError:
-                break  # the queue then renews each line by itself, and gets the error of each
+                break  # the queue then renews each line separately, and gets each error
             for version, (key, (_, quiet, step, line)) in zip(versions, some.items(), strict=False):
                 self._remember(key, CachedLine(version, line, quiet))
                 steps[key] = step
@@ -427,7 +427,7 @@ class SwapSteps(StepStore, Generic[V]):
 
 
 def _longer(argument: Any, slack: int) -> Any:
-    """Return a claim with a lease that is longer by twice the slack, so that it lasts at least as long as asked."""
+    """Return a claim with a lease longer by twice the slack, so that it lasts long enough."""
     if not isinstance(argument, Claim):
         return argument
     spec = argument.spec
@@ -435,7 +435,7 @@ def _longer(argument: Any, slack: int) -> Any:
 
 
 def _unwritten(step: StepResult, before: Line, now: int) -> StepResult:
-    """Return a step without its line if the line would only extend a waiter's lease that is still `FRESH`."""
+    """Return a step without its line if that would only renew a `FRESH` waiter's lease."""
     waiter, line = step.answer, step.line
     if (
         not isinstance(waiter, QueuedClaim)

@@ -1,4 +1,4 @@
-"""What a store is, and the choice of one for a SQLAlchemy engine."""
+"""The interface of a store, and the choice of a store for a SQLAlchemy engine."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -19,20 +19,22 @@ MAKERS = {
 
 
 class Store(Protocol):
-    """A place for lines, and how to connect to it; what is not said otherwise is as on most servers.
+    """A place for lines, and its connections; the defaults suit most servers.
 
     Attributes:
         features: the optional parts of the contract that it supports; a lock that needs another raises Unsupported.
         frees_at_death: True if the claims of a process end with the process, so that its exit need not release them.
             Unless the store is `in_process`, the claims of a queue then end with that queue too.
         in_process: True if its lines are in the memory of this process.
-        now: the clock that leases are counted on by their holders, in seconds.
+        now: the clock of the holders' leases, in seconds.
     """
 
     features: frozenset[Feature] = frozenset()
     frees_at_death: bool = False
     in_process: bool = False
-    now: Callable[[], float] = staticmethod(clock.awake_or_not)  # leases of a server run on while this machine sleeps
+    now: Callable[[], float] = staticmethod(
+        clock.awake_or_not
+    )  # leases of a server continue while this machine is suspended
 
     def queue(self) -> Queue:
         """Return a new queue, for the threads of the calling process."""
@@ -60,7 +62,7 @@ def require_module(module: str, need: str) -> None:
 
 
 def from_client(client: Any, tasks: bool) -> Store:
-    """Return the store for the database of a SQLAlchemy engine, chosen by its dialect.
+    """Return the store for the database of a SQLAlchemy engine, by its dialect.
 
     The PostgreSQL store gets every unknown object, and refuses it with an error that says what is supported.
 

@@ -1,4 +1,4 @@
-"""A step store on plain calls, as the step store of a queue for tasks."""
+"""A step store for the tasks of a queue, on plain calls."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TypeVar, TypeVarTuple
@@ -15,7 +15,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class TaskSteps(AsyncStepStore):
-    """A step store for tasks: a call that may block is made in a worker thread.
+    """A step store for tasks: a call that may block runs in a worker thread.
 
     Args:
         steps: the step store with plain calls.

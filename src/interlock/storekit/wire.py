@@ -1,4 +1,4 @@
-"""The language of a server store, for `ServerQueue`: how requests are written and answers read; no I/O."""
+"""The requests and replies of a server store, for `ServerQueue`; no I/O."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 from interlock.core.claims import Claim
 from interlock.core.queue import EnterResult, Renewed
 
-Q = TypeVar("Q")  # a request, as a store writes it
-A = TypeVar("A")  # its answer, as the server gives it
+Q = TypeVar("Q")  # a request
+A = TypeVar("A")  # a reply
 Q_co = TypeVar("Q_co", covariant=True)
 Q_contra = TypeVar("Q_contra", contravariant=True)
 A_co = TypeVar("A_co", covariant=True)
@@ -15,20 +15,20 @@ A_contra = TypeVar("A_contra", contravariant=True)
 Mode: TypeAlias = Literal["t", "w", "a"]
 TRY: Mode = "t"  # one try
 WAIT: Mode = "w"  # enter the line if the lock is occupied
-AGAIN: Mode = "a"  # where does it stand: it is in line, or gone
+AGAIN: Mode = "a"  # return the claim's state: in line, or gone
 
 
 WAITS = 3
-"""A reply to `renew`: the claim is a waiter, not a holder; its lease is extended."""
+"""A reply to `renew`: the claim is a waiter, not a holder; its lease is renewed."""
 
 
 class QueuedBehind(NamedTuple):
-    """An answer to `enter`: the claim waits, and holds the lock with `fence` as soon as the one before it has left.
+    """A reply to `enter`: the claim waits, and holds the lock once `before` has left.
 
-    Only where `before` is of the same channel, and takes the whole lock; a store may leave these answers out.
+    Only if `before` has the same channel and takes the whole lock; a store may omit these replies.
 
     Attributes:
-        before: the claim right before it.
+        before: the claim directly ahead.
         fence: its fence.
         poll_after: seconds.
     """
@@ -39,12 +39,12 @@ class QueuedBehind(NamedTuple):
 
 
 class LeaveResult(NamedTuple):
-    """The answer to `leave`.
+    """The reply to `leave`.
 
     Attributes:
-        removed: whether the claim was there.
-        promoted: id, fence and slot of the waiters of the same channel that hold the lock now (with fence 0: that
-            must look); only this answer notifies them.
+        removed: True if the claim was in the line.
+        promoted: id, fence and slot of the promoted waiters of the same channel (fence 0: poll); only this reply
+            notifies them.
         more: True if one step could not promote or drop all claims: the client requests another step.
     """
 
@@ -57,23 +57,23 @@ REMOVED, NOT_THERE = LeaveResult(True), LeaveResult(False)
 
 
 class Wire(Protocol[Q_co, A_contra]):
-    """The language of one kind of server.
+    """The protocol of one kind of server.
 
     Attributes:
         where: the server, for messages.
-        io_timeout: seconds to wait for an answer.
+        io_timeout: seconds to wait for a reply.
     """
 
     where: str
     io_timeout: float
 
     def enter(self, claim: Claim, mode: Mode, channel: str) -> Q_co:
-        """Ask for the lock; idempotent by the claim's id.
+        """Request the lock; idempotent by the claim's id.
 
         Args:
             claim: the claim.
             mode: as above.
-            channel: where this process listens.
+            channel: the channel of this process.
         """
 
     def entered(self, reply: A_contra) -> EnterResult | QueuedBehind | None:
@@ -91,46 +91,46 @@ class Wire(Protocol[Q_co, A_contra]):
         stored_result: str = "",
         before: Sequence[str] = (),
     ) -> Q_co:
-        """Take a claim out.
+        """Remove a claim.
 
-        With the claim alone it undoes what had no answer: nobody waits for it, and no waiter is notified.
+        With the claim alone it undoes a request without a reply, and notifies no waiter.
 
         Args:
-            claim: which one.
-            channel: where this process listens: the answer notifies its waiters; "" to notify none.
-            let_in: the claim that knows already that it comes next; "" if none does.
-            keep_for: seconds for which a record is kept that its run was completed; 0 for none.
-            stored_result: what is kept with the record.
+            claim: the claim.
+            channel: the channel of this process, whose waiters the reply notifies; "" to notify none.
+            let_in: the claim that was already granted the lock as successor; "" if none.
+            keep_for: seconds for which the record of a completed run is kept; 0 for none.
+            stored_result: the value kept with the record.
             before: with a record, the claims whose releases may not have arrived; the step removes them first;
                 always empty if no reply is `Promised`.
         """
 
     def left(self, reply: A_contra) -> LeaveResult:
-        """Read the answer."""
+        """Read the reply."""
 
     def renew(self, claims: Sequence[Claim], before: Sequence[Sequence[str]]) -> Q_co:
-        """Extend leases; the claims are on one node (see `node_of`); `before` for each claim, as for `leave`."""
+        """Renew the leases of claims on one node (see `node_of`); `before` as for `leave`."""
 
     def renewed(self, claims: Sequence[Claim], reply: A_contra) -> list[Renewed]:
         """Read the reply for each claim; WAITS only on stores where `enter` may reply `Promised`."""
 
     def run_result(self, key: str, delete: bool) -> Q_co:
-        """Ask for the value of the record of a completed run, and forget the record if wanted."""
+        """Request the value of the record of a completed run, and delete the record if wanted."""
 
     def value(self, reply: A_contra) -> str | None:
-        """Read the answer; None if no record is kept."""
+        """Read the reply; None without a record."""
 
     def adopt(self, key: str, id: str, claim: Claim, channel: str, before: Sequence[str] = ()) -> Q_co:
-        """Rename a claim that holds the lock; `before` as for `leave`."""
+        """Rename a held claim; `before` as for `leave`."""
 
     def adopted(self, reply: A_contra) -> tuple[int, int] | EnterResult | None:
-        """Read the answer: fence and slot; None if it is gone; `BUSY` as for `entered`."""
+        """Read the reply: fence and slot; None if the claim is gone; `BUSY` as for `entered`."""
 
     def evict(self, key: str, id: str | None, rest: Sequence[str] = ...) -> Q_co:
         """Remove a claim, or all claims of a key; `rest` comes from the reply to the previous step."""
 
     def evicted(self, reply: A_contra) -> tuple[int, bool, Sequence[str]]:
-        """Read the answer.
+        """Read the reply.
 
         Returns:
             The number of evicted claims; whether work is left for another step, which a `leave` of an unknown claim

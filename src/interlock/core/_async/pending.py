@@ -1,16 +1,16 @@
-"""The pending protocol: mutual exclusion on a store that can only create, list, update and delete records.
+"""The pending protocol: mutual exclusion on a store of plain records.
 
-A record is `pending` (in line, flag up), `queued` (in line, flag down) or `using` (flag up), then gone.  A caller
-writes its own record first and looks at the other records afterwards; of two callers that do so at once, at least
-one sees the other.  The flags give safety.  The order of the keys only decides which claim gives way, so skewed
-clocks can cost fairness, never safety.
+The store can only create, list, update and delete records.  A record is `pending` (in line, flag up), `queued` (in
+line, flag down) or `using` (flag up), then gone.  A caller writes its own record first and reads the other records
+afterwards; of two simultaneous callers at least one sees the other.  The flags give safety.  The order of the keys
+only decides which claim yields, so skewed clocks can cost fairness, never safety.
 
 Two incompatible holders cannot exist if (a) a completed create or update is seen by every later list, (b) pending
 -> using is one atomic change of one record, or is visible as `using` before it stops being visible as `pending`,
 (c) a list reads pendings no later than usings, or is a snapshot, (d) an expired record is one whose holder's own
 deadline has passed, (e) ids are never used again.  Nothing is assumed about clocks of clients, speed, order of
 keys or crashes.  The model checker in `model_checker` drives the code below through every interleaving;
-docs/explanation/protocol.md tells what it found.
+docs/explanation/protocol.md describes the results.
 """
 
 from collections.abc import Sequence
@@ -21,49 +21,49 @@ from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, S
 from interlock.core.errors import UnknownOutcome
 from interlock.core.queue import CLAIM_GONE, GIVEN_UP, LOOKS, REFUSED, EnterResult, PendingRecord, Renewed
 
-NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, one of them is about to be lowered
+NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, and one of them is about to be lowered
 
 
 class AsyncRecords(Protocol):
-    """A dumb store, as seen by the protocol: each method is one request, or a few that may come apart at any point.
+    """A plain store of records; each method is one or more requests, which may be separated.
 
     Attributes:
-        poll_after: seconds after which a waiter looks again unless it is notified.
+        poll_after: seconds after which a waiter polls unless it is notified.
     """
 
     poll_after: float
 
     async def create(self, claim: Claim) -> None:
-        """Write a pending record whose lease starts on arrival; the same id again changes nothing."""
+        """Write a pending record whose lease starts on arrival; idempotent by id."""
 
     async def list(self, key: str) -> Sequence[PendingRecord]:
         """Read all records of the name, pendings no later than usings."""
 
     async def update(self, claim: Claim, state: State) -> bool:
-        """Raise (pending) or lower (queued) the flag of a record; False if it is gone or has expired."""
+        """Raise (pending) or lower (queued) a record's flag; return False if it is gone."""
 
     async def promote(self, claim: Claim) -> int | None:
-        """pending -> using, if it has not expired; return the fence, which the store draws for it before.
+        """Promote a live record from pending to using; return its fence.
 
-        A fence that was drawn by one is drawn by no other, and is higher than all that were drawn before.
+        A fence is unique, and higher than all earlier fences.
         """
 
     async def delete(self, claim: Claim) -> bool:
-        """Remove the caller's own record; True if it was there."""
+        """Remove the caller's own record; return True if it existed."""
 
     async def reap(self, key: str, id: str) -> None:
         """Remove a record if it is still expired at that moment."""
 
     async def renew(self, claims: Sequence[Claim]) -> "Sequence[Renewed]":
-        """Extend leases of records that are there and have not expired; say for each whether that was so."""
+        """Renew the leases of live records; return for each whether it was live."""
 
 
 Verdict: TypeAlias = Literal["enter", "holds", "give way", "busy", "neighbour", "gone"]
-"""What a claim may do after a look."""
+"""The verdict on a claim after a list."""
 
 
 class Judgement(NamedTuple):
-    """A verdict, the flag and fence of its record, an expired record to remove, and the number of waiters ahead."""
+    """A verdict, the record's flag and fence, an expired record, and the waiters ahead."""
 
     verdict: Verdict
     up: bool
@@ -73,11 +73,11 @@ class Judgement(NamedTuple):
 
 
 def judge(me: str, records: Sequence[PendingRecord]) -> Judgement:
-    """Decide, from one list, what the claim `me` may do.
+    """Decide from one list what the claim `me` may do.
 
     Args:
         me: the claim's id.
-        records: what the store showed.
+        records: the listed records.
 
     Returns:
         "enter": no incompatible claim has its flag up, none before it waits.  "holds": it was promoted already.
@@ -95,8 +95,8 @@ def judge(me: str, records: Sequence[PendingRecord]) -> Judgement:
     raised = [(r.units, r.capacity) for r in others if r.state == PENDING]
     before = [(r.units, r.capacity) for r in others if r.state != USING and r.key < mine.key]
     free = fits(mine.units, mine.capacity, using + raised)
-    # Readers may pass together.  Counted units may not: the first in line could be overtaken for ever by later
-    # claims that take turns in raising their flags.
+    # Readers may enter together.  Counted units may not: otherwise later claims that take turns in raising their
+    # flags could overtake the first in line forever.
     together = mine.capacity == WRITER_UNITS and all(capacity == WRITER_UNITS for _, capacity in before)
     first = not before or (together and fits(mine.units, mine.capacity, using + before))
     if not first:
@@ -109,10 +109,10 @@ def judge(me: str, records: Sequence[PendingRecord]) -> Judgement:
 
 
 class AsyncPending:
-    """The pending protocol on records, step by step in the client.
+    """The pending protocol on records, performed step by step in the client.
 
     Args:
-        records: where they are kept.
+        records: the store of the records.
     """
 
     __slots__ = ("records",)
@@ -121,7 +121,7 @@ class AsyncPending:
         self.records = records
 
     async def enter(self, claim: Claim, may_queue: bool, already_queued: bool) -> EnterResult:
-        """As `AsyncQueue.enter`; a claim with a request of unknown outcome is given up, its id never used again."""
+        """Enter like `AsyncQueue.enter`; after an unknown outcome the id is never reused."""
         try:
             result = await self._enter(claim, may_queue, already_queued)
         except UnknownOutcome:
@@ -148,10 +148,10 @@ class AsyncPending:
             if verdict == "holds":
                 return EnterResult("using", fence)
             if verdict == "enter" and up:
-                granted = await records.promote(claim)  # 3. a refusal is no grant
+                granted = await records.promote(claim)  # 3. a refusal is not a grant
                 return CLAIM_GONE if granted is None else EnterResult("using", granted)
             if verdict != "give way" and not up:
-                raised = await records.update(claim, PENDING)  # raise the flag, THEN look again
+                raised = await records.update(claim, PENDING)  # raise the flag, THEN list again
                 if not raised:
                     return CLAIM_GONE
             else:
@@ -168,5 +168,5 @@ class AsyncPending:
         return EnterResult("pending", poll_after=pause)
 
     async def _forget(self, claim: Claim) -> None:
-        with suppress(UnknownOutcome):  # its lease ends by itself, and the id is never used again
+        with suppress(UnknownOutcome):  # its lease expires, and the id is never reused
             await self.records.delete(claim)

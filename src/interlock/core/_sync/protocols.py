@@ -1,5 +1,5 @@
 # Generated from _async/protocols.py by tools/unasync.py; change that one.
-"""What `acquire`, the client and the stores know of each other: a runtime, a waiter and a queue.
+"""The protocols between `acquire`, the client and the stores.
 
 A class that implements one of these protocols is a subclass, so that the type checker names a missing method.
 """
@@ -12,7 +12,7 @@ from interlock.core.queue import EnterResult, Granted, Held, Renewed, Wakeable
 
 
 class Runtime(Protocol):
-    """What `acquire` needs of a runtime: the module `runtime._threads`, or an object of the model checker."""
+    """The runtime of `acquire`: the module `runtime._threads`, or an object of the model checker."""
 
     def fresh_id(self) -> str:
         """Return an id that was never used before."""
@@ -34,7 +34,7 @@ class Waiting(Wakeable, Protocol):
         """Wait until notified or until `seconds` have passed; return the message or None."""
 
     def close(self) -> None:
-        """Return what the waiter uses, such as a pipe."""
+        """Close the resources of the waiter, such as a pipe."""
 
 
 class Queue(Protocol):
@@ -97,20 +97,20 @@ class Queue(Protocol):
         """List the namespaces that have a holder or a waiter."""
 
     def doctor(self) -> list[Check]:
-        """Find out whether the store keeps the promises that the protocol needs."""
+        """Check whether the store keeps its guarantees."""
 
     def subscribe(self) -> Waiting:
-        """Return a unchecked waiter for a claim of the caller."""
+        """Return a new waiter for a claim of the caller."""
 
     def watch_doubts(self, verify: Callable[[str], bool]) -> None:
-        """Let the queue report each claim that the store may not have any more.
+        """Set the function to which the queue reports claims that may be gone.
 
         Args:
-            verify: asks the store about the claim with this id, "" for all; called from any thread.
+            verify: verifies the claim with this id, or "" for all; called from any thread.
         """
 
     def node_of(self, claim: Claim) -> object:
-        """Return the node of a claim: one that is unavailable must not delay the renewals at others."""
+        """Return the node of a claim, so that an unavailable node delays no other."""
         return None
 
     def let_go(self, id: str) -> object:
@@ -118,11 +118,11 @@ class Queue(Protocol):
         return None
 
     def close_idle(self) -> object:
-        """Close idle connections: no lock was held for a while."""
+        """Close idle connections, because no lock was held for a while."""
         return None
 
     def close(self) -> None:
         """Close all connections."""
 
     def abort(self) -> None:
-        """Close all connections without waiting, because the event loop has ended or the client drops them."""
+        """Close all connections without waiting: the loop has ended, or the client drops them."""

@@ -1,8 +1,8 @@
-"""One subscription for all waiters: a background task receives the promotions, and wakes them.
+"""One subscription for all waiters: a background task receives and dispatches messages.
 
 A store gives a function `subscribe(deadline)`, which connects and returns when the server has confirmed the
-subscription; `AsyncSubscription` says what that must have.  After silence the listener pings the server.  A
-subscription that ended is made anew, with growing pauses; then all waiters look, since messages may have been missed.
+subscription (see `AsyncSubscription`).  After silence the listener pings the server.  A lost subscription is renewed
+with growing pauses; then all waiters poll, because messages may have been missed.
 """
 
 import copy
@@ -24,18 +24,18 @@ class AsyncSubscription(Protocol):
     """A connection that receives messages; except for `close`, only one task uses it."""
 
     async def receive(self, deadline: float) -> list[str]:
-        """Return what came, each as `Waiters.dispatch` takes it; an empty list for an answer to `confirm`.
+        """Return the received messages for `Waiters.dispatch`; empty for a reply to `confirm`.
 
         Raises:
-            NoAnswer: nothing came until the deadline; it can be asked again.
+            NoAnswer: nothing came until the deadline; the call can be repeated.
             StoreError: the subscription ended.
         """
 
     async def confirm(self, deadline: float) -> None:
-        """Ask for an answer; best by subscribing again, which mends what something in between forgot."""
+        """Request a reply, preferably by subscribing again, which repairs a forgotten subscription."""
 
     def close(self) -> None:
-        """End it, and a `receive` that waits; from any thread; never waits."""
+        """End the subscription, and a waiting `receive`; from any thread, without waiting."""
 
 
 class AsyncListener:
@@ -43,12 +43,12 @@ class AsyncListener:
 
     Args:
         subscribe: connects and subscribes.
-        waiters: are notified.
+        waiters: the waiters to notify.
         where: the server, for messages.
-        io_timeout: seconds to wait for an answer.
+        io_timeout: seconds to wait for a reply.
 
     Attributes:
-        live: whether messages are heard now.
+        live: True while messages are received.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class AsyncListener:
         """Return when messages are received; a waiter registers before.
 
         Raises:
-            StoreError: they are not; why.
+            StoreError: the subscription failed.
         """
         waiter: rt.AsyncWaiter[StoreError] = rt.AsyncWaiter()
         with self._mutex:
@@ -91,7 +91,7 @@ class AsyncListener:
                     raise StoreError("Cannot start a thread to wait for locks: the interpreter is exiting.")
         told = await waiter.wait(deadline - clock.now())
         if told is not None:
-            raise copy.copy(told) from told.__cause__  # each raises one of its own
+            raise copy.copy(told) from told.__cause__  # each caller raises its own copy
         if not self.live:
             raise closed() if self._closed else no_answer(self._where, self._io_timeout)
 
@@ -118,9 +118,12 @@ class AsyncListener:
             raise
 
     def _has_ended(self) -> bool:
-        """Tell whether the subscription is unused; then the next waiter starts it again."""
+        """Return True if the subscription is unused; the next waiter starts it again."""
         with self._mutex:
-            live, self.live = self.live, False  # in this order: a waiter registers first, and then looks at it
+            live, self.live = (
+                self.live,
+                False,
+            )  # in this order, because a waiter registers first, and then reads the flag
             unused = not self._waiters and not self._starting and clock.now() - self._used >= IDLE
             if self._closed or unused:
                 self._runs = False
@@ -129,7 +132,7 @@ class AsyncListener:
             return False
 
     def _started(self, error: StoreError | None = None) -> None:
-        """Tell the callers of `start` that there is a subscription, or why there is none."""
+        """Notify the callers of `start` of the subscription, or of its failure."""
         with self._mutex:
             self.live = error is None and not self._closed
             starting, self._starting = self._starting, []
@@ -140,7 +143,7 @@ class AsyncListener:
         """Subscribe, and receive until the subscription is unused.
 
         Raises:
-            StoreError: it ended before.
+            StoreError: the subscription ended early.
         """
         subscription = await self._subscribe(clock.now() + self._io_timeout)
         try:
@@ -171,13 +174,13 @@ class AsyncListener:
                 self._waiters.dispatch(message)
 
     def resubscribe(self) -> None:
-        """Subscribe anew, at another server: this one may have been replaced."""
+        """Subscribe again, because another server may have replaced this one."""
         self.live = False
         subscription = self._subscription
         if subscription is not None:
             subscription.close()
 
     def close(self) -> None:
-        """End the subscription; never waits."""
+        """End the subscription without waiting."""
         self._closed = True
         self.resubscribe()

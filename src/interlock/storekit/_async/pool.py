@@ -1,7 +1,7 @@
-"""Exclusive connections to one server: bounded, first come, first served; one deadline for all that a request needs.
+"""A bounded pool of exclusive connections to one server, first come, first served.
 
-A store gives a function `open(deadline)`, which returns a connection that is ready, or raises Unreachable, Denied,
-NoRoom or Refused.  `AsyncPooled` says what a connection must have.
+One deadline limits each request.  A store gives a function `open(deadline)`, which returns a ready connection, or
+raises Unreachable, Denied, NoRoom or Refused.  `AsyncPooled` describes a connection.
 """
 
 from collections import deque
@@ -15,14 +15,14 @@ from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 from interlock.storekit.wire import A, A_co, Q, Q_contra
 
-MOST = 32  # connections of a process to one server, unless the user says otherwise
+MOST = 32  # default connections of a process to one server
 
 
 class AsyncPooled(Protocol[Q_contra, A_co]):
     """A connection that one request uses at a time.
 
     Attributes:
-        trust: kept for the pool.
+        trust: an object of the pool.
     """
 
     trust: object
@@ -31,36 +31,36 @@ class AsyncPooled(Protocol[Q_contra, A_co]):
         """Send a request and return the reply.
 
         Args:
-            request: what the store's own code understands.
-            deadline: until when to wait, by `clock.now`.
+            request: a request of the store.
+            deadline: the end of the wait, by `clock.now`.
 
         Raises:
-            Refused: the server answered so; the connection is good.
-            ConnectionEnded, NoAnswer: it is not used any more.
+            Refused: the server refused the request; the connection is good.
+            ConnectionEnded, NoAnswer: the connection must not be used again.
         """
 
     def abandon(self, undo: Q_contra | None) -> None:
-        """Close it though a request has no answer; never waits.
+        """Close it while a request has no reply, without waiting.
 
         Args:
-            undo: the request that the server must do right after that one if it ever arrives; None for none.
+            undo: the request that the server must perform directly after it, if it arrives; None for none.
         """
 
     def close(self) -> None:
-        """Close it; never waits."""
+        """Close it without waiting."""
 
 
 class AsyncPool(Generic[Q, A]):
     """The connections to one server.
 
     Args:
-        open: makes a connection.
+        open: opens a connection.
         where: the server, for messages.
-        most: so many connections at once.
-        undo: returns the request that takes a claim out again.
+        most: the maximum number of connections.
+        undo: returns the request that removes a claim.
 
     Attributes:
-        entering: ids of claims; one that was taken out before its request was sent is not sent any more.
+        entering: ids of claims; a claim withdrawn before its request was sent is not sent.
     """
 
     def __init__(
@@ -75,22 +75,22 @@ class AsyncPool(Generic[Q, A]):
         self._most = most
         self._undo = undo
         self._idle: list[AsyncPooled[Q, A]] = []
-        self._room = most  # so many more may be made
-        # The requests that wait; each gets a connection, or None: then it makes one.
+        self._room = most  # how many more connections may be opened
+        # The waiting requests; each gets a connection, or None to open one.
         self._line: deque[rt.AsyncWaiter[tuple[AsyncPooled[Q, A] | None]]] = deque()
         self._mutex = rt.Mutex()
-        self._trust = object()  # what connections have that nothing speaks against
+        self._trust = object()  # the mark of all connections that are still trusted
         self.entering: set[str] = set()
         self.closed = False
 
     async def ask(self, request: Q, deadline: float, undo: Claim | None = None) -> A:
-        """Send a request over a connection of its own and return the reply.
+        """Send a request over an exclusive connection and return the reply.
 
         Args:
             request: as for `AsyncPooled.ask`.
-            deadline: until when to wait for a connection and the reply, by `clock.now`.
-            undo: the claim that it may put into a line, which is taken out on the same connection if no answer comes.
-                A request without one, which renews or frees, goes before others that wait for a connection.
+            deadline: the end of the wait for a connection and the reply, by `clock.now`.
+            undo: a claim that the request may enter; it is removed on the same connection if no reply comes.
+                A request without one, which renews or releases, goes ahead of other waiting requests.
 
         Raises:
             StoreError: Unreachable and NoRoom if nothing was sent; Refused; ConnectionEnded or NoAnswer.
@@ -107,7 +107,7 @@ class AsyncPool(Generic[Q, A]):
                 self.invalidate_connections()
             raise
         except BaseException as error:
-            # Where the connection has ended, nothing can be late, and the same claim is asked for again.
+            # If the connection has ended, nothing can arrive late, and the same claim is requested again.
             if undo is None or self._undo is None or isinstance(error, ConnectionEnded):
                 connection.abandon(None)
             else:
@@ -120,7 +120,7 @@ class AsyncPool(Generic[Q, A]):
         return reply
 
     async def _take(self, deadline: float, first: bool) -> AsyncPooled[Q, A]:
-        """Return a connection; `first`: before all others that wait for one."""
+        """Return a connection; with `first`, ahead of all waiting requests."""
         may_make = True
         while True:
             waiter: rt.AsyncWaiter[tuple[AsyncPooled[Q, A] | None]] | None = None
@@ -142,14 +142,14 @@ class AsyncPool(Generic[Q, A]):
             except NoRoom:
                 if self._room == self._most:
                     raise
-                may_make = False  # the server lets in no more: share what there is
+                may_make = False  # the server accepts no more connections: share the existing ones
 
     async def _made(self, deadline: float) -> AsyncPooled[Q, A]:
         try:
             connection = await self._open(deadline)
         except NoRoom:
             with self._mutex:
-                self._room += 1  # not for the next in line, who would fail too
+                self._room += 1  # not for the next request, which would fail too
             raise
         except BaseException:
             self._put(None)
@@ -160,10 +160,10 @@ class AsyncPool(Generic[Q, A]):
     async def _wait(
         self, waiter: rt.AsyncWaiter[tuple[AsyncPooled[Q, A] | None]], deadline: float
     ) -> AsyncPooled[Q, A] | None:
-        """Wait for a connection, or for room to make one: None.
+        """Wait for a connection, or for room to open one: None.
 
         Raises:
-            NoRoom: neither came in time.
+            NoRoom: the wait took too long.
         """
         began = clock.now()
         found = None
@@ -177,17 +177,17 @@ class AsyncPool(Generic[Q, A]):
         return found[0]
 
     async def _give_up(self, waiter: rt.AsyncWaiter[tuple[AsyncPooled[Q, A] | None]]) -> None:
-        """Leave the line; what was told just now goes to the next one."""
+        """Stop waiting, and pass on what was just received."""
         with self._mutex:
             if waiter in self._line:
                 self._line.remove(waiter)
                 return
-        found = await waiter.wait(0.0)  # it was told: this waits for nothing
+        found = await waiter.wait(0.0)  # already notified, so this does not wait
         if found is not None:
             self._put(found[0])
 
     def _put(self, connection: AsyncPooled[Q, A] | None) -> None:
-        """Take back a connection, or room for one (None): for the next in line, or for later."""
+        """Give a connection, or room for one (None), to the next request, or keep it."""
         with self._mutex:
             if connection is not None and (self.closed or connection.trust is not self._trust):
                 connection.close()
@@ -200,7 +200,7 @@ class AsyncPool(Generic[Q, A]):
                 self._idle.append(connection)
 
     def invalidate_connections(self) -> None:
-        """Use no connection any more that there is now."""
+        """Stop using all present connections."""
         self._trust = object()
         self._drop(0)
 
@@ -217,7 +217,7 @@ class AsyncPool(Generic[Q, A]):
             self._put(None)
 
     def close(self) -> None:
-        """Close all; those in use when their requests end."""
+        """Close all connections; those in use after their requests."""
         self.closed = True
         self._drop(0)
         with self._mutex:

@@ -19,35 +19,35 @@ JITTER = 0.5  # a waiter polls after a random part of `poll_after`, at least thi
 
 
 class AsyncRecordTable(AsyncRecords, Protocol):
-    """Records, with what the queue passes on to users."""
+    """Records, with the methods that the queue passes through."""
 
     async def look(self, key: str) -> Sequence[ClaimView]:
-        """As `AsyncQueue.look`."""
+        """Return like `AsyncQueue.look`."""
 
     async def evict(self, key: str, id: str | None) -> int:
-        """As `AsyncQueue.evict`."""
+        """Return like `AsyncQueue.evict`."""
 
     async def namespaces(self) -> Sequence[str]:
-        """As `AsyncQueue.namespaces`."""
+        """Return like `AsyncQueue.namespaces`."""
 
     async def doctor(self) -> Sequence[Check]:
-        """As `AsyncQueue.doctor`."""
+        """Return like `AsyncQueue.doctor`."""
 
     def close_idle(self) -> object:
-        """As `AsyncQueue.close_idle`."""
+        """Close like `AsyncQueue.close_idle`."""
 
     async def aclose(self) -> None:
-        """As `AsyncQueue.aclose`."""
+        """Close like `AsyncQueue.aclose`."""
 
     def abort(self) -> None:
-        """As `AsyncQueue.abort`."""
+        """Close like `AsyncQueue.abort`."""
 
 
 class AsyncRecordQueue(AsyncQueue):
     """A queue on records; it lacks `detach` and `once`.
 
     Args:
-        records: the claims.
+        records: the store of the claims.
     """
 
     def __init__(self, records: AsyncRecordTable) -> None:
@@ -61,7 +61,7 @@ class AsyncRecordQueue(AsyncQueue):
     async def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
     ) -> EnterResult:
-        if waiter is not None:  # before the first look: the lock may be released during it
+        if waiter is not None:  # before the first list, because the lock may be released during it
             self._waiting[claim.id] = claim.spec.key, waiter
         answer = await self._protocol.enter(claim, may_queue, already_queued)
         if answer.state != "pending":

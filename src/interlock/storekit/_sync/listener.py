@@ -1,9 +1,9 @@
 # Generated from _async/listener.py by tools/unasync.py; change that one.
-"""One subscription for all waiters: a background thread receives the promotions, and wakes them.
+"""One subscription for all waiters: a background thread receives and dispatches messages.
 
 A store gives a function `subscribe(deadline)`, which connects and returns when the server has confirmed the
-subscription; `Subscription` says what that must have.  After silence the listener pings the server.  A
-subscription that ended is made anew, with growing pauses; then all waiters look, since messages may have been missed.
+subscription (see `Subscription`).  After silence the listener pings the server.  A lost subscription is renewed
+with growing pauses; then all waiters poll, because messages may have been missed.
 """
 
 import copy
@@ -25,18 +25,18 @@ class Subscription(Protocol):
     """A connection that receives messages; except for `close`, only one thread uses it."""
 
     def receive(self, deadline: float) -> list[str]:
-        """Return what came, each as `Waiters.dispatch` takes it; an empty list for an answer to `confirm`.
+        """Return the received messages for `Waiters.dispatch`; empty for a reply to `confirm`.
 
         Raises:
-            NoAnswer: nothing came until the deadline; it can be asked again.
+            NoAnswer: nothing came until the deadline; the call can be repeated.
             StoreError: the subscription ended.
         """
 
     def confirm(self, deadline: float) -> None:
-        """Ask for an answer; best by subscribing again, which mends what something in between forgot."""
+        """Request a reply, preferably by subscribing again, which repairs a forgotten subscription."""
 
     def close(self) -> None:
-        """End it, and a `receive` that waits; from any thread; never waits."""
+        """End the subscription, and a waiting `receive`; from any thread, without waiting."""
 
 
 class Listener:
@@ -44,12 +44,12 @@ class Listener:
 
     Args:
         subscribe: connects and subscribes.
-        waiters: are notified.
+        waiters: the waiters to notify.
         where: the server, for messages.
-        io_timeout: seconds to wait for an answer.
+        io_timeout: seconds to wait for a reply.
 
     Attributes:
-        live: whether messages are heard now.
+        live: True while messages are received.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Listener:
         """Return when messages are received; a waiter registers before.
 
         Raises:
-            StoreError: they are not; why.
+            StoreError: the subscription failed.
         """
         waiter: rt.Waiter[StoreError] = rt.Waiter()
         with self._mutex:
@@ -92,7 +92,7 @@ class Listener:
                     raise StoreError("Cannot start a thread to wait for locks: the interpreter is exiting.")
         told = waiter.wait(deadline - clock.now())
         if told is not None:
-            raise copy.copy(told) from told.__cause__  # each raises one of its own
+            raise copy.copy(told) from told.__cause__  # each caller raises its own copy
         if not self.live:
             raise closed() if self._closed else no_answer(self._where, self._io_timeout)
 
@@ -119,9 +119,12 @@ class Listener:
             raise
 
     def _has_ended(self) -> bool:
-        """Tell whether the subscription is unused; then the next waiter starts it again."""
+        """Return True if the subscription is unused; the next waiter starts it again."""
         with self._mutex:
-            live, self.live = self.live, False  # in this order: a waiter registers first, and then looks at it
+            live, self.live = (
+                self.live,
+                False,
+            )  # in this order, because a waiter registers first, and then reads the flag
             unused = not self._waiters and not self._starting and clock.now() - self._used >= IDLE
             if self._closed or unused:
                 self._runs = False
@@ -130,7 +133,7 @@ class Listener:
             return False
 
     def _started(self, error: StoreError | None = None) -> None:
-        """Tell the callers of `start` that there is a subscription, or why there is none."""
+        """Notify the callers of `start` of the subscription, or of its failure."""
         with self._mutex:
             self.live = error is None and not self._closed
             starting, self._starting = self._starting, []
@@ -141,7 +144,7 @@ class Listener:
         """Subscribe, and receive until the subscription is unused.
 
         Raises:
-            StoreError: it ended before.
+            StoreError: the subscription ended early.
         """
         subscription = self._subscribe(clock.now() + self._io_timeout)
         try:
@@ -172,13 +175,13 @@ class Listener:
                 self._waiters.dispatch(message)
 
     def resubscribe(self) -> None:
-        """Subscribe anew, at another server: this one may have been replaced."""
+        """Subscribe again, because another server may have replaced this one."""
         self.live = False
         subscription = self._subscription
         if subscription is not None:
             subscription.close()
 
     def close(self) -> None:
-        """End the subscription; never waits."""
+        """End the subscription without waiting."""
         self._closed = True
         self.resubscribe()

@@ -20,35 +20,35 @@ JITTER = 0.5  # a waiter polls after a random part of `poll_after`, at least thi
 
 
 class RecordTable(Records, Protocol):
-    """Records, with what the queue passes on to users."""
+    """Records, with the methods that the queue passes through."""
 
     def look(self, key: str) -> Sequence[ClaimView]:
-        """As `Queue.look`."""
+        """Return like `Queue.look`."""
 
     def evict(self, key: str, id: str | None) -> int:
-        """As `Queue.evict`."""
+        """Return like `Queue.evict`."""
 
     def namespaces(self) -> Sequence[str]:
-        """As `Queue.namespaces`."""
+        """Return like `Queue.namespaces`."""
 
     def doctor(self) -> Sequence[Check]:
-        """As `Queue.doctor`."""
+        """Return like `Queue.doctor`."""
 
     def close_idle(self) -> object:
-        """As `Queue.close_idle`."""
+        """Close like `Queue.close_idle`."""
 
     def close(self) -> None:
-        """As `Queue.close`."""
+        """Close like `Queue.close`."""
 
     def abort(self) -> None:
-        """As `Queue.abort`."""
+        """Close like `Queue.abort`."""
 
 
 class RecordQueue(Queue):
     """A queue on records; it lacks `detach` and `once`.
 
     Args:
-        records: the claims.
+        records: the store of the claims.
     """
 
     def __init__(self, records: RecordTable) -> None:
@@ -62,7 +62,7 @@ class RecordQueue(Queue):
     def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
     ) -> EnterResult:
-        if waiter is not None:  # before the first look: the lock may be released during it
+        if waiter is not None:  # before the first list, because the lock may be released during it
             self._waiting[claim.id] = claim.spec.key, waiter
         answer = self._protocol.enter(claim, may_queue, already_queued)
         if answer.state != "pending":

@@ -1,11 +1,11 @@
 # Generated from _async/server_queue.py by tools/unasync.py; change that one.
-"""The queue of a store on a server: a step of a line is one request; what lost answers, outages and hand-overs mean.
+"""The queue of a server store: one request per step; handles lost replies and outages.
 
-A store gives a `Wire` (its requests and answers), a pool with `ask(request, deadline, undo)`, and what subscribes
-(see `listener`); a subclass says how claims are listed and what its doctor does.
+A store gives a `Wire` (its requests and replies), a pool with `ask(request, deadline, undo)`, and a function that
+subscribes (see `listener`); a subclass lists claims and implements the doctor.
 
-Each request may be sent twice: a claim is known by its id.  A request that may put a claim into a line and had no
-answer in time is followed by its `undo` on the same connection; so that claim's id is never used again.
+Each request may be sent twice, because claims have ids.  If a request that may enter a claim has no reply in time,
+its `undo` follows on the same connection, so that the id of the claim is never used again.
 """
 
 import random
@@ -39,13 +39,13 @@ from interlock.storekit.wire import (
     Wire,
 )
 
-CUTS = 5  # so many connections may end in a row under one request
-POLL_INTERVAL = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
+CUTS = 5  # connections that may end in a row during one request
+POLL_INTERVAL = 5.0  # seconds until the latest poll, in case a message was missed
 LOOKS_HERE = 200  # polls per second by all waiters of a process together
 
 
 class Asks(Protocol[Q_contra, A_co]):
-    """What sends requests: a pool, or an object in its place.
+    """Sends requests: a pool, or a substitute.
 
     Attributes:
         entering: as for `Pool`.
@@ -54,29 +54,29 @@ class Asks(Protocol[Q_contra, A_co]):
     entering: set[str]
 
     def ask(self, request: Q_contra, deadline: float, undo: Claim | None = None) -> A_co:
-        """As `Pool.ask`."""
+        """Send like `Pool.ask`."""
 
     def invalidate_connections(self) -> None:
-        """Use no connection any more that there is now."""
+        """Stop using all present connections."""
 
     def close_idle(self) -> None:
         """Close unused connections, except for one."""
 
     def close(self) -> None:
-        """Close all; those in use when their requests end."""
+        """Close all connections; those in use after their requests."""
 
 
 class ServerQueue(Queue, Generic[Q, A]):
     """A queue on a server, for one process.
 
     Args:
-        wire: the language of the server.
-        pool: what sends a request and returns the reply.
+        wire: the protocol of the server.
+        pool: sends a request and returns the reply.
         subscribe: as for `Listener`; it subscribes to `channel`.
-        channel: where only this process listens.
+        channel: the channel of this process only.
 
     Attributes:
-        channel: as given.
+        channel: the argument.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class ServerQueue(Queue, Generic[Q, A]):
         self._wakes_at = 0.0
 
     def subscribe(self) -> rt.Waiter[Granted]:
-        """Return what the caller can wait on."""
+        """Return a waiter for the caller."""
         return rt.Waiter()
 
     def enter(
         self, claim: Claim, waiter: Wakeable | None, may_queue: bool, already_queued: bool
     ) -> EnterResult:
-        """As `Queue.enter`."""
+        """Enter like `Queue.enter`."""
         mode: Mode = AGAIN if already_queued else WAIT if may_queue else TRY
         made: rt.Waiter[Granted] | None = None
         if waiter is not None:
@@ -128,7 +128,7 @@ class ServerQueue(Queue, Generic[Q, A]):
             try:
                 reply = self._pool.ask(request, clock.now() + self._wire.io_timeout, undo)
             except ConnectionEnded:
-                lost = True  # it may have been performed, whatever the result of the next request
+                lost = True  # may have been performed, whatever the next request returns
                 reply = self._ask(request, undo)
             while (entered := self._wire.entered(reply)) is BUSY:
                 lost = True  # `_ask` does not report whether a connection ended
@@ -148,7 +148,7 @@ class ServerQueue(Queue, Generic[Q, A]):
     def _entered(
         self, id: str, answer: EnterResult | QueuedBehind | None, may_queue: bool, already_queued: bool
     ) -> EnterResult:
-        """Take the answer of the server."""
+        """Process the reply of the server."""
         if isinstance(answer, QueuedBehind):
             self._waiters.follow(answer.before, id, answer.fence)
             answer = EnterResult("pending", poll_after=answer.poll_after)
@@ -176,10 +176,10 @@ class ServerQueue(Queue, Generic[Q, A]):
         """Return the state of a claim whose request failed.
 
         Args:
-            claim: which one.
-            error: why.
+            claim: the claim.
+            error: the failure.
             may_queue, already_queued: as for `enter`.
-            mode: as it was sent; None if it was not.
+            mode: the mode of the sent request; None if none was sent.
             lost: True if a connection ended during an earlier request of this step.
 
         Raises:
@@ -207,7 +207,7 @@ class ServerQueue(Queue, Generic[Q, A]):
         )
 
     def leave(self, claim: Claim, keep_for: float = 0.0, stored_result: str = "") -> bool:
-        """As `Queue.leave`."""
+        """Leave like `Queue.leave`."""
         self._pool.entering.discard(claim.id)
         before = self._waiters.before(claim.id) if keep_for else ()
         made = None if keep_for else self._waiters.leaves(claim.id)
@@ -234,10 +234,12 @@ class ServerQueue(Queue, Generic[Q, A]):
             removed = self._left(claim, self._wire.left(self._ask(request)), "")
         if lost:
             self._wake_all()  # the lost reply named the promoted waiters
-        return removed or (lost and not keep_for)  # an earlier request may have done it, so the answer is yes
+        return removed or (
+            lost and not keep_for
+        )  # an earlier request may have removed the claim, so the answer is yes
 
     def _left(self, claim: Claim, left: LeaveResult, let_in: str) -> bool:
-        """Take the answer to a leave: notify the waiters of this process that it promoted."""
+        """Process the reply to a leave: notify the promoted waiters of this process."""
         removed = left.removed
         self._notify(left)
         nobody = claim._replace(id=rt.fresh_id())  # if the record is refused, the claim itself stays in the line
@@ -249,7 +251,7 @@ class ServerQueue(Queue, Generic[Q, A]):
                 break
             self._notify(left)
         if let_in and not removed:
-            # The server no longer had the claim that let it in: what it promised to those behind may be void.
+            # The server no longer had the predecessor, so its promises to successors may be void.
             self._left_unheard(let_in)
         return removed
 
@@ -258,37 +260,37 @@ class ServerQueue(Queue, Generic[Q, A]):
             self._waiters.notify(id, fence, slot)
 
     def _left_unheard(self, let_in: str) -> None:
-        """The reply to a release is lost, or its promise is void: let all look, and the successor be renewed."""
+        """Let all waiters poll and the successor renew: a reply was lost, or a promise is void."""
         self._wake_all()
         if let_in:
             self._doubt(let_in)
 
     def _wake_all(self) -> None:
-        """Let all waiters poll; if there are thousands, not again before all can have polled, to avoid a storm."""
+        """Let all waiters poll; if there are thousands, limit the rate to avoid a storm."""
         if clock.now() >= self._wakes_at:
             self._wakes_at = clock.now() + max(0.0, len(self._waiters.by_id) / LOOKS_HERE - POLL_INTERVAL)
             self._waiters.wake_all()
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """As `Queue.renew`; an attempt without an answer leaves time for others before a lease ends."""
+        """Renew like `Queue.renew`; leave time for other attempts before a lease expires."""
         limit = min(self._wire.io_timeout, *[claim.spec.ttl * ANSWER_WITHIN for claim in claims])
         request = self._wire.renew(claims, [self._waiters.before(claim.id) for claim in claims])
         answers = self._wire.renewed(claims, self._ask_twice(request, limit))
         for at, claim in enumerate(claims):
-            if answers[at] == WAITS:  # the server says that the claim waits: the grant of this process is lost
+            if answers[at] == WAITS:  # the claim waits at the server: the grant of this process is lost
                 answers[at] = RENEWAL_WANTED if self._waiters.drop_held(claim.id) is None else RENEWAL_GONE
         return answers
 
     def run_result(self, key: str) -> str | None:
-        """As `Queue.run_result`."""
+        """Return like `Queue.run_result`."""
         return self._wire.value(self._ask_twice(self._wire.run_result(key, delete=False)))
 
     def delete_run_result(self, key: str) -> bool:
-        """As `Queue.delete_run_result`."""
+        """Delete like `Queue.delete_run_result`."""
         return self._wire.value(self._ask_once(self._wire.run_result(key, delete=True))) is not None
 
     def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
-        """As `Queue.adopt`."""
+        """Adopt like `Queue.adopt`."""
         request = self._wire.adopt(key, id, claim, self.channel, self._waiters.before(id))
         before = self._waiters.drop_held(id)
         try:
@@ -307,13 +309,13 @@ class ServerQueue(Queue, Generic[Q, A]):
         return Held(claim, found[0], 0.0, found[1])
 
     def evict(self, key: str, id: str | None) -> int:
-        """As `Queue.evict`."""
+        """Evict like `Queue.evict`."""
         count, more, rest = self._wire.evicted(self._ask_once(self._wire.evict(key, id)))
         while rest:
             also, more, rest = self._wire.evicted(self._ask_once(self._wire.evict(key, id, rest)))
             count += also
         if more:
-            self.leave(Claim(rt.fresh_id(), LockSpec(key)))  # of nobody: it promotes the others
+            self.leave(Claim(rt.fresh_id(), LockSpec(key)))  # of no caller: it promotes the others
         return count
 
     def watch_doubts(self, verify: Callable[[str], bool]) -> None:
@@ -321,7 +323,7 @@ class ServerQueue(Queue, Generic[Q, A]):
         self._doubt = verify
 
     def let_go(self, id: str) -> None:
-        """As `Queue.let_go`: no successor goes in."""
+        """Forget like `Queue.let_go`; the successor is not granted the lock."""
         self._waiters.drop_held(id)
 
     def close_idle(self) -> None:
@@ -335,17 +337,17 @@ class ServerQueue(Queue, Generic[Q, A]):
     def abort(self) -> None:
         """Close all connections without waiting."""
         self._pool.close()
-        self._waiters.wake_all()  # so that each waiter here finds it closed
+        self._waiters.wake_all()  # so that each waiter here notices the end
         self._listener.close()
 
     def invalidate_connections(self) -> None:
-        """Another server may have taken the place of this one: use no connection to it, and let all look."""
+        """Use no present connection, and let all poll: another server may have taken over."""
         self._pool.invalidate_connections()
         self._listener.resubscribe()
         self._waiters.wake_all()
 
     def _ask(self, request: Q, undo: Claim | None = None, limit: float | None = None) -> A:
-        """Ask; where a connection ends, on others."""
+        """Send a request; if a connection ends, use others."""
         deadline = clock.now() + (limit or self._wire.io_timeout)
         for _ in range(CUTS):
             try:
@@ -359,7 +361,7 @@ class ServerQueue(Queue, Generic[Q, A]):
         return self._pool.ask(request, clock.now() + self._wire.io_timeout)
 
     def _ask_twice(self, request: Q, limit: float | None = None) -> A:
-        """Ask, and once more if no answer comes: what lies between may have forgotten the connection."""
+        """Send a request, and once more without a reply: a proxy may have dropped the connection."""
         try:
             return self._ask(request, None, limit)
         except NoAnswer:

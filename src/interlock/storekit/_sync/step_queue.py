@@ -43,15 +43,15 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 from interlock.runtime.waiters import Notifier
 
-POLL_INTERVAL = 1.0  # seconds between two polls of a waiter; a safety net where every hand-over is notified
+POLL_INTERVAL = 1.0  # seconds between two polls of a waiter; a safety net, because each hand-over is notified
 SHORTEST_LOOK = 0.001  # seconds
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.02  # seconds before a busy store is asked again
-LIVES = "yes"  # the liveness token of a claim that ends with its process; the store replaces it by its own
+LIVES = "yes"  # the liveness token of a claim that ends with its process; the store replaces it
 UNAVAILABLE_PAUSE = 0.25  # seconds until an unavailable store is asked again
 
 
 class StepStore(Protocol):
-    """A store that performs steps on lines; a subclass inherits what is optional.
+    """A store that performs steps on lines; optional methods have defaults.
 
     Attributes:
         poll_after: seconds after which a waiter polls if it was not notified; more in a long line.
@@ -63,7 +63,7 @@ class StepStore(Protocol):
 
     @property
     def notifier(self) -> Notifier:
-        """What notifies waiters."""
+        """The notifier of waiters."""
 
     def step(self, key: str, transition: Transition, *args: object) -> StepResult | None:
         """Perform `transition(line, clock, *args)` on the line of a key atomically; return None if the line is busy.
@@ -76,7 +76,7 @@ class StepStore(Protocol):
         """List the keys that begin with `prefix` and may have claims."""
 
     def doctor(self) -> list[Check]:
-        """Find out whether this store keeps the promises that the protocol needs."""
+        """Check whether this store keeps its guarantees."""
 
     def close(self) -> None:
         """Close all connections."""
