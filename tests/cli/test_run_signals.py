@@ -121,7 +121,7 @@ def test_with_keep_a_signal_ends_the_holding(house: House) -> None:
         run.hear_error()
     run.terminate()
     assert run.wait(timeout=30) == 128 + signal.SIGTERM
-    assert "processes of the command still run" in run.hear_error()
+    assert "Processes of the command still run" in run.hear_error()
     assert is_running(left)
     assert house.locks.claims() == []
     (house.folder / "fifo").write_text("go\n")

@@ -148,11 +148,11 @@ class TestUpdate:
 
 class TestArguments:
     def test_a_model_without_a_fence_is_refused(self, early: Grant) -> None:
-        with pytest.raises(InvalidArgument, match=r"library.Book must have one FenceField .* it has: none"):
+        with pytest.raises(InvalidArgument, match=r"library.Book must have one FenceField .* It has: none"):
             fenced(Book.objects.all(), early)
 
     def test_a_wrong_name_is_refused(self, early: Grant) -> None:
-        with pytest.raises(InvalidArgument, match=r"a FenceField 'name' .* it has: fence"):
+        with pytest.raises(InvalidArgument, match=r"a FenceField 'name' .* It has: fence"):
             fenced(Ledger.objects.all(), early, field="name")
         fenced(Ledger.objects.all(), early, field="fence")
 

@@ -278,7 +278,7 @@ def test_a_task_in_a_transaction_is_told_to_use_with(item: Item) -> None:
         async with occupy(item):
             raise AssertionError
 
-    with pytest.raises(InvalidArgument, match="use `with`"), transaction.atomic():
+    with pytest.raises(InvalidArgument, match="Use `with`"), transaction.atomic():
         async_to_sync(story)()
 
 
